@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A communicator without its type: what a graph needs of one. `comm::port(communicator)` makes it; the graph layer
+/// sees only this.
+
+#include <tutti/core/dtype.hpp>
+
+#include <cstdint>
+#include <source_location>
+
+namespace tutti::comm {
+
+enum class PortOp : std::uint8_t { sum, prod, min, max, avg };
+
+/// Operations are started in the same order on every rank; several may be in flight. A ticket is valid until `test`
+/// returned true for it or it was cancelled.
+/// Ranks      every rank starts the same operations in the same order.
+/// Blocking   `start_*` and `test` do not block; `wait` does, within the communicator's deadline.
+/// Errors     everything throws `Error` as the communicator does.
+class Port {
+ public:
+  using Ticket = std::uint64_t;
+
+  virtual ~Port() = default;
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+
+  /// In place on `count` elements. The memory belongs to the operation until it is done.
+  virtual Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op, std::source_location where) = 0;
+  virtual Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) = 0;
+  /// `from` has `count` elements, `to` count * size().
+  virtual Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype, std::source_location where) = 0;
+  /// `from` has count * size() elements, `to` `count`.
+  virtual Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op, std::source_location where) = 0;
+
+  /// True once the operation is complete; also gives every operation in flight a chance to progress.
+  virtual bool test(Ticket ticket) = 0;
+  /// Returns when it is complete.
+  virtual void wait(Ticket ticket) = 0;
+  /// Gives up an operation: the memory stays valid for the communicator until it is drained.
+  virtual void cancel(Ticket ticket) noexcept = 0;
+
+  /// Memory that all ranks of the node can reach, or private memory where there is none; freed with `release`.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+};
+
+}  // namespace tutti::comm

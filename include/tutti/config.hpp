@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Every macro of the library. A macro is here because no language feature does its work.
+
+/// TUTTI_DEBUG is 1 when element access and other cheap preconditions are checked. It follows NDEBUG unless
+/// the user defines it. It must be the same in all translation units of a program.
+#ifndef TUTTI_DEBUG
+#ifdef NDEBUG
+#define TUTTI_DEBUG 0
+#else
+#define TUTTI_DEBUG 1
+#endif
+#endif
+
+/// TUTTI_HAS_X86 is 1 where the vector paths for x86-64 can be compiled. Elsewhere only the scalar path exists.
+#if defined(__x86_64__) && !defined(__CUDA_ARCH__)
+#define TUTTI_HAS_X86 1
+#else
+#define TUTTI_HAS_X86 0
+#endif
+
+/// Inlining that the vector layer relies on: a function that is not inlined loses its target's registers.
+#define TUTTI_ALWAYS_INLINE inline __attribute__((always_inline))

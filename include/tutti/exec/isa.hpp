@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Which vector instructions kernels use: chosen once per context, from the processor and `TUTTI_ISA`.
+
+#include <tutti/config.hpp>
+#include <tutti/core/error.hpp>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace tutti::exec {
+
+/// In rising order; each level includes those before it.
+enum class Isa : unsigned char {
+  scalar,       ///< portable C++
+  avx2,         ///< AVX2, FMA, F16C
+  avx512,       ///< AVX-512 F, BW, DQ, VL
+  avx512_bf16,  ///< with BF16 and VNNI
+};
+inline constexpr std::array<Isa, 4> all_isas{Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16};
+
+constexpr std::string_view name(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::scalar: return "scalar";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+    case Isa::avx512_bf16: return "avx512_bf16";
+  }
+  return "unknown";
+}
+
+/// Whether this machine (processor and operating system) can run it.
+inline bool available(Isa isa) noexcept {
+#if TUTTI_HAS_X86
+  __builtin_cpu_init();
+  bool const avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  bool const avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  switch (isa) {
+    case Isa::scalar: return true;
+    case Isa::avx2: return avx2;
+    case Isa::avx512: return avx512;
+    case Isa::avx512_bf16:
+      return avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+  }
+  return false;
+#else
+  return isa == Isa::scalar;
+#endif
+}
+
+inline Isa best_isa() noexcept {
+  Isa best = Isa::scalar;
+  for (Isa isa : all_isas)
+    if (available(isa)) best = isa;
+  return best;
+}
+
+/// The one that TUTTI_ISA names, else the best. Errors: configuration (unknown name), unavailable (not on this machine).
+inline Isa isa_from_environment() {
+  char const* const value = std::getenv("TUTTI_ISA");
+  if (value == nullptr || *value == 0) return best_isa();
+  for (Isa isa : all_isas) {
+    if (name(isa) != value) continue;
+    if (!available(isa))
+      throw Error(ErrorKind::unavailable, "isa_from_environment",
+                  "TUTTI_ISA=" + std::string(value) + ", but this processor has only " + std::string(name(best_isa())) + ". Unset it");
+    return isa;
+  }
+  throw Error(ErrorKind::configuration, "isa_from_environment",
+              "TUTTI_ISA=" + std::string(value) + " is unknown. Use scalar, avx2, avx512 or avx512_bf16");
+}
+
+}  // namespace tutti::exec

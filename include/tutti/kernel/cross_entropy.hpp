@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Contract of the language-model head fused with softmax cross-entropy.
+
+#include <cstdint>
+
+namespace tutti::kernel {
+
+/// Shapes    x (rows, C); weight (padded_vocabulary, C) of which the first `vocabulary` rows are classes; targets (rows);
+///           dx (rows, C); dweight (padded_vocabulary, C)
+/// Computes  z = x weight^T; loss = scale_loss * sum over rows with target != ignored of (logsumexp(z) - z[target]), divided by their number
+///           (0 when there is none), and with dx / dweight given, `scale` times the gradients of that mean:
+///           dz = scale * (softmax(z) - onehot) / valid; dx = dz weight; dweight = dz^T x  (beta 0; padded rows get zero)
+///           Logits exist for one chunk of rows at a time: never rows * vocabulary at once.
+/// Aliasing  dx may be x. dx and dweight may be null independently (evaluation needs neither).
+/// Errors    out_of_range, naming row and target, before anything is written.
+/// Numerics  loss summed in double in row order; independent of the number of threads.
+struct LinearCrossEntropy {
+  std::int64_t rows = 0, channels = 0, vocabulary = 0, padded_vocabulary = 0;
+  std::int32_t ignored = -1;
+  float scale = 1.0f;
+  float const* x = nullptr;
+  float const* weight = nullptr;
+  std::int32_t const* targets = nullptr;
+  float* loss = nullptr;        ///< one float: the mean, not scaled
+  float* row_losses = nullptr;  ///< (rows) or null: loss per row, 0 where ignored
+  float* dx = nullptr;
+  float* dweight = nullptr;
+  float* workspace = nullptr;   ///< linear_cross_entropy_workspace(...) floats
+};
+
+/// Rows of logits held at once: a multiple of 64 that keeps the chunk under about 32 MB, at least 64.
+constexpr std::int64_t linear_cross_entropy_chunk(std::int64_t rows, std::int64_t padded_vocabulary) {
+  std::int64_t chunk = (std::int64_t{8} << 20) / (padded_vocabulary > 0 ? padded_vocabulary : 1) / 64 * 64;
+  if (chunk < 64) chunk = 64;
+  return rows < chunk ? rows : chunk;
+}
+/// Floats of workspace that LinearCrossEntropy needs.
+constexpr std::int64_t linear_cross_entropy_workspace(std::int64_t rows, std::int64_t padded_vocabulary) {
+  return linear_cross_entropy_chunk(rows, padded_vocabulary) * padded_vocabulary + rows;
+}
+
+/// Softmax cross-entropy on given logits, for models without a linear head.
+/// Shapes    logits, dlogits (rows, vocabulary); targets (rows)
+/// Computes  as above with z = logits. Aliasing: dlogits may be logits; null outputs are skipped.
+struct CrossEntropy {
+  std::int64_t rows = 0, vocabulary = 0;
+  std::int32_t ignored = -1;
+  float scale = 1.0f;
+  float const* logits = nullptr;
+  std::int32_t const* targets = nullptr;
+  float* loss = nullptr;
+  float* row_losses = nullptr;
+  float* dlogits = nullptr;
+};
+
+}  // namespace tutti::kernel

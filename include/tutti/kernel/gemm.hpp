@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Contract of the matrix product and of what happens to its result while it is still in registers.
+
+#include <cstdint>
+
+namespace tutti::kernel {
+
+/// What is done to an output tile before it is stored, in this order: + bias, save, GELU, + residual.
+struct GemmEpilogue {
+  float const* bias = nullptr;         ///< (N), added to every row
+  float* saved = nullptr;              ///< (M, N), leading dimension of c: the value before GELU; only with gelu
+  bool gelu = false;                   ///< tanh form of GELU
+  float const* residual = nullptr;     ///< (M, N), leading dimension `residual_stride`; may be c itself
+  std::int64_t residual_stride = 0;
+  float const* gelu_gradient = nullptr;  ///< (M, N), leading dimension of c: multiply the result by GELU'(this)
+};
+
+/// Computes   c (M, N) = epilogue(alpha * A B + beta * c)
+/// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at b[k * b_row + j * b_column];
+///            c element (i, j) at c[i * c_row + j]. One stride of A and of B must be 1.
+/// Requires   beta 0 does not read c. c overlaps neither A nor B. Zero M or N: nothing; zero K: beta * c.
+/// Numerics   fp32 accumulation, the order over K depends on shape and ISA alone, never on the number of threads.
+/// Cost       2 M N K flop.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  float const* a = nullptr;
+  std::int64_t a_row = 0, a_column = 1;
+  float const* b = nullptr;
+  std::int64_t b_row = 0, b_column = 1;
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  float alpha = 1.0f;
+  float beta = 0.0f;
+  GemmEpilogue epilogue{};
+};
+
+/// Computes   out (N) = beta * out + sum over rows of x (M, N): the gradient of a bias.
+/// Numerics   fp32, fixed order independent of the number of threads.
+struct ColumnSum {
+  std::int64_t m = 0, n = 0;
+  float const* x = nullptr;
+  float* out = nullptr;
+  float beta = 0.0f;
+};
+
+}  // namespace tutti::kernel

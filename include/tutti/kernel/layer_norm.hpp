@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Contract of layer normalisation (Ba, Kiros, Hinton 2016, arXiv 1607.06450).
+
+#include <cstdint>
+
+namespace tutti::kernel {
+
+/// Shapes    x, y (rows, channels); gamma, beta (channels); mean, rstd (rows)
+/// Computes  mean = avg(x); rstd = 1 / sqrt(avg((x - mean)^2) + eps); y = (x - mean) * rstd * gamma + beta, per row
+/// Aliasing  y may be x. mean and rstd may be null when no gradient follows.
+struct LayerNorm {
+  std::int64_t rows = 0, channels = 0;
+  float eps = 1e-5f;
+  float const* x = nullptr;
+  float const* gamma = nullptr;
+  float const* beta = nullptr;
+  float* y = nullptr;
+  float* mean = nullptr;
+  float* rstd = nullptr;
+};
+
+/// Shapes    dy, x, dx (rows, channels); gamma, dgamma, dbeta (channels); mean, rstd (rows)
+/// Computes  xh = (x - mean) * rstd; dbeta = sum dy; dgamma = sum dy * xh; h = dy * gamma;
+///           dx = rstd * (h - avg(h) - xh * avg(h * xh)) [+ dx_add]
+/// Aliasing  dx may be dy or dx_add. Outputs that are null are not computed; dx_add may be null.
+/// Numerics  sums over rows in an order independent of the number of threads.
+struct LayerNormGradient {
+  std::int64_t rows = 0, channels = 0;
+  float const* dy = nullptr;
+  float const* x = nullptr;
+  float const* gamma = nullptr;
+  float const* mean = nullptr;
+  float const* rstd = nullptr;
+  float const* dx_add = nullptr;
+  float* dx = nullptr;
+  float* dgamma = nullptr;
+  float* dbeta = nullptr;
+};
+
+}  // namespace tutti::kernel

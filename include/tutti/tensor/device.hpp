@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Where tensors live: the `Device` concept and its first model, `Cpu`.
+
+#include <tutti/core/error.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+/// Alignment of every allocation, in bytes: a cache line and the widest vector register.
+inline constexpr std::size_t storage_alignment = 64;
+
+/// A kind of memory, as a small value (a Cuda device carries its index). Two equal values share memory.
+///
+/// Minimal operations, `d` a `D`, `p` memory of `d`, `h` memory of the host:
+///   D::name              std::string_view, for messages
+///   D::host_accessible   whether the host may dereference the memory
+///   d.allocate(bytes)    `storage_alignment`-aligned; throws Error(out_of_memory); zero bytes give nullptr
+///   d.deallocate(p, bytes)
+///   d.copy_within(p, q, bytes)       q to p, both of this device, not overlapping
+///   d.copy_from_host(p, h, bytes)    blocking
+///   d.copy_to_host(h, p, bytes)      blocking
+/// Law: copy_to_host after copy_from_host gives the same bytes. Models: Cpu, the tests' instrumented device.
+template <class D>
+concept Device = std::copyable<D> && std::equality_comparable<D> &&
+                 requires(D device, void* to, void const* from, std::size_t bytes) {
+                   { D::name } -> std::convertible_to<std::string_view>;
+                   { D::host_accessible } -> std::convertible_to<bool>;
+                   { device.allocate(bytes) } -> std::same_as<void*>;
+                   device.deallocate(to, bytes);
+                   device.copy_within(to, from, bytes);
+                   device.copy_from_host(to, from, bytes);
+                   device.copy_to_host(to, from, bytes);
+                 };
+
+/// Host memory.
+struct Cpu {
+  static constexpr std::string_view name = "cpu";
+  static constexpr bool host_accessible = true;
+
+  void* allocate(std::size_t bytes) const {
+    if (bytes == 0) return nullptr;
+    std::size_t const rounded = (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
+    void* memory = rounded < bytes ? nullptr : std::aligned_alloc(storage_alignment, rounded);
+    if (memory == nullptr)
+      throw Error(ErrorKind::out_of_memory, "Cpu::allocate",
+                  std::to_string(bytes) + " bytes of host memory are not available");
+    return memory;
+  }
+  void deallocate(void* memory, std::size_t) const noexcept { std::free(memory); }
+  void copy_within(void* to, void const* from, std::size_t bytes) const noexcept {
+    if (bytes != 0) std::memcpy(to, from, bytes);
+  }
+  void copy_from_host(void* to, void const* from, std::size_t bytes) const noexcept { copy_within(to, from, bytes); }
+  void copy_to_host(void* to, void const* from, std::size_t bytes) const noexcept { copy_within(to, from, bytes); }
+
+  friend bool operator==(Cpu, Cpu) = default;
+};
+
+}  // namespace tutti

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Shape of a tensor: up to eight extents, a literal type.
+
+#include <tutti/core/checked.hpp>
+#include <tutti/core/error.hpp>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+/// Extents, outermost first. Extents are zero or more, their product fits 63 bits; the rank is at most `max_rank`.
+class Shape {
+ public:
+  static constexpr int max_rank = 8;
+
+  constexpr Shape() = default;
+  constexpr Shape(std::initializer_list<std::int64_t> extents,
+                  std::source_location where = std::source_location::current())
+      : Shape(std::span<std::int64_t const>(extents.begin(), extents.size()), where) {}
+  constexpr explicit Shape(std::span<std::int64_t const> extents,
+                           std::source_location where = std::source_location::current()) {
+    if (extents.size() > std::size_t{max_rank})
+      throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(extents.size()) + " is above the limit of 8",
+                  where);
+    std::int64_t product = 1;
+    for (std::int64_t extent : extents) {
+      if (extent < 0)
+        throw Error(ErrorKind::shape, "Shape", "extent " + std::to_string(extent) + " is negative", where);
+      extents_[static_cast<std::size_t>(rank_++)] = extent;
+      product = checked_multiply(product, extent, where);
+    }
+  }
+
+  constexpr int rank() const noexcept { return rank_; }
+  /// Number of elements; 1 for rank 0.
+  constexpr std::int64_t size() const noexcept {
+    std::int64_t product = 1;
+    for (int axis = 0; axis < rank_; ++axis) product *= extents_[static_cast<std::size_t>(axis)];
+    return product;
+  }
+  constexpr std::int64_t operator[](int axis) const noexcept { return extents_[static_cast<std::size_t>(axis)]; }
+  constexpr std::span<std::int64_t const> extents() const noexcept {
+    return {extents_.data(), static_cast<std::size_t>(rank_)};
+  }
+  constexpr std::int64_t const* begin() const noexcept { return extents_.data(); }
+  constexpr std::int64_t const* end() const noexcept { return extents_.data() + rank_; }
+  /// Elements that one step along each axis skips, for rows stored one after another.
+  constexpr std::array<std::int64_t, max_rank> row_major_strides() const noexcept {
+    std::array<std::int64_t, max_rank> strides{};
+    std::int64_t step = 1;
+    for (int axis = rank_ - 1; axis >= 0; --axis) {
+      strides[static_cast<std::size_t>(axis)] = step;
+      step *= extents_[static_cast<std::size_t>(axis)];
+    }
+    return strides;
+  }
+  /// The same shape with one extent replaced.
+  constexpr Shape with(int axis, std::int64_t extent) const {
+    std::array<std::int64_t, max_rank> extents = extents_;
+    extents[static_cast<std::size_t>(axis)] = extent;
+    return Shape(std::span<std::int64_t const>(extents.data(), static_cast<std::size_t>(rank_)));
+  }
+
+  friend constexpr bool operator==(Shape const&, Shape const&) = default;
+
+ private:
+  int rank_ = 0;
+  std::array<std::int64_t, max_rank> extents_{};
+};
+
+/// "(4, 64, 768)"; "()" for rank 0, "(3,)" for rank 1, as in Python.
+constexpr std::string to_string(Shape const& shape) {
+  std::string text = "(";
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (axis != 0) text += ", ";
+    text += std::to_string(shape[axis]);
+  }
+  if (shape.rank() == 1) text += ",";
+  return text + ")";
+}
+
+}  // namespace tutti

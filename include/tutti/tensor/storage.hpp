@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Bytes with an owner. A tensor does not care whether they came from a device, a file mapping or a communicator's
+/// heap: storage knows how to give them back.
+
+#include <tutti/tensor/device.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace tutti {
+
+/// Move-only owner of `bytes()` bytes of memory of device `D`.
+template <Device D>
+class Storage {
+ public:
+  /// Gives memory back; `owner` is the pointer passed at construction.
+  using Release = void (*)(void* owner, D const& device, void* memory, std::size_t bytes) noexcept;
+
+  Storage() = default;
+  /// From the device's own allocator. Contents are indeterminate.
+  Storage(D device, std::size_t bytes)
+      : device_(device), memory_(device_.allocate(bytes)), bytes_(bytes), release_([](void*, D const& d, void* m, std::size_t n) noexcept { D(d).deallocate(m, n); }) {}
+  /// Memory of somebody else's, given back through `release`.
+  Storage(D device, void* memory, std::size_t bytes, Release release, void* owner) noexcept
+      : device_(device), memory_(memory), bytes_(bytes), release_(release), owner_(owner) {}
+
+  Storage(Storage&& other) noexcept { swap(other); }
+  Storage& operator=(Storage&& other) noexcept {
+    Storage taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Storage() {
+    if (release_ != nullptr && memory_ != nullptr) release_(owner_, device_, memory_, bytes_);
+  }
+
+  void* data() const noexcept { return memory_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  D const& device() const noexcept { return device_; }
+
+  void swap(Storage& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(release_, other.release_);
+    std::swap(owner_, other.owner_);
+  }
+
+ private:
+  D device_{};
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  Release release_ = nullptr;
+  void* owner_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `Tensor<T, Device>`: the owner of contiguous, 64-byte aligned elements of one type on one device.
+
+#include <tutti/tensor/storage.hpp>
+#include <tutti/tensor/view.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <utility>
+
+namespace tutti {
+
+/// Move-only: copies are said by name (`clone`, `copy`). Moving leaves a tensor of shape (0,).
+template <Element T, Device D = Cpu>
+class Tensor {
+ public:
+  using View = TensorView<T, D>;
+  using ConstView = TensorView<T const, D>;
+
+  Tensor() = default;
+  /// Elements are indeterminate until written.
+  explicit Tensor(Shape shape, D device = {})
+      : Tensor(shape, Storage<D>(device, static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))))) {}
+  /// On memory that came from elsewhere (an arena, a mapping, a communicator's heap).
+  /// Errors: shape, when the storage is too small; invalid_argument, when it is not aligned for T.
+  Tensor(Shape shape, Storage<D> storage, std::source_location where = std::source_location::current())
+      : shape_(shape), storage_(std::move(storage)) {
+    if (static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))) > storage_.bytes())
+      throw Error(ErrorKind::shape, "Tensor",
+                  "shape " + to_string(shape) + " of " + std::string(name(dtype())) + " does not fit " +
+                      std::to_string(storage_.bytes()) + " bytes of storage", where);
+    if (reinterpret_cast<std::uintptr_t>(storage_.data()) % alignof(T) != 0)
+      throw Error(ErrorKind::invalid_argument, "Tensor", "storage is not aligned for " + std::string(name(dtype())), where);
+  }
+
+  Tensor(Tensor&& other) noexcept
+      : shape_(std::exchange(other.shape_, Shape{0})), storage_(std::move(other.storage_)) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    shape_ = std::exchange(other.shape_, Shape{0});
+    storage_ = std::move(other.storage_);
+    return *this;
+  }
+
+  T* data() noexcept { return static_cast<T*>(storage_.data()); }
+  T const* data() const noexcept { return static_cast<T const*>(storage_.data()); }
+  Shape const& shape() const noexcept { return shape_; }
+  int rank() const noexcept { return shape_.rank(); }
+  std::int64_t size() const noexcept { return shape_.size(); }
+  D const& device() const noexcept { return storage_.device(); }
+  static constexpr DType dtype() noexcept { return dtype_of<T>; }
+
+  View view() noexcept { return {data(), shape_, device()}; }
+  ConstView view() const noexcept { return {data(), shape_, device()}; }
+  operator View() noexcept { return view(); }
+  operator ConstView() const noexcept { return view(); }
+
+  std::span<T> elements() noexcept { return {data(), static_cast<std::size_t>(size())}; }
+  std::span<T const> elements() const noexcept { return {data(), static_cast<std::size_t>(size())}; }
+  template <std::integral... Index>
+  T& operator()(Index... index) {
+    return view()(index...);
+  }
+  template <std::integral... Index>
+  T const& operator()(Index... index) const {
+    return view()(index...);
+  }
+
+  View slice(int axis, std::int64_t begin, std::int64_t end,
+             std::source_location where = std::source_location::current()) {
+    return view().slice(axis, begin, end, where);
+  }
+  ConstView slice(int axis, std::int64_t begin, std::int64_t end,
+                  std::source_location where = std::source_location::current()) const {
+    return view().slice(axis, begin, end, where);
+  }
+  View operator[](std::int64_t index) { return view()[index]; }
+  ConstView operator[](std::int64_t index) const { return view()[index]; }
+  View transpose(std::initializer_list<int> order = {}, std::source_location where = std::source_location::current()) {
+    return view().transpose(order, where);
+  }
+  ConstView transpose(std::initializer_list<int> order = {},
+                      std::source_location where = std::source_location::current()) const {
+    return view().transpose(order, where);
+  }
+  View reshape(std::initializer_list<std::int64_t> extents,
+               std::source_location where = std::source_location::current()) {
+    return view().reshape(extents, where);
+  }
+  ConstView reshape(std::initializer_list<std::int64_t> extents,
+                    std::source_location where = std::source_location::current()) const {
+    return view().reshape(extents, where);
+  }
+
+  /// Sets every element.
+  void fill(T value) {
+    if constexpr (D::host_accessible) {
+      for (T& element : elements()) element = value;
+    } else {
+      Tensor<T, Cpu> staged(shape_);
+      staged.fill(value);
+      D(device()).copy_from_host(data(), staged.data(), static_cast<std::size_t>(size()) * sizeof(T));
+    }
+  }
+
+  /// A new tensor on the same device with the same elements.
+  Tensor clone() const {
+    Tensor result(shape_, device());
+    D(device()).copy_within(result.data(), data(), static_cast<std::size_t>(size()) * sizeof(T));
+    return result;
+  }
+
+ private:
+  Shape shape_{std::initializer_list<std::int64_t>{0}};
+  Storage<D> storage_;
+};
+
+/// Elements are indeterminate.
+template <Element T, Device D = Cpu>
+Tensor<T, D> empty(Shape shape, D device = {}) {
+  return Tensor<T, D>(shape, device);
+}
+template <Element T, Device D = Cpu>
+Tensor<T, D> full(Shape shape, T value, D device = {}) {
+  Tensor<T, D> result(shape, device);
+  result.fill(value);
+  return result;
+}
+template <Element T, Device D = Cpu>
+Tensor<T, D> zeros(Shape shape, D device = {}) {
+  return full<T, D>(shape, T{}, device);
+}
+template <Element T, Device D = Cpu>
+Tensor<T, D> ones(Shape shape, D device = {}) {
+  return full<T, D>(shape, T(1), device);
+}
+
+}  // namespace tutti

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A reference to the elements of a tensor, with strides. Copying a view copies the reference.
+
+#include <tutti/config.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/tensor/device.hpp>
+#include <tutti/tensor/shape.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+
+namespace tutti {
+
+namespace detail {
+
+[[noreturn]] inline void throw_shapes(char const* operation, char const* problem, Shape const& a, Shape const& b,
+                                      std::source_location where) {
+  throw Error(ErrorKind::shape, operation, std::string(problem) + ": " + to_string(a) + " and " + to_string(b), where);
+}
+[[noreturn]] inline void throw_axis(char const* operation, int axis, Shape const& shape, std::source_location where) {
+  throw Error(ErrorKind::out_of_range, operation,
+              "axis " + std::to_string(axis) + " does not exist in shape " + to_string(shape), where);
+}
+
+}  // namespace detail
+
+/// `T` may be const. Strides count elements and may be zero (broadcast) but not negative.
+/// The memory must outlive the view. Element access needs a host-accessible device and is checked when TUTTI_DEBUG is 1.
+template <class T, Device D = Cpu>
+  requires Element<std::remove_const_t<T>>
+class TensorView {
+ public:
+  using Value = std::remove_const_t<T>;
+  using Strides = std::array<std::int64_t, Shape::max_rank>;
+
+  TensorView() = default;
+  TensorView(T* data, Shape shape, D device = {}) noexcept
+      : data_(data), shape_(shape), strides_(shape.row_major_strides()), device_(device) {}
+  TensorView(T* data, Shape shape, Strides strides, D device = {}) noexcept
+      : data_(data), shape_(shape), strides_(strides), device_(device) {}
+  /// A view of mutable elements is also a view of const ones.
+  template <class U>
+    requires(std::same_as<U const, T> && !std::is_const_v<U>)
+  TensorView(TensorView<U, D> const& other) noexcept
+      : TensorView(other.data(), other.shape(), other.strides(), other.device()) {}
+
+  T* data() const noexcept { return data_; }
+  Shape const& shape() const noexcept { return shape_; }
+  Strides const& strides() const noexcept { return strides_; }
+  int rank() const noexcept { return shape_.rank(); }
+  std::int64_t size() const noexcept { return shape_.size(); }
+  D const& device() const noexcept { return device_; }
+  static constexpr DType dtype() noexcept { return dtype_of<Value>; }
+
+  /// Whether elements lie one after another in row-major order (extents of one do not matter).
+  bool contiguous() const noexcept {
+    std::int64_t expected = 1;
+    for (int axis = rank() - 1; axis >= 0; --axis) {
+      if (shape_[axis] == 0) return true;
+      if (shape_[axis] != 1 && strides_[at(axis)] != expected) return false;
+      expected *= shape_[axis];
+    }
+    return true;
+  }
+
+  /// The elements as a span. Errors: shape, unless contiguous.
+  std::span<T> elements(std::source_location where = std::source_location::current()) const {
+    if (!contiguous())
+      throw Error(ErrorKind::shape, "TensorView::elements",
+                  "view of shape " + to_string(shape_) + " is not contiguous. Clone it first", where);
+    return {data_, static_cast<std::size_t>(size())};
+  }
+
+  /// Element at the given indices, one per axis.
+  template <std::integral... Index>
+  T& operator()(Index... index) const {
+    static_assert(D::host_accessible, "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
+#if TUTTI_DEBUG
+    check_indices({indices, sizeof...(index)});
+#endif
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < sizeof...(index); ++axis) offset += indices[axis] * strides_[axis];
+    return data_[offset];
+  }
+
+  /// Elements [begin, end) along `axis`.
+  TensorView slice(int axis, std::int64_t begin, std::int64_t end,
+                   std::source_location where = std::source_location::current()) const {
+    check_axis("slice", axis, where);
+    if (begin < 0 || end < begin || end > shape_[axis])
+      throw Error(ErrorKind::out_of_range, "slice",
+                  "[" + std::to_string(begin) + ", " + std::to_string(end) + ") is outside axis " +
+                      std::to_string(axis) + " of shape " + to_string(shape_),
+                  where);
+    return {data_ + begin * strides_[at(axis)], shape_.with(axis, end - begin), strides_, device_};
+  }
+
+  /// The sub-view at `index` of the first axis, which disappears.
+  TensorView operator[](std::int64_t index) const {
+    std::source_location const where = std::source_location::current();
+    check_axis("operator[]", 0, where);
+    if (index < 0 || index >= shape_[0])
+      throw Error(ErrorKind::out_of_range, "operator[]",
+                  "index " + std::to_string(index) + " is outside axis 0 of shape " + to_string(shape_), where);
+    Strides strides{};
+    for (int axis = 1; axis < rank(); ++axis) strides[at(axis - 1)] = strides_[at(axis)];
+    return {data_ + index * strides_[0], Shape(shape_.extents().subspan(1)), strides, device_};
+  }
+
+  /// The same elements in row-major order under another shape. One extent may be -1 and is computed.
+  /// Errors: shape, when sizes differ or the view is not contiguous.
+  TensorView reshape(std::initializer_list<std::int64_t> extents,
+                     std::source_location where = std::source_location::current()) const;
+
+  /// Axes in the given order; without arguments, reversed. Moves no element.
+  TensorView transpose(std::initializer_list<int> order = {},
+                       std::source_location where = std::source_location::current()) const {
+    std::array<int, Shape::max_rank> axes{};
+    if (order.size() == 0)
+      for (int axis = 0; axis < rank(); ++axis) axes[at(axis)] = rank() - 1 - axis;
+    else
+      for (std::size_t i = 0; i < order.size() && i < axes.size(); ++i) axes[i] = order.begin()[i];
+    unsigned seen = 0;
+    for (int i = 0; i < rank(); ++i)
+      if (axes[at(i)] >= 0 && axes[at(i)] < rank()) seen |= 1u << axes[at(i)];
+    if ((order.size() != 0 && static_cast<int>(order.size()) != rank()) || seen != (1u << rank()) - 1u)
+      throw Error(ErrorKind::shape, "transpose",
+                  "the order is not a permutation of the " + std::to_string(rank()) + " axes of shape " + to_string(shape_), where);
+    std::array<std::int64_t, Shape::max_rank> extents{};
+    Strides strides{};
+    for (int i = 0; i < rank(); ++i) {
+      extents[at(i)] = shape_[axes[at(i)]];
+      strides[at(i)] = strides_[at(axes[at(i)])];
+    }
+    return {data_, Shape(std::span<std::int64_t const>(extents.data(), at(rank()))), strides, device_};
+  }
+
+ private:
+  static constexpr std::size_t at(int axis) noexcept { return static_cast<std::size_t>(axis); }
+  void check_axis(char const* operation, int axis, std::source_location where) const {
+    if (axis < 0 || axis >= rank()) detail::throw_axis(operation, axis, shape_, where);
+  }
+  void check_indices(std::span<std::int64_t const> indices) const {
+    bool inside = static_cast<int>(indices.size()) == rank();
+    for (std::size_t axis = 0; inside && axis < indices.size(); ++axis)
+      inside = indices[axis] >= 0 && indices[axis] < shape_[static_cast<int>(axis)];
+    if (inside) return;
+    std::string text;
+    for (std::int64_t index : indices) text += (text.empty() ? "" : ", ") + std::to_string(index);
+    throw Error(ErrorKind::out_of_range, "TensorView::operator()",
+                "element (" + text + ") does not exist in shape " + to_string(shape_));
+  }
+
+  T* data_ = nullptr;
+  Shape shape_{std::initializer_list<std::int64_t>{0}};
+  Strides strides_{1};
+  [[no_unique_address]] D device_{};
+};
+
+namespace detail {
+
+/// `extents` with its -1, if any, computed so that the sizes agree.
+inline Shape resolve_reshape(Shape const& from, std::span<std::int64_t const> extents, std::source_location where) {
+  std::array<std::int64_t, Shape::max_rank> resolved{};
+  if (extents.size() > resolved.size()) return Shape(extents, where);  // throws the message for rank
+  std::int64_t known = 1;
+  int unknown = -1;
+  bool bad = false;
+  for (std::size_t axis = 0; axis < extents.size(); ++axis) {
+    resolved[axis] = extents[axis];
+    if (extents[axis] == -1) {
+      bad |= unknown >= 0;
+      unknown = static_cast<int>(axis);
+    } else if (extents[axis] < 0) {
+      bad = true;
+    } else {
+      known = checked_multiply(known, extents[axis], where);
+    }
+  }
+  if (!bad && unknown >= 0) {
+    bad = known == 0 || from.size() % known != 0;
+    if (!bad) resolved[static_cast<std::size_t>(unknown)] = from.size() / known;
+  } else {
+    bad |= known != from.size();
+  }
+  if (bad) {
+    std::string text;
+    for (std::int64_t extent : extents) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+    throw Error(ErrorKind::shape, "reshape",
+                "shape " + to_string(from) + " has " + std::to_string(from.size()) + " elements and cannot become (" + text + ")", where);
+  }
+  return Shape(std::span<std::int64_t const>(resolved.data(), extents.size()), where);
+}
+
+}  // namespace detail
+
+template <class T, Device D>
+  requires Element<std::remove_const_t<T>>
+TensorView<T, D> TensorView<T, D>::reshape(std::initializer_list<std::int64_t> extents,
+                                           std::source_location where) const {
+  if (!contiguous())
+    throw Error(ErrorKind::shape, "reshape", "view of shape " + to_string(shape_) + " is not contiguous. Clone it first", where);
+  return {data_, detail::resolve_reshape(shape_, {extents.begin(), extents.size()}, where), device_};
+}
+
+}  // namespace tutti
