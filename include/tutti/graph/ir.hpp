@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A graph as a plain value: nodes in vectors, everything else in pools that nodes refer to by range. It can be built,
+/// differentiated and compared in a constant expression, and copied like an int.
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/graph/op.hpp>
+#include <tutti/tensor/shape.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tutti::graph {
+
+/// Index of a node in its graph. Operands come before their users: ids are a topological order.
+using Id = std::int32_t;
+inline constexpr Id none = -1;
+
+/// What ranks know of a value.
+enum class Replication : std::uint8_t {
+  replicated,  ///< equal on all ranks
+  varying,     ///< each rank's own
+  partial,     ///< addend of a sum over ranks that is still to be made
+};
+constexpr std::string_view name(Replication state) noexcept {
+  return state == Replication::replicated ? "replicated" : state == Replication::varying ? "varying" : "partial";
+}
+
+/// How a parameter or state starts.
+struct Init {
+  enum class Kind : std::uint8_t { zeros, ones, normal };
+  Kind kind = Kind::zeros;
+  double deviation = 0;  ///< of normal
+
+  friend constexpr bool operator==(Init const&, Init const&) = default;
+};
+constexpr Init zeros() noexcept { return {}; }
+constexpr Init ones() noexcept { return {Init::Kind::ones, 0}; }
+constexpr Init normal(double deviation) noexcept { return {Init::Kind::normal, deviation}; }
+
+struct Type {
+  DType dtype = DType::float32;
+  Replication replication = Replication::replicated;
+  Shape shape;
+
+  friend constexpr bool operator==(Type const&, Type const&) = default;
+};
+
+/// Part of a pool.
+struct Range {
+  std::int32_t first = 0, count = 0;
+};
+
+struct Node {
+  Op op = Op::constant;
+  Range operands;           ///< of Graph::operands
+  Range integers;           ///< of Graph::integers; meaning: the comment at Op
+  Range reals;              ///< of Graph::reals
+  Range types;              ///< of Graph::types, one per result
+  std::int32_t name = none;  ///< of leaves: index into Graph::names
+  std::int32_t body = none;  ///< of repeat: index into Graph::bodies
+  std::int32_t file = none;  ///< where the user wrote it: index into Graph::names; not part of equality
+  std::int32_t line = 0;
+};
+
+struct Parameter {
+  Id node = none;
+  Init init;
+  /// The first axis is the layer of a Stack: repeat hands slices of it to its body.
+  bool stacked = false;
+};
+
+struct Output {
+  std::int32_t name = none;
+  Id node = none;
+};
+
+/// A parameter or state that a run of the program overwrites. Every other use of `target` in the graph reads the value
+/// from before the run.
+struct Update {
+  Id target = none, value = none;
+};
+
+/// Leaves that are listed keep their place in the lists, also when nothing uses them.
+///
+/// A body is a graph without parameters, states, scalars or updates. For a repeat node of c carried values, v invariants and s
+/// stacked operands its inputs are, in this order: c carried, v invariants, s slices (stacked without the first axis);
+/// its outputs: c next carried values (same types as the initial ones), then one value per stacked result. Iteration i reads slice i
+/// and writes slice i of the stacked results; i runs from 0, or from L - 1 down when `reversed` is set.
+///
+/// A node of several results (more than one in `types`) is used through `result` nodes alone; a result without a node is not wanted.
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<Id> inputs, states, scalars;
+  std::vector<Parameter> parameters;
+  std::vector<Init> state_inits;  ///< parallel to states
+  std::vector<Output> outputs;
+  std::vector<Update> updates;
+  std::vector<Graph> bodies;
+
+  // Pools.
+  std::vector<Id> operand_pool;
+  std::vector<std::int64_t> integer_pool;
+  std::vector<double> real_pool;
+  std::vector<Type> type_pool;
+  std::vector<Range> names;
+  std::vector<char> text;
+
+  constexpr Id size() const noexcept { return static_cast<Id>(nodes.size()); }
+  constexpr Node const& operator[](Id id) const noexcept { return nodes[static_cast<std::size_t>(id)]; }
+  constexpr Op op(Id id) const noexcept { return (*this)[id].op; }
+  /// Type of the only, or of the first, result.
+  constexpr Type const& type(Id id, int result = 0) const noexcept {
+    return type_pool[static_cast<std::size_t>((*this)[id].types.first + result)];
+  }
+  constexpr Shape const& shape(Id id) const noexcept { return type(id).shape; }
+  constexpr DType dtype(Id id) const noexcept { return type(id).dtype; }
+  constexpr Replication replication(Id id) const noexcept { return type(id).replication; }
+  constexpr int results(Id id) const noexcept { return (*this)[id].types.count; }
+
+  constexpr std::span<Id const> operands(Id id) const noexcept { return part(operand_pool, (*this)[id].operands); }
+  constexpr Id operand(Id id, int index) const noexcept { return operands(id)[static_cast<std::size_t>(index)]; }
+  constexpr std::span<std::int64_t const> integers(Id id) const noexcept { return part(integer_pool, (*this)[id].integers); }
+  constexpr std::int64_t integer(Id id, int index = 0) const noexcept { return integers(id)[static_cast<std::size_t>(index)]; }
+  constexpr std::span<double const> reals(Id id) const noexcept { return part(real_pool, (*this)[id].reals); }
+  constexpr double real(Id id, int index = 0) const noexcept { return reals(id)[static_cast<std::size_t>(index)]; }
+  constexpr Graph const& body(Id id) const noexcept { return bodies[static_cast<std::size_t>((*this)[id].body)]; }
+
+  /// Text of an entry of the name pool; empty for `none`.
+  constexpr std::string_view text_of(std::int32_t name) const noexcept {
+    if (name == none) return {};
+    Range const range = names[static_cast<std::size_t>(name)];
+    return {text.data() + range.first, static_cast<std::size_t>(range.count)};
+  }
+  constexpr std::string_view name(Id id) const noexcept { return text_of((*this)[id].name); }
+  constexpr std::string_view file(Id id) const noexcept { return text_of((*this)[id].file); }
+
+  /// Node of the output, parameter, state, input or scalar of that name; `none` where there is none.
+  constexpr Id find_output(std::string_view wanted) const noexcept {
+    for (Output const& output : outputs)
+      if (text_of(output.name) == wanted) return output.node;
+    return none;
+  }
+  constexpr Id find_leaf(std::string_view wanted) const noexcept {
+    for (Id id = 0; id < size(); ++id)
+      if ((*this)[id].name != none && name(id) == wanted) return id;
+    return none;
+  }
+
+ private:
+  template <class T>
+  static constexpr std::span<T const> part(std::vector<T> const& pool, Range range) noexcept {
+    return {pool.data() + range.first, static_cast<std::size_t>(range.count)};
+  }
+};
+
+/// The integers of a repeat node by name.
+struct RepeatShape {
+  std::int64_t length = 0;
+  int carried = 0, invariants = 0, stacked = 0;
+  bool reversed = false;
+  Residuals residuals = Residuals::save_needed;
+};
+constexpr RepeatShape repeat_shape(Graph const& graph, Id id) noexcept {
+  auto const values = graph.integers(id);
+  return {values[0], static_cast<int>(values[1]), static_cast<int>(values[2]), static_cast<int>(values[3]),
+          values[4] != 0, static_cast<Residuals>(values[5])};
+}
+
+/// The integers of a dot_general node by name.
+struct DotShape {
+  std::span<std::int64_t const> batch_a, batch_b, contract_a, contract_b;
+};
+constexpr DotShape dot_shape(Graph const& graph, Id id) noexcept {
+  auto const values = graph.integers(id);
+  auto const batch = static_cast<std::size_t>(values[0]), contracted = static_cast<std::size_t>(values[1]);
+  return {values.subspan(2, batch), values.subspan(2 + batch, batch), values.subspan(2 + 2 * batch, contracted),
+          values.subspan(2 + 2 * batch + contracted, contracted)};
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The operations a graph may hold, and what every pass wants to know of each. Shapes and attributes of an operation
+/// are written down once, next to its name here; graph/infer.hpp checks exactly that.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tutti::graph {
+
+/// Notation: operands (in order), then {integers} and <reals> of the node. Every operation has one result unless
+/// "->" names several. Elementwise operations take operands of one shape and one dtype: broadcasts are explicit nodes.
+/// Appending keeps frozen graphs readable; the order has no other meaning.
+enum class Op : std::uint8_t {
+  // Leaves. `name` is set; a parameter, state, input or scalar is listed in the graph too.
+  input,      ///< a tensor given at every run
+  parameter,  ///< trained, held in the State, updated in place
+  state,      ///< optimizer moments, accumulators: held in the State, not trained
+  scalar,     ///< a rank-0 value given at every run: learning rate, step, seed
+  constant,   ///< <value>: every element is value
+  iota,       ///< {axis}: element i along axis is i
+  rank,       ///< int32 (): the number of this rank, 0 without a Port
+
+  // Elementwise.
+  add, subtract, multiply, divide, maximum,
+  negate, exponential, logarithm, tanh, logistic, sine, cosine, square_root, reciprocal_square_root,
+  power,    ///< <exponent>: x^exponent
+  compare,  ///< {Comparison}: boolean
+  select,   ///< predicate (boolean), a, b
+  convert,  ///< to the node's dtype
+  gelu,           ///< tanh form
+  gelu_gradient,  ///< g, x: g * gelu'(x)
+  stop_gradient,  ///< identity, no gradient
+  barrier,        ///< {serial}: identity that is never merged with another
+
+  // Shape. All but pad, concatenate and the dynamic two only re-read their operand.
+  broadcast_in_dim,      ///< {axis of the result for every axis of x}; extents are equal or 1
+  reshape,               ///< the node's shape, same size
+  transpose,             ///< {permutation}: axis i of the result is axis permutation[i] of x
+  slice,                 ///< {starts..., limits..., strides...}
+  pad,                   ///< {low..., high..., interior...} <value>; low and high are not negative
+  concatenate,           ///< any number; {axis}
+  dynamic_slice,         ///< x, one integer () per axis; starts are clamped so that the node's shape fits
+  dynamic_update_slice,  ///< x, update, one integer () per axis; clamped likewise
+
+  // Reductions and products.
+  reduce_sum,   ///< {axes, ascending}: dropped
+  reduce_max,   ///< {axes, ascending}: dropped
+  dot_general,  ///< a, b; {batch count, contracted count, a's batch axes, b's batch axes, a's contracted, b's contracted};
+                ///< result: batch, a's free axes, b's free axes
+  gather,       ///< table (R, ...), indices (...): rows
+  scatter_add,  ///< base (R, ...), indices (...), rows: base plus every row at its index
+  rng_bits,     ///< seed, step, stream: int64 () each; uint32 of the node's shape. Word i % 4 of Philox4x32-10 with
+                ///< counter (i/4 low, i/4 high, step, stream) and key (seed low, seed high)
+
+  // Composites of kernel/: each is one kernel call, results that nobody uses are not computed.
+  linear,                ///< x (..., I), weight (O, I) [, bias (O)]: x weight^T + bias, (..., O)
+  layer_norm,            ///< x (..., C), gamma (C), beta (C); <eps> -> y (..., C), mean (...), rstd (...)
+  layer_norm_gradient,   ///< dy, x, gamma, mean, rstd -> dx, dgamma, dbeta
+  attention,             ///< qkv (B, T, 3C); {heads} <scale>: causal -> out (B, T, C), lse (B, heads, T)
+  attention_gradient,    ///< dout, qkv, out, lse; {heads} <scale>: dqkv
+  embedding,             ///< tokens (B, T), table (V, C) [, positions (P >= T, C)]: (B, T, C)
+  embedding_gradient,    ///< tokens, dout [, base (V, C)]; {table rows, position rows} -> dtable (+ base), dpositions
+  cross_entropy,         ///< logits (..., V), targets (...); {ignored} <scale> -> mean loss (), scale * dlogits, losses (...)
+  linear_cross_entropy,  ///< x (..., C), weight (padded V, C), targets (...); {ignored, vocabulary} <scale>
+                         ///< -> mean loss (), scale * dx, scale * dweight, losses (...)
+  square_sum,            ///< x [, base float64 ()]: float64 (), base plus sum of x^2
+  adamw,                 ///< parameter, gradient, m, v, learning rate, correction 1, correction 2, gradient scale (float32 ());
+                         ///< <beta1, beta2, eps, weight decay> -> parameter, m, v
+
+  // Ranks. The state of every value is `Node::replication`.
+  vary,            ///< {PortOp}: a replicated value used by each rank on its own; no traffic, VJP all_reduce
+  partial,         ///< this rank's value is an addend of a pending sum; no traffic
+  all_reduce,      ///< {PortOp}: varying or partial -> replicated; VJP `vary`
+  broadcast,       ///< {root}: varying -> replicated
+  all_gather,      ///< {ranks}: (N, ...) varying -> (ranks * N, ...) replicated
+  reduce_scatter,  ///< {ranks, PortOp}: (ranks * N, ...) -> (N, ...) varying
+
+  // Structure.
+  repeat,  ///< carried initial values, invariants, stacked (L, ...); {L, carried, invariants, stacked, reversed, Residuals};
+           ///< see Graph::bodies -> final carried values, then stacked results (L, ...)
+  result,  ///< a node of several results; {index}. The only user that such a node has.
+};
+inline constexpr int op_count = static_cast<int>(Op::result) + 1;
+
+enum class Comparison : std::uint8_t { less, less_equal, equal, not_equal };
+
+/// What forward `repeat` keeps for its gradient.
+enum class Residuals : std::uint8_t {
+  save_needed,  ///< everything that the gradient reads and cannot read elsewhere
+};
+
+enum class OpClass : std::uint8_t { leaf, elementwise, shape, reduction, composite, collective, structure };
+
+enum class Differentiability : std::uint8_t {
+  rule,        ///< has a VJP in graph/vjp.hpp
+  none,        ///< its gradient is zero by definition: integers, comparisons, leaves, stop_gradient
+  first_order, ///< a gradient itself: differentiating again throws (decompose the graph first)
+};
+
+struct OpInfo {
+  Op op;
+  std::string_view name;
+  OpClass kind;
+  Differentiability differentiability;
+  int results;  ///< 0: depends on the node
+};
+
+namespace detail {
+using enum OpClass;
+inline constexpr auto with_rule = Differentiability::rule;
+inline constexpr auto no_gradient = Differentiability::none;
+inline constexpr auto gradient_itself = Differentiability::first_order;
+inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
+    {Op::input, "input", leaf, no_gradient, 1},
+    {Op::parameter, "parameter", leaf, no_gradient, 1},
+    {Op::state, "state", leaf, no_gradient, 1},
+    {Op::scalar, "scalar", leaf, no_gradient, 1},
+    {Op::constant, "constant", leaf, no_gradient, 1},
+    {Op::iota, "iota", leaf, no_gradient, 1},
+    {Op::rank, "rank", leaf, no_gradient, 1},
+    {Op::add, "add", elementwise, with_rule, 1},
+    {Op::subtract, "subtract", elementwise, with_rule, 1},
+    {Op::multiply, "multiply", elementwise, with_rule, 1},
+    {Op::divide, "divide", elementwise, with_rule, 1},
+    {Op::maximum, "maximum", elementwise, with_rule, 1},
+    {Op::negate, "negate", elementwise, with_rule, 1},
+    {Op::exponential, "exponential", elementwise, with_rule, 1},
+    {Op::logarithm, "logarithm", elementwise, with_rule, 1},
+    {Op::tanh, "tanh", elementwise, with_rule, 1},
+    {Op::logistic, "logistic", elementwise, with_rule, 1},
+    {Op::sine, "sine", elementwise, with_rule, 1},
+    {Op::cosine, "cosine", elementwise, with_rule, 1},
+    {Op::square_root, "square_root", elementwise, with_rule, 1},
+    {Op::reciprocal_square_root, "reciprocal_square_root", elementwise, with_rule, 1},
+    {Op::power, "power", elementwise, with_rule, 1},
+    {Op::compare, "compare", elementwise, no_gradient, 1},
+    {Op::select, "select", elementwise, with_rule, 1},
+    {Op::convert, "convert", elementwise, with_rule, 1},
+    {Op::gelu, "gelu", elementwise, with_rule, 1},
+    {Op::gelu_gradient, "gelu_gradient", elementwise, gradient_itself, 1},
+    {Op::stop_gradient, "stop_gradient", elementwise, no_gradient, 1},
+    {Op::barrier, "barrier", elementwise, with_rule, 1},
+    {Op::broadcast_in_dim, "broadcast_in_dim", shape, with_rule, 1},
+    {Op::reshape, "reshape", shape, with_rule, 1},
+    {Op::transpose, "transpose", shape, with_rule, 1},
+    {Op::slice, "slice", shape, with_rule, 1},
+    {Op::pad, "pad", shape, with_rule, 1},
+    {Op::concatenate, "concatenate", shape, with_rule, 1},
+    {Op::dynamic_slice, "dynamic_slice", shape, with_rule, 1},
+    {Op::dynamic_update_slice, "dynamic_update_slice", shape, with_rule, 1},
+    {Op::reduce_sum, "reduce_sum", reduction, with_rule, 1},
+    {Op::reduce_max, "reduce_max", reduction, with_rule, 1},
+    {Op::dot_general, "dot_general", reduction, with_rule, 1},
+    {Op::gather, "gather", reduction, with_rule, 1},
+    {Op::scatter_add, "scatter_add", reduction, with_rule, 1},
+    {Op::rng_bits, "rng_bits", leaf, no_gradient, 1},
+    {Op::linear, "linear", composite, with_rule, 1},
+    {Op::layer_norm, "layer_norm", composite, with_rule, 3},
+    {Op::layer_norm_gradient, "layer_norm_gradient", composite, gradient_itself, 3},
+    {Op::attention, "attention", composite, with_rule, 2},
+    {Op::attention_gradient, "attention_gradient", composite, gradient_itself, 1},
+    {Op::embedding, "embedding", composite, with_rule, 1},
+    {Op::embedding_gradient, "embedding_gradient", composite, gradient_itself, 2},
+    {Op::cross_entropy, "cross_entropy", composite, with_rule, 3},
+    {Op::linear_cross_entropy, "linear_cross_entropy", composite, with_rule, 4},
+    {Op::square_sum, "square_sum", composite, with_rule, 1},
+    {Op::adamw, "adamw", composite, gradient_itself, 3},
+    {Op::vary, "vary", collective, with_rule, 1},
+    {Op::partial, "partial", collective, with_rule, 1},
+    {Op::all_reduce, "all_reduce", collective, with_rule, 1},
+    {Op::broadcast, "broadcast", collective, with_rule, 1},
+    {Op::all_gather, "all_gather", collective, with_rule, 1},
+    {Op::reduce_scatter, "reduce_scatter", collective, with_rule, 1},
+    {Op::repeat, "repeat", structure, with_rule, 0},
+    {Op::result, "result", structure, no_gradient, 1},
+}};
+constexpr bool op_table_in_order() {
+  for (std::size_t i = 0; i < op_table.size(); ++i)
+    if (op_table[i].op != static_cast<Op>(i)) return false;
+  return true;
+}
+static_assert(op_table_in_order(), "op_table must list the operations in the order of Op");
+}  // namespace detail
+
+constexpr OpInfo const& info(Op op) noexcept { return detail::op_table[static_cast<std::size_t>(op)]; }
+constexpr std::string_view name(Op op) noexcept { return info(op).name; }
+
+}  // namespace tutti::graph
