@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <source_location>
 #include <string>
 
 namespace tutti {

@@ -22,10 +22,8 @@ struct ContextOptions {
 class Context {
  public:
   explicit Context(ContextOptions options = {})
-      : isa_(options.isa), team_(threads_of(options), policy_of(threads_of(options), options.ranks_on_node)) {
-    if (!available(isa_))
-      throw Error(ErrorKind::unavailable, "Context", "this processor cannot run " + std::string(name(isa_)));
-  }
+      : isa_(checked(options.isa)),
+        team_(threads_of(options), policy_of(threads_of(options), options.ranks_on_node)) {}
 
   int threads() const noexcept { return team_.size(); }
   Isa isa() const noexcept { return isa_; }
@@ -44,21 +42,29 @@ class Context {
   void parallel_for(std::int64_t count, std::int64_t grain, F&& f) {
     if (count <= 0) return;
     grain = std::max<std::int64_t>(grain, 1);
-    std::int64_t const grains = (count + grain - 1) / grain;
+    std::int64_t const grains = count / grain + (count % grain != 0);
     std::int64_t const parts = std::min<std::int64_t>(threads(), grains);
     if (parts == 1) {
       f(std::int64_t{0}, count);
       return;
     }
     team_.run([&](int thread) {
-      std::int64_t const begin = grains * thread / parts * grain;
-      std::int64_t const end = std::min(grains * (thread + 1) / parts * grain, count);
-      if (thread < parts && begin < end) f(begin, end);
+      if (thread >= parts) return;
+      std::int64_t const begin = grains / parts * thread + std::min<std::int64_t>(thread, grains % parts);
+      std::int64_t const end = begin + grains / parts + (thread < grains % parts);
+      f(begin * grain, end == grains ? count : end * grain);
     });
   }
 
  private:
+  static Isa checked(Isa isa) {
+    if (available(isa)) return isa;
+    throw Error(ErrorKind::unavailable, "Context", "this processor cannot run " + std::string(name(isa)));
+  }
   static int threads_of(ContextOptions const& options) {
+    if (options.threads < 0)
+      throw Error(ErrorKind::invalid_argument, "Context",
+                  std::to_string(options.threads) + " threads are impossible. Use 0 for as many as the process may use");
     if (options.threads > 0) return options.threads;
     return std::max(1, available_processors() / std::max(1, options.ranks_on_node));
   }

@@ -36,7 +36,7 @@ constexpr std::string_view name(Isa isa) noexcept {
 inline bool available(Isa isa) noexcept {
 #if TUTTI_HAS_X86
   __builtin_cpu_init();
-  bool const avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  bool const avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   bool const avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   switch (isa) {

@@ -3,6 +3,8 @@
 /// @file
 /// How many processors this process may use.
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -15,31 +17,54 @@ namespace detail {
 
 /// First bytes of a small file of the kernel's; empty when it is not there.
 struct SmallFile {
-  char text[128] = {};
+  char text[4096] = {};
   explicit SmallFile(char const* path) noexcept {
     int const file = ::open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
     ssize_t const got = ::read(file, text, sizeof(text) - 1);
-    if (got < 0) text[0] = 0;
+    text[got < 0 ? 0 : got] = 0;
     ::close(file);
   }
 };
 
-/// Processors' worth of time that the control group grants, rounded up; 0 when there is no limit.
-/// Container runtimes mount the process's own group at the root, in the layout of version 2 or 1.
-inline int cgroup_quota() noexcept {
-  if (SmallFile const v2("/sys/fs/cgroup/cpu.max"); v2.text[0] >= '0' && v2.text[0] <= '9') {
-    char* rest = nullptr;
-    long const quota = std::strtol(v2.text, &rest, 10);
-    long const period = std::strtol(rest, nullptr, 10);
-    if (quota > 0 && period > 0) return static_cast<int>((quota + period - 1) / period);
+/// quota / period, rounded up; 0 when either is no positive number, which is how both versions say "no limit".
+inline int quota_of(char const* quota_text, char const* period_text) noexcept {
+  long const quota = std::strtol(quota_text, nullptr, 10);
+  long const period = std::strtol(period_text, nullptr, 10);
+  if (quota <= 0 || period <= 0) return 0;
+  long const processors = quota / period + (quota % period != 0);
+  return static_cast<int>(std::min(processors, 1L << 20));
+}
+/// From the text of a version 2 `cpu.max`: "150000 100000" or "max 100000".
+inline int quota_of_cpu_max(char const* text) noexcept {
+  char const* const space = std::strchr(text, ' ');
+  return space == nullptr ? 0 : quota_of(text, space);
+}
+
+/// Processors' worth of time that control groups grant, rounded up; 0 when there is no limit. The limit of any group
+/// between the process's own one and the root binds. Containers see their own group as the root.
+inline int cgroup_quota(char const* root = "/sys/fs/cgroup", char const* own = "/proc/self/cgroup") noexcept {
+  int lowest = 0;
+  auto const take = [&](int quota) {
+    if (quota > 0 && (lowest == 0 || quota < lowest)) lowest = quota;
+  };
+  SmallFile const groups(own);
+  char const* const line = std::strncmp(groups.text, "0::", 3) == 0 ? groups.text : std::strstr(groups.text, "\n0::");
+  char group[2048] = {};
+  if (line != nullptr) std::sscanf(std::strstr(line, "0::") + 3, "%2047[^\n]", group);
+  char path[4096];
+  for (;;) {
+    std::snprintf(path, sizeof(path), "%s%s/cpu.max", root, group);
+    take(quota_of_cpu_max(SmallFile(path).text));
+    char* const slash = std::strrchr(group, '/');
+    if (slash == nullptr) break;
+    *slash = 0;
   }
-  SmallFile const quota_v1("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  SmallFile const period_v1("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  long const quota = std::strtol(quota_v1.text, nullptr, 10);
-  long const period = std::strtol(period_v1.text, nullptr, 10);
-  if (quota > 0 && period > 0) return static_cast<int>((quota + period - 1) / period);
-  return 0;
+  std::snprintf(path, sizeof(path), "%s/cpu/cpu.cfs_quota_us", root);
+  SmallFile const quota_v1(path);
+  std::snprintf(path, sizeof(path), "%s/cpu/cpu.cfs_period_us", root);
+  take(quota_of(quota_v1.text, SmallFile(path).text));
+  return lowest;
 }
 
 }  // namespace detail

@@ -7,8 +7,10 @@
 #include <tutti/exec/wait.hpp>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <exception>
-#include <memory>
 #include <pthread.h>
 #include <string>
 #include <type_traits>
@@ -22,18 +24,23 @@ class Team {
   /// `threads` at least 1. Errors: invalid_argument; unavailable, when the system refuses a thread.
   explicit Team(int threads, WaitPolicy policy = {}) : policy_(policy) {
     if (threads < 1 || threads > 4096)
-      throw Error(ErrorKind::invalid_argument, "Team", std::to_string(threads) + " threads: between 1 and 4096 are possible");
+      throw Error(ErrorKind::invalid_argument, "Team",
+                  std::to_string(threads) + " threads: between 1 and 4096 are possible");
     size_ = threads;
-    workers_.reserve(static_cast<std::size_t>(threads - 1));
+    failures_.resize(static_cast<std::size_t>(threads));
+    workers_.resize(static_cast<std::size_t>(threads));  // all memory first: nothing throws once threads run
     for (int index = 1; index < threads; ++index) {
-      auto worker = std::make_unique<Worker>(Worker{this, index, {}});
-      int const code = ::pthread_create(&worker->handle, nullptr, &Team::main, worker.get());
+      Worker& worker = workers_[static_cast<std::size_t>(index)];
+      worker.team = this;
+      worker.index = index;
+      int const code = ::pthread_create(&worker.handle, nullptr, &Team::main, &worker);
       if (code != 0) {
+        workers_.resize(static_cast<std::size_t>(index));
         stop();
-        throw Error(ErrorKind::unavailable, "Team", "the system refused thread " + std::to_string(index) + ". Use fewer threads")
-            .with_native("pthread_create: " + std::to_string(code));
+        throw Error(ErrorKind::unavailable, "Team",
+                    "the system refused thread " + std::to_string(index) + ". Use fewer threads")
+            .with_native(std::string("pthread_create: ") + std::strerror(code));
       }
-      workers_.push_back(std::move(worker));
     }
   }
   Team(Team const&) = delete;
@@ -43,14 +50,10 @@ class Team {
   int size() const noexcept { return size_; }
 
   /// Calls f(thread) on every thread of the team, thread from 0. The exception of the lowest thread is rethrown after all
-  /// have returned. A nested call throws Error(internal).
+  /// have returned; a thread that has thrown is no longer awaited at barriers. A nested call throws Error(internal).
   template <class F>
   void run(F&& f) {
     using Function = std::remove_reference_t<F>;
-    if (size_ == 1) {
-      f(0);
-      return;
-    }
     run_erased([](void* function, int thread) { (*static_cast<Function*>(function))(thread); },
                const_cast<void*>(static_cast<void const*>(&f)));
   }
@@ -59,9 +62,9 @@ class Team {
   void barrier() noexcept {
     if (size_ == 1) return;
     std::uint32_t const generation = barrier_generation_.load(std::memory_order_relaxed);
-    if (barrier_arrived_.fetch_add(1, std::memory_order_acq_rel) == static_cast<std::uint32_t>(size_ - 1)) {
-      barrier_arrived_.store(0, std::memory_order_relaxed);
-      barrier_generation_.store(generation + 1, std::memory_order_release);
+    std::uint64_t const state = barrier_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (arrived(state) == expected(state)) {
+      open_barrier(state);
     } else {
       Backoff backoff(policy_);
       while (barrier_generation_.load(std::memory_order_acquire) == generation) backoff.step();
@@ -71,25 +74,47 @@ class Team {
  private:
   using Call = void (*)(void*, int);
   struct Worker {
-    Team* team;
-    int index;
-    pthread_t handle;
+    Team* team = nullptr;
+    int index = 0;
+    pthread_t handle{};
   };
+
+  // The barrier is one word, so that arrivals and departures have one order: threads expected above, arrived below.
+  static constexpr std::uint64_t one_expected = std::uint64_t{1} << 32;
+  static constexpr std::uint32_t expected(std::uint64_t state) noexcept { return static_cast<std::uint32_t>(state >> 32); }
+  static constexpr std::uint32_t arrived(std::uint64_t state) noexcept { return static_cast<std::uint32_t>(state); }
+  /// Called by the only thread that is not waiting.
+  void open_barrier(std::uint64_t state) noexcept {
+    barrier_.fetch_sub(arrived(state), std::memory_order_relaxed);
+    barrier_generation_.fetch_add(1, std::memory_order_release);
+  }
+  void leave_barrier() noexcept {
+    std::uint64_t const state = barrier_.fetch_sub(one_expected, std::memory_order_acq_rel) - one_expected;
+    if (arrived(state) != 0 && arrived(state) == expected(state)) open_barrier(state);
+  }
 
   void run_erased(Call call, void* function) {
     if (running_) throw Error(ErrorKind::internal, "Team::run", "a parallel region was started inside another one");
     running_ = true;
     call_ = call;
     function_ = function;
-    failures_.assign(static_cast<std::size_t>(size_), nullptr);
+    failed_.store(false, std::memory_order_relaxed);
+    barrier_.store(static_cast<std::uint64_t>(size_) * one_expected, std::memory_order_relaxed);
     remaining_.store(static_cast<std::uint32_t>(size_ - 1), std::memory_order_relaxed);
-    publish(generation_.load(std::memory_order_relaxed) + 1);
+    if (size_ > 1) publish(generation_.load(std::memory_order_relaxed) + 1);
     execute(0);
     Backoff backoff(policy_);
     while (remaining_.load(std::memory_order_acquire) != 0) backoff.step();
     running_ = false;
-    for (auto& failure : failures_)
-      if (failure) std::rethrow_exception(failure);
+    if (failed_.load(std::memory_order_relaxed)) rethrow();
+  }
+  void rethrow() {
+    std::exception_ptr first;
+    for (auto& failure : failures_) {
+      if (failure && !first) first = failure;
+      failure = nullptr;
+    }
+    std::rethrow_exception(first);
   }
   void publish(std::uint32_t generation) noexcept {
     generation_.store(generation, std::memory_order_seq_cst);
@@ -100,6 +125,8 @@ class Team {
       call_(function_, thread);
     } catch (...) {
       failures_[static_cast<std::size_t>(thread)] = std::current_exception();
+      failed_.store(true, std::memory_order_relaxed);
+      leave_barrier();
     }
   }
   static void* main(void* argument) {
@@ -130,7 +157,7 @@ class Team {
   void stop() noexcept {
     stopping_ = true;
     publish(generation_.load(std::memory_order_relaxed) + 1);
-    for (auto& worker : workers_) ::pthread_join(worker->handle, nullptr);
+    for (std::size_t index = 1; index < workers_.size(); ++index) ::pthread_join(workers_[index].handle, nullptr);
     workers_.clear();
   }
 
@@ -140,12 +167,13 @@ class Team {
   bool stopping_ = false;
   Call call_ = nullptr;
   void* function_ = nullptr;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker> workers_;  // the first is the caller, without a handle
   std::vector<std::exception_ptr> failures_;
   alignas(64) std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::uint32_t> sleepers_{0};
   alignas(64) std::atomic<std::uint32_t> remaining_{0};
-  alignas(64) std::atomic<std::uint32_t> barrier_arrived_{0};
+  std::atomic<bool> failed_{false};
+  alignas(64) std::atomic<std::uint64_t> barrier_{0};
   alignas(64) std::atomic<std::uint32_t> barrier_generation_{0};
 };
 

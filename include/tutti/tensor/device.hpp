@@ -28,9 +28,10 @@ inline constexpr std::size_t storage_alignment = 64;
 ///   d.copy_within(p, q, bytes)       q to p, both of this device, not overlapping
 ///   d.copy_from_host(p, h, bytes)    blocking
 ///   d.copy_to_host(h, p, bytes)      blocking
+/// All of them accept zero bytes, then with any pointers.
 /// Law: copy_to_host after copy_from_host gives the same bytes. Models: Cpu, the tests' instrumented device.
 template <class D>
-concept Device = std::copyable<D> && std::equality_comparable<D> &&
+concept Device = std::regular<D> &&
                  requires(D device, void* to, void const* from, std::size_t bytes) {
                    { D::name } -> std::convertible_to<std::string_view>;
                    { D::host_accessible } -> std::convertible_to<bool>;

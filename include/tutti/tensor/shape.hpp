@@ -7,14 +7,17 @@
 #include <tutti/core/error.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <span>
 #include <string>
 
 namespace tutti {
 
-/// Extents, outermost first. Extents are zero or more, their product fits 63 bits; the rank is at most `max_rank`.
+/// Extents, outermost first. Extents are zero or more; the product of those above zero fits 63 bits, so that strides
+/// and sizes never overflow. The rank is at most `max_rank`.
 class Shape {
  public:
   static constexpr int max_rank = 8;
@@ -33,7 +36,7 @@ class Shape {
       if (extent < 0)
         throw Error(ErrorKind::shape, "Shape", "extent " + std::to_string(extent) + " is negative", where);
       extents_[static_cast<std::size_t>(rank_++)] = extent;
-      product = checked_multiply(product, extent, where);
+      product = checked_multiply(product, extent == 0 ? 1 : extent, where);
     }
   }
 
@@ -56,15 +59,19 @@ class Shape {
     std::int64_t step = 1;
     for (int axis = rank_ - 1; axis >= 0; --axis) {
       strides[static_cast<std::size_t>(axis)] = step;
-      step *= extents_[static_cast<std::size_t>(axis)];
+      if (extents_[static_cast<std::size_t>(axis)] != 0) step *= extents_[static_cast<std::size_t>(axis)];
     }
     return strides;
   }
   /// The same shape with one extent replaced.
-  constexpr Shape with(int axis, std::int64_t extent) const {
+  constexpr Shape with(int axis, std::int64_t extent,
+                       std::source_location where = std::source_location::current()) const {
+    if (axis < 0 || axis >= rank_)
+      throw Error(ErrorKind::out_of_range, "Shape::with",
+                  "axis " + std::to_string(axis) + " does not exist in a shape of rank " + std::to_string(rank_), where);
     std::array<std::int64_t, max_rank> extents = extents_;
     extents[static_cast<std::size_t>(axis)] = extent;
-    return Shape(std::span<std::int64_t const>(extents.data(), static_cast<std::size_t>(rank_)));
+    return Shape(std::span<std::int64_t const>(extents.data(), static_cast<std::size_t>(rank_)), where);
   }
 
   friend constexpr bool operator==(Shape const&, Shape const&) = default;

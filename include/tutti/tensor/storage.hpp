@@ -21,8 +21,9 @@ class Storage {
   Storage() = default;
   /// From the device's own allocator. Contents are indeterminate.
   Storage(D device, std::size_t bytes)
-      : device_(device), memory_(device_.allocate(bytes)), bytes_(bytes), release_([](void*, D const& d, void* m, std::size_t n) noexcept { D(d).deallocate(m, n); }) {}
-  /// Memory of somebody else's, given back through `release`.
+      : device_(device), memory_(device_.allocate(bytes)), bytes_(bytes), release_(&deallocate) {}
+  /// Memory of somebody else's, given back through `release` (null: never). Called once, also for zero bytes if there
+  /// is an owner.
   Storage(D device, void* memory, std::size_t bytes, Release release, void* owner) noexcept
       : device_(device), memory_(memory), bytes_(bytes), release_(release), owner_(owner) {}
 
@@ -33,7 +34,7 @@ class Storage {
     return *this;
   }
   ~Storage() {
-    if (release_ != nullptr && memory_ != nullptr) release_(owner_, device_, memory_, bytes_);
+    if (release_ != nullptr && (memory_ != nullptr || owner_ != nullptr)) release_(owner_, device_, memory_, bytes_);
   }
 
   void* data() const noexcept { return memory_; }
@@ -49,6 +50,10 @@ class Storage {
   }
 
  private:
+  static void deallocate(void*, D const& device, void* memory, std::size_t bytes) noexcept {
+    D(device).deallocate(memory, bytes);
+  }
+
   D device_{};
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;

@@ -6,9 +6,14 @@
 #include <tutti/tensor/storage.hpp>
 #include <tutti/tensor/view.hpp>
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -16,6 +21,9 @@ namespace tutti {
 /// Move-only: copies are said by name (`clone`, `copy`). Moving leaves a tensor of shape (0,).
 template <Element T, Device D = Cpu>
 class Tensor {
+  static_assert(!std::is_const_v<T> && !std::is_volatile_v<T>,
+                "tutti: a tensor owns elements that can be written; TensorView<T const> refers to read-only ones");
+
  public:
   using View = TensorView<T, D>;
   using ConstView = TensorView<T const, D>;
@@ -57,8 +65,8 @@ class Tensor {
   operator View() noexcept { return view(); }
   operator ConstView() const noexcept { return view(); }
 
-  std::span<T> elements() noexcept { return {data(), static_cast<std::size_t>(size())}; }
-  std::span<T const> elements() const noexcept { return {data(), static_cast<std::size_t>(size())}; }
+  std::span<T> elements() noexcept { return view().elements(); }
+  std::span<T const> elements() const noexcept { return view().elements(); }
   template <std::integral... Index>
   T& operator()(Index... index) {
     return view()(index...);
@@ -92,6 +100,14 @@ class Tensor {
   ConstView reshape(std::initializer_list<std::int64_t> extents,
                     std::source_location where = std::source_location::current()) const {
     return view().reshape(extents, where);
+  }
+
+  /// The owner itself under another shape: no element moves. One extent may be -1.
+  /// Errors: shape, when sizes differ; then the tensor is unchanged.
+  Tensor reshaped(std::initializer_list<std::int64_t> extents,
+                  std::source_location where = std::source_location::current()) && {
+    shape_ = detail::resolve_reshape(shape_, {extents.begin(), extents.size()}, where);
+    return std::move(*this);
   }
 
   /// Sets every element.

@@ -10,7 +10,10 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <source_location>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -60,9 +63,9 @@ class TensorView {
 
   /// Whether elements lie one after another in row-major order (extents of one do not matter).
   bool contiguous() const noexcept {
+    if (size() == 0) return true;
     std::int64_t expected = 1;
     for (int axis = rank() - 1; axis >= 0; --axis) {
-      if (shape_[axis] == 0) return true;
       if (shape_[axis] != 1 && strides_[at(axis)] != expected) return false;
       expected *= shape_[axis];
     }
@@ -71,9 +74,10 @@ class TensorView {
 
   /// The elements as a span. Errors: shape, unless contiguous.
   std::span<T> elements(std::source_location where = std::source_location::current()) const {
+    static_assert(D::host_accessible, "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
     if (!contiguous())
       throw Error(ErrorKind::shape, "TensorView::elements",
-                  "view of shape " + to_string(shape_) + " is not contiguous. Clone it first", where);
+                  "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
     return {data_, static_cast<std::size_t>(size())};
   }
 
@@ -81,6 +85,7 @@ class TensorView {
   template <std::integral... Index>
   T& operator()(Index... index) const {
     static_assert(D::host_accessible, "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(sizeof...(index) <= Shape::max_rank, "tutti: more indices than a tensor can have axes");
     std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
 #if TUTTI_DEBUG
     check_indices({indices, sizeof...(index)});
@@ -99,7 +104,9 @@ class TensorView {
                   "[" + std::to_string(begin) + ", " + std::to_string(end) + ") is outside axis " +
                       std::to_string(axis) + " of shape " + to_string(shape_),
                   where);
-    return {data_ + begin * strides_[at(axis)], shape_.with(axis, end - begin), strides_, device_};
+    // An empty slice keeps the address: the one behind the last element of a strided axis may lie outside the memory.
+    std::int64_t const offset = begin == end ? 0 : begin * strides_[at(axis)];
+    return {data_ + offset, shape_.with(axis, end - begin), strides_, device_};
   }
 
   /// The sub-view at `index` of the first axis, which disappears.
@@ -117,7 +124,26 @@ class TensorView {
   /// The same elements in row-major order under another shape. One extent may be -1 and is computed.
   /// Errors: shape, when sizes differ or the view is not contiguous.
   TensorView reshape(std::initializer_list<std::int64_t> extents,
-                     std::source_location where = std::source_location::current()) const;
+                     std::source_location where = std::source_location::current()) const {
+    return reshape_to({extents.begin(), extents.size()}, where);
+  }
+  TensorView reshape(Shape const& shape, std::source_location where = std::source_location::current()) const {
+    return reshape_to(shape.extents(), where);
+  }
+
+  /// The elements repeated along new leading axes and along axes of extent one, by strides of zero. Do not write
+  /// through the result: several of its elements are one. Errors: shape, when another extent would change.
+  TensorView broadcast(Shape const& shape, std::source_location where = std::source_location::current()) const {
+    int const added = shape.rank() - rank();
+    if (added < 0) detail::throw_shapes("broadcast", "the shape has fewer axes than the view", shape_, shape, where);
+    Strides strides{};
+    for (int axis = 0; axis < rank(); ++axis) {
+      if (shape_[axis] != 1 && shape_[axis] != shape[axis + added])
+        detail::throw_shapes("broadcast", "only extents of one can be repeated", shape_, shape, where);
+      strides[at(axis + added)] = shape_[axis] == shape[axis + added] ? strides_[at(axis)] : 0;
+    }
+    return {data_, shape, strides, device_};
+  }
 
   /// Axes in the given order; without arguments, reversed. Moves no element.
   TensorView transpose(std::initializer_list<int> order = {},
@@ -143,6 +169,7 @@ class TensorView {
   }
 
  private:
+  TensorView reshape_to(std::span<std::int64_t const> extents, std::source_location where) const;
   static constexpr std::size_t at(int axis) noexcept { return static_cast<std::size_t>(axis); }
   void check_axis(char const* operation, int axis, std::source_location where) const {
     if (axis < 0 || axis >= rank()) detail::throw_axis(operation, axis, shape_, where);
@@ -203,11 +230,10 @@ inline Shape resolve_reshape(Shape const& from, std::span<std::int64_t const> ex
 
 template <class T, Device D>
   requires Element<std::remove_const_t<T>>
-TensorView<T, D> TensorView<T, D>::reshape(std::initializer_list<std::int64_t> extents,
-                                           std::source_location where) const {
+TensorView<T, D> TensorView<T, D>::reshape_to(std::span<std::int64_t const> extents, std::source_location where) const {
   if (!contiguous())
-    throw Error(ErrorKind::shape, "reshape", "view of shape " + to_string(shape_) + " is not contiguous. Clone it first", where);
-  return {data_, detail::resolve_reshape(shape_, {extents.begin(), extents.size()}, where), device_};
+    throw Error(ErrorKind::shape, "reshape", "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
+  return {data_, detail::resolve_reshape(shape_, extents, where), device_};
 }
 
 }  // namespace tutti
