@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// AVX2 with FMA and F16C: 8 lanes. Included by levels.hpp alone.
+
+namespace tutti::isa::avx2 {
+
+struct F32 {
+  static constexpr int lanes = 8;
+  __m256 v;
+};
+struct I32 {
+  __m256i v;
+};
+struct Mask {
+  __m256 v;
+};
+
+TUTTI_KERNEL_INLINE F32 zero() { return {_mm256_setzero_ps()}; }
+TUTTI_KERNEL_INLINE F32 set(float x) { return {_mm256_set1_ps(x)}; }
+TUTTI_KERNEL_INLINE I32 set_i32(std::int32_t x) { return {_mm256_set1_epi32(x)}; }
+/// All bits set in lanes below n.
+TUTTI_KERNEL_INLINE __m256i first(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TUTTI_KERNEL_INLINE F32 load(float const* p) { return {_mm256_loadu_ps(p)}; }
+TUTTI_KERNEL_INLINE F32 load_partial(float const* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
+TUTTI_KERNEL_INLINE void store(float* p, F32 x) { _mm256_storeu_ps(p, x.v); }
+TUTTI_KERNEL_INLINE void store_partial(float* p, F32 x, int n) { _mm256_maskstore_ps(p, first(n), x.v); }
+TUTTI_KERNEL_INLINE I32 load(std::int32_t const* p) { return {_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p))}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm256_maskload_epi32(p, first(n))}; }
+TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.v); }
+TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm256_maskstore_epi32(p, first(n), x.v); }
+
+/// Eight 16-bit elements, the first n of them from memory.
+TUTTI_KERNEL_INLINE __m128i load_halves(void const* p, int n) {
+  if (n >= 8) return _mm_loadu_si128(static_cast<__m128i const*>(p));
+  alignas(16) std::uint16_t part[8] = {};
+  __builtin_memcpy(part, p, static_cast<std::size_t>(n < 0 ? 0 : n) * 2);
+  return _mm_load_si128(reinterpret_cast<__m128i const*>(part));
+}
+TUTTI_KERNEL_INLINE void store_halves(void* p, __m128i x, int n) {
+  if (n >= 8) return _mm_storeu_si128(static_cast<__m128i*>(p), x);
+  alignas(16) std::uint16_t part[8];
+  _mm_store_si128(reinterpret_cast<__m128i*>(part), x);
+  __builtin_memcpy(p, part, static_cast<std::size_t>(n < 0 ? 0 : n) * 2);
+}
+TUTTI_KERNEL_INLINE F32 widen_bfloat16(__m128i x) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16))};
+}
+TUTTI_KERNEL_INLINE __m128i narrow_bfloat16(F32 x) {
+  __m256i const u = _mm256_castps_si256(x.v);
+  __m256i const odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  __m256i const near = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  __m256i const quiet = _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40));
+  __m256i const nan = _mm256_castps_si256(_mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q));
+  __m256i const all = _mm256_blendv_epi8(near, quiet, nan);
+  __m256i const packed = _mm256_packus_epi32(all, all);
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+}
+TUTTI_KERNEL_INLINE F32 load(bfloat16 const* p) { return widen_bfloat16(load_halves(p, 8)); }
+TUTTI_KERNEL_INLINE F32 load_partial(bfloat16 const* p, int n) { return widen_bfloat16(load_halves(p, n)); }
+TUTTI_KERNEL_INLINE void store(bfloat16* p, F32 x) { store_halves(p, narrow_bfloat16(x), 8); }
+TUTTI_KERNEL_INLINE void store_partial(bfloat16* p, F32 x, int n) { store_halves(p, narrow_bfloat16(x), n); }
+TUTTI_KERNEL_INLINE F32 load(float16 const* p) { return {_mm256_cvtph_ps(load_halves(p, 8))}; }
+TUTTI_KERNEL_INLINE F32 load_partial(float16 const* p, int n) { return {_mm256_cvtph_ps(load_halves(p, n))}; }
+TUTTI_KERNEL_INLINE void store(float16* p, F32 x) {
+  store_halves(p, _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), 8);
+}
+TUTTI_KERNEL_INLINE void store_partial(float16* p, F32 x, int n) {
+  store_halves(p, _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), n);
+}
+
+TUTTI_KERNEL_INLINE F32 add(F32 a, F32 b) { return {_mm256_add_ps(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F32 sub(F32 a, F32 b) { return {_mm256_sub_ps(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F32 mul(F32 a, F32 b) { return {_mm256_mul_ps(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F32 div(F32 a, F32 b) { return {_mm256_div_ps(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+TUTTI_KERNEL_INLINE F32 fnma(F32 a, F32 b, F32 c) { return {_mm256_fnmadd_ps(a.v, b.v, c.v)}; }
+TUTTI_KERNEL_INLINE F32 min(F32 a, F32 b) { return {_mm256_min_ps(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F32 max(F32 a, F32 b) { return {_mm256_max_ps(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F32 sqrt(F32 a) { return {_mm256_sqrt_ps(a.v)}; }
+TUTTI_KERNEL_INLINE F32 abs(F32 a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)}; }
+TUTTI_KERNEL_INLINE F32 neg(F32 a) { return {_mm256_xor_ps(_mm256_set1_ps(-0.0f), a.v)}; }
+TUTTI_KERNEL_INLINE F32 copysign(F32 a, F32 sign) {
+  return {_mm256_or_ps(abs(a).v, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign.v))};
+}
+TUTTI_KERNEL_INLINE float sum(F32 a) {
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+TUTTI_KERNEL_INLINE float max_lane(F32 a) {
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+TUTTI_KERNEL_INLINE float min_lane(F32 a) {
+  __m128 x = _mm_min_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  x = _mm_min_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_min_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+
+TUTTI_KERNEL_INLINE Mask less(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
+TUTTI_KERNEL_INLINE Mask less_equal(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LE_OQ)}; }
+TUTTI_KERNEL_INLINE Mask equal(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }
+TUTTI_KERNEL_INLINE Mask not_equal(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_NEQ_UQ)}; }
+TUTTI_KERNEL_INLINE Mask less(I32 a, I32 b) { return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.v, a.v))}; }
+TUTTI_KERNEL_INLINE Mask equal(I32 a, I32 b) { return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.v, b.v))}; }
+TUTTI_KERNEL_INLINE bool any(Mask m) { return _mm256_movemask_ps(m.v) != 0; }
+TUTTI_KERNEL_INLINE bool all(Mask m) { return _mm256_movemask_ps(m.v) == 0xff; }
+TUTTI_KERNEL_INLINE F32 select(Mask m, F32 yes, F32 no) { return {_mm256_blendv_ps(no.v, yes.v, m.v)}; }
+TUTTI_KERNEL_INLINE I32 select(Mask m, I32 yes, I32 no) {
+  return {_mm256_blendv_epi8(no.v, yes.v, _mm256_castps_si256(m.v))};
+}
+
+TUTTI_KERNEL_INLINE I32 as_i32(F32 a) { return {_mm256_castps_si256(a.v)}; }
+TUTTI_KERNEL_INLINE F32 as_f32(I32 a) { return {_mm256_castsi256_ps(a.v)}; }
+TUTTI_KERNEL_INLINE I32 to_i32(F32 a) { return {_mm256_cvtps_epi32(a.v)}; }
+TUTTI_KERNEL_INLINE F32 to_f32(I32 a) { return {_mm256_cvtepi32_ps(a.v)}; }
+TUTTI_KERNEL_INLINE I32 add(I32 a, I32 b) { return {_mm256_add_epi32(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 sub(I32 a, I32 b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 mul(I32 a, I32 b) { return {_mm256_mullo_epi32(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 bit_and(I32 a, I32 b) { return {_mm256_and_si256(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 bit_or(I32 a, I32 b) { return {_mm256_or_si256(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 bit_xor(I32 a, I32 b) { return {_mm256_xor_si256(a.v, b.v)}; }
+template <int N>
+TUTTI_KERNEL_INLINE I32 shift_left(I32 a) {
+  return {_mm256_slli_epi32(a.v, N)};
+}
+template <int N>
+TUTTI_KERNEL_INLINE I32 shift_right(I32 a) {
+  return {_mm256_srai_epi32(a.v, N)};
+}
+template <int N>
+TUTTI_KERNEL_INLINE I32 shift_right_logical(I32 a) {
+  return {_mm256_srli_epi32(a.v, N)};
+}
+
+/// In two steps, so that one power of two never leaves the normal range: the first is exact, the second rounds once.
+TUTTI_KERNEL_INLINE F32 scale(F32 a, F32 n) {
+  I32 const whole = to_i32(n);
+  I32 const half = shift_right<1>(whole);
+  F32 const first_power = as_f32(shift_left<23>(add(half, set_i32(127))));
+  F32 const second_power = as_f32(shift_left<23>(add(sub(whole, half), set_i32(127))));
+  return mul(mul(a, first_power), second_power);
+}
+
+TUTTI_KERNEL_INLINE F32 dot2(F32 c, I32 a, I32 b) {
+  I32 const upper = set_i32(static_cast<std::int32_t>(0xffff0000u));
+  F32 const low = fma(as_f32(shift_left<16>(a)), as_f32(shift_left<16>(b)), c);
+  return fma(as_f32(bit_and(a, upper)), as_f32(bit_and(b, upper)), low);
+}
+/// Even and odd bytes apart: vpmaddubsw would saturate.
+TUTTI_KERNEL_INLINE I32 dot4(I32 c, I32 a, I32 b) {
+  __m256i const even = _mm256_madd_epi16(_mm256_and_si256(a.v, _mm256_set1_epi16(0xff)),
+                                         _mm256_srai_epi16(_mm256_slli_epi16(b.v, 8), 8));
+  __m256i const odd = _mm256_madd_epi16(_mm256_srli_epi16(a.v, 8), _mm256_srai_epi16(b.v, 8));
+  return {_mm256_add_epi32(c.v, _mm256_add_epi32(even, odd))};
+}
+
+}  // namespace tutti::isa::avx2
