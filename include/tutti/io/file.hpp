@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Whole files: read, mapped, and written so that a crash at any moment leaves either the old file or the new one.
+
+#include <tutti/core/error.hpp>
+#include <tutti/tensor/storage.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace tutti::io {
+
+static_assert(std::endian::native == std::endian::little, "tutti: every file format here is little-endian");
+
+namespace detail {
+
+/// Error(io) with the operating system's words for the present errno.
+[[noreturn]] inline void throw_errno(char const* operation, std::string message,
+                                     std::source_location where = std::source_location::current()) {
+  int const code = errno;
+  throw Error(ErrorKind::io, operation, std::move(message), where).with_native(std::generic_category().message(code));
+}
+
+/// A file descriptor with an owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) noexcept : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  int get() const noexcept { return value_; }
+  int release() noexcept { return std::exchange(value_, -1); }
+
+ private:
+  int value_;
+};
+
+inline Descriptor open_to_read(std::string const& path, char const* operation) {
+  int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw_errno(operation, "cannot open '" + path + "'. Check the path and its permissions");
+  return Descriptor(descriptor);
+}
+
+/// The folder that holds `path`, as open(2) wants it.
+inline std::string folder_of(std::string const& path) {
+  auto const slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace detail
+
+inline bool file_exists(std::string const& path) noexcept {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0;
+}
+
+/// The bytes of a file, a pipe or a device, to its end.
+/// Errors: io, with the path and the operating system's reason.
+inline std::string read_file(std::string const& path) {
+  detail::Descriptor const file = detail::open_to_read(path, "read_file");
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) detail::throw_errno("read_file", "cannot examine '" + path + "'");
+  std::string text;
+  if (S_ISREG(facts.st_mode)) text.reserve(static_cast<std::size_t>(facts.st_size) + 1);
+  std::size_t used = 0;
+  for (;;) {
+    std::size_t const room = text.capacity() > used ? text.capacity() - used : std::size_t{1} << 16;
+    text.resize(used + room);
+    ::ssize_t const got = ::read(file.get(), text.data() + used, room);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) detail::throw_errno("read_file", "cannot read '" + path + "'");
+    if (got == 0) break;
+    used += static_cast<std::size_t>(got);
+  }
+  text.resize(used);
+  return text;
+}
+
+/// The bytes of a regular file, mapped read-only: pages come from the page cache when touched. An empty file gives
+/// empty storage. The file must not shrink while it is mapped: the operating system answers that with SIGBUS.
+inline Storage<Cpu> map_file(std::string const& path) {
+  detail::Descriptor const file = detail::open_to_read(path, "map_file");
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) detail::throw_errno("map_file", "cannot examine '" + path + "'");
+  if (!S_ISREG(facts.st_mode))
+    throw Error(ErrorKind::io, "map_file", "'" + path + "' is not a regular file. Pass the path of a file");
+  if (facts.st_size == 0) return {};
+  auto const bytes = static_cast<std::size_t>(facts.st_size);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (memory == MAP_FAILED) detail::throw_errno("map_file", "cannot map '" + path + "'");
+  return Storage<Cpu>(
+      Cpu{}, memory, bytes, [](void*, Cpu const&, void* m, std::size_t n) noexcept { ::munmap(m, n); }, nullptr);
+}
+
+/// Makes a folder and the folders above it; one that exists already is fine.
+inline void make_folder(std::string const& path) {
+  for (std::size_t end = 1; end <= path.size(); ++end) {
+    if (end != path.size() && path[end] != '/') continue;
+    std::string const part = path.substr(0, end);
+    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) detail::throw_errno("make_folder", "cannot make folder '" + part + "'");
+  }
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) detail::throw_errno("make_folder", "cannot examine folder '" + path + "'");
+  if (!S_ISDIR(facts.st_mode))
+    throw Error(ErrorKind::io, "make_folder", "'" + path + "' exists and is not a folder. Choose another name");
+}
+
+/// Makes renames and creations inside `folder` durable.
+inline void sync_folder(std::string const& folder) {
+  detail::Descriptor const handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.get() < 0) detail::throw_errno("sync_folder", "cannot open folder '" + folder + "'");
+  // Some file systems cannot sync a folder and say EINVAL; they order the rename themselves.
+  if (::fsync(handle.get()) != 0 && errno != EINVAL) detail::throw_errno("sync_folder", "cannot sync folder '" + folder + "'");
+}
+
+/// A file that appears under its name complete or not at all: bytes go to a temporary name in the same folder, and
+/// `commit` syncs them, renames, and syncs the folder. Without `commit`, or when anything throws, the temporary file is
+/// removed and whatever had the name before is untouched. Permissions follow the process's umask.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path) : path_(std::move(path)) {
+    static std::atomic<unsigned> counter{0};
+    struct stat facts {};
+    if (::stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+      throw Error(ErrorKind::io, "AtomicFile", "'" + path_ + "' exists and is not a regular file. Choose another name");
+    temporary_ = path_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+    file_ = detail::Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file_.get() < 0) {
+      // Not ours: the destructor, had it run, must not remove it. A constructor that throws runs none.
+      detail::throw_errno("AtomicFile", "cannot create '" + temporary_ + "'. Check that the folder exists and may be written");
+    }
+  }
+  AtomicFile(AtomicFile const&) = delete;
+  AtomicFile& operator=(AtomicFile const&) = delete;
+  ~AtomicFile() {
+    if (!committed_) ::unlink(temporary_.c_str());
+  }
+
+  void write(void const* data, std::size_t bytes) {
+    auto const* from = static_cast<char const*>(data);
+    while (bytes != 0) {
+      std::size_t const part = bytes < (std::size_t{1} << 30) ? bytes : std::size_t{1} << 30;
+      ::ssize_t const done = ::write(file_.get(), from, part);
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0) detail::throw_errno("AtomicFile::write", "cannot write '" + path_ + "'; what it held before is untouched");
+      from += done;
+      bytes -= static_cast<std::size_t>(done);
+    }
+  }
+  void write(std::string_view text) { write(text.data(), text.size()); }
+
+  /// The moment at which the file exists. Blocking: until the device has the bytes.
+  void commit() {
+    if (::fsync(file_.get()) != 0) detail::throw_errno("AtomicFile::commit", "cannot sync '" + path_ + "'; what it held before is untouched");
+    if (::close(file_.release()) != 0) detail::throw_errno("AtomicFile::commit", "cannot close '" + path_ + "'; what it held before is untouched");
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+      detail::throw_errno("AtomicFile::commit", "cannot rename '" + temporary_ + "' to '" + path_ + "'");
+    committed_ = true;
+    sync_folder(detail::folder_of(path_));
+  }
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  detail::Descriptor file_{-1};
+  bool committed_ = false;
+};
+
+/// Replaces the file at `path` by `bytes`, through AtomicFile.
+inline void write_file(std::string const& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace tutti::io

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// JSON from files that nobody vouches for: damaged text, doubled keys and absurd nesting end in a sentence that names
+/// the file.
+
+#include <tutti/core/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace tutti::io {
+
+/// Parses `text`, which came from `source` (a path, for messages). At most 64 levels deep; a key stands once in its object.
+/// Errors: format.
+inline nlohmann::json parse_json(std::string_view text, std::string const& source, char const* operation = "parse_json") {
+  std::vector<std::unordered_set<std::string>> keys;
+  auto const refuse = [&](std::string const& why) -> Error {
+    return Error(ErrorKind::format, operation, "'" + source + "' is not usable: " + why + ". Restore or rewrite the file");
+  };
+  auto const watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (depth > 64) throw refuse("its JSON is nested more than 64 levels deep");
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.get_ref<std::string const&>()).second)
+      throw refuse("its JSON has the key " + parsed.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + " twice in one object");
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text.begin(), text.end(), watch);
+  } catch (nlohmann::json::exception const& error) {
+    throw refuse("its JSON is damaged").with_native(error.what());
+  }
+}
+
+/// `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+inline std::string quote_json(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace tutti::io
