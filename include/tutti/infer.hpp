@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Generating tokens.
+
+#include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/sampler.hpp>

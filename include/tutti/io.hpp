@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Files: safe writes and formats.
+
+#include <tutti/io/file.hpp>
+#include <tutti/io/json.hpp>
+#include <tutti/io/llmc_model.hpp>
+#include <tutti/io/named_tensor.hpp>
+#include <tutti/io/safetensors.hpp>
+#include <tutti/io/token_shard.hpp>

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Optimizers, schedules, clipping.
+
+#include <tutti/optim/schedule.hpp>

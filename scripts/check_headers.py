@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks that include/meson.build lists every header, that umbrellas are complete, that every header has a test and
+every test a header, and that cheap folders include nothing expensive.
+
+    check_headers.py          check
+    check_headers.py --fix    rewrite include/meson.build and the umbrellas' include blocks from the tree
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = ROOT / "include"
+TUTTI = INCLUDE / "tutti"
+TESTS = ROOT / "tests"
+
+UMBRELLAS = {
+    "tutti.hpp": ["core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph"],
+    "comm.hpp": ["core", "reflect", "tensor", "exec", "comm"],
+    "io.hpp": ["io"],
+    "data.hpp": ["data"],
+    "nn.hpp": ["nn"],
+    "optim.hpp": ["optim"],
+    "parallel.hpp": ["parallel"],
+    "infer.hpp": ["infer"],
+    "train.hpp": ["train"],
+}
+# Folders whose headers come in through others: the vector layer through the kernels, CUDA by the user's own include.
+INDIRECT = ("exec/isa", "exec/cuda", "kernel/cuda")
+CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
+EXPENSIVE = ("functional", "iostream", "thread", "ranges", "regex")
+# Test folders that mirror no folder of the library.
+FREE_TESTS = ("support", "headers", "compile_fail", "consumer", "laws", "concepts", "examples", "golden")
+
+
+def below(folder):
+    """The headers of a folder and its sub-folders, relative to include/tutti."""
+    paths = (p.relative_to(TUTTI).as_posix() for p in sorted((TUTTI / folder).rglob("*.hpp")))
+    return [p for p in paths if not p.startswith(INDIRECT)]
+
+
+def members(umbrella):
+    found = []
+    for folder in UMBRELLAS[umbrella]:
+        gate = folder + ".hpp"
+        if "/" in folder and (TUTTI / gate).exists():
+            found.append(gate)
+        else:
+            found += below(folder)
+    return found
+
+
+def listing():
+    """The text of include/meson.build."""
+    folders = {}
+    for path in sorted(TUTTI.rglob("*")):
+        if path.suffix in (".hpp", ".inl", ".cuh"):
+            folder = path.relative_to(TUTTI).parent.as_posix()
+            folders.setdefault("" if folder == "." else folder, []).append(path.relative_to(INCLUDE).as_posix())
+    lines = ["# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception",
+             "# Every header of the library, one list per folder: what is installed, tested alone, and gathered by umbrellas.",
+             "# scripts/check_headers.py compares it with the tree; with --fix it writes it.", ""]
+    entries = []
+    for folder, paths in sorted(folders.items()):
+        name = "headers_" + (folder.replace("/", "_") or "top")
+        lines += [f"{name} = ["] + [f"  '{p}'," for p in sorted(paths)] + ["]"]
+        entries.append(f"  '{folder or 'top'}': {name},")
+    lines += ["", "headers = {"] + entries + ["}", "foreach folder, list : headers",
+              "  install_headers(list, preserve_path: true)", "endforeach"]
+    return "\n".join(lines) + "\n"
+
+
+def reachable(path, seen):
+    for target in re.findall(r"^\s*#\s*include\s*<tutti/([^>]+)>", (TUTTI / path).read_text(), re.M):
+        if target not in seen and (TUTTI / target).exists():
+            seen.add(target)
+            reachable(target, seen)
+    return seen
+
+
+def fix():
+    (INCLUDE / "meson.build").write_text(listing())
+    for umbrella in UMBRELLAS:
+        file = TUTTI / umbrella
+        if not file.exists():
+            continue
+        block = "\n".join(f"#include <tutti/{p}>" for p in sorted(members(umbrella)))
+        text = file.read_text()
+        new, count = re.subn(r"(?:^#include <tutti/[^>]+>\n)+", block + "\n" if block else "", text, count=1, flags=re.M)
+        if count == 0 and block:
+            new = text.rstrip("\n") + "\n\n" + block + "\n"
+        file.write_text(new)
+
+
+def check():
+    errors = []
+    listed = (INCLUDE / "meson.build").read_text()
+    if listed != listing():
+        have = set(re.findall(r"'(tutti/[^']+)'", listed))
+        want = set(re.findall(r"'(tutti/[^']+)'", listing()))
+        errors += [f"include/meson.build: {p} is not listed" for p in sorted(want - have)]
+        errors += [f"include/meson.build: {p} does not exist" for p in sorted(have - want)]
+        if have == want:
+            errors.append("include/meson.build: not as scripts/check_headers.py --fix writes it")
+    for umbrella in UMBRELLAS:
+        if not (TUTTI / umbrella).exists():
+            if members(umbrella):
+                errors.append(f"include/tutti/{umbrella}: missing, its folder has headers")
+            continue
+        seen = reachable(umbrella, set())
+        errors += [f"include/tutti/{umbrella}: does not reach <tutti/{p}>" for p in members(umbrella) if p not in seen]
+
+    headers = {p for folder in sorted(TUTTI.iterdir()) if folder.is_dir()
+               for p in (q.relative_to(TUTTI).as_posix() for q in sorted(folder.rglob("*.hpp")))}
+    umbrellas = {p for p in headers if (TUTTI / p).with_suffix("").is_dir()}
+    covered = set()
+    for test in sorted(TESTS.rglob("*.cpp")):
+        path = test.relative_to(TESTS)
+        free = path.parts[0] in FREE_TESTS
+        mirror = path.with_suffix(".hpp").as_posix()
+        named = re.findall(r"<tutti/([^>]+)>", " ".join(re.findall(r"^// Covers:(.*)$", test.read_text(), re.M)))
+        errors += [f"tests/{path}: covers <tutti/{p}>, which does not exist" for p in named if not (TUTTI / p).exists()]
+        covered.update(named)
+        if free:
+            continue
+        # A contract and its bodies share one test: kernel/gemm.hpp and kernel/cpu/gemm.hpp.
+        twins = {mirror, mirror.replace("kernel/cpu/", "kernel/"), mirror.replace("kernel/", "kernel/cpu/", 1)}
+        hit = {p for p in twins if p in headers}
+        covered |= hit
+        if not hit and not named and mirror not in ("version.hpp", "config.hpp"):
+            errors.append(f"tests/{path}: no header of this name; rename it, or name what it tests: // Covers: <tutti/...>")
+    missing = sorted(p for p in headers - covered - umbrellas)
+    errors += [f"include/tutti/{p}: no test; write tests/{p[:-4]}.cpp, or name it in another: // Covers: <tutti/{p}>"
+               for p in missing]
+
+    for folder in CHEAP:
+        for file in sorted((TUTTI / folder).rglob("*")):
+            if file.suffix not in (".hpp", ".inl"):
+                continue
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                found = re.match(r"\s*#\s*include\s*<(\w+)>(\s*//\s*\w+.*)?", line)
+                if found and found[1] in EXPENSIVE and not found[2]:
+                    errors.append(f"include/tutti/{file.relative_to(TUTTI).as_posix()}:{number}: <{found[1]}> is expensive "
+                                  f"to compile; avoid it, or say on the line why it must be")
+    for file in sorted(TUTTI.rglob("*")):
+        if file.suffix in (".hpp", ".inl"):
+            lines = file.read_text().splitlines()
+            where = f"include/tutti/{file.relative_to(TUTTI).as_posix()}"
+            if not lines or lines[0] != "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception":
+                errors.append(f"{where}:1: the SPDX line is missing")
+            if file.suffix == ".hpp" and "#pragma once" not in lines[:3]:
+                errors.append(f"{where}:2: #pragma once is missing")
+            if file.suffix == ".hpp" and not any(line.startswith("/// @file") for line in lines[:6]):
+                errors.append(f"{where}:3: the comment /// @file is missing")
+            if len(lines) > 400 and not re.search(r"lines|long|length", " ".join(lines[:20])):
+                errors.append(f"{where}: {len(lines)} lines; split it, or say in the file comment why it is long")
+    print("\n".join(errors) if errors else f"{len(headers)} headers listed, gathered and tested")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--fix"]:
+        fix()
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    else:
+        sys.exit(check())
