@@ -17,7 +17,11 @@ namespace tutti {
 inline std::uint64_t hash_bytes(std::span<std::byte const> bytes, std::uint64_t seed = 0) noexcept {
   constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u;
   std::uint64_t lanes[4] = {seed ^ 0x243f6a8885a308d3u, seed ^ 0x13198a2e03707344u, seed ^ 0xa4093822299f31d0u, seed ^ 0x082efa98ec4e6c89u};
-  auto const mix = [](std::uint64_t lane, std::uint64_t word) { return std::rotl((lane ^ word) * odd, 29); };
+  // The shift carries high bits down before the product, which only carries bits up.
+  auto const mix = [](std::uint64_t lane, std::uint64_t word) {
+    lane ^= word;
+    return std::rotl((lane ^ (lane >> 32)) * odd, 29);
+  };
   std::size_t at = 0;
   for (; at + 32 <= bytes.size(); at += 32)
     for (std::size_t lane = 0; lane < 4; ++lane) {

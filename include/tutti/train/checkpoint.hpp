@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Checkpoints: logical tensors in safetensors and one JSON, in a folder that counts only once its marker is there.
+///
+///   <out>/checkpoints/step_00000100/parameters.safetensors   parameters by name, layers stacked
+///                                   optimizer.safetensors    moments by name
+///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the two files' tensors
+///                                   tokenizer.json           when the run has one
+///                                   COMPLETE                 written last
+///
+/// Nothing in it depends on how many ranks wrote it.
+
+#include <tutti/core/hash.hpp>
+#include <tutti/io/file.hpp>
+#include <tutti/io/json.hpp>
+#include <tutti/io/safetensors.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tutti::train {
+
+using Json = nlohmann::ordered_json;
+
+/// Hash over names, types, shapes and bytes, in the order given.
+inline std::uint64_t hash_tensors(std::span<io::NamedTensor const> tensors) {
+  std::uint64_t hash = 0;
+  for (io::NamedTensor const& tensor : tensors) {
+    std::string const head = tensor.name + std::string(name(tensor.dtype)) + to_string(tensor.shape);
+    hash = hash_bytes(std::as_bytes(std::span(head)), hash);
+    hash = hash_bytes({static_cast<std::byte const*>(tensor.data), tensor.bytes()}, hash);
+  }
+  return hash;
+}
+
+inline std::string to_hex(std::uint64_t hash) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, hash);
+  return text;
+}
+
+namespace detail {
+
+inline constexpr char const* complete_marker = "COMPLETE";
+inline constexpr int checkpoint_version = 1;
+
+inline std::string step_folder(std::int64_t step) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "step_%08" PRId64, step);
+  return text;
+}
+
+/// Step of a folder name, or -1.
+inline std::int64_t step_of(std::string const& folder) {
+  if (!folder.starts_with("step_")) return -1;
+  std::int64_t step = -1;
+  auto const [end, code] = std::from_chars(folder.data() + 5, folder.data() + folder.size(), step);
+  return code == std::errc{} && end == folder.data() + folder.size() ? step : -1;
+}
+
+/// Steps of the complete checkpoints below `out`, rising.
+inline std::vector<std::int64_t> complete_steps(std::filesystem::path const& out) {
+  std::vector<std::int64_t> steps;
+  std::error_code ignored;
+  for (auto const& entry : std::filesystem::directory_iterator(out / "checkpoints", ignored)) {
+    std::int64_t const step = step_of(entry.path().filename().string());
+    if (step >= 0 && std::filesystem::exists(entry.path() / complete_marker)) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+inline std::vector<io::NamedTensor> listed(io::Safetensors const& file) {
+  std::vector<io::NamedTensor> tensors;
+  for (auto const& [name, tensor] : file.tensors()) tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace detail
+
+/// What one rank writes for all. Tensors are borrowed until the call returns.
+struct CheckpointContents {
+  std::int64_t step = 0;
+  std::vector<io::NamedTensor> parameters, optimizer;  ///< each sorted by name
+  Json facts;                                          ///< joins checkpoint.json; must not use the keys named there
+  std::string tokenizer;                               ///< text of tokenizer.json, or empty
+};
+
+/// Writes aside, syncs, renames, marks, and then removes the oldest so that `keep` remain (0: all).
+/// Blocking: until the device has the bytes. Errors: io; an older checkpoint is never lost to a failed newer one.
+/// Returns the folder.
+inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents, std::int64_t keep) {
+  namespace fs = std::filesystem;
+  fs::path const all = out / "checkpoints";
+  io::make_folder(all.string());
+  fs::path const target = all / detail::step_folder(contents.step);
+  fs::path const aside = all / ("." + detail::step_folder(contents.step) + ".partial");
+  fs::path const former = all / ("." + detail::step_folder(contents.step) + ".former");
+  std::error_code code;
+  auto const must = [&](char const* what) {
+    if (code) throw Error(ErrorKind::io, "save_checkpoint", target.string() + " " + what + ". Free space or choose another --out").with_native(code.message());
+  };
+  fs::remove_all(aside, code);
+  must("cannot be prepared");
+  io::make_folder(aside.string());
+
+  Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", contents.step}};
+  json["parameters_hash"] = to_hex(hash_tensors(contents.parameters));
+  json["optimizer_hash"] = to_hex(hash_tensors(contents.optimizer));
+  json.update(contents.facts);
+  io::write_safetensors((aside / "parameters.safetensors").string(), contents.parameters);
+  io::write_safetensors((aside / "optimizer.safetensors").string(), contents.optimizer);
+  if (!contents.tokenizer.empty()) io::write_file((aside / "tokenizer.json").string(), contents.tokenizer);
+  io::write_file((aside / "checkpoint.json").string(), json.dump(2) + "\n");
+  io::sync_folder(aside.string());
+
+  bool const replaces = fs::exists(target);
+  if (replaces) {
+    fs::remove_all(former, code);
+    must("cannot be replaced");
+    fs::rename(target, former, code);
+    must("cannot be replaced");
+  }
+  fs::rename(aside, target, code);
+  must("cannot be put in place");
+  io::sync_folder(all.string());
+  io::write_file((target / detail::complete_marker).string(), "");
+  if (replaces) fs::remove_all(former, code);
+
+  if (keep > 0) {
+    std::vector<std::int64_t> steps = detail::complete_steps(out);
+    std::erase_if(steps, [&](std::int64_t step) { return step >= contents.step; });
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i) {
+      fs::path const old = all / detail::step_folder(steps[i]);
+      fs::remove(old / detail::complete_marker, code);  // first of all: half a folder must not look whole
+      fs::remove_all(old, code);
+    }
+  }
+  return target;
+}
+
+/// `wanted` is "latest", a step, or the path of a checkpoint folder.
+/// Errors: io or format, saying what is there instead.
+inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, std::string const& wanted) {
+  namespace fs = std::filesystem;
+  auto const refuse = [](std::string const& what) { throw Error(ErrorKind::io, "find_checkpoint", what); };
+  bool const is_step = !wanted.empty() && wanted.find_first_not_of("0123456789") == std::string::npos;
+  fs::path folder = wanted;
+  if (wanted == "latest" || is_step) {
+    std::vector<std::int64_t> const steps = detail::complete_steps(out);
+    if (steps.empty()) refuse("there is no complete checkpoint in " + (out / "checkpoints").string() + ". Start without --resume");
+    std::int64_t step = steps.back();
+    if (is_step) {
+      auto const [end, code] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), step);
+      if (code != std::errc{} || end != wanted.data() + wanted.size() || !std::binary_search(steps.begin(), steps.end(), step)) {
+        std::string have;
+        for (std::int64_t one : steps) have += (have.empty() ? "" : ", ") + std::to_string(one);
+        refuse("step " + wanted + " is not among the complete checkpoints in " + (out / "checkpoints").string() + ": " + have);
+      }
+    }
+    folder = out / "checkpoints" / detail::step_folder(step);
+  }
+  if (!fs::is_directory(folder)) refuse(folder.string() + " is not a checkpoint folder");
+  if (!fs::exists(folder / detail::complete_marker))
+    refuse(folder.string() + " has no " + detail::complete_marker + ": writing it was interrupted. Use an older checkpoint");
+  return folder;
+}
+
+/// A checkpoint, opened and checked whole.
+class Checkpoint {
+ public:
+  /// Errors: io; format, when the files are damaged, do not belong together, or are of another kind.
+  explicit Checkpoint(std::filesystem::path const& folder)
+      : folder_(folder),
+        facts_(io::parse_json(io::read_file((folder / "checkpoint.json").string()), (folder / "checkpoint.json").string(), "Checkpoint")),
+        parameters_((folder / "parameters.safetensors").string()),
+        optimizer_((folder / "optimizer.safetensors").string()) {
+    auto const refuse = [&](std::string const& what) {
+      throw Error(ErrorKind::format, "Checkpoint", folder.string() + " " + what + ". Use another checkpoint");
+    };
+    try {
+      if (facts_.at("format") != "tutti checkpoint") refuse("is not a checkpoint of tutti");
+      if (facts_.at("version") != detail::checkpoint_version)
+        refuse("has version " + facts_.at("version").dump() + ", this program reads " + std::to_string(detail::checkpoint_version));
+      step_ = facts_.at("step").get<std::int64_t>();
+      for (auto const* which : {"parameters", "optimizer"}) {
+        io::Safetensors const& file = which[0] == 'p' ? parameters_ : optimizer_;
+        if (facts_.at(std::string(which) + "_hash") != to_hex(hash_tensors(detail::listed(file))))
+          refuse(std::string("is damaged: ") + which + ".safetensors does not hold what was saved");
+      }
+    } catch (nlohmann::json::exception const& error) {
+      throw Error(ErrorKind::format, "Checkpoint", (folder / "checkpoint.json").string() + " lacks a fact or has one of another type. Use another checkpoint")
+          .with_native(error.what());
+    }
+    if (step_ < 0) refuse("has a negative step");
+  }
+
+  std::filesystem::path const& folder() const noexcept { return folder_; }
+  std::int64_t step() const noexcept { return step_; }
+  nlohmann::json const& facts() const noexcept { return facts_; }
+  io::Safetensors const& parameters() const noexcept { return parameters_; }
+  io::Safetensors const& optimizer() const noexcept { return optimizer_; }
+
+ private:
+  std::filesystem::path folder_;
+  nlohmann::json facts_;
+  io::Safetensors parameters_, optimizer_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace tutti::train

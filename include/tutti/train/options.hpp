@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a training run can be told, on the command line or in a JSON file of the same names.
+/// The command line wins over the file, the file over the defaults.
+
+#include <tutti/core/error.hpp>
+#include <tutti/optim/schedule.hpp>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti::train {
+
+/// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
+struct Options {
+  std::string model = "";  ///< d6 ... d48, or an llm.c model file
+  std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
+  std::string data, validation_data, tokenizer;
+  std::int64_t batch = 4;          ///< sequences per rank and micro-step
+  std::int64_t sequence = 64;      ///< tokens per sequence
+  std::int64_t total_tokens = 0;   ///< tokens per step over all ranks and micro-steps
+  std::int64_t sync_freq = 0;      ///< micro-steps per step
+  std::int64_t steps = 0;          ///< 0: one pass over the training data
+  double learning_rate = 3e-4;
+  std::int64_t warmup = 0;
+  std::string schedule = "cosine";
+  double final_fraction = 0.0;
+  double weight_decay = 0.1;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double clip = 1.0;               ///< global norm; 0 does not clip
+  std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0, keep = 3;
+  std::string sample_prompt;
+  std::string resume;              ///< latest, a step, or a path
+  std::int64_t seed = 42;
+  int threads = 0, ranks = 0;
+  std::string backend = "mpi";
+  std::string out;
+  std::string config;
+
+  std::set<std::string> given;     ///< names that the command line or the file set
+};
+
+namespace detail {
+
+/// One place that knows every flag: its name, where its value goes, and its line of help.
+inline void declare(CLI::App& app, Options& o) {
+  auto* const model = app.add_option_group("Model");
+  model->add_option("--model", o.model, "size d6, d12, d24, d36, d48, or an llm.c model file (.bin)");
+  model->add_option("--layers", o.layers, "transformer blocks");
+  model->add_option("--channels", o.channels, "width; a multiple of --heads");
+  model->add_option("--heads", o.heads, "attention heads");
+  model->add_option("--vocabulary", o.vocabulary, "tokens known (default: the tokenizer's, else 50257)");
+  auto* const data = app.add_option_group("Data");
+  data->add_option("--data", o.data, "training shards: a file or a quoted pattern");
+  data->add_option("--validation-data", o.validation_data, "validation shards");
+  data->add_option("--tokenizer", o.tokenizer, "tokenizer.json for samples and bits per byte (default: beside the data)");
+  data->add_option("--batch", o.batch, "sequences per rank and micro-step");
+  data->add_option("--sequence", o.sequence, "tokens per sequence");
+  data->add_option("--total-tokens", o.total_tokens, "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)");
+  data->add_option("--sync-freq", o.sync_freq, "micro-steps whose gradients are summed before ranks synchronise and update");
+  data->add_option("--seed", o.seed, "of initial weights and data order");
+  auto* const optimizer = app.add_option_group("Optimizer");
+  optimizer->add_option("--steps", o.steps, "updates (default: one pass over the training data)");
+  optimizer->add_option("--learning-rate", o.learning_rate, "peak");
+  optimizer->add_option("--warmup", o.warmup, "steps of linear warm-up");
+  optimizer->add_option("--schedule", o.schedule, "cosine, linear, constant or wsd");
+  optimizer->add_option("--final-fraction", o.final_fraction, "of the peak learning rate, at the last step");
+  optimizer->add_option("--weight-decay", o.weight_decay, "on matrices and embeddings");
+  optimizer->add_option("--beta1", o.beta1, "AdamW");
+  optimizer->add_option("--beta2", o.beta2, "AdamW");
+  optimizer->add_option("--epsilon", o.epsilon, "AdamW");
+  optimizer->add_option("--clip,--gradient-clip", o.clip, "largest global norm of the gradient; 0 does not clip");
+  auto* const run = app.add_option_group("Run");
+  run->add_option("--validate-every", o.validate_every, "steps; validation also runs before the first and after the last");
+  run->add_option("--validation-batches", o.validation_batches, "at most so many (default: all of the validation data)");
+  run->add_option("--sample-every", o.sample_every, "steps");
+  run->add_option("--sample-tokens", o.sample_tokens, "length of a sample");
+  run->add_option("--sample-prompt", o.sample_prompt, "beginning of a sample");
+  run->add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step is always kept when --out is given");
+  run->add_option("--keep", o.keep, "newest checkpoints to keep; 0 keeps all");
+  run->add_option("--resume", o.resume, "latest, a step, or the path of a checkpoint");
+  run->add_option("--out", o.out, "folder for metrics, logs and checkpoints");
+  run->add_option("--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
+  run->add_option("--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
+  run->add_option("--backend", o.backend, "mpi or threads");
+  run->add_option("--config", o.config, "JSON file with these names as keys, without the dashes");
+  for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  for (auto* group : {model, data, optimizer, run})
+    for (CLI::Option* option : group->get_options()) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      option->capture_default_str();
+    }
+}
+
+/// The file's keys as command-line words. Errors: configuration, naming file and key.
+inline std::vector<std::string> words_from_json(std::string const& path) {
+  auto const refuse = [&](std::string const& what) {
+    throw Error(ErrorKind::configuration, "train_gpt2", "--config " + path + ": " + what);
+  };
+  std::ifstream file(path);
+  if (!file) refuse("the file cannot be opened");
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(file);
+  } catch (nlohmann::json::exception const& error) {
+    refuse(std::string("not valid JSON: ") + error.what());
+  }
+  if (!json.is_object()) refuse("the top level must be an object of flag names and values");
+  std::vector<std::string> words;
+  for (auto const& [key, value] : json.items()) {
+    if (key == "config" || key == "help") refuse("key '" + key + "' is not possible in a file");
+    if (value.is_string()) words.push_back("--" + key + "=" + value.get<std::string>());
+    else if (value.is_number()) words.push_back("--" + key + "=" + value.dump());
+    else refuse("key '" + key + "' must be a string or a number");
+  }
+  return words;
+}
+
+}  // namespace detail
+
+/// Refuses by name what cannot be. Errors: configuration.
+inline void validate(Options const& o) {
+  auto const refuse = [](std::string const& flag, auto const& value, std::string const& what) {
+    std::string text;
+    if constexpr (std::is_convertible_v<decltype(value), std::string>) text = value;
+    else text = CLI::detail::to_string(value);
+    throw Error(ErrorKind::configuration, "train_gpt2", flag + " " + text + ": " + what);
+  };
+  auto const at_least = [&](char const* flag, std::int64_t value, std::int64_t least) {
+    if (value < least) refuse(flag, value, "must be at least " + std::to_string(least));
+  };
+  auto const between = [&](char const* flag, double value, double low, double high) {
+    if (!(value >= low && value <= high))
+      refuse(flag, value, "must be between " + CLI::detail::to_string(low) + " and " + CLI::detail::to_string(high));
+  };
+  for (auto [flag, value] : std::initializer_list<std::pair<char const*, std::int64_t>>{
+           {"--layers", o.layers}, {"--channels", o.channels}, {"--heads", o.heads}, {"--vocabulary", o.vocabulary},
+           {"--total-tokens", o.total_tokens}, {"--steps", o.steps}, {"--warmup", o.warmup},
+           {"--validate-every", o.validate_every}, {"--validation-batches", o.validation_batches},
+           {"--sample-every", o.sample_every}, {"--checkpoint-every", o.checkpoint_every}, {"--keep", o.keep},
+           {"--seed", o.seed}, {"--threads", o.threads}, {"--ranks", o.ranks}, {"--sync-freq", o.sync_freq}})
+    at_least(flag, value, 0);
+  at_least("--batch", o.batch, 1);
+  at_least("--sequence", o.sequence, 1);
+  at_least("--sample-tokens", o.sample_tokens, 1);
+  if (o.given.contains("sync-freq")) at_least("--sync-freq", o.sync_freq, 1);
+  if (o.given.contains("steps")) at_least("--steps", o.steps, 1);
+  if (o.given.contains("ranks")) at_least("--ranks", o.ranks, 1);
+  if (o.threads > 1024) refuse("--threads", o.threads, "must be at most 1024");
+  between("--learning-rate", o.learning_rate, 0, 1e3);
+  between("--final-fraction", o.final_fraction, 0, 1);
+  between("--weight-decay", o.weight_decay, 0, 1e3);
+  between("--beta1", o.beta1, 0, 0.999999999);
+  between("--beta2", o.beta2, 0, 0.999999999);
+  between("--epsilon", o.epsilon, 1e-30, 1);
+  between("--clip", o.clip, 0, 1e30);
+  (void)optim::schedule_from_name(o.schedule);
+  if (o.backend != "mpi" && o.backend != "threads") refuse("--backend", o.backend, "use mpi or threads");
+  if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))
+    refuse("--model", o.model, "already says --layers, --channels and --heads. Give one or the other");
+  if (o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0)) {
+    if (o.layers == 0 || o.channels == 0 || o.heads == 0)
+      refuse("--layers/--channels/--heads", "", "give all three, or --model");
+    if (o.channels % o.heads != 0) refuse("--channels", o.channels, "is not a multiple of --heads " + std::to_string(o.heads));
+  }
+  if (o.data.empty() && o.resume.empty()) refuse("--data", "", "is needed: the training shards");
+  if (!o.resume.empty() && o.resume == "latest" && o.out.empty()) refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
+}
+
+/// What parsing came to: options, or text to print and the exit code to leave with.
+struct Parsed {
+  Options options;
+  bool leave = false;
+  int code = 0;
+  std::string text;
+};
+
+/// Errors: configuration, for values that cannot be. Unknown flags come back as `leave` with code 2 and a sentence.
+inline Parsed parse(int argc, char const* const* argv) {
+  Parsed parsed;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  auto run = [&](std::vector<std::string> all) {
+    parsed.options = {};
+    CLI::App app{"Trains a GPT-2 on token shards, on one rank or many.", "train_gpt2"};
+    app.set_help_flag("--help", "print this and leave");
+    app.allow_windows_style_options(false);
+    detail::declare(app, parsed.options);
+    try {
+      std::reverse(all.begin(), all.end());
+      app.parse(all);
+    } catch (CLI::CallForHelp const&) {
+      parsed.leave = true;
+      parsed.text = app.help();
+    } catch (CLI::ParseError const& error) {
+      parsed.leave = true;
+      parsed.code = 2;
+      parsed.text = std::string("train_gpt2: ") + error.what() + "\nSee train_gpt2 --help for the flags.\n";
+    }
+    for (auto* group : app.get_subcommands([](CLI::App const*) { return true; }))
+      for (CLI::Option const* option : group->get_options())
+        if (option->count() > 0) parsed.options.given.insert(option->get_lnames().front());
+  };
+  run(words);
+  if (parsed.leave || parsed.options.config.empty()) {
+    if (!parsed.leave) validate(parsed.options);
+    return parsed;
+  }
+  std::vector<std::string> all = detail::words_from_json(parsed.options.config);
+  all.insert(all.end(), words.begin(), words.end());
+  run(all);
+  if (!parsed.leave) validate(parsed.options);
+  return parsed;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "support/catch.hpp"
+
+#include <tutti/tensor/tensor.hpp>
+#include <tutti/train/checkpoint.hpp>
+
+#include <cstdlib>
+#include <fstream>
+
+using namespace tutti;
+using namespace tutti::train;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("tutti-checkpoint-" + std::to_string(::getpid()));
+  Folder() { fs::remove_all(path); fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+struct Contents {
+  Tensor<float> weight = full<float>({2, 3}, 1.5f), moment = full<float>({2, 3}, 0.25f);
+  CheckpointContents at(std::int64_t step) {
+    weight(0, 0) = float(step);
+    return {.step = step, .parameters = {io::named("weight", weight.view())}, .optimizer = {io::named("m.weight", moment.view())},
+            .facts = {{"model", {{"layers", 2}}}}, .tokenizer = "{}"};
+  }
+};
+
+void flip_byte(fs::path const& path, std::int64_t from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-from_end, std::ios::end);
+  int const byte = file.get();
+  file.seekp(-from_end, std::ios::end);
+  file.put(char(byte ^ 0x10));
+}
+
+}  // namespace
+
+TEST_CASE("what was saved comes back, and only so many checkpoints stay") {
+  Folder folder;
+  Contents contents;
+  for (std::int64_t step : {10, 20, 30, 40}) save_checkpoint(folder.path, contents.at(step), 2);
+  CHECK(!fs::exists(folder.path / "checkpoints" / "step_00000020"));
+  for (std::int64_t step : {30, 40}) {
+    Checkpoint const checkpoint(find_checkpoint(folder.path, std::to_string(step)));
+    CHECK(checkpoint.step() == step);
+    CHECK(checkpoint.parameters().view<float>("weight")(0, 0) == float(step));
+    CHECK(checkpoint.optimizer().view<float>("m.weight")(1, 2) == 0.25f);
+    CHECK(checkpoint.facts().at("model").at("layers") == 2);
+    CHECK(io::read_file((checkpoint.folder() / "tokenizer.json").string()) == "{}");
+  }
+  CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 40);
+  CHECK(Checkpoint(find_checkpoint({}, (folder.path / "checkpoints" / "step_00000030").string())).step() == 30);
+}
+
+TEST_CASE("saving a step again replaces it") {
+  Folder folder;
+  Contents contents;
+  save_checkpoint(folder.path, contents.at(5), 3);
+  contents.moment.fill(8.0f);
+  save_checkpoint(folder.path, contents.at(5), 3);
+  CHECK(Checkpoint(find_checkpoint(folder.path, "5")).optimizer().view<float>("m.weight")(0, 0) == 8.0f);
+}
+
+TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentence") {
+  Folder folder;
+  Contents contents;
+  REQUIRE_ERROR(find_checkpoint(folder.path, "latest"), ErrorKind::io, "no complete checkpoint");
+  fs::path const first = save_checkpoint(folder.path, contents.at(1), 0);
+  fs::path const second = save_checkpoint(folder.path, contents.at(2), 0);
+  REQUIRE_ERROR(find_checkpoint(folder.path, "7"), ErrorKind::io, "1, 2");
+  REQUIRE_ERROR(find_checkpoint(folder.path, "99999999999999999999"), ErrorKind::io, "not among");
+  REQUIRE_ERROR(find_checkpoint(folder.path, "elsewhere"), ErrorKind::io, "not a checkpoint folder");
+
+  fs::remove(second / "COMPLETE");
+  REQUIRE_ERROR(find_checkpoint(folder.path, second.string()), ErrorKind::io, "interrupted");
+  CHECK(find_checkpoint(folder.path, "latest") == first);
+
+  flip_byte(first / "optimizer.safetensors", 2);
+  REQUIRE_ERROR(Checkpoint(first), ErrorKind::format, "damaged: optimizer");
+  flip_byte(first / "optimizer.safetensors", 2);
+  CHECK(Checkpoint(first).step() == 1);
+  fs::resize_file(first / "parameters.safetensors", fs::file_size(first / "parameters.safetensors") - 1);
+  REQUIRE_ERROR(Checkpoint(first), ErrorKind::format, "parameters.safetensors");
+  save_checkpoint(folder.path, contents.at(1), 0);
+
+  for (auto [text, part] : std::initializer_list<std::pair<char const*, char const*>>{
+           {"not json", "checkpoint.json"}, {"{}", "lacks a fact"}, {R"({"format": "other", "version": 1, "step": 1})", "not a checkpoint of tutti"},
+           {R"({"format": "tutti checkpoint", "version": 99, "step": 1})", "version 99"}}) {
+    io::write_file((first / "checkpoint.json").string(), text);
+    REQUIRE_ERROR(Checkpoint(first), ErrorKind::format, part);
+  }
+}
+
+TEST_CASE("a failed save leaves the older checkpoint as it was") {
+  Folder folder;
+  Contents contents;
+  save_checkpoint(folder.path, contents.at(1), 1);
+  auto bad = contents.at(2);
+  bad.parameters.push_back(bad.parameters.front());  // the same name twice
+  CHECK_THROWS_AS(save_checkpoint(folder.path, bad, 1), Error);
+  CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 1);
+}

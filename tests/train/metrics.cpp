@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "support/catch.hpp"
+
+#include <tutti/train/metrics.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+using namespace tutti;
+using train::Metrics;
+
+namespace {
+
+std::filesystem::path file() { return std::filesystem::temp_directory_path() / ("tutti-metrics-" + std::to_string(::getpid()) + ".jsonl"); }
+
+std::vector<Metrics::Json> lines() {
+  std::vector<Metrics::Json> all;
+  std::ifstream in(file());
+  for (std::string line; std::getline(in, line);) all.push_back(Metrics::Json::parse(line));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every object is one line, in order, readable at once") {
+  {
+    Metrics metrics(file(), -1);
+    metrics.write({{"type", "step"}, {"step", 1}, {"loss", 2.5}});
+    CHECK(lines().size() == 1);  // flushed before the next write and before the end
+    metrics.write({{"type", "sample"}, {"step", 1}, {"text", "two\nlines \xff"}});
+  }
+  auto const all = lines();
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].begin().key() == "type");
+  CHECK(all[0]["loss"] == 2.5);
+  std::filesystem::remove(file());
+}
+
+TEST_CASE("numbers that are not finite become null") {
+  { Metrics(file(), -1).write({{"type", "step"}, {"loss", std::numeric_limits<double>::quiet_NaN()}}); }
+  CHECK(lines().at(0)["loss"].is_null());
+  std::filesystem::remove(file());
+}
+
+TEST_CASE("resuming keeps the history up to the checkpoint, without what came after, the end line and a torn line") {
+  {
+    Metrics metrics(file(), -1);
+    for (int step = 0; step <= 6; ++step) metrics.write({{"type", "step"}, {"step", step}});
+    metrics.write({{"type", "end"}, {"step", 3}});
+  }
+  std::ofstream(file(), std::ios::app) << "{\"type\":\"step\",\"st";
+  { Metrics(file(), 3).write({{"type", "step"}, {"step", 4}}); }
+  auto const all = lines();
+  REQUIRE(all.size() == 5);
+  for (int step = 0; step <= 4; ++step) CHECK(all[static_cast<std::size_t>(step)]["step"] == step);
+  std::filesystem::remove(file());
+}
+
+TEST_CASE("without a path nothing is written, and an impossible path gets a sentence") {
+  Metrics().write({{"type", "step"}});
+  REQUIRE_ERROR(Metrics("/nonexistent/metrics.jsonl", -1), ErrorKind::io, "choose another --out");
+}
