@@ -54,6 +54,11 @@ struct Range {
   std::int32_t first = 0, count = 0;
 };
 
+template <class T>
+constexpr std::span<T const> part(std::vector<T> const& pool, Range range) noexcept {
+  return {pool.data() + range.first, static_cast<std::size_t>(range.count)};
+}
+
 struct Node {
   Op op = Op::constant;
   Range operands;           ///< of Graph::operands
@@ -148,12 +153,6 @@ struct Graph {
     for (Id id = 0; id < size(); ++id)
       if ((*this)[id].name != none && name(id) == wanted) return id;
     return none;
-  }
-
- private:
-  template <class T>
-  static constexpr std::span<T const> part(std::vector<T> const& pool, Range range) noexcept {
-    return {pool.data() + range.first, static_cast<std::size_t>(range.count)};
   }
 };
 

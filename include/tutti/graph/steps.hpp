@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +32,7 @@ struct Buffer {
   Pool pool = Pool::arena;
   std::int64_t bytes = 0;
   BufferId part_of = -1;    ///< lies inside this one, at `offset`; reading the whole reads every part
-  BufferId over = -1;       ///< replaces (part of) this one in place, at `offset`; the older value is dead from then on
+  BufferId over = -1;       ///< uses the memory of this one, at `offset`, at a time when that value is not alive
   std::int64_t offset = 0;  ///< bytes
   std::int32_t entry = -1;  ///< index of the field, input or output, for those pools
 };
@@ -72,26 +71,28 @@ struct Ref {
 enum class StepKind : std::uint8_t {
   elementwise,               ///< x... -> y...
   reduce,                    ///< x -> y
-  copy,                      ///< x -> y, both strided
+  copy,                      ///< x... -> a box of y for every x [, all of y, filled with `value` first]
   fill,                      ///< -> y
-  gemm,                      ///< a, b, [bias], [residual], [gelu_gradient] -> c, [saved]
-  column_sum,                ///< x, [onto] -> y
+  gemm,                      ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved]
+  column_sum,                ///< x (M, N) -> y
   layer_norm,                ///< x, gamma, beta -> y, [mean], [rstd]
   layer_norm_gradient,       ///< dy, x, gamma, mean, rstd, [dx_add] -> [dx], [dgamma], [dbeta]
   attention,                 ///< qkv -> out, [lse]
   attention_gradient,        ///< dout, qkv, out, lse -> dqkv
   embedding,                 ///< tokens, table, [positions] -> out
   embedding_gradient,        ///< tokens, dout, [onto] -> [dtable], [dpositions]
-  linear_cross_entropy,      ///< x, weight, targets, [scale] -> loss, [dx], [dweight], workspace
-  cross_entropy,             ///< logits, targets, [scale] -> loss, [dlogits]
-  square_sum,                ///< x... -> y
-  adamw,                     ///< learning_rate, step, [scale], then p, g, m, v of every part -> p, m, v of every part
+  linear_cross_entropy,      ///< x, weight, targets -> loss, [dx], [dweight], [losses], workspace
+  cross_entropy,             ///< logits, targets -> loss, [dlogits], [losses]
+  square_sum,                ///< [base], x... -> y
+  adamw,                     ///< learning rate, corrections, gradient scale, then p, g, m, v of every part -> p, m, v of every part
   gather,                    ///< table, indices -> y
   scatter_add,               ///< onto, indices, updates -> y
   dynamic_slice,             ///< x, starts... -> y
   dynamic_update_slice,      ///< x, update, starts... -> y
   iota,                      ///< -> y
-  random_bits,               ///< key, counter -> y
+  random_bits,               ///< seed, step, stream -> y
+  rank,                      ///< -> y
+  all_reduce,                ///< x -> y; none is left once buckets are made
   all_reduce_start,          ///< x ->
   all_reduce_wait,           ///< -> x
   broadcast, all_gather, reduce_scatter,  ///< x -> y, complete when the step ends
@@ -121,6 +122,8 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::dynamic_update_slice: return "dynamic_update_slice";
     case StepKind::iota: return "iota";
     case StepKind::random_bits: return "random_bits";
+    case StepKind::rank: return "rank";
+    case StepKind::all_reduce: return "all_reduce";
     case StepKind::all_reduce_start: return "all_reduce_start";
     case StepKind::all_reduce_wait: return "all_reduce_wait";
     case StepKind::broadcast: return "broadcast";
@@ -129,6 +132,71 @@ constexpr std::string_view name(StepKind kind) noexcept {
   }
   return "unknown";
 }
+
+/// One unit of work. Which attributes mean something follows from `kind`; operators with attributes of their own say them here.
+struct Step {
+  StepKind kind{};
+  std::vector<Ref> reads;
+  std::vector<Ref> writes;
+  std::vector<kernel::ElementwiseInstruction> instructions;  ///< elementwise: registers count `reads` first
+  std::vector<std::int16_t> sources;                         ///< elementwise: the register of each write
+
+  bool maximum = false;          ///< reduce
+  bool gelu = false;             ///< gemm
+  std::int32_t axis = 0;         ///< gather, iota
+  std::uint32_t axes = 0;        ///< reduce
+  std::int64_t heads = 0;        ///< attention
+  std::int64_t vocabulary = 0;   ///< linear_cross_entropy: classes; embedding: rows of the table
+  std::int32_t ignored = -1;     ///< cross entropies
+  std::int32_t root = 0;         ///< broadcast
+  std::uint8_t operation = 0;    ///< collectives: comm::PortOp
+  double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale
+  double eps = 1e-5;             ///< normalisation, adamw
+  double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
+  std::int32_t slot = -1;        ///< all_reduce: which one in flight
+
+  std::int32_t layer = -1;       ///< iteration of the repeat that it was unrolled from
+  std::int32_t node = -1;        ///< node of the graph, for messages
+  std::string where;             ///< the user's line, "model.cpp:31"
+};
+
+/// Something outside the arena that a list of steps refers to by name.
+struct Entry {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  BufferId buffer = -1;
+};
+
+struct StepList {
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Entry> fields;   ///< of the State
+  std::vector<Entry> inputs;
+  std::vector<Entry> outputs;
+
+  Buffer& operator[](BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
+  Buffer const& operator[](BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
+  BufferId add(Buffer const& buffer) {
+    buffers.push_back(buffer);
+    return static_cast<BufferId>(buffers.size() - 1);
+  }
+  struct Home {
+    BufferId root;
+    std::int64_t offset;
+  };
+  /// The buffer that brings the memory of `id`, and where in it.
+  Home home(BufferId id) const {
+    std::int64_t offset = 0;
+    for (;;) {
+      Buffer const& buffer = (*this)[id];
+      BufferId const next = buffer.part_of >= 0 ? buffer.part_of : buffer.over;
+      if (next < 0) return {id, offset};
+      offset += buffer.offset;
+      id = next;
+    }
+  }
+};
 
 inline Ref contiguous_ref(BufferId buffer, std::int64_t offset, DType dtype, Shape const& shape) {
   return {buffer, offset, dtype, shape, shape.row_major_strides()};

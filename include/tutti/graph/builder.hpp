@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Builds a graph node by node. Equal nodes are one node (hash-consing), which is why a parameter used twice is one value.
+
+#include <tutti/comm/port.hpp>
+#include <tutti/graph/infer_types.hpp>
+
+#include <bit>
+
+namespace tutti::graph {
+
+class Builder;
+
+namespace detail {
+template <class T>
+constexpr Range pooled(std::vector<T>& pool, std::vector<T> const& values) {
+  Range const range{static_cast<std::int32_t>(pool.size()), static_cast<std::int32_t>(values.size())};
+  pool.insert(pool.end(), values.begin(), values.end());
+  return range;
+}
+}  // namespace detail
+
+/// Handle of a value while a graph is built: what model functions are written in.
+struct Var {
+  Builder* builder = nullptr;
+  Id id = none;
+
+  constexpr Type const& type() const;
+  constexpr Shape const& shape() const { return type().shape; }
+  constexpr DType dtype() const { return type().dtype; }
+  constexpr int rank() const { return shape().rank(); }
+};
+
+/// Neither copied nor moved: handles point to it.
+class Builder {
+ public:
+  constexpr Builder() = default;
+  /// For the body of a repeat: values of `parent` used inside become invariants.
+  constexpr explicit Builder(Builder* parent) : parent_(parent), depth_(parent->depth_ + 1) {}
+  Builder(Builder const&) = delete;
+  Builder& operator=(Builder const&) = delete;
+
+  constexpr Graph const& graph() const noexcept { return graph_; }
+  constexpr int depth() const noexcept { return depth_; }
+
+  /// A tensor that the user gives at every run. `varying` says that ranks give different ones (their part of a batch):
+  /// gradients of what is replicated are then averaged over ranks where they arise.
+  constexpr Var input(std::string_view name, DType dtype, Shape const& shape, Replication replication = Replication::replicated,
+                      std::source_location where = std::source_location::current()) {
+    return leaf(Op::input, name, {dtype, replication, shape}, graph_.inputs, where);
+  }
+  constexpr Var scalar(std::string_view name, DType dtype = DType::float32,
+                       std::source_location where = std::source_location::current()) {
+    return leaf(Op::scalar, name, {dtype, Replication::replicated, {}}, graph_.scalars, where);
+  }
+  /// A tensor that outlives runs and is not trained; `update` overwrites it.
+  constexpr Var state(std::string_view name, Shape const& shape, Init init = zeros(), DType dtype = DType::float32,
+                      std::source_location where = std::source_location::current()) {
+    graph_.state_inits.push_back(init);
+    return leaf(Op::state, name, {dtype, Replication::replicated, shape}, graph_.states, where);
+  }
+  constexpr Var parameter(std::string_view name, Shape const& shape, Init init, bool stacked = false,
+                          std::source_location where = std::source_location::current()) {
+    std::vector<Id> list;
+    Var const var = leaf(Op::parameter, name, {DType::float32, Replication::replicated, shape}, list, where);
+    graph_.parameters.push_back({var.id, init, stacked});
+    return var;
+  }
+  constexpr void output(std::string_view name, Var value, std::source_location where = std::source_location::current()) {
+    if (graph_.find_output(name) != none)
+      refuse(where, Op::result, ErrorKind::invalid_argument, "two outputs have the same name; give each its own");
+    graph_.outputs.push_back({intern(name), adopt(value, where)});
+  }
+  /// After a run `target`, a parameter or state, holds `value`.
+  constexpr void update(Var target, Var value, std::source_location where = std::source_location::current()) {
+    Id const to = adopt(target, where), from = adopt(value, where);
+    if (graph_.op(to) != Op::parameter && graph_.op(to) != Op::state)
+      refuse(where, graph_.op(to), ErrorKind::invalid_argument, "only parameters and states can be updated");
+    for (Update const& other : graph_.updates)
+      if (other.target == to) refuse(where, graph_.op(to), ErrorKind::invalid_argument, "this tensor already has an update");
+    if (graph_.shape(to) != graph_.shape(from))
+      refuse(where, graph_.op(to), "an update keeps the shape", graph_.shape(to), graph_.shape(from));
+    if (graph_.dtype(to) != graph_.dtype(from))
+      refuse(where, graph_.op(to), "an update keeps the dtype", graph_.dtype(to), graph_.dtype(from));
+    if (graph_.replication(from) != Replication::replicated)
+      refuse(where, graph_.op(to), ErrorKind::communication,
+             "the new value differs between ranks, the tensor must not; all_reduce it first");
+    graph_.updates.push_back({to, from});
+  }
+
+  /// The id of `var` here; an outer graph's value becomes an invariant input of this body.
+  constexpr Id adopt(Var var, std::source_location where = std::source_location::current()) {
+    if (var.builder == this) return var.id;
+    if (var.builder == nullptr)
+      refuse(where, Op::input, ErrorKind::invalid_argument,
+             "this value belongs to no graph; a parameter must be bound (trace does it) before it is used");
+    if (parent_ == nullptr)
+      refuse(where, Op::input, ErrorKind::invalid_argument,
+             "this value belongs to another graph or to a finished body; return it from the body instead");
+    Id const outer = parent_->adopt(var, where);
+    for (std::size_t i = 0; i < captured_.size(); ++i)
+      if (captured_[i] == outer) return captured_inputs_[i];
+    Type const type = parent_->graph().type(outer);
+    std::vector<Id> list;
+    Id const inner = leaf(Op::input, "captured", type, list, where).id;
+    captured_.push_back(outer);
+    captured_inputs_.push_back(inner);
+    return inner;
+  }
+  constexpr std::vector<Id> const& captured() const noexcept { return captured_; }
+  constexpr std::vector<Id> const& captured_inputs() const noexcept { return captured_inputs_; }
+
+  /// Adds the node, or finds the equal one. Replicated operands of an operation on varying ones get a `vary` node.
+  constexpr Id emit(Draft wanted, std::source_location where = std::source_location::current()) {
+    reconcile(wanted, where);
+    std::vector<Type> const types = infer(graph_, wanted, where);
+    return place(wanted, types, where);
+  }
+  constexpr std::int32_t add_body(Graph body) {
+    graph_.bodies.push_back(std::move(body));
+    return static_cast<std::int32_t>(graph_.bodies.size()) - 1;
+  }
+  /// Gives an existing repeat a body with more results behind the present ones: gradients need residuals.
+  constexpr void extend_repeat(Id id, Graph body, std::source_location where = std::source_location::current()) {
+    Node& node = graph_.nodes[static_cast<std::size_t>(id)];
+    graph_.bodies[static_cast<std::size_t>(node.body)] = std::move(body);
+    auto const integers = graph_.integers(id);
+    Draft extended = draft(Op::repeat, {}, {integers.begin(), integers.end()});
+    extended.body = node.body;
+    node.types = detail::pooled(graph_.type_pool, infer(graph_, extended, where));
+  }
+  /// Replaces the reals of a node whose readers do not depend on them yet.
+  constexpr void replace_real(Id id, int index, double value) {
+    graph_.real_pool[static_cast<std::size_t>(graph_[id].reals.first + index)] = value;
+  }
+
+  /// While set, new nodes carry this node's source line instead of the caller's.
+  constexpr void inherit_source(Id id) noexcept { inherited_ = id; }
+
+  constexpr std::int32_t intern(std::string_view wanted) {
+    for (std::size_t i = 0; i < graph_.names.size(); ++i)
+      if (graph_.text_of(static_cast<std::int32_t>(i)) == wanted) return static_cast<std::int32_t>(i);
+    Range const range{static_cast<std::int32_t>(graph_.text.size()), static_cast<std::int32_t>(wanted.size())};
+    graph_.text.insert(graph_.text.end(), wanted.begin(), wanted.end());
+    graph_.names.push_back(range);
+    return static_cast<std::int32_t>(graph_.names.size()) - 1;
+  }
+  /// Adopts a whole graph's contents; the builder must be fresh.
+  constexpr void load(Graph graph) {
+    graph_ = std::move(graph);
+    table_.clear();
+    hashes_.clear();
+    for (Id id = 0; id < graph_.size(); ++id) hashes_.push_back(hash(id));
+    grow();
+  }
+  /// Body inputs in the order that Graph documents; called when a body is closed.
+  constexpr void order_inputs(std::vector<Id> inputs) { graph_.inputs = std::move(inputs); }
+
+ private:
+  constexpr Var leaf(Op op, std::string_view name, Type const& type, std::vector<Id>& list, std::source_location where) {
+    if (depth_ == 0 && graph_.find_leaf(name) != none)
+      refuse(where, op, ErrorKind::invalid_argument, "two leaves of a graph have the same name; give each its own");
+    Draft wanted = draft(op, {}, {}, {}, type);
+    wanted.name = intern(name);
+    Id const id = append(wanted, {type}, where);
+    list.push_back(id);
+    return {this, id};
+  }
+
+  constexpr void reconcile(Draft& wanted, std::source_location where) {
+    OpClass const kind = info(wanted.op).kind;
+    if (kind == OpClass::collective || kind == OpClass::structure || kind == OpClass::leaf || wanted.operands.size() < 2) return;
+    bool varying = false;
+    for (Id id : wanted.operands) varying = varying || graph_.replication(id) == Replication::varying;
+    if (!varying) return;
+    for (Id& id : wanted.operands) {
+      Op const op = graph_.op(id);
+      if (graph_.replication(id) != Replication::replicated || !is_floating(graph_.dtype(id)) || op == Op::constant ||
+          op == Op::scalar)
+        continue;
+      id = emit(draft(Op::vary, {id}, {static_cast<std::int64_t>(comm::PortOp::avg)}), where);
+    }
+  }
+
+  constexpr Id append(Draft const& wanted, std::vector<Type> const& types, std::source_location where) {
+    Node node;
+    node.op = wanted.op;
+    node.operands = detail::pooled(graph_.operand_pool, wanted.operands);
+    node.integers = detail::pooled(graph_.integer_pool, wanted.integers);
+    node.reals = detail::pooled(graph_.real_pool, wanted.reals);
+    node.types = detail::pooled(graph_.type_pool, types);
+    node.name = wanted.name;
+    node.body = wanted.body;
+    if (inherited_ != none) {
+      node.file = graph_[inherited_].file;
+      node.line = graph_[inherited_].line;
+    } else {
+      std::string_view file = where.file_name();
+      if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+      node.file = intern(file);
+      node.line = static_cast<std::int32_t>(where.line());
+    }
+    graph_.nodes.push_back(node);
+    Id const id = graph_.size() - 1;
+    hashes_.push_back(hash(id));
+    if (2 * hashes_.size() > table_.size()) grow();
+    else insert(id);
+    return id;
+  }
+
+  constexpr Id place(Draft const& wanted, std::vector<Type> const& types, std::source_location where) {
+    std::uint32_t h = mixed(0x9e3779b9u, static_cast<std::uint64_t>(wanted.op));
+    for (Id id : wanted.operands) h = mixed(h, static_cast<std::uint64_t>(id));
+    for (std::int64_t value : wanted.integers) h = mixed(h, static_cast<std::uint64_t>(value));
+    for (double value : wanted.reals) h = mixed(h, std::bit_cast<std::uint64_t>(value));
+    h = hash_type(h, types[0]);
+    if (!table_.empty())
+      for (std::size_t slot = h & (table_.size() - 1); table_[slot] != none; slot = (slot + 1) & (table_.size() - 1))
+        if (hashes_[static_cast<std::size_t>(table_[slot])] == h && equal(table_[slot], wanted, types)) return table_[slot];
+    return append(wanted, types, where);
+  }
+
+  constexpr bool equal(Id id, Draft const& wanted, std::vector<Type> const& types) const {
+    Node const& node = graph_[id];
+    if (node.op != wanted.op || node.name != wanted.name || node.body != wanted.body) return false;
+    auto const reals = graph_.reals(id);
+    if (reals.size() != wanted.reals.size()) return false;
+    for (std::size_t i = 0; i < reals.size(); ++i)
+      if (std::bit_cast<std::uint64_t>(reals[i]) != std::bit_cast<std::uint64_t>(wanted.reals[i])) return false;
+    auto const operands = graph_.operands(id);
+    auto const integers = graph_.integers(id);
+    return std::equal(operands.begin(), operands.end(), wanted.operands.begin(), wanted.operands.end()) &&
+           std::equal(integers.begin(), integers.end(), wanted.integers.begin(), wanted.integers.end()) &&
+           graph_.type(id) == types[0];
+  }
+  static constexpr std::uint32_t mixed(std::uint32_t h, std::uint64_t value) noexcept {
+    h = (h ^ static_cast<std::uint32_t>(value)) * 0x01000193u;
+    return (h ^ static_cast<std::uint32_t>(value >> 32)) * 0x85ebca6bu;
+  }
+  static constexpr std::uint32_t hash_type(std::uint32_t h, Type const& type) {
+    h = mixed(h, static_cast<std::uint64_t>(type.dtype));
+    for (std::int64_t extent : type.shape) h = mixed(h, static_cast<std::uint64_t>(extent));
+    return h ^ (h >> 15);
+  }
+  constexpr std::uint32_t hash(Id node) const {
+    std::uint32_t h = mixed(0x9e3779b9u, static_cast<std::uint64_t>(graph_.op(node)));
+    for (Id id : graph_.operands(node)) h = mixed(h, static_cast<std::uint64_t>(id));
+    for (std::int64_t value : graph_.integers(node)) h = mixed(h, static_cast<std::uint64_t>(value));
+    for (double value : graph_.reals(node)) h = mixed(h, std::bit_cast<std::uint64_t>(value));
+    return hash_type(h, graph_.type(node));
+  }
+  constexpr void insert(Id id) {
+    std::size_t slot = hashes_[static_cast<std::size_t>(id)] & (table_.size() - 1);
+    while (table_[slot] != none) slot = (slot + 1) & (table_.size() - 1);
+    table_[slot] = id;
+  }
+  constexpr void grow() {
+    table_.assign(std::bit_ceil(4 * hashes_.size() + 16), none);
+    for (Id id = 0; id < graph_.size(); ++id) insert(id);
+  }
+
+  Graph graph_;
+  std::vector<Id> table_;
+  std::vector<std::uint32_t> hashes_;
+  std::vector<Id> captured_, captured_inputs_;
+  Builder* parent_ = nullptr;
+  int depth_ = 0;
+  Id inherited_ = none;
+};
+
+constexpr Type const& Var::type() const { return builder->graph().type(id); }
+
+}  // namespace tutti::graph

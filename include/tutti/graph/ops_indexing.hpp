@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Primitives that address by value, random bits, and collectives.
+
+#include <tutti/graph/ops.hpp>
+
+namespace tutti::graph {
+
+namespace detail {
+constexpr Var with_starts(Op op, std::vector<Var> const& operands, Type const& type, Where where) {
+  Builder* builder = nullptr;
+  for (Var v : operands) builder = &home(v, Var{builder, none}, {}, where);
+  std::vector<Id> ids;
+  for (Var v : operands) ids.push_back(builder->adopt(v, where));
+  return emit(*builder, draft(op, std::move(ids), {}, {}, type), where);
+}
+}  // namespace detail
+
+/// The box of `sizes` at `starts`, integers (); starts are clamped so that it fits.
+constexpr Var dynamic_slice(Var x, std::vector<Var> const& starts, Shape const& sizes, Where where = Where::current()) {
+  std::vector<Var> operands{x};
+  operands.insert(operands.end(), starts.begin(), starts.end());
+  return detail::with_starts(Op::dynamic_slice, operands, {x.dtype(), {}, sizes}, where);
+}
+/// x with the box at `starts` replaced.
+constexpr Var dynamic_update_slice(Var x, Var update, std::vector<Var> const& starts, Where where = Where::current()) {
+  std::vector<Var> operands{x, update};
+  operands.insert(operands.end(), starts.begin(), starts.end());
+  return detail::with_starts(Op::dynamic_update_slice, operands, {}, where);
+}
+/// Rows of the table, (indices..., row...).
+constexpr Var gather(Var table, Var indices, Where where = Where::current()) {
+  return detail::with_starts(Op::gather, {table, indices}, {}, where);
+}
+/// base with every row added at its index; in index order.
+constexpr Var scatter_add(Var base, Var indices, Var rows, Where where = Where::current()) {
+  return detail::with_starts(Op::scatter_add, {base, indices, rows}, {}, where);
+}
+/// Random uint32 that depend on the three integers () and the position alone, never on ranks, threads or device.
+constexpr Var rng_bits(Shape const& shape, Var seed, Var step, Var stream, Where where = Where::current()) {
+  return detail::with_starts(Op::rng_bits, {seed, step, stream}, {DType::uint32, {}, shape}, where);
+}
+
+constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
+  return detail::emit(builder, draft(Op::rank, {}, {}, {}, {DType::int32, Replication::varying, {}}), where);
+}
+
+/// A replicated value, used by each rank on its own from here on; the gradient is reduced with `op`: `sum` where the loss adds up
+/// over ranks, `avg` where it is the average of the ranks' losses. Mixing replicated and varying values does this by itself, with `avg`.
+constexpr Var vary(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
+  if (x.type().replication == Replication::varying) return x;
+  return detail::emit(detail::home(x), draft(Op::vary, {x.id}, {static_cast<std::int64_t>(op)}), where);
+}
+/// This rank's addend of a sum that `all_reduce` or `reduce_scatter` will make; anything not linear refuses it.
+constexpr Var partial(Var x, Where where = Where::current()) { return detail::unary(Op::partial, x, where); }
+
+/// sum or avg over ranks; the result is replicated.
+constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
+  if (op != comm::PortOp::sum && op != comm::PortOp::avg)
+    refuse(where, Op::all_reduce, ErrorKind::invalid_argument, "graphs reduce by sum and avg alone: others have no gradient");
+  if (x.type().replication == Replication::replicated)
+    refuse(where, Op::all_reduce, ErrorKind::communication,
+           "the value is equal on all ranks already; pass vary(x) to mean each rank's copy");
+  return detail::emit(detail::home(x), draft(Op::all_reduce, {x.id}, {static_cast<std::int64_t>(op)}), where);
+}
+/// root's value on every rank.
+constexpr Var broadcast(Var x, int root, Where where = Where::current()) {
+  return detail::emit(detail::home(x), draft(Op::broadcast, {x.id}, {root}), where);
+}
+/// Every rank's rows one after another: (N, ...) -> (ranks * N, ...).
+constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
+  if (x.rank() == 0) refuse(where, Op::all_gather, "a scalar has no rows to gather; reshape it to (1,)", x.shape());
+  return detail::emit(detail::home(x), draft(Op::all_gather, {x.id}, {ranks}), where);
+}
+/// This rank's rows of the reduction: (ranks * N, ...) -> (N, ...).
+constexpr Var reduce_scatter(Var x, int ranks, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
+  return detail::emit(detail::home(x), draft(Op::reduce_scatter, {x.id}, {ranks, static_cast<std::int64_t>(op)}), where);
+}
+
+}  // namespace tutti::graph
