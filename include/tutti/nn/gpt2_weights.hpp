@@ -4,6 +4,7 @@
 /// The tensors of a GPT-2 as plain pointers, in the order of llm.c's model files: what inference and file formats read.
 
 #include <tutti/nn/gpt2_config.hpp>
+#include <tutti/tensor/shape.hpp>
 
 #include <array>
 #include <cstdint>
@@ -40,6 +41,24 @@ inline constexpr std::array<Gpt2Tensor, 16> gpt2_tensors{{
     {"ln_f.weight", false, false, Gpt2Initial::ones},
     {"ln_f.bias", false, false, Gpt2Initial::zeros},
 }};
+
+/// Shape of tensor `index`, layers included.
+constexpr Shape gpt2_shape(Gpt2Config const& c, std::size_t index) {
+  std::int64_t const l = c.layers, n = c.channels;
+  switch (index) {
+    case 0: return {c.padded_vocabulary, n};
+    case 1: return {c.max_tokens, n};
+    case 4: return {l, 3 * n, n};
+    case 5: return {l, 3 * n};
+    case 6: return {l, n, n};
+    case 10: return {l, 4 * n, n};
+    case 11: return {l, 4 * n};
+    case 12: return {l, n, 4 * n};
+    case 14:
+    case 15: return {n};
+    default: return {l, n};  // layer norms and the biases of proj and out
+  }
+}
 
 /// Borrowed pointers to every tensor; stacked ones point at layer 0.
 struct Gpt2Weights {
