@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Elementwise chains on the CPU: an interpreter whose registers are tiles that stay in L1, so that one decoded instruction
+/// serves hundreds of elements. The instructions are stamped per instruction set; loads, stores and the double form are not.
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/exec/context.hpp>
+#include <tutti/exec/isa/levels.hpp>
+#include <tutti/kernel/cpu/box.hpp>
+#include <tutti/kernel/elementwise.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+namespace tutti::kernel::cpu {
+
+/// An instruction's operand: a tile, or one vector's worth of a value that repeats.
+template <class Real>
+struct TileOperand {
+  Real const* data = nullptr;
+  bool repeats = false;
+};
+
+template <class Real>
+using RunTile = void (*)(ElementwiseOp op, double value, Real* out, TileOperand<Real> const* in, std::int64_t n);
+
+/// What one instruction set brings to the interpreter.
+struct TileFunctions {
+  RunTile<float> run;
+  void (*load_bfloat16)(bfloat16 const*, float*, std::int64_t);
+  void (*load_float16)(float16 const*, float*, std::int64_t);
+  void (*store_bfloat16)(float const*, bfloat16*, std::int64_t);
+  void (*store_float16)(float const*, float16*, std::int64_t);
+};
+
+}  // namespace tutti::kernel::cpu
+
+#define TUTTI_ISA_BODY <tutti/kernel/cpu/elementwise.inl>
+#include <tutti/exec/isa/foreach.inl>
+#undef TUTTI_ISA_BODY
+
+namespace tutti::kernel::cpu {
+
+namespace detail {
+
+inline TileFunctions select_tile_functions(exec::Isa isa) { TUTTI_DISPATCH(isa, tile_functions()); }
+
+inline double gelu_double(double x) {
+  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+inline double gelu_gradient_double(double x) {
+  double const t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+inline double compute_double(ElementwiseOp op, double value, double a, double b, double c) {
+  switch (op) {
+    case ElementwiseOp::constant: return value;
+    case ElementwiseOp::add: return a + b;
+    case ElementwiseOp::subtract: return a - b;
+    case ElementwiseOp::multiply: return a * b;
+    case ElementwiseOp::divide: return a / b;
+    case ElementwiseOp::maximum: return a > b || a != a ? a : b;
+    case ElementwiseOp::negate: return -a;
+    case ElementwiseOp::exponential: return std::exp(a);
+    case ElementwiseOp::logarithm: return std::log(a);
+    case ElementwiseOp::tanh: return std::tanh(a);
+    case ElementwiseOp::logistic: return 1 / (1 + std::exp(-a));
+    case ElementwiseOp::sine: return std::sin(a);
+    case ElementwiseOp::cosine: return std::cos(a);
+    case ElementwiseOp::square_root: return std::sqrt(a);
+    case ElementwiseOp::reciprocal_square_root: return 1 / std::sqrt(a);
+    case ElementwiseOp::power: return std::pow(a, value);
+    case ElementwiseOp::less: return a < b ? 1 : 0;
+    case ElementwiseOp::less_equal: return a <= b ? 1 : 0;
+    case ElementwiseOp::equal: return a == b ? 1 : 0;
+    case ElementwiseOp::not_equal: return a != b ? 1 : 0;
+    case ElementwiseOp::select: return a != 0 ? b : c;
+    case ElementwiseOp::gelu: return gelu_double(a);
+    case ElementwiseOp::gelu_gradient: return a * gelu_gradient_double(b);
+    case ElementwiseOp::identity: return a;
+  }
+  return 0;
+}
+
+constexpr int arity(ElementwiseOp op) {
+  switch (op) {
+    case ElementwiseOp::constant: return 0;
+    case ElementwiseOp::add: case ElementwiseOp::subtract: case ElementwiseOp::multiply: case ElementwiseOp::divide:
+    case ElementwiseOp::maximum: case ElementwiseOp::less: case ElementwiseOp::less_equal: case ElementwiseOp::equal:
+    case ElementwiseOp::not_equal: case ElementwiseOp::gelu_gradient: return 2;
+    case ElementwiseOp::select: return 3;
+    default: return 1;
+  }
+}
+
+/// Precision before speed: the oracle's path, one element at a time.
+inline void run_tile_double(ElementwiseOp op, double value, double* out, TileOperand<double> const* in, std::int64_t n) {
+  int const operands = arity(op);
+  for (std::int64_t i = 0; i < n; ++i) {
+    double x[3] = {};
+    for (int k = 0; k < operands; ++k) x[k] = in[k].data[in[k].repeats ? 0 : i];
+    out[i] = compute_double(op, value, x[0], x[1], x[2]);
+  }
+}
+
+template <class Real, class T>
+void load_elements(T const* from, std::int64_t stride, Real* to, std::int64_t n) {
+  if constexpr (std::same_as<Real, T>) {
+    if (stride == 1) {
+      std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+      return;
+    }
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) to[i] = float(from[i * stride]);
+    else to[i] = static_cast<Real>(from[i * stride]);
+  }
+}
+
+/// Toward zero into integers, which saturate; NaN becomes 0. Nonzero is true.
+template <class T, class Real>
+T element_of(Real value) {
+  if constexpr (std::same_as<T, bool>) return value != 0;
+  else if constexpr (std::same_as<T, std::byte>) return static_cast<std::byte>(element_of<std::uint8_t>(value));
+  else if constexpr (std::integral<T>) {
+    constexpr Real low = static_cast<Real>(std::numeric_limits<T>::min());
+    constexpr Real above = static_cast<Real>(std::numeric_limits<T>::max() / 2 + 1) * 2;
+    if (value != value) return 0;
+    if (value < low) return std::numeric_limits<T>::min();
+    return value >= above ? std::numeric_limits<T>::max() : static_cast<T>(value);
+  } else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) return T(static_cast<float>(value));
+  else return static_cast<T>(value);
+}
+
+template <class Real>
+void load_any(TileFunctions const& functions, DType dtype, void const* from, std::int64_t offset, std::int64_t stride, Real* to,
+              std::int64_t n) {
+  if constexpr (std::same_as<Real, float>) {
+    if (dtype == DType::bfloat16 && stride == 1) return functions.load_bfloat16(static_cast<bfloat16 const*>(from) + offset, to, n);
+    if (dtype == DType::float16 && stride == 1) return functions.load_float16(static_cast<float16 const*>(from) + offset, to, n);
+  }
+  with_dtype(dtype, [&]<class T>(T) { load_elements(static_cast<T const*>(from) + offset, stride, to, n); });
+}
+
+template <class Real>
+void store_any(TileFunctions const& functions, DType dtype, TileOperand<Real> from, void* to, std::int64_t offset, std::int64_t n) {
+  if constexpr (std::same_as<Real, float>) {
+    if (dtype == DType::bfloat16 && !from.repeats)
+      return functions.store_bfloat16(from.data, static_cast<bfloat16*>(to) + offset, n);
+    if (dtype == DType::float16 && !from.repeats)
+      return functions.store_float16(from.data, static_cast<float16*>(to) + offset, n);
+  }
+  std::int64_t const step = from.repeats ? 0 : 1;
+  with_dtype(dtype, [&]<class T>(T) {
+    T* const out = static_cast<T*>(to) + offset;
+    if constexpr (std::same_as<T, Real>)
+      if (!from.repeats) return static_cast<void>(std::memmove(out, from.data, static_cast<std::size_t>(n) * sizeof(T)));
+    for (std::int64_t i = 0; i < n; ++i) out[i] = element_of<T>(from.data[i * step]);
+  });
+}
+
+/// One chain, prepared once by the caller's thread and then read by all.
+template <class Real>
+class ElementwiseChain {
+ public:
+  static constexpr int most_inputs = 16, most_instructions = 64, most_outputs = 8;
+
+  ElementwiseChain(Elementwise const& args, TileFunctions functions, RunTile<Real> run_tile)
+      : args_(args), functions_(functions), run_(run_tile), box_(args.shape, static_cast<int>(args.inputs.size())) {
+    for (int input = 0; input < inputs(); ++input) box_.strides[at(input)] = args.inputs[at(input)].strides;
+    box_.merge();
+    choose_places();
+    std::int64_t const slots = std::max(1, slots_);
+    tile_ = std::clamp<std::int64_t>(buffer_size / slots / 16 * 16 - 16, 16, 1024);
+    by_rows_ = box_.rank == 1 || box_.inner() >= 64;
+    if (by_rows_) {
+      std::int64_t const parts = (box_.inner() + tile_ - 1) / tile_;
+      tile_ = ((box_.inner() + parts - 1) / parts + 15) / 16 * 16;
+    }
+    slot_size_ = tile_ + 16;  // equal places of two slots must not be 4,096 bytes apart: such stores hold up loads
+  }
+
+  /// Elements [begin, end) in row-major order.
+  void run(std::int64_t begin, std::int64_t end) const {
+    alignas(64) Real buffer[buffer_size];
+    alignas(64) Real splats[most_inputs][16];
+    TileOperand<Real> registers[most_inputs + most_instructions];
+    for (int index = 0; index < inputs() + instructions(); ++index) {
+      Register const& r = registers_[index];
+      if (r.place == Place::invariant) registers[index] = {invariants_[r.slot], true};
+      if (r.place == Place::slot) registers[index] = {buffer + r.slot * slot_size_, false};
+    }
+    std::int64_t const inner = box_.inner();
+    for (std::int64_t position = begin; position < end;) {
+      std::int64_t const row = position / inner, column = position % inner;
+      std::int64_t n = std::min(tile_, end - position);
+      if (by_rows_) n = std::min(n, inner - column);
+      for (int input = 0; input < inputs(); ++input)
+        registers[input] = operand(input, registers[input], buffer, splats[input], position, row, column, n);
+      for (int index = 0; index < instructions(); ++index) {
+        ElementwiseInstruction const& instruction = args_.instructions[at(index)];
+        if (instruction.op == ElementwiseOp::constant) continue;
+        int const result = inputs() + index;
+        if (registers_[result].place == Place::output)
+          registers[result] = {static_cast<Real*>(args_.outputs[at(registers_[result].slot)].data) + position, false};
+        TileOperand<Real> const operands[3] = {registers[std::max<int>(0, instruction.a)], registers[std::max<int>(0, instruction.b)],
+                                               registers[std::max<int>(0, instruction.c)]};
+        run_(instruction.op, instruction.value, const_cast<Real*>(registers[result].data), operands, n);
+      }
+      for (ElementwiseOutput const& output : args_.outputs)
+        if (Register const& r = registers_[output.source]; r.place != Place::output || &output != &args_.outputs[at(r.slot)])
+          store_any(functions_, output.dtype, registers[output.source], output.data, position, n);
+      position += n;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t buffer_size = 24576 / static_cast<std::int64_t>(sizeof(Real));
+  static constexpr DType own = dtype_of<Real>;
+  enum class Place : std::uint8_t {
+    invariant,  ///< one value for all elements
+    in_place,   ///< a contiguous input, read where it lies
+    slot,       ///< a tile of the buffer
+    output,     ///< computed into the output's memory
+  };
+  struct Register {
+    Place place = Place::slot;
+    std::int16_t slot = 0;
+  };
+
+  static std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+  int inputs() const { return static_cast<int>(args_.inputs.size()); }
+  int instructions() const { return static_cast<int>(args_.instructions.size()); }
+
+  bool all_zero_strides(int input) const {
+    for (int axis = 0; axis < box_.rank; ++axis)
+      if (box_.stride(input, axis) != 0) return false;
+    return true;
+  }
+  bool contiguous(int input) const {
+    std::int64_t step = 1;
+    for (int axis = box_.rank - 1; axis >= 0; step *= box_.extent(axis), --axis)
+      if (box_.stride(input, axis) != step) return false;
+    return true;
+  }
+  bool overwritten(int input) const {
+    for (ElementwiseOutput const& output : args_.outputs)
+      if (output.data == args_.inputs[at(input)].data) return true;
+    return false;
+  }
+
+  /// Registers share slots of the buffer where their lives do not meet; fewer slots make longer tiles.
+  void choose_places() {
+    int const count = inputs() + instructions();
+    int last_use[most_inputs + most_instructions];
+    std::fill_n(last_use, count, -1);
+    for (int index = 0; index < instructions(); ++index)
+      for (std::int16_t operand : {args_.instructions[at(index)].a, args_.instructions[at(index)].b, args_.instructions[at(index)].c})
+        if (operand >= 0) last_use[operand] = index;
+    for (std::size_t index = 0; index < args_.outputs.size(); ++index) {
+      ElementwiseOutput const& output = args_.outputs[index];
+      last_use[output.source] = instructions();
+      Register& r = registers_[output.source];
+      if (output.source >= inputs() && output.dtype == own && r.place != Place::output)
+        r = {Place::output, static_cast<std::int16_t>(index)};
+    }
+    bool taken[most_inputs + most_instructions] = {};
+    auto const claim = [&](Register& r) {
+      int slot = 0;
+      while (taken[slot]) ++slot;
+      taken[slot] = true;
+      r = {Place::slot, static_cast<std::int16_t>(slot)};
+      slots_ = std::max(slots_, slot + 1);
+    };
+    int invariants = 0;
+    for (int input = 0; input < inputs(); ++input) {
+      ElementwiseInput const& from = args_.inputs[at(input)];
+      Register& r = registers_[input];
+      contiguous_[input] = contiguous(input);
+      readable_[input] = from.dtype == own && !overwritten(input);
+      if (all_zero_strides(input)) {
+        r = {Place::invariant, static_cast<std::int16_t>(invariants)};
+        Real value{};
+        load_any(functions_, from.dtype, from.data, 0, 0, &value, 1);
+        std::fill_n(invariants_[invariants++], 16, value);
+      } else if (contiguous_[input] && readable_[input]) {
+        r.place = Place::in_place;
+      } else {
+        claim(r);
+      }
+    }
+    for (int index = 0; index < instructions(); ++index) {
+      ElementwiseInstruction const& instruction = args_.instructions[at(index)];
+      Register& r = registers_[inputs() + index];
+      for (std::int16_t operand : {instruction.a, instruction.b, instruction.c})
+        if (operand >= 0 && last_use[operand] == index && registers_[operand].place == Place::slot)
+          taken[registers_[operand].slot] = false;
+      if (instruction.op == ElementwiseOp::constant) {
+        r = {Place::invariant, static_cast<std::int16_t>(invariants)};
+        std::fill_n(invariants_[invariants++], 16, static_cast<Real>(instruction.value));
+      } else if (r.place != Place::output) {
+        claim(r);
+      }
+    }
+  }
+
+  TileOperand<Real> operand(int input, TileOperand<Real> before, Real* buffer, Real* splat, std::int64_t position, std::int64_t row,
+                            std::int64_t column, std::int64_t n) const {
+    Register const& r = registers_[input];
+    if (r.place == Place::invariant) return before;
+    ElementwiseInput const& from = args_.inputs[at(input)];
+    if (r.place == Place::in_place) return {static_cast<Real const*>(from.data) + position, false};
+    Real* const to = buffer + r.slot * slot_size_;
+    std::int64_t const stride = box_.stride(input, box_.rank - 1);
+    if (contiguous_[input]) {
+      load_any(functions_, from.dtype, from.data, position, 1, to, n);
+    } else if (by_rows_) {
+      std::int64_t const offset = box_.row_offset(input, row) + column * stride;
+      if (stride == 1 && readable_[input]) return {static_cast<Real const*>(from.data) + offset, false};
+      if (stride == 0) {
+        load_any(functions_, from.dtype, from.data, offset, 0, splat, 1);
+        std::fill_n(splat, 16, splat[0]);
+        return {splat, true};
+      }
+      load_any(functions_, from.dtype, from.data, offset, stride, to, n);
+    } else {
+      std::int64_t const inner = box_.inner();
+      for (std::int64_t filled = 0; filled < n; ++row, column = 0) {
+        std::int64_t const length = std::min(inner - column, n - filled);
+        load_any(functions_, from.dtype, from.data, box_.row_offset(input, row) + column * stride, stride, to + filled, length);
+        filled += length;
+      }
+    }
+    return {to, false};
+  }
+
+  Elementwise const& args_;
+  TileFunctions functions_;
+  RunTile<Real> run_;
+  Box<most_inputs> box_;
+  std::int64_t tile_ = 0;
+  std::int64_t slot_size_ = 0;
+  int slots_ = 0;
+  bool by_rows_ = false;
+  bool contiguous_[most_inputs] = {};
+  bool readable_[most_inputs] = {};
+  Register registers_[most_inputs + most_instructions];
+  alignas(64) Real invariants_[most_inputs + most_instructions][16];
+};
+
+inline void check_elementwise(Elementwise const& args) {
+  auto const refuse = [](std::string const& why) { throw Error(ErrorKind::internal, "elementwise", why); };
+  using Limits = ElementwiseChain<float>;
+  if (args.inputs.size() > Limits::most_inputs || args.instructions.size() > Limits::most_instructions ||
+      args.outputs.size() > Limits::most_outputs)
+    refuse(std::to_string(args.inputs.size()) + " inputs, " + std::to_string(args.instructions.size()) + " instructions, " +
+           std::to_string(args.outputs.size()) + " outputs: a chain has at most " + std::to_string(Limits::most_inputs) + ", " +
+           std::to_string(Limits::most_instructions) + " and " + std::to_string(Limits::most_outputs) + ". Split it");
+  int const inputs = static_cast<int>(args.inputs.size());
+  for (int index = 0; index < static_cast<int>(args.instructions.size()); ++index) {
+    ElementwiseInstruction const& instruction = args.instructions[static_cast<std::size_t>(index)];
+    std::int16_t const operands[3] = {instruction.a, instruction.b, instruction.c};
+    for (int k = 0; k < 3; ++k)
+      if (operands[k] >= inputs + index || (k < arity(instruction.op) && operands[k] < 0))
+        refuse("instruction " + std::to_string(index) + " reads register " + std::to_string(operands[k]) + ", but there are " +
+               std::to_string(inputs + index) + " before it");
+  }
+  for (ElementwiseOutput const& output : args.outputs)
+    if (output.source < 0 || output.source >= inputs + static_cast<int>(args.instructions.size()))
+      refuse("an output reads register " + std::to_string(output.source) + ", which does not exist");
+}
+
+template <class Real>
+void run_elementwise(exec::Context& context, Elementwise const& args, TileFunctions functions, RunTile<Real> run) {
+  ElementwiseChain<Real> const chain(args, functions, run);
+  std::int64_t const grain = std::max<std::int64_t>(1024, 16384 / (1 + static_cast<std::int64_t>(args.instructions.size())) / 64 * 64);
+  context.parallel_for(args.shape.size(), grain, [&](std::int64_t begin, std::int64_t end) { chain.run(begin, end); });
+}
+
+}  // namespace detail
+
+/// See kernel::Elementwise. Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either is.
+/// Errors: internal (a limit of the chain, a register that does not exist).
+inline void elementwise(exec::Context& context, Elementwise const& args) {
+  detail::check_elementwise(args);
+  if (args.shape.size() == 0) return;
+  bool wide = false;
+  for (ElementwiseInput const& input : args.inputs) wide = wide || input.dtype == DType::float64;
+  for (ElementwiseOutput const& output : args.outputs) wide = wide || output.dtype == DType::float64;
+  TileFunctions const functions = detail::select_tile_functions(context.isa());
+  if (wide) detail::run_elementwise<double>(context, args, functions, detail::run_tile_double);
+  else detail::run_elementwise<float>(context, args, functions, functions.run);
+}
+
+}  // namespace tutti::kernel::cpu

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tutti/kernel/cpu/layer_norm.hpp>
+
+#include "kernel/support.hpp"
+
+using namespace tutti;
+using namespace tutti::test;
+
+namespace {
+
+struct Row {
+  double mean = 0, rstd = 0;
+};
+Row statistics(float const* x, std::int64_t n, double eps) {
+  Row row;
+  for (std::int64_t i = 0; i < n; ++i) row.mean += x[i];
+  row.mean /= static_cast<double>(n);
+  double squares = 0;
+  for (std::int64_t i = 0; i < n; ++i) squares += (x[i] - row.mean) * (x[i] - row.mean);
+  row.rstd = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
+  return row;
+}
+
+struct Case {
+  std::int64_t rows, channels;
+};
+std::vector<Case> const cases{{0, 5},  {1, 1},  {3, 2},   {2, 7},   {5, 8},    {1, 15},  {4, 16},  {3, 17},   {7, 31},
+                              {2, 33}, {9, 64}, {3, 100}, {5, 768}, {300, 65}, {3, 771}, {700, 3}, {1030, 16}, {2, 2500}};
+
+}  // namespace
+
+TEST_CASE("Layer normalisation agrees with double precision, also where y is x") {
+  for (Case const& shape : cases)
+    for (float offset : {0.0f, 50.0f}) {
+      auto const [rows, n] = shape;
+      CAPTURE(rows, n, offset);
+      Random random(static_cast<std::uint64_t>(rows * 1000 + n));
+      auto const x = random.floats(rows * n, 2, offset);
+      auto const gamma = random.floats(n), beta = random.floats(n);
+      std::vector<double> y, mean, rstd;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        Row const s = statistics(x.data() + row * n, n, 1e-5);
+        mean.push_back(s.mean);
+        rstd.push_back(s.rstd);
+        for (std::int64_t i = 0; i < n; ++i)
+          y.push_back((x[length(row * n + i)] - s.mean) * s.rstd * gamma[length(i)] + beta[length(i)]);
+      }
+      for (bool in_place : {false, true})
+        on_every_context(
+            [&](exec::Context& context) {
+              std::vector<float> out(length(rows * n + 2 * rows));
+              float* const to = out.data();
+              if (in_place) std::copy(x.begin(), x.end(), out.begin());
+              kernel::cpu::layer_norm(context, {.rows = rows, .channels = n, .x = in_place ? to : x.data(), .gamma = gamma.data(),
+                                                .beta = beta.data(), .y = to, .mean = to + rows * n, .rstd = to + rows * n + rows});
+              return out;
+            },
+            [&](std::vector<float> const& out) {
+              double const u = tolerance<float>(n);
+              double const magnitude = 2 + double{offset};
+              double const worst_rstd = n == 1 ? 317 : n < 8 ? 100 : 8;  // few channels may be nearly equal
+              require_close(out.data(), y, u * magnitude * worst_rstd, 1, "y");
+              require_close(out.data() + rows * n, mean, u, magnitude, "mean");
+              require_close(out.data() + rows * n + rows, rstd, u * magnitude * worst_rstd, 0, "rstd");
+            });
+    }
+}
+
+TEST_CASE("Layer normalisation skips statistics that nobody wants") {
+  Random random(3);
+  auto const x = random.floats(21), gamma = random.floats(7), beta = random.floats(7);
+  std::vector<float> with(21), without(21), mean(3), rstd(3);
+  auto& context = context_of(exec::best_isa(), 1);
+  kernel::cpu::layer_norm(context, {.rows = 3, .channels = 7, .x = x.data(), .gamma = gamma.data(), .beta = beta.data(),
+                                    .y = with.data(), .mean = mean.data(), .rstd = rstd.data()});
+  kernel::cpu::layer_norm(context, {.rows = 3, .channels = 7, .x = x.data(), .gamma = gamma.data(), .beta = beta.data(), .y = without.data()});
+  REQUIRE(same_bits(with, without));
+}
+
+TEST_CASE("The gradient of layer normalisation agrees with double precision for every promised aliasing") {
+  for (Case const& shape : cases) {
+    auto const [rows, n] = shape;
+    CAPTURE(rows, n);
+    Random random(static_cast<std::uint64_t>(rows * 999 + n));
+    auto const x = random.floats(rows * n, 2, 0.5f), dy = random.floats(rows * n), add = random.floats(rows * n);
+    auto const gamma = random.floats(n);
+    std::vector<float> mean, rstd;
+    std::vector<double> dgamma(length(n)), dbeta(length(n)), dx;
+    double largest = 1;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      Row const s = statistics(x.data() + row * n, n, 1e-5);
+      mean.push_back(static_cast<float>(s.mean));
+      rstd.push_back(static_cast<float>(s.rstd));
+      double const m = mean.back(), r = rstd.back();
+      largest = std::max(largest, r);
+      double sum_h = 0, sum_p = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        double const hat = (x[length(row * n + i)] - m) * r, g = dy[length(row * n + i)];
+        dgamma[length(i)] += g * hat;
+        dbeta[length(i)] += g;
+        sum_h += g * gamma[length(i)];
+        sum_p += g * gamma[length(i)] * hat;
+      }
+      for (std::int64_t i = 0; i < n; ++i) {
+        double const hat = (x[length(row * n + i)] - m) * r;
+        dx.push_back(r * (dy[length(row * n + i)] * gamma[length(i)] - (sum_h + hat * sum_p) / static_cast<double>(n)));
+      }
+    }
+    enum { separate, over_dy, over_add, no_add, parameters_only };
+    for (int form : {separate, over_dy, over_add, no_add, parameters_only}) {
+      CAPTURE(form);
+      std::vector<double> expected = dx;
+      if (form != no_add)
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += add[i];
+      on_every_context(
+          [&](exec::Context& context) {
+            std::vector<float> out(length(rows * n + 2 * n), 7.0f);
+            float* const to = out.data();
+            if (form == over_dy) std::copy(dy.begin(), dy.end(), out.begin());
+            if (form == over_add) std::copy(add.begin(), add.end(), out.begin());
+            kernel::LayerNormGradient args{.rows = rows, .channels = n, .dy = dy.data(), .x = x.data(), .gamma = gamma.data(),
+                                           .mean = mean.data(), .rstd = rstd.data(), .dx_add = add.data(), .dx = to,
+                                           .dgamma = to + rows * n, .dbeta = to + rows * n + n};
+            if (form == over_dy) args.dy = to;
+            if (form == over_add) args.dx_add = to;
+            if (form == no_add) args.dx_add = nullptr;
+            if (form == parameters_only) args.dx = nullptr;
+            kernel::cpu::layer_norm_gradient(context, args);
+            return out;
+          },
+          [&](std::vector<float> const& out) {
+            double const u = tolerance<float>(n);
+            if (form != parameters_only) require_close(out.data(), expected, u * largest * 4, 1, "dx");
+            double const v = tolerance<float>(rows) * largest * std::sqrt(static_cast<double>(rows) + 1);
+            require_close(out.data() + rows * n, dgamma, v, 2, "dgamma");
+            require_close(out.data() + rows * n + n, dbeta, v, 1, "dbeta");
+          });
+    }
+  }
+}
+
+TEST_CASE("Outputs of the gradient can be left out one by one") {
+  Random random(5);
+  std::int64_t const rows = 5, n = 19;
+  auto const x = random.floats(rows * n), dy = random.floats(rows * n), gamma = random.floats(n), mean = random.floats(rows, 0.1f),
+             rstd = random.floats(rows, 0.1f, 1);
+  auto const run = [&](bool with_dx, bool with_gamma, bool with_beta) {
+    std::vector<float> out(length(rows * n + 2 * n), -3.0f);
+    kernel::cpu::layer_norm_gradient(
+        context_of(exec::best_isa(), 2),
+        {.rows = rows, .channels = n, .dy = dy.data(), .x = x.data(), .gamma = gamma.data(), .mean = mean.data(), .rstd = rstd.data(),
+         .dx = with_dx ? out.data() : nullptr, .dgamma = with_gamma ? out.data() + rows * n : nullptr,
+         .dbeta = with_beta ? out.data() + rows * n + n : nullptr});
+    return out;
+  };
+  auto const all = run(true, true, true);
+  for (int mask = 0; mask < 8; ++mask) {
+    auto expected = all;
+    if (!(mask & 1)) std::fill(expected.begin(), expected.begin() + rows * n, -3.0f);
+    if (!(mask & 2)) std::fill(expected.begin() + rows * n, expected.begin() + rows * n + n, -3.0f);
+    if (!(mask & 4)) std::fill(expected.begin() + rows * n + n, expected.end(), -3.0f);
+    CAPTURE(mask);
+    REQUIRE(same_bits(run(mask & 1, mask & 2, mask & 4), expected));
+  }
+}
