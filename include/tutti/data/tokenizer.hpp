@@ -185,6 +185,16 @@ class Tokenizer {
     plain(text.substr(begin));
   }
 
+  /// Appends the documents one after another, each behind the token `before`. Cheaper than one by one: pieces seen in one
+  /// document are known in the next.
+  void encode_documents(std::vector<std::int32_t>& ids, std::span<std::string_view const> documents, std::int32_t before) const {
+    Encoder encoder{*this, ids, {}, {}, {}};
+    for (std::string_view const document : documents) {
+      ids.push_back(before);
+      splitter_.split(document, [&](std::string_view piece) { encoder.piece(piece); });
+    }
+  }
+
   /// The bytes that the ids stand for; special tokens stand for none. Errors: out_of_range.
   std::string decode(std::span<std::int32_t const> ids) const {
     std::string text;

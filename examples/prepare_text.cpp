@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// A text file, plain or compressed by gzip (a dictd dictionary is), becomes a folder to train on: a vocabulary learned
+/// from it, token files of the part to learn and of the part held out.
+
+#include <tutti/data.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <string>
+
+namespace {
+
+/// The text of a file; zlib passes what is not compressed through as it is.
+std::string read_text(std::string const& path) {
+  gzFile const file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) return tutti::io::read_file(path);  // says why it cannot be opened
+  gzbuffer(file, 1u << 18);
+  std::string text;
+  int got = 0;
+  do {
+    std::size_t const used = text.size();
+    text.resize(used + (std::size_t{1} << 20));
+    got = gzread(file, text.data() + used, 1u << 20);
+    text.resize(used + static_cast<std::size_t>(got > 0 ? got : 0));
+  } while (got > 0);
+  int code = Z_OK;
+  std::string const reason = gzerror(file, &code);
+  gzclose(file);
+  if (code == Z_ERRNO) return tutti::io::read_file(path);  // a folder, say: the operating system's words are better
+  if (code != Z_OK)
+    throw tutti::Error(tutti::ErrorKind::format, "prepare_text", "'" + path + "' is a damaged gzip file. Fetch it again").with_native(reason);
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string input, folder;
+  tutti::data::DatasetOptions options;
+  bool force = false;
+  CLI::App app("Makes a vocabulary and token files from a text: tokenizer.json, train.bin, validation.bin, dataset.json.");
+  app.add_option("--input", input, "text file, plain or gzip (dictd's .dict.dz too)")->required();
+  app.add_option("--out", folder, "folder to write")->required();
+  app.add_option("--vocabulary", options.vocabulary, "tokens in the vocabulary")->check(CLI::Range(257, 65536))->capture_default_str();
+  app.add_option("--validation-fraction", options.validation_fraction, "part of the text that is held out")->check(CLI::Range(0.001, 0.5))->capture_default_str();
+  app.add_flag("--force", force, "write the folder even when it is up to date");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    std::string const text = read_text(input);
+    if (!force && tutti::data::dataset_is_current(folder, tutti::data::dataset_fingerprint(text, options))) {
+      fmt::print("{} is up to date\n", folder);
+      return 0;
+    }
+    tutti::data::Dataset const dataset = tutti::data::prepare_dataset(text, folder, input, options);
+    fmt::print("{}: vocabulary {}\n", folder, dataset.vocabulary);
+    for (auto const& part : {dataset.train, dataset.validation})
+      fmt::print("  {:<15}{:>9} tokens {:>10} bytes {:>7} documents, {:.3f} bytes per token\n", part.file, part.tokens, part.text_bytes, part.documents,
+                 static_cast<double>(part.text_bytes) / static_cast<double>(part.tokens));
+  } catch (tutti::Error const& error) {
+    fmt::print(stderr, "prepare_text: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A folder that a trainer can be pointed at: tokenizer.json, train.bin, validation.bin, and dataset.json, which says what
+/// they are and is written last.
+
+#include <tutti/core/hash.hpp>
+#include <tutti/data/bpe_trainer.hpp>
+#include <tutti/data/corpus.hpp>
+#include <tutti/data/loader.hpp>
+#include <tutti/data/tokenizer_json.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::data {
+
+/// What one token file of a dataset stands for.
+struct DatasetSplit {
+  std::string file;            ///< name inside the dataset's folder
+  std::int64_t tokens = 0;     ///< with the <|endoftext|> before each document
+  std::int64_t documents = 0;
+  std::int64_t text_bytes = 0;
+
+  friend bool operator==(DatasetSplit const&, DatasetSplit const&) = default;
+};
+
+struct Dataset {
+  std::string input;                 ///< name of the text, for people
+  std::uint64_t fingerprint = 0;     ///< of the text and of the options
+  std::int32_t vocabulary = 0;
+  std::int32_t end_of_text = 0;
+  DatasetSplit train, validation;
+
+  friend bool operator==(Dataset const&, Dataset const&) = default;
+};
+
+struct DatasetOptions {
+  std::int32_t vocabulary = 2048;       ///< at most 65536
+  double validation_fraction = 0.1;
+};
+
+inline std::string dataset_to_json(Dataset const& dataset) {
+  auto const split = [](DatasetSplit const& part) {
+    return "{\"file\": " + io::quote_json(part.file) + ", \"tokens\": " + std::to_string(part.tokens) + ", \"documents\": " +
+           std::to_string(part.documents) + ", \"text_bytes\": " + std::to_string(part.text_bytes) + "}";
+  };
+  return "{\n  \"format\": \"tutti dataset\",\n  \"version\": 1,\n  \"input\": " + io::quote_json(dataset.input) + ",\n  \"fingerprint\": \"" +
+         std::to_string(dataset.fingerprint) + "\",\n  \"tokenizer\": \"tokenizer.json\",\n  \"vocabulary\": " + std::to_string(dataset.vocabulary) +
+         ",\n  \"end_of_text\": " + std::to_string(dataset.end_of_text) + ",\n  \"train\": " + split(dataset.train) + ",\n  \"validation\": " + split(dataset.validation) + "\n}\n";
+}
+
+/// Errors: io; format, naming file and key.
+inline Dataset read_dataset(std::string const& folder) {
+  std::string const path = folder + "/dataset.json";
+  nlohmann::json const json = io::parse_json(io::read_file(path), path, "read_dataset");
+  auto const refuse = [&](std::string const& why) -> Error {
+    return Error(ErrorKind::format, "read_dataset", "'" + path + "' is not a usable dataset description: " + why + ". Make the dataset again with prepare_text");
+  };
+  if (!json.is_object() || json.value("format", nlohmann::json()) != "tutti dataset") throw refuse("its format is not \"tutti dataset\"");
+  if (json.value("version", nlohmann::json()) != 1) throw refuse("its version is not 1");
+  auto const count = [&](nlohmann::json const& object, char const* key, std::int64_t most) {
+    if (!object.contains(key) || !object[key].is_number_unsigned() || object[key].get<std::uint64_t>() > static_cast<std::uint64_t>(most))
+      throw refuse(std::string(key) + " is not a count up to " + std::to_string(most));
+    return object[key].get<std::int64_t>();
+  };
+  auto const text = [&](nlohmann::json const& object, char const* key) {
+    if (!object.contains(key) || !object[key].is_string()) throw refuse(std::string(key) + " is not text");
+    return object[key].get<std::string>();
+  };
+  auto const split = [&](char const* key) {
+    if (!json.contains(key) || !json[key].is_object()) throw refuse(std::string(key) + " is missing");
+    auto const& part = json[key];
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    return DatasetSplit{text(part, "file"), count(part, "tokens", most), count(part, "documents", most), count(part, "text_bytes", most)};
+  };
+  Dataset dataset;
+  dataset.input = text(json, "input");
+  std::string const digits = text(json, "fingerprint");
+  if (digits.empty() || digits.size() > 20 || digits.find_first_not_of("0123456789") != std::string::npos) throw refuse("fingerprint is not a number");
+  for (char const digit : digits) dataset.fingerprint = dataset.fingerprint * 10 + static_cast<std::uint64_t>(digit - '0');
+  dataset.vocabulary = static_cast<std::int32_t>(count(json, "vocabulary", 65536));
+  dataset.end_of_text = static_cast<std::int32_t>(count(json, "end_of_text", 65535));
+  dataset.train = split("train");
+  dataset.validation = split("validation");
+  return dataset;
+}
+
+/// What the dataset description beside a token file says of it; nothing when there is none or it speaks of another file.
+inline std::optional<DatasetSplit> describe_shard(io::TokenShard const& shard) {
+  std::string const folder = io::detail::folder_of(shard.path());
+  if (!io::file_exists(folder + "/dataset.json")) return std::nullopt;
+  Dataset const dataset = read_dataset(folder);
+  auto const slash = shard.path().rfind('/');
+  std::string const file = slash == std::string::npos ? shard.path() : shard.path().substr(slash + 1);
+  for (DatasetSplit const& split : {dataset.train, dataset.validation})
+    if (split.file == file && split.tokens == static_cast<std::int64_t>(shard.tokens().size())) return split;
+  return std::nullopt;
+}
+
+/// What `prepare_dataset` would record for this text and these options.
+inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions const& options) {
+  std::string const words = "tutti dataset 1 " + std::to_string(options.vocabulary) + " " + std::to_string(options.validation_fraction);
+  return hash_bytes(std::as_bytes(std::span(words)), hash_bytes(std::as_bytes(std::span(text))));
+}
+
+/// Whether `folder` holds, complete, what these inputs would give.
+inline bool dataset_is_current(std::string const& folder, std::uint64_t expected_fingerprint) {
+  try {
+    Dataset const dataset = read_dataset(folder);
+    if (dataset.fingerprint != expected_fingerprint || !io::file_exists(folder + "/tokenizer.json")) return false;
+    for (DatasetSplit const& split : {dataset.train, dataset.validation})
+      if (static_cast<std::int64_t>(io::TokenShard(folder + "/" + split.file).tokens().size()) != split.tokens) return false;
+    return true;
+  } catch (Error const&) {
+    return false;
+  }
+}
+
+/// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, and writes the folder.
+/// Every document begins with <|endoftext|>. Determinism: the same text and options give the same bytes.
+/// Errors: invalid_argument, for impossible options or a text too short to hold anything out; io.
+inline Dataset prepare_dataset(std::string_view text, std::string const& folder, std::string input, DatasetOptions const& options = {}) {
+  if (options.vocabulary > 65536)
+    throw Error(ErrorKind::invalid_argument, "prepare_dataset", "a vocabulary of " + std::to_string(options.vocabulary) + " does not fit 16-bit tokens. Use at most 65536");
+  HeldOut const parts = hold_out(split_documents(text), options.validation_fraction);
+  if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
+    throw Error(ErrorKind::invalid_argument, "prepare_dataset",
+                "a text of " + std::to_string(text.size()) + " bytes is too short to hold out a part of " + std::to_string(options.validation_fraction) + ". Use more text");
+  Tokenizer const tokenizer = train_bpe(parts.train, {.vocabulary = options.vocabulary});
+
+  io::make_folder(folder);
+  Dataset dataset;
+  dataset.input = std::move(input);
+  dataset.fingerprint = dataset_fingerprint(text, options);
+  dataset.vocabulary = tokenizer.vocabulary();
+  dataset.end_of_text = tokenizer.end_of_text();
+  auto const write = [&](std::vector<std::string_view> const& documents, std::string const& file) {
+    DatasetSplit split{file, 0, static_cast<std::int64_t>(documents.size()), 0};
+    std::vector<std::int32_t> ids;
+    tokenizer.encode_documents(ids, documents, dataset.end_of_text);
+    for (std::string_view const document : documents) split.text_bytes += static_cast<std::int64_t>(document.size());
+    split.tokens = static_cast<std::int64_t>(ids.size());
+    std::vector<std::uint16_t> const narrow(ids.begin(), ids.end());
+    io::write_token_shard(folder + "/" + file, narrow);
+    return split;
+  };
+  write_tokenizer(folder + "/tokenizer.json", tokenizer);
+  dataset.train = write(parts.train, "train.bin");
+  dataset.validation = write(parts.validation, "validation.bin");
+  io::write_file(folder + "/dataset.json", dataset_to_json(dataset));
+  return dataset;
+}
+
+}  // namespace tutti::data
