@@ -40,16 +40,17 @@ inline std::string shortest(double value, DType dtype, std::chars_format format)
   auto const narrow = static_cast<float>(value);
   if (dtype == DType::float32) return characters(narrow, format);
   for (int digits = 0;; ++digits) {
-    std::string text = characters(value, std::chars_format::scientific, digits);
-    double read = 0;
-    std::from_chars(text.data(), text.data() + text.size(), read);
-    auto const back = static_cast<float>(read);
-    bool const same = dtype == DType::float16 ? float16(back).bits == float16(narrow).bits
-                                              : bfloat16(back).bits == bfloat16(narrow).bits;
-    if (!same && digits < 16) continue;
-    if (format == std::chars_format::scientific) return text;
-    text = characters(read, std::chars_format::fixed);  // the shortest for a double has the same few digits
-    return text;
+    // A digit string halfway between two is rounded to even first and, if that reads back as a neighbour, up.
+    for (double const nudged : {value, std::nextafter(value, 2 * value)}) {
+      std::string text = characters(nudged, std::chars_format::scientific, digits);
+      double read = 0;
+      std::from_chars(text.data(), text.data() + text.size(), read);
+      auto const back = static_cast<float>(read);
+      bool const same = dtype == DType::float16 ? float16(back).bits == float16(narrow).bits
+                                                : bfloat16(back).bits == bfloat16(narrow).bits;
+      if (!same && digits < 16) continue;
+      return format == std::chars_format::scientific ? text : characters(read, std::chars_format::fixed);
+    }
   }
 }
 
@@ -76,11 +77,17 @@ inline Parts digits_of(double value, DType dtype, std::chars_format format) {
   return parts;
 }
 
+/// From here on a type's integers are not all written out.
+constexpr double exponent_limit(DType dtype) noexcept {
+  return dtype == DType::float64 ? 1e8 : dtype == DType::float32 ? 1e6 : 1e3;
+}
+
 inline std::string scalar(double value, DType dtype) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   double const magnitude = std::abs(value);
-  bool const positional = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
+  double const limit = dtype == DType::float64 ? 1e16 : exponent_limit(dtype);
+  bool const positional = magnitude == 0 || (magnitude >= 1e-4 && magnitude < limit);
   if (!positional) return shortest(value, dtype, std::chars_format::scientific);
   std::string text = shortest(value, dtype, std::chars_format::fixed);
   return text.find('.') == text.npos ? text + ".0" : text;
@@ -103,8 +110,7 @@ inline bool wants_exponents(std::vector<double> const& values, DType dtype) {
     if (dtype == DType::float32) return narrow;
     return dtype == DType::float16 ? float(float16(narrow)) : float(bfloat16(narrow));
   };
-  double const limit = dtype == DType::float64 ? 1e8 : dtype == DType::float32 ? 1e6 : 1e3;
-  return high >= limit || low < in_type(1e-4) || in_type(high / low) > 1000;
+  return high >= exponent_limit(dtype) || low < in_type(1e-4) || in_type(high / low) > 1000;
 }
 
 inline std::vector<std::string> words(std::vector<double> const& values, DType dtype) {
@@ -141,8 +147,10 @@ inline std::vector<std::string> words(std::vector<double> const& values, DType d
       continue;
     }
     Parts& p = parts[i];
+    // With exponents all have equally many digits, and further ones are those of the exact value, not zeros.
+    if (exponents && p.fraction.size() < fraction) p = split(characters(values[i], format, static_cast<int>(fraction)));
     result[i] = std::string(left - p.whole.size(), ' ') + p.whole + "." + p.fraction;
-    result[i].append(fraction - p.fraction.size(), exponents ? '0' : ' ');
+    result[i].append(fraction - p.fraction.size(), ' ');
     if (exponents) {
       p.exponent.insert(1, exponent - p.exponent.size(), '0');
       result[i] += "e" + p.exponent;
