@@ -72,9 +72,10 @@ TUTTI_KERNEL_INLINE F32 gelu_gradient(F32 x) {
   F32 const bounded = min(set(10.0f), max(set(-10.0f), x));  // beyond, 0 and 1 exactly
   F32 const square = mul(bounded, bounded);
   F32 const u2 = mul(bounded, fma(square, set(0.0713548163f), set(1.59576912f)));
-  F32 const s = div(set(1.0f), add(set(1.0f), exp(neg(u2))));
+  F32 const e = exp(neg(u2));
+  F32 const s = div(set(1.0f), add(set(1.0f), e));
   F32 const slope = mul(bounded, fma(square, set(0.214064449f), set(1.59576912f)));
-  return fma(mul(s, slope), sub(set(1.0f), s), s);
+  return fma(mul(s, slope), mul(e, s), s);  // e s is 1 - s without its cancellation
 }
 
 /// sin(x) for quadrant 0, cos(x) for quadrant 1. At most 4 ulp or 1e-7.

@@ -21,8 +21,12 @@ namespace tutti::kernel::cpu {
 
 namespace detail {
 
-inline float reduce_row_part(exec::Isa isa, bool maximum, float const* x, std::int64_t n, float before) {
-  TUTTI_DISPATCH(isa, reduce_row_of(maximum, x, n, before));
+inline float reduce_row_part(exec::Isa isa, bool maximum, float const* x, std::int64_t n) {
+  TUTTI_DISPATCH(isa, reduce_row_of(maximum, x, n));
+}
+constexpr double combined(bool maximum, double a, double b) {
+  if (!maximum) return a + b;
+  return a > b || a != a ? a : b;
 }
 inline void reduce_rows_part(exec::Isa isa, bool maximum, float* to, float const* x, std::int64_t n, std::int64_t rows,
                              std::int64_t stride) {
@@ -73,26 +77,23 @@ class Reduction {
     if (kept_.rank > 0 && kept_.inner_stride() == 1) return run_across(first, last, begin, end, to);
     for (std::int64_t output = first; output < last; ++output) {
       float const* const x = x_ + kept_.offset(output);
-      float value = to[output - first];
+      double value = double{to[output - first]};
       for (std::int64_t position = begin; position < end;) {
-        std::int64_t const length = std::min(reduced_.inner() - position % reduced_.inner(), end - position);
+        std::int64_t const left = reduced_.inner() - position % reduced_.inner();
+        std::int64_t const length = std::min({left, end - position, run_length});
         float const* const row = x + reduced_.offset(position);
-        if (reduced_.inner_stride() == 1) {
-          value = reduce_row_part(isa_, maximum_, row, length, value);
-        } else {
-          for (std::int64_t i = 0; i < length; ++i) {
-            float const element = row[i * reduced_.inner_stride()];
-            if (!maximum_) value += element;
-            else value = value > element || value != value ? value : element;
-          }
-        }
+        if (reduced_.inner_stride() == 1)
+          value = combined(maximum_, value, double{reduce_row_part(isa_, maximum_, row, length)});
+        else
+          for (std::int64_t i = 0; i < length; ++i) value = combined(maximum_, value, double{row[i * reduced_.inner_stride()]});
         position += length;
       }
-      to[output - first] = value;
+      to[output - first] = static_cast<float>(value);
     }
   }
 
  private:
+  static constexpr std::int64_t run_length = 4096;  ///< summed in float; runs are summed in double
   static Box<1> boxed(Reduce const& args) {
     Box<1> box(args.shape, 1);
     box.strides[0] = args.strides;
@@ -151,14 +152,10 @@ inline void reduce(exec::Context& context, Reduce const& args) {
       reduction.run(0, outputs, std::min(index * block, count), std::min((index + 1) * block, count), partial + index * outputs);
   });
   for (std::int64_t output = 0; output < outputs; ++output) {
-    double total = 0;
-    float largest = -std::numeric_limits<float>::infinity();
-    for (std::int64_t index = 0; index < blocks; ++index) {
-      float const value = partial[index * outputs + output];
-      total += double{value};
-      largest = largest > value || largest != largest ? largest : value;
-    }
-    args.out[output] = args.maximum ? largest : static_cast<float>(total);
+    double value = double{partial[output]};
+    for (std::int64_t index = 1; index < blocks; ++index)
+      value = detail::combined(args.maximum, value, double{partial[index * outputs + output]});
+    args.out[output] = static_cast<float>(value);
   }
 }
 

@@ -9,9 +9,9 @@ TUTTI_KERNEL_INLINE F32 combine(F32 x, F32 y) {
   else return add(x, y);
 }
 
-/// Of one contiguous row, combined with `before`.
+/// Of one contiguous row.
 template <bool IsMaximum>
-TUTTI_TARGET inline float reduce_row(float const* x, std::int64_t n, float before) {
+TUTTI_TARGET inline float reduce_row(float const* x, std::int64_t n) {
   constexpr std::int64_t width = F32::lanes;
   float const nothing = IsMaximum ? -__builtin_inff() : 0.0f;
   F32 s[4] = {set(nothing), set(nothing), set(nothing), set(nothing)};
@@ -21,9 +21,8 @@ TUTTI_TARGET inline float reduce_row(float const* x, std::int64_t n, float befor
   for (; i + width <= n; i += width) s[0] = combine<IsMaximum>(s[0], load(x + i));
   if (i < n) s[1] = combine<IsMaximum>(s[1], load_filled(x + i, static_cast<int>(n - i), nothing));
   F32 const all = combine<IsMaximum>(combine<IsMaximum>(s[0], s[1]), combine<IsMaximum>(s[2], s[3]));
-  if constexpr (!IsMaximum) return before + sum(all);
-  if (any(not_equal(all, all))) return __builtin_nanf("");
-  return maximum_of(before, max_lane(all));
+  if constexpr (!IsMaximum) return sum(all);
+  return any(not_equal(all, all)) ? __builtin_nanf("") : max_lane(all);
 }
 
 /// to[j] = combination of to[j] and x[row * stride + j] over `rows` rows. Runs of 64 rows are combined on their own first,
@@ -51,8 +50,8 @@ TUTTI_TARGET inline void reduce_rows_into(float* to, float const* x, std::int64_
   }
 }
 
-TUTTI_TARGET inline float reduce_row_of(bool maximum, float const* x, std::int64_t n, float before) {
-  return maximum ? reduce_row<true>(x, n, before) : reduce_row<false>(x, n, before);
+TUTTI_TARGET inline float reduce_row_of(bool maximum, float const* x, std::int64_t n) {
+  return maximum ? reduce_row<true>(x, n) : reduce_row<false>(x, n);
 }
 TUTTI_TARGET inline void reduce_rows_of(bool maximum, float* to, float const* x, std::int64_t n, std::int64_t rows,
                                         std::int64_t stride) {

@@ -10,9 +10,6 @@ TUTTI_KERNEL_INLINE F32 load_filled(float const* p, int n, float fill) {
   return load(values);
 }
 
-/// The larger one; NaN if either is.
-TUTTI_KERNEL_INLINE float maximum_of(float a, float b) { return a > b || a != a ? a : b; }
-
 TUTTI_TARGET inline float row_sum(float const* x, std::int64_t n) {
   constexpr std::int64_t width = F32::lanes;
   F32 s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
