@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// One definition rule: two translation units that include the umbrella agree on its entities, and VERSION on version.hpp.
+/// One definition rule: two translation units that include the umbrella agree on its entities, and VERSION on
+/// version.hpp.
 
 #include <tutti/tutti.hpp>
 #include <tutti/version.hpp>

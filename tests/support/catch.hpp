@@ -23,17 +23,17 @@ inline bool contains(std::string const& text, std::string const& part) { return 
 
 /// The expression throws `tutti::Error` of this kind and its message contains `part`.
 /// `<tutti/core/error.hpp>` must be included. Use on the main thread only.
-#define REQUIRE_ERROR(expression, expected_kind, part)                       \
-  do {                                                                       \
-    bool tutti_thrown = false;                                               \
-    try {                                                                    \
-      static_cast<void>(expression);                                         \
-    } catch (::tutti::Error const& tutti_error) {                            \
-      tutti_thrown = true;                                                   \
-      INFO("message: " << tutti_error.what());                               \
-      CHECK(tutti_error.kind() == (expected_kind));                          \
-      CHECK(::tutti::test::contains(tutti_error.what(), part));              \
-    }                                                                        \
+#define REQUIRE_ERROR(expression, expected_kind, part)                        \
+  do {                                                                        \
+    bool tutti_thrown = false;                                                \
+    try {                                                                     \
+      static_cast<void>(expression);                                          \
+    } catch (::tutti::Error const& tutti_error) {                             \
+      tutti_thrown = true;                                                    \
+      INFO("message: " << tutti_error.what());                                \
+      CHECK(tutti_error.kind() == (expected_kind));                           \
+      CHECK(::tutti::test::contains(tutti_error.what(), part));               \
+    }                                                                         \
     INFO(#expression " must throw a tutti::Error with \"" << (part) << "\""); \
-    REQUIRE(tutti_thrown);                                                   \
+    REQUIRE(tutti_thrown);                                                    \
   } while (false)

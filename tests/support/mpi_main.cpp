@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   auto options = tutti::test::read_options(argc, argv);
   if (options.ranks != 0 && options.ranks != ranks) {
-    std::fprintf(stderr, "world size is %d, the test asked for %d: mpiexec and the MPI library are of different families\n",
+    std::fprintf(stderr,
+                 "world size is %d, the test asked for %d: mpiexec and the MPI library are of different families\n",
                  ranks, options.ranks);
     std::fflush(nullptr);
     std::_Exit(1);  // each process may be a world of its own: there is nobody to agree with

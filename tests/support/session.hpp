@@ -38,12 +38,9 @@ struct Options {
 inline Options read_options(int argc, char** argv) {
   Options options;
   for (int i = 0; i < argc; ++i) {
-    if (std::strncmp(argv[i], "--ranks=", 8) == 0)
-      options.ranks = std::atoi(argv[i] + 8);
-    else if (std::strncmp(argv[i], "--limit=", 8) == 0)
-      options.limit_seconds = std::atoi(argv[i] + 8);
-    else
-      options.rest.push_back(argv[i]);
+    if (std::strncmp(argv[i], "--ranks=", 8) == 0) options.ranks = std::atoi(argv[i] + 8);
+    else if (std::strncmp(argv[i], "--limit=", 8) == 0) options.limit_seconds = std::atoi(argv[i] + 8);
+    else options.rest.push_back(argv[i]);
   }
   return options;
 }

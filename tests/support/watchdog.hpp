@@ -20,7 +20,9 @@ class Watchdog {
  public:
   /// `rank` is -1 outside a parallel job.
   Watchdog(std::chrono::seconds limit, int rank, int ranks)
-      : limit_(limit), rank_(rank), ranks_(ranks), start_(std::chrono::steady_clock::now()), thread_([this] { watch(); }) {}
+      : limit_(limit), rank_(rank), ranks_(ranks), start_(std::chrono::steady_clock::now()), thread_([this] {
+          watch();
+        }) {}
   Watchdog(Watchdog const&) = delete;
   Watchdog& operator=(Watchdog const&) = delete;
   ~Watchdog() {
@@ -44,9 +46,9 @@ class Watchdog {
     if (wake_.wait_until(lock, start_ + limit_, [this] { return done_; })) return;
     auto const elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     if (rank_ >= 0)
-      std::fprintf(stderr, "watchdog: rank %d of %d hangs in \"%s\" after %.1f s\n", rank_, ranks_, what_.c_str(), elapsed);
-    else
-      std::fprintf(stderr, "watchdog: hangs in \"%s\" after %.1f s\n", what_.c_str(), elapsed);
+      std::fprintf(stderr, "watchdog: rank %d of %d hangs in \"%s\" after %.1f s\n", rank_, ranks_, what_.c_str(),
+                   elapsed);
+    else std::fprintf(stderr, "watchdog: hangs in \"%s\" after %.1f s\n", what_.c_str(), elapsed);
     std::fflush(nullptr);
     // The first process to leave takes the whole job with it: give the other ranks time to say where they are.
     if (ranks_ > 1) std::this_thread::sleep_for(std::chrono::seconds(1));
