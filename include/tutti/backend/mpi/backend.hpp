@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `Mpi`: ranks are processes under an MPI library. Only non-blocking calls and MPI_Test are used while somebody waits,
+/// because a blocking call can see neither a deadline nor that its processor is wanted by another rank.
+
+#include <tutti/backend/mpi/calls.hpp>
+#include <tutti/backend/mpi/environment.hpp>
+#include <tutti/comm/concepts.hpp>
+#include <tutti/exec/processors.hpp>
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+struct MpiOptions {
+  /// Counts above it take the path for large counts.
+  std::int64_t count_limit = mpi::default_count_limit;
+};
+
+class Mpi {
+ public:
+  using Device = Cpu;
+
+  class Operation {
+   public:
+    Operation() = default;
+    Operation(Operation&& other) noexcept
+        : requests_(std::move(other.requests_)), request_(std::exchange(other.request_, MPI_REQUEST_NULL)), info_(other.info_), receives_(other.receives_) {
+      other.requests_.clear();
+    }
+    Operation& operator=(Operation&& other) noexcept {
+      std::swap(requests_, other.requests_);
+      std::swap(request_, other.request_);
+      std::swap(info_, other.info_);
+      std::swap(receives_, other.receives_);
+      return *this;
+    }
+
+   private:
+    friend Mpi;
+    std::vector<MPI_Request> requests_;  // of a reduction in several parts
+    MPI_Request request_ = MPI_REQUEST_NULL;
+    MessageInfo info_;
+    bool receives_ = false;
+  };
+  using Match = MPI_Message;
+
+  /// Movement of everything, and the reductions that MPI defines on its own types.
+  static constexpr bool provides(comm::Kind kind, DType dtype, Operator op) noexcept {
+    if (!comm::reduces(kind)) return true;
+    if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
+    bool const logical = op == Operator::logical_and || op == Operator::logical_or;
+    if (dtype == DType::boolean) return logical;
+    return logical || op == Operator::sum || op == Operator::prod || op == Operator::min || op == Operator::max;
+  }
+  static constexpr bool scatters_in_place = false;
+
+  /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
+  explicit Mpi(MPI_Comm parent, MpiOptions options = {}) : options_(options), handles_(std::make_unique<Handles>()) {
+    if (options_.count_limit < 1 || (!mpi::has_large_counts && options_.count_limit > INT_MAX))
+      throw Error(ErrorKind::configuration, "Mpi", "a count limit of " + std::to_string(options_.count_limit) + " is outside 1 to " + std::to_string(mpi::default_count_limit));
+    mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
+    begin();
+  }
+  Mpi(Mpi&&) noexcept = default;
+  Mpi& operator=(Mpi&&) noexcept = default;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  int node() const noexcept { return node_; }
+  int local_rank() const noexcept { return local_rank_; }
+  int local_size() const noexcept { return local_size_; }
+  /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep late.
+  exec::WaitPolicy wait_policy() const noexcept { return policy_; }
+  MPI_Comm native() const noexcept { return handles_->user; }
+
+  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+    Operation operation;
+    mpi::Bytes const b(bytes, options_.count_limit);
+    check(mpi::isend(from, b.count(), b.type(), to, tag, on(channel), &operation.request_), "MPI_Isend");
+    return operation;
+  }
+  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+    Operation operation;
+    operation.receives_ = true;
+    mpi::Bytes const b(bytes, options_.count_limit);
+    check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, on(channel), &operation.request_), "MPI_Irecv");
+    return operation;
+  }
+  Operation start_recv(Match& match, void* to, std::int64_t bytes) {
+    Operation operation;
+    operation.receives_ = true;
+    mpi::Bytes const b(bytes, options_.count_limit);
+    check(mpi::imrecv(to, b.count(), b.type(), &match, &operation.request_), "MPI_Imrecv");
+    return operation;
+  }
+  bool try_match(int from, int tag, Match& match, MessageInfo& info) {
+    check_revoked();
+    int flag = 0;
+    MPI_Status status;
+    check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag, &match, &status), "MPI_Improbe");
+    if (flag == 0) return false;
+    info = info_of(status);
+    return true;
+  }
+
+  Operation start(comm::Collective const& call) {
+    check_revoked();
+    Operation operation;
+    if (comm::reduces(call.kind)) {
+      start_reduction(call, operation);
+      return operation;
+    }
+    MPI_Comm const comm = handles_->user;
+    MPI_Request* const request = &operation.request_;
+    std::int64_t const block = call.block_bytes();
+    bool const root = rank_ == call.root;
+    mpi::Bytes const b(block, options_.count_limit);
+    void const* const own_in_to = static_cast<std::byte*>(call.to) + block * rank_;
+    void* const own_in_from = static_cast<std::byte*>(const_cast<void*>(call.from)) + block * rank_;
+    bool const nothing = block == 0;
+    switch (call.kind) {
+      case comm::Kind::barrier: check(MPI_Ibarrier(comm, request), "MPI_Ibarrier"); break;
+      case comm::Kind::broadcast: check(mpi::ibcast(call.to, b.count(), b.type(), call.root, comm, request), "MPI_Ibcast"); break;
+      case comm::Kind::gather: {
+        void const* const from = root && !nothing && call.from == own_in_to ? MPI_IN_PLACE : call.from;
+        check(mpi::igather(from, call.to, b.count(), b.type(), call.root, comm, request), "MPI_Igather");
+        break;
+      }
+      case comm::Kind::all_gather: {
+        void const* const from = !nothing && call.from == own_in_to ? MPI_IN_PLACE : call.from;
+        check(mpi::iallgather(from, call.to, b.count(), b.type(), comm, request), "MPI_Iallgather");
+        break;
+      }
+      case comm::Kind::scatter: {
+        void* const to = root && !nothing && call.to == own_in_from ? MPI_IN_PLACE : call.to;
+        check(mpi::iscatter(call.from, to, b.count(), b.type(), call.root, comm, request), "MPI_Iscatter");
+        break;
+      }
+      case comm::Kind::all_to_all: check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall"); break;
+      case comm::Kind::reduce: case comm::Kind::all_reduce: case comm::Kind::reduce_scatter: break;
+    }
+    return operation;
+  }
+
+  bool test(Operation& operation) {
+    int flag = 0;
+    if (operation.request_ != MPI_REQUEST_NULL) {
+      MPI_Status status;
+      int const code = MPI_Test(&operation.request_, &flag, &status);
+      if (code != MPI_SUCCESS) fail(operation, code, "MPI_Test");
+      if (flag == 0) {
+        check_revoked();
+        return false;
+      }
+      if (operation.receives_) operation.info_ = info_of(status);
+    }
+    if (!operation.requests_.empty()) {
+      int const code = MPI_Testall(static_cast<int>(operation.requests_.size()), operation.requests_.data(), &flag, MPI_STATUSES_IGNORE);
+      if (code != MPI_SUCCESS) fail(operation, code, "MPI_Testall");
+      if (flag == 0) {
+        check_revoked();
+        return false;
+      }
+      operation.requests_.clear();
+    }
+    return true;
+  }
+  MessageInfo received(Operation const& operation) const noexcept { return operation.info_; }
+
+  /// A receive can be cancelled; a send or collective under way keeps its memory, which must then stay valid.
+  bool abandon(Operation& operation) noexcept {
+    if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
+    bool gone = false;
+    if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL) {
+      int flag = 0;
+      gone = MPI_Cancel(&operation.request_) == MPI_SUCCESS && MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
+    }
+    if (!gone) mpi::Environment::abandoned().store(true);
+    operation.request_ = MPI_REQUEST_NULL;
+    operation.requests_.clear();
+    return gone;
+  }
+  std::string awaiting(Operation const& operation) const {
+    if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
+    if (operation.receives_) return "no matching message has arrived";
+    return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) + " has not made the matching call";
+  }
+
+  /// Local: MPI cannot tell the others.
+  void revoke(ErrorKind kind, std::string text) noexcept {
+    if (revoked_) return;
+    revoked_ = true;
+    cause_kind_ = kind;
+    cause_ = std::move(text);
+    mpi::Environment::abandoned().store(true);
+    handles_->leaked = true;
+  }
+
+  Mpi split(int color, int key, std::span<int const>) {
+    Mpi child(options_);
+    check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
+    child.begin();
+    return child;
+  }
+
+  /// See tutti::launch; defined in launch.hpp.
+  template <class F>
+  static int launch(int argc, char** argv, F& f);
+
+ private:
+  /// Messages of derived collectives travel on a communicator of their own, where no wildcard of a user can catch them.
+  struct Handles {
+    MPI_Comm user = MPI_COMM_NULL;
+    MPI_Comm internal = MPI_COMM_NULL;
+    bool leaked = false;
+    Handles() = default;
+    Handles(Handles const&) = delete;
+    Handles& operator=(Handles const&) = delete;
+    ~Handles() {
+      int finalized = 0;
+      MPI_Finalized(&finalized);
+      if (finalized != 0 || leaked) return;
+      if (internal != MPI_COMM_NULL) MPI_Comm_free(&internal);
+      if (user != MPI_COMM_NULL) MPI_Comm_free(&user);
+    }
+  };
+
+  explicit Mpi(MpiOptions options) : options_(options), handles_(std::make_unique<Handles>()) {}
+
+  void begin() {
+    mpi::check(MPI_Comm_set_errhandler(handles_->user, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    mpi::check(MPI_Comm_dup(handles_->user, &handles_->internal), "MPI_Comm_dup");
+    mpi::check(MPI_Comm_set_errhandler(handles_->internal, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    mpi::check(MPI_Comm_rank(handles_->user, &rank_), "MPI_Comm_rank");
+    mpi::check(MPI_Comm_size(handles_->user, &size_), "MPI_Comm_size");
+    MPI_Comm local = MPI_COMM_NULL;
+    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    MPI_Comm_rank(local, &local_rank_);
+    MPI_Comm_size(local, &local_size_);
+    MPI_Comm_free(&local);
+    int const leads = local_rank_ == 0 ? 1 : 0;
+    int before = 0;
+    mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
+    node_ = rank_ == 0 ? 0 : before;
+    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
+    MPI_Comm_free(&local);
+    policy_ = {.spins = 200, .yields = 50'000, .sleep_ns = 50'000};
+    if (local_size_ > exec::available_processors()) policy_.spins = 0;
+  }
+
+  MPI_Comm on(comm::Channel channel) const noexcept { return channel == comm::Channel::user ? handles_->user : handles_->internal; }
+  static MessageInfo info_of(MPI_Status& status) noexcept {
+    MPI_Count bytes = 0;
+    MPI_Get_elements_x(&status, MPI_BYTE, &bytes);
+    return {status.MPI_SOURCE, status.MPI_TAG, static_cast<std::int64_t>(bytes)};
+  }
+  void check(int code, char const* call, std::source_location where = std::source_location::current()) const {
+    mpi::check(code, call, where);
+  }
+  [[noreturn]] static void fail(Operation& operation, int code, char const* call) {
+    operation.request_ = MPI_REQUEST_NULL;
+    operation.requests_.clear();
+    mpi::throw_error(code, call, std::source_location::current());
+  }
+  void check_revoked() const {
+    if (revoked_) throw Error(cause_kind_, "Communicator", cause_);
+  }
+
+  /// In parts of at most the limit. A reduce-scatter above it is a reduction to each rank in turn.
+  void start_reduction(comm::Collective const& call, Operation& operation) {
+    MPI_Datatype const type = mpi::reduction_type(call.dtype);
+    MPI_Op const op = mpi::reduction_op(call.reduction.op);
+    MPI_Comm const comm = handles_->user;
+    auto const element = static_cast<std::int64_t>(size_of(call.dtype));
+    auto const* const from = static_cast<std::byte const*>(call.from);
+    auto* const to = static_cast<std::byte*>(call.to);
+    std::int64_t const limit = options_.count_limit;
+    if (call.kind == comm::Kind::reduce_scatter && call.count <= limit) {
+      check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &operation.request_), "MPI_Ireduce_scatter_block");
+      return;
+    }
+    auto const part = [&](std::byte const* in, std::byte* out, std::int64_t n, int root) {
+      MPI_Request* const request = call.count <= limit ? &operation.request_ : &operation.requests_.emplace_back(MPI_REQUEST_NULL);
+      auto const count = static_cast<MPI_Count>(n);
+      bool const in_place = in == out && n != 0;
+      if (root < 0) check(mpi::iallreduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, comm, request), "MPI_Iallreduce");
+      else check(mpi::ireduce(in_place && rank_ == root ? MPI_IN_PLACE : in, out, count, type, op, root, comm, request), "MPI_Ireduce");
+    };
+    int const roots = call.kind == comm::Kind::reduce_scatter ? size_ : 1;
+    for (int r = 0; r < roots; ++r)
+      for (std::int64_t at = 0; at == 0 || at < call.count; at += limit) {
+        std::int64_t const n = call.count - at < limit ? call.count - at : limit;
+        if (call.kind == comm::Kind::reduce_scatter) part(from + (r * call.count + at) * element, r == rank_ ? to + at * element : nullptr, n, r);
+        else part(from + at * element, to == nullptr ? nullptr : to + at * element, n, call.kind == comm::Kind::reduce ? call.root : -1);
+      }
+  }
+
+  MpiOptions options_;
+  std::unique_ptr<Handles> handles_;
+  int rank_ = 0;
+  int size_ = 1;
+  int node_ = 0;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+  exec::WaitPolicy policy_;
+  bool revoked_ = false;
+  ErrorKind cause_kind_ = ErrorKind::revoked;
+  std::string cause_;
+};
+
+static_assert(Backend<Mpi>);
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `launch<Mpi>`: main for a program that mpiexec starts.
+
+#include <tutti/backend/mpi/backend.hpp>
+#include <tutti/comm/launch.hpp>
+
+#include <mpi.h>
+
+#include <exception>
+
+namespace tutti {
+
+/// MPI_Abort is called here and nowhere else: a rank that fails must not leave the others waiting, and the process exists for f alone.
+template <class F>
+int Mpi::launch(int argc, char** argv, F& f) {
+  int rank = -1;
+  int size = 1;
+  try {
+    mpi::Environment const environment(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    auto const stop = [&](char const* what) {
+      comm::report(rank, what);
+      if (size > 1) MPI_Abort(MPI_COMM_WORLD, 1);
+      return 1;
+    };
+    try {
+      Communicator<Mpi> communicator{Mpi(MPI_COMM_WORLD)};
+      try {
+        int const code = comm::invoke_main(f, communicator);
+        return communicator.all_reduce(code, max);
+      } catch (std::exception const& error) {
+        return stop(error.what());  // before the communicator waits for operations that will never complete
+      }
+    } catch (std::exception const& error) {
+      return stop(error.what());
+    } catch (...) {
+      return stop("an exception of unknown type");
+    }
+  } catch (std::exception const& error) {
+    comm::report(rank, error.what());
+  }
+  return 1;
+}
+
+}  // namespace tutti

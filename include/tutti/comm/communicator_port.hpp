@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `comm::port`: a communicator with its type erased, for graphs.
+
+#include <tutti/comm/communicator.hpp>
+#include <tutti/comm/port.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::comm {
+
+namespace detail {
+
+/// The erased reduction for a run-time type and operator. Errors: dtype, for types that have no arithmetic.
+inline Reduction port_reduction(DType dtype, PortOp op, std::source_location where) {
+  auto const of = [&]<class T>(T) -> Reduction {
+    if constexpr (is_number<T>) {
+      switch (op) {
+        case PortOp::sum: return reduction_of<T>(sum);
+        case PortOp::prod: return reduction_of<T>(prod);
+        case PortOp::min: return reduction_of<T>(min);
+        case PortOp::max: return reduction_of<T>(max);
+        case PortOp::avg: return reduction_of<T>(avg);
+      }
+    }
+    throw Error(ErrorKind::dtype, "Port", "elements of type " + std::string(name(dtype_of<T>)) + " cannot be reduced by sum, prod, min, max or avg", where);
+  };
+  return with_dtype(dtype, of);
+}
+
+template <Backend B>
+class CommunicatorPort final : public Port {
+ public:
+  explicit CommunicatorPort(std::shared_ptr<Core<B>> core) noexcept : core_(std::move(core)) {}
+  ~CommunicatorPort() override {
+    while (!jobs_.empty()) cancel(jobs_.back().ticket);
+    core_->drain();  // what was cancelled may still use the blocks
+  }
+
+  int rank() const noexcept override { return core_->backend.rank(); }
+  int size() const noexcept override { return core_->backend.size(); }
+
+  Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op, std::source_location where) override {
+    return start(make(Kind::all_reduce, data, data, count, dtype, -1, where), op);
+  }
+  Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) override {
+    if (root < 0 || root >= size())
+      throw Error(ErrorKind::invalid_argument, "broadcast", "root " + std::to_string(root) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1), where).with_rank(rank());
+    return start(make(Kind::broadcast, rank() == root ? data : nullptr, data, count, dtype, root, where));
+  }
+  Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype, std::source_location where) override {
+    return start(make(Kind::all_gather, from, to, count, dtype, -1, where));
+  }
+  Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op, std::source_location where) override {
+    return start(make(Kind::reduce_scatter, from, to, count, dtype, -1, where), op);
+  }
+
+  bool test(Ticket ticket) override {
+    Entry& entry = find(ticket);
+    if (!core_->test(*entry.job, entry.where)) return false;
+    finish(ticket);
+    return true;
+  }
+  void wait(Ticket ticket) override {
+    Entry& entry = find(ticket);
+    core_->wait(*entry.job, entry.where);
+    finish(ticket);
+  }
+  void cancel(Ticket ticket) noexcept override {
+    for (auto& entry : jobs_)
+      if (entry.ticket == ticket) {
+        core_->dismiss(*entry.job);
+        core_->adopt(std::move(entry.job));
+        if (&entry != &jobs_.back()) entry = std::move(jobs_.back());
+        jobs_.pop_back();
+        return;
+      }
+  }
+
+  void* allocate(std::size_t bytes) override {
+    blocks_.push_back(Heap<B>(core_).allocate(bytes));
+    return blocks_.back().data();
+  }
+  void release(void* memory) noexcept override {
+    for (auto& block : blocks_)
+      if (block.data() == memory) {
+        if (&block != &blocks_.back()) block = std::move(blocks_.back());
+        blocks_.pop_back();
+        return;
+      }
+  }
+
+ private:
+  struct Entry {
+    Ticket ticket;
+    std::unique_ptr<CollectiveJob<B>> job;
+    std::source_location where;
+  };
+
+  static Collective make(Kind kind, void const* from, void* to, std::int64_t count, DType dtype, int root, std::source_location where) {
+    if (count < 0)
+      throw Error(ErrorKind::invalid_argument, std::string(name(kind)), "count " + std::to_string(count) + " is negative", where);
+    return {kind, dtype, root, count, from, to, {}, where};
+  }
+  Ticket start(Collective call, PortOp op) {
+    call.reduction = port_reduction(call.dtype, op, call.where);
+    return start(call);
+  }
+  Ticket start(Collective const& call) {
+    jobs_.push_back({++last_, std::make_unique<CollectiveJob<B>>(*core_, call), call.where});
+    core_->enlist(*jobs_.back().job);
+    return last_;
+  }
+  Entry& find(Ticket ticket) {
+    for (auto& entry : jobs_)
+      if (entry.ticket == ticket) return entry;
+    throw Error(ErrorKind::invalid_argument, "Port", "ticket " + std::to_string(ticket) + " is not in flight: it was completed or cancelled before");
+  }
+  void finish(Ticket ticket) noexcept {
+    for (auto& entry : jobs_)
+      if (entry.ticket == ticket) {
+        core_->dismiss(*entry.job);
+        if (&entry != &jobs_.back()) entry = std::move(jobs_.back());
+        jobs_.pop_back();
+        return;
+      }
+  }
+  std::shared_ptr<Core<B>> core_;
+  Ticket last_ = 0;
+  std::vector<Entry> jobs_;
+  std::vector<Storage<typename B::Device>> blocks_;
+};
+
+}  // namespace detail
+
+/// The port may outlive the communicator object; it uses the same operations in flight and the same deadline.
+template <Backend B>
+std::unique_ptr<Port> port(Communicator<B>& communicator) {
+  static_assert(B::Device::host_accessible, "tutti: graphs run collectives on host memory; this communicator works on another device");
+  return std::make_unique<detail::CommunicatorPort<B>>(communicator.core());
+}
+
+}  // namespace tutti::comm

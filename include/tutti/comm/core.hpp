@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
+
+#include <tutti/comm/concepts.hpp>
+#include <tutti/comm/request.hpp>
+#include <tutti/exec/wait.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+struct CommunicatorOptions {
+  /// Every wait ends after this time with an Error of kind timeout that names who is missing.
+  double deadline_seconds = 600;
+};
+
+namespace comm {
+
+template <Backend B>
+class Core final : public Progress {
+ public:
+  Core(B moved, CommunicatorOptions options) : backend(std::move(moved)), deadline_seconds_(options.deadline_seconds) {}
+  Core(Core const&) = delete;
+  Core& operator=(Core const&) = delete;
+  ~Core() override { drain(); }
+
+  B backend;
+
+  double deadline_seconds() const noexcept { return deadline_seconds_; }
+  void set_deadline_seconds(double seconds, std::source_location where) {
+    if (!(seconds > 0 && seconds < 1e9))
+      throw Error(ErrorKind::invalid_argument, "set_deadline", std::to_string(seconds) + " s is no deadline. Pass a positive time", where);
+    deadline_seconds_ = seconds;
+  }
+
+  /// Tag of the next derived collective: the same on every rank, because all start the same ones in the same order. The
+  /// range is what every MPI grants; messages of one pair and tag stay in order, so reuse is harmless.
+  int next_tag() noexcept { return static_cast<int>(sequence_++ & 0x7fffu); }
+
+  void enlist(Job& job) override { jobs_.push_back(&job); }
+  void dismiss(Job& job) noexcept override {
+    for (Job*& entry : jobs_)
+      if (entry == &job) {
+        entry = jobs_.back();
+        jobs_.pop_back();
+        return;
+      }
+  }
+  void adopt(std::unique_ptr<Job> job) noexcept override {
+    if (job->poll_quietly()) {
+      discard(std::move(job));
+      return;
+    }
+    orphans_.push_back(std::move(job));
+  }
+
+  bool test(Job& job, std::source_location where) override {
+    try {
+      progress();
+      return job.poll();
+    } catch (...) {
+      fail(job, where);
+    }
+  }
+
+  void wait(Job& job, std::source_location where) override {
+    try {
+      if (!job.poll()) wait_slowly(job);
+    } catch (...) {
+      fail(job, where);
+    }
+  }
+
+  /// Moves on everything in flight.
+  void progress() noexcept {
+    for (Job* job : jobs_) job->poll_quietly();
+    for (std::size_t i = 0; i < orphans_.size();) {
+      if (!orphans_[i]->poll_quietly()) {
+        ++i;
+        continue;
+      }
+      auto done = std::move(orphans_[i]);
+      orphans_[i] = std::move(orphans_.back());
+      orphans_.pop_back();
+      discard(std::move(done));
+    }
+  }
+
+  /// Completes what was dropped, within the deadline. What cannot be completed keeps its memory for good.
+  void drain() noexcept {
+    if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
+      backend.revoke(ErrorKind::communication, "rank " + std::to_string(backend.rank()) + " failed with operations in flight");
+    exec::Backoff backoff(backend.wait_policy());
+    std::int64_t const end = exec::now_ns() + deadline_ns();
+    while (!orphans_.empty()) {
+      progress();
+      if (orphans_.empty()) break;
+      if (exec::now_ns() > end) {
+        for (auto& orphan : orphans_) discard(std::move(orphan));
+        orphans_.clear();
+        return;
+      }
+      backoff.step();
+    }
+  }
+
+ private:
+  std::int64_t deadline_ns() const noexcept { return static_cast<std::int64_t>(deadline_seconds_ * 1e9); }
+
+  void wait_slowly(Job& job) {
+    exec::Backoff backoff(backend.wait_policy());
+    std::int64_t const end = exec::now_ns() + deadline_ns();
+    for (unsigned steps = 0;; ++steps) {
+      backoff.step();
+      progress();
+      if (job.poll()) return;
+      if (((steps & 63u) == 63u || backoff.should_sleep()) && exec::now_ns() > end)
+        throw Error(ErrorKind::timeout, job.operation(),
+                    "not complete after " + std::to_string(deadline_seconds_) + " s: " + job.awaiting() +
+                        ". Look at what these ranks do, or raise the deadline");
+    }
+  }
+
+  /// Called from a handler: rethrows with this rank and the caller's place. The failure of a collective is everybody's.
+  [[noreturn]] void fail(Job& job, std::source_location where) {
+    try {
+      throw;
+    } catch (Error const& error) {
+      Error located(error.kind(), job.operation(), error.message(), where);
+      located.with_rank(backend.rank()).with_native(error.native());
+      if (job.collective())
+        backend.revoke(error.kind(), std::string(job.operation()) + " failed on rank " + std::to_string(backend.rank()) + ": " + error.message());
+      job.abandon();
+      throw located;
+    } catch (...) {
+      if (job.collective())
+        backend.revoke(ErrorKind::communication, std::string("the operator of ") + job.operation() + " threw on rank " + std::to_string(backend.rank()));
+      job.abandon();
+      throw;
+    }
+  }
+
+  /// Memory that somebody may still write is given up, not given back.
+  static void discard(std::unique_ptr<Job> job) noexcept {
+    if (!job->abandon()) static_cast<void>(job.release());
+  }
+
+  double deadline_seconds_;
+  std::uint32_t sequence_ = 0;
+  std::vector<Job*> jobs_;
+  std::vector<std::unique_ptr<Job>> orphans_;
+};
+
+}  // namespace comm
+}  // namespace tutti

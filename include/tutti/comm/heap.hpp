@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A communicator's heap: memory that ranks of one node can reach in each other's address space where the backend has such
+/// memory, private memory otherwise.
+
+#include <tutti/comm/core.hpp>
+#include <tutti/tensor/tensor.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace tutti {
+namespace comm {
+
+/// A backend with memory of its own: `allocate(bytes)` gives a Storage that may outlive the communicator.
+template <class B>
+concept Allocates = requires(B& backend, std::size_t bytes) {
+  { backend.allocate(bytes) } -> std::same_as<Storage<typename B::Device>>;
+};
+
+template <Backend B>
+class Heap {
+ public:
+  explicit Heap(std::shared_ptr<Core<B>> core) noexcept : core_(std::move(core)) {}
+  /// Local, without communication. 64-byte aligned, contents indeterminate. Errors: out_of_memory.
+  Storage<typename B::Device> allocate(std::size_t bytes) const {
+    if constexpr (Allocates<B>) return core_->backend.allocate(bytes);
+    else return Storage<typename B::Device>({}, bytes);
+  }
+  /// Whether other ranks of the node reach this memory without a copy.
+  bool shared() const noexcept {
+    if constexpr (Allocates<B>) return core_->backend.shares_memory();
+    else return false;
+  }
+
+ private:
+  std::shared_ptr<Core<B>> core_;
+};
+
+}  // namespace comm
+
+/// A tensor on the communicator's heap. Elements are indeterminate.
+template <Element T, class Comm>
+  requires requires(Comm const& comm) { comm.heap(); }
+Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape,
+                                        std::source_location where = std::source_location::current()) {
+  auto const bytes = checked_multiply(shape.size(), sizeof(T), where);
+  return Tensor<T, typename Comm::Device>(shape, comm.heap().allocate(static_cast<std::size_t>(bytes)));
+}
+
+}  // namespace tutti

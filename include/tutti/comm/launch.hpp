@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `launch<Backend>`: the same main function for every backend.
+
+#include <tutti/comm/communicator.hpp>
+
+#include <concepts>
+#include <cstdio>
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+namespace tutti {
+namespace comm {
+
+/// f(communicator) with its result as an exit code; 0 when it returns nothing.
+template <class F, class Comm>
+int invoke_main(F& f, Comm& communicator) {
+  if constexpr (std::convertible_to<std::invoke_result_t<F&, Comm&>, int>) return static_cast<int>(f(communicator));
+  else {
+    f(communicator);
+    return 0;
+  }
+}
+
+/// "rank 2: tutti::all_reduce ..." on the error stream, as one write.
+inline void report(int rank, char const* what) noexcept {
+  if (rank < 0) std::fprintf(stderr, "%s\n", what);
+  else std::fprintf(stderr, "rank %d: %s\n", rank, what);
+  std::fflush(stderr);
+}
+
+}  // namespace comm
+
+/// Calls f(communicator) on every rank and returns the exit code for main: the largest that a rank returned, 1 after an
+/// exception, whose message goes to the error stream. `Threads` reads --ranks N (or TUTTI_RANKS, else one rank for each processor),
+/// `Mpi` takes the ranks that mpiexec started.
+/// Ranks      f runs once on each.
+/// Errors     none are thrown. Under MPI an exception on one rank ends the job.
+template <Backend B, class F>
+int launch(int argc, char** argv, F&& f) {
+  return B::launch(argc, argv, f);
+}
+
+}  // namespace tutti

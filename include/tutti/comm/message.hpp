@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Point-to-point operations as jobs, and `Message`: one taken out of the queue by a probe, so that no other receive can
+/// get it between the look at its size and its arrival.
+
+#include <tutti/comm/core.hpp>
+#include <tutti/comm/operand.hpp>
+#include <tutti/tensor/tensor.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace tutti {
+
+/// A matched message. It is received once, with `Communicator::recv`; dropping it loses it.
+template <Backend B>
+class Message {
+ public:
+  Message(typename B::Match match, MessageInfo info) : match_(std::move(match)), info_(info) {}
+  MessageInfo const& info() const noexcept { return info_; }
+  int source() const noexcept { return info_.source; }
+  int tag() const noexcept { return info_.tag; }
+  std::int64_t bytes() const noexcept { return info_.bytes; }
+  /// Number of whole elements of type T.
+  template <Element T>
+  std::int64_t count() const noexcept {
+    return info_.count<T>();
+  }
+  typename B::Match& match() noexcept { return match_; }
+
+ private:
+  typename B::Match match_;
+  MessageInfo info_;
+};
+
+namespace comm {
+
+/// A send, a receive, or one of each.
+template <Backend B>
+class TransferJob : public Job {
+ public:
+  TransferJob(Core<B>& core, char const* operation) : Job(operation), core_(core) {}
+
+  void send(void const* from, std::int64_t bytes, int to, int tag) {
+    send_ = core_.backend.start_send(from, bytes, to, tag, Channel::user);
+  }
+  void receive(void* to, std::int64_t bytes, int from, int tag) {
+    expected_ = bytes;
+    receive_ = core_.backend.start_recv(to, bytes, from, tag, Channel::user);
+  }
+  void receive(typename B::Match& match, void* to, std::int64_t bytes) {
+    expected_ = bytes;
+    receive_ = core_.backend.start_recv(match, to, bytes);
+  }
+  MessageInfo const& info() const noexcept { return info_; }
+
+  bool abandon() noexcept override {
+    bool const sent = core_.backend.abandon(send_);
+    return core_.backend.abandon(receive_) && sent;
+  }
+  std::string awaiting() const override {
+    std::string text = core_.backend.awaiting(receive_);
+    return text.empty() ? core_.backend.awaiting(send_) : text;
+  }
+
+ protected:
+  bool advance() override {
+    if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
+    if (expected_ < 0) return true;
+    info_ = core_.backend.received(receive_);
+    if (info_.bytes != expected_)
+      throw Error(ErrorKind::shape, operation(),
+                  "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) + " has " +
+                      std::to_string(info_.bytes) + " bytes, the buffer " + std::to_string(expected_) +
+                      ". Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)");
+    return true;
+  }
+
+ private:
+  Core<B>& core_;
+  std::int64_t expected_ = -1;
+  MessageInfo info_;
+  typename B::Operation send_;
+  typename B::Operation receive_;
+};
+
+/// A transfer with the buffers it works on; the result is the receive buffer, or the send buffer when there is none.
+template <Backend B, class Out, class In>
+class TransferTask final : public Task<typename std::conditional_t<std::same_as<In, NoOperand>, Out, In>::Result> {
+ public:
+  using Result = typename std::conditional_t<std::same_as<In, NoOperand>, Out, In>::Result;
+  TransferTask(Core<B>& core, char const* operation, Out sent, In received)
+      : Task<Result>(operation), out(std::move(sent)), in(std::move(received)), transfer(core, operation) {}
+
+  Out out;
+  In in;
+  TransferJob<B> transfer;
+
+  bool abandon() noexcept override { return transfer.abandon(); }
+  std::string awaiting() const override { return transfer.awaiting(); }
+  Result take() override {
+    if constexpr (std::same_as<In, NoOperand>) return out.take();
+    else return in.take();
+  }
+
+ protected:
+  bool advance() override {
+    if (!transfer.poll()) return false;
+    in.store();
+    return true;
+  }
+};
+
+/// Waits for a message, without receiving it.
+template <Backend B>
+class ProbeJob final : public Job {
+ public:
+  ProbeJob(Core<B>& core, int from, int tag) : Job("probe"), core_(core), from_(from), tag_(tag) {}
+  bool abandon() noexcept override { return true; }
+  std::string awaiting() const override {
+    return "no message from " + (from_ < 0 ? std::string("any rank") : "rank " + std::to_string(from_)) + " with " +
+           (tag_ < 0 ? std::string("any tag") : "tag " + std::to_string(tag_));
+  }
+  Message<B> take() { return Message<B>(std::move(match_), info_); }
+
+ protected:
+  bool advance() override { return core_.backend.try_match(from_, tag_, match_, info_); }
+
+ private:
+  Core<B>& core_;
+  int from_;
+  int tag_;
+  typename B::Match match_{};
+  MessageInfo info_;
+};
+
+/// Receives a message of any size: match, allocate, receive.
+template <Backend B, Element T>
+class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
+ public:
+  using Result = Tensor<T, typename B::Device>;
+  SizedReceiveTask(Core<B>& core, int from, int tag)
+      : Task<Result>("recv"), probe_(core, from, tag), transfer_(core, "recv") {}
+  /// Of a message that was matched before.
+  SizedReceiveTask(Core<B>& core, Message<B> message) : SizedReceiveTask(core, message.source(), message.tag()) {
+    begin(message);
+  }
+
+  bool abandon() noexcept override { return transfer_.abandon(); }
+  std::string awaiting() const override { return matched_ ? transfer_.awaiting() : probe_.awaiting(); }
+  Result take() override { return std::move(result_); }
+
+ protected:
+  bool advance() override {
+    if (!matched_) {
+      if (!probe_.poll()) return false;
+      auto message = probe_.take();
+      begin(message);
+    }
+    return transfer_.poll();
+  }
+
+ private:
+  void begin(Message<B>& message) {
+    if (message.bytes() % std::int64_t{sizeof(T)} != 0)
+      throw Error(ErrorKind::dtype, "recv",
+                  "the message from rank " + std::to_string(message.source()) + " with tag " + std::to_string(message.tag()) + " has " +
+                      std::to_string(message.bytes()) + " bytes, which are no whole number of " + std::string(name(dtype_of<T>)) +
+                      ". Receive it as what was sent");
+    result_ = Result(Shape{message.template count<T>()});
+    transfer_.receive(message.match(), result_.data(), message.bytes());
+    matched_ = true;
+  }
+
+  ProbeJob<B> probe_;
+  TransferJob<B> transfer_;
+  bool matched_ = false;
+  Result result_;
+};
+
+}  // namespace comm
+}  // namespace tutti

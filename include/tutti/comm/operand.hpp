@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What collectives accept as buffers, and `Operand`: one of them made contiguous for the time of an operation.
+
+#include <tutti/tensor/tensor.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace tutti::comm {
+
+template <class X>
+inline constexpr bool is_tensor = false;
+template <class T, class D>
+inline constexpr bool is_tensor<Tensor<T, D>> = true;
+template <class X>
+inline constexpr bool is_view = false;
+template <class T, class D>
+inline constexpr bool is_view<TensorView<T, D>> = true;
+
+template <class T, class D>
+TensorView<T, D> view_of(Tensor<T, D>& tensor) noexcept { return tensor.view(); }
+template <class T, class D>
+TensorView<T const, D> view_of(Tensor<T, D> const& tensor) noexcept { return tensor.view(); }
+template <class T, class D>
+TensorView<T, D> view_of(TensorView<T, D> const& view) noexcept { return view; }
+/// Anything that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
+template <class X>
+  requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> && requires(X& x) { std::span(x); })
+auto view_of(X& x) noexcept {
+  auto const elements = std::span(x);
+  return TensorView<typename decltype(elements)::element_type>(elements.data(), Shape{static_cast<std::int64_t>(elements.size())});
+}
+
+/// A tensor, a view of one, or contiguous host memory.
+template <class X>
+concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
+
+template <Buffer X>
+using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));
+template <Buffer X>
+using ValueOf = typename ViewOf<X>::Value;
+template <Buffer X>
+using DeviceOf = std::remove_cvref_t<decltype(std::declval<ViewOf<X>>().device())>;
+
+/// Copies between two layouts of one shape, run by run along the last axis.
+template <class T, class D>
+void copy_strided(TensorView<T, D> to, TensorView<T const, D> from) {
+  Shape const& shape = to.shape();
+  int const rank = shape.rank();
+  if (to.size() == 0) return;
+  std::int64_t const run = rank == 0 ? 1 : shape[rank - 1];
+  auto const last = static_cast<std::size_t>(rank == 0 ? 0 : rank - 1);
+  std::int64_t const to_step = rank == 0 ? 1 : to.strides()[last];
+  std::int64_t const from_step = rank == 0 ? 1 : from.strides()[last];
+  D const device = to.device();
+  std::array<std::int64_t, Shape::max_rank> index{};
+  for (;;) {
+    std::int64_t to_at = 0;
+    std::int64_t from_at = 0;
+    for (std::size_t axis = 0; axis < last; ++axis) {
+      to_at += index[axis] * to.strides()[axis];
+      from_at += index[axis] * from.strides()[axis];
+    }
+    if (to_step == 1 && from_step == 1)
+      device.copy_within(to.data() + to_at, from.data() + from_at, static_cast<std::size_t>(run) * sizeof(T));
+    else if constexpr (D::host_accessible)
+      for (std::int64_t i = 0; i < run; ++i) to.data()[to_at + i * to_step] = from.data()[from_at + i * from_step];
+    else
+      for (std::int64_t i = 0; i < run; ++i)
+        device.copy_within(to.data() + to_at + i * to_step, from.data() + from_at + i * from_step, sizeof(T));
+    int axis = rank - 2;
+    for (; axis >= 0; --axis) {
+      auto const a = static_cast<std::size_t>(axis);
+      if (++index[a] < shape[axis]) break;
+      index[a] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+/// No buffer.
+struct NoOperand {
+  using Result = void;
+  void take() const noexcept {}
+  void* data() const noexcept { return nullptr; }
+  std::int64_t size() const noexcept { return 0; }
+  void store() const noexcept {}
+};
+
+/// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A view with
+/// gaps is packed into a temporary, and `store` brings results back to where they belong.
+template <class T, class D, bool Owned>
+class Operand {
+ public:
+  using Value = std::remove_const_t<T>;
+  using Place = D;
+  static constexpr bool writable = !std::is_const_v<T>;
+  using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
+
+  explicit Operand(TensorView<T, D> view)
+    requires(!Owned)
+      : view_(view) {
+    pack();
+  }
+  explicit Operand(Tensor<Value, D> tensor)
+    requires Owned
+      : owned_(std::move(tensor)), view_(owned_.view()) {}
+
+  T* data() const noexcept { return packed_.size() != 0 ? const_cast<Value*>(packed_.data()) : view_.data(); }
+  std::int64_t size() const noexcept { return view_.size(); }
+  Shape const& shape() const noexcept { return view_.shape(); }
+  void store() {
+    if constexpr (!std::is_const_v<T>)
+      if (packed_.size() != 0) copy_strided<Value, D>(view_, std::as_const(packed_).view());
+  }
+  Result take() {
+    if constexpr (Owned) return std::move(owned_);
+    else return view_;
+  }
+
+ private:
+  void pack() {
+    if (view_.contiguous()) return;
+    packed_ = Tensor<Value, D>(view_.shape(), view_.device());
+    copy_strided<Value, D>(packed_.view(), view_);
+  }
+
+  Tensor<Value, D> owned_;
+  TensorView<T, D> view_;
+  Tensor<Value, D> packed_;
+};
+
+/// An rvalue tensor is owned, everything else borrowed.
+template <class X>
+inline constexpr bool is_owned = is_tensor<X> && !std::is_const_v<X>;  // X as deduced by X&&: no reference for an rvalue
+
+/// A temporary container would be gone before an asynchronous operation is done.
+template <class X>
+constexpr void check_lifetime() {
+  static_assert(std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || std::ranges::enable_borrowed_range<X>,
+                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move in a Tensor");
+}
+
+template <class X>
+auto operand_of(X&& x) {
+  check_lifetime<X>();
+  using V = ViewOf<X>;
+  using T = std::remove_pointer_t<decltype(std::declval<V>().data())>;
+  if constexpr (is_owned<X>) return Operand<T, DeviceOf<X>, true>(std::move(x));
+  else return Operand<T, DeviceOf<X>, false>(view_of(x));
+}
+/// The same for a buffer that is only read.
+template <class X>
+auto input_of(X&& x) {
+  check_lifetime<X>();
+  if constexpr (is_owned<X>) return Operand<ValueOf<X>, DeviceOf<X>, true>(std::move(x));
+  else return Operand<ValueOf<X> const, DeviceOf<X>, false>(TensorView<ValueOf<X> const, DeviceOf<X>>(view_of(x)));
+}
+
+}  // namespace tutti::comm

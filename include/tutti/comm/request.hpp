@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Operations in flight as their owners see them: `Request<Result>`.
+
+#include <tutti/core/error.hpp>
+
+#include <exception>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace tutti {
+namespace comm {
+
+/// Something under way that polling moves on, with the memory it needs.
+class Job {
+ public:
+  explicit Job(char const* operation) noexcept : operation_(operation) {}
+  Job(Job const&) = delete;
+  Job& operator=(Job const&) = delete;
+  virtual ~Job() = default;
+
+  /// True once complete, and from then on. Rethrows what went wrong.
+  bool poll() {
+    if (done_) return true;
+    if (failure_) std::rethrow_exception(failure_);
+    done_ = advance();
+    return done_;
+  }
+  /// Keeps an exception for the next `poll`. True when there is nothing left to do.
+  bool poll_quietly() noexcept {
+    if (done_ || failure_) return true;
+    try {
+      done_ = advance();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    return done_ || failure_;
+  }
+  /// Gives up. True when nobody will touch the job's memory any more.
+  virtual bool abandon() noexcept = 0;
+  /// Who or what it waits for.
+  virtual std::string awaiting() const = 0;
+  /// Whether all ranks take part, so that its failure is everybody's.
+  virtual bool collective() const noexcept { return false; }
+  char const* operation() const noexcept { return operation_; }
+
+ protected:
+  virtual bool advance() = 0;
+
+ private:
+  char const* operation_;
+  bool done_ = false;
+  std::exception_ptr failure_;
+};
+
+/// A job with a result, which is taken once.
+template <class Result>
+class Task : public Job {
+ public:
+  using Job::Job;
+  virtual Result take() = 0;
+};
+
+/// What a request needs of its communicator.
+class Progress {
+ public:
+  virtual ~Progress() = default;
+  virtual void enlist(Job& job) = 0;
+  virtual void dismiss(Job& job) noexcept = 0;
+  virtual bool test(Job& job, std::source_location where) = 0;
+  virtual void wait(Job& job, std::source_location where) = 0;
+  virtual void adopt(std::unique_ptr<Job> job) noexcept = 0;
+};
+
+}  // namespace comm
+
+/// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and alone
+/// until it is complete. Dropped unfinished, it passes to its communicator, which completes it. Move-only.
+template <class Result>
+class Request {
+ public:
+  Request() = default;
+  Request(std::shared_ptr<comm::Progress> progress, std::unique_ptr<comm::Task<Result>> task)
+      : progress_(std::move(progress)), task_(std::move(task)) {
+    progress_->enlist(*task_);
+  }
+  Request(Request&&) noexcept = default;
+  Request& operator=(Request&& other) noexcept {
+    Request taken(std::move(other));
+    std::swap(progress_, taken.progress_);
+    std::swap(task_, taken.task_);
+    return *this;
+  }
+  ~Request() { drop(); }
+
+  /// False once the result was taken, and for a default constructed one.
+  bool valid() const noexcept { return task_ != nullptr; }
+  /// Whether it is complete; also progresses everything else in flight on the communicator. Does not block.
+  [[nodiscard]] bool test(std::source_location where = std::source_location::current()) {
+    require(where);
+    try {
+      return progress_->test(*task_, where);
+    } catch (...) {
+      drop();
+      throw;
+    }
+  }
+  /// Blocks within the communicator's deadline and hands over the result.
+  Result wait(std::source_location where = std::source_location::current()) {
+    require(where);
+    try {
+      progress_->wait(*task_, where);
+    } catch (...) {
+      drop();
+      throw;
+    }
+    progress_->dismiss(*task_);
+    auto const task = std::move(task_);
+    return task->take();
+  }
+
+ private:
+  void require(std::source_location where) const {
+    if (task_ == nullptr)
+      throw Error(ErrorKind::invalid_argument, "Request::wait", "this request holds no operation. wait() was called before", where);
+  }
+  void drop() noexcept {
+    if (task_ == nullptr) return;
+    progress_->dismiss(*task_);
+    progress_->adopt(std::move(task_));
+  }
+
+  std::shared_ptr<comm::Progress> progress_;
+  std::unique_ptr<comm::Task<Result>> task_;
+};
+
+}  // namespace tutti
