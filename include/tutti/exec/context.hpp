@@ -5,10 +5,13 @@
 
 #include <tutti/exec/isa.hpp>
 #include <tutti/exec/processors.hpp>
+#include <tutti/exec/scratch.hpp>
 #include <tutti/exec/team.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace tutti::exec {
 
@@ -23,7 +26,8 @@ class Context {
  public:
   explicit Context(ContextOptions options = {})
       : isa_(checked(options.isa)),
-        team_(threads_of(options), policy_of(threads_of(options), options.ranks_on_node)) {}
+        team_(threads_of(options), policy_of(threads_of(options), options.ranks_on_node)),
+        scratch_(static_cast<std::size_t>(team_.size())) {}
 
   int threads() const noexcept { return team_.size(); }
   Isa isa() const noexcept { return isa_; }
@@ -56,6 +60,10 @@ class Context {
     });
   }
 
+  /// Working memory of one thread of the team for the kernel that runs now: at least `bytes`, aligned to 64, contents
+  /// undefined. Valid until the next call for that thread. Errors: out_of_memory.
+  void* scratch(int thread, std::size_t bytes) { return scratch_[static_cast<std::size_t>(thread)].reserve(bytes); }
+
  private:
   static Isa checked(Isa isa) {
     if (available(isa)) return isa;
@@ -76,6 +84,7 @@ class Context {
 
   Isa isa_;
   Team team_;
+  std::vector<Scratch> scratch_;
 };
 
 }  // namespace tutti::exec

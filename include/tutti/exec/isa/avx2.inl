@@ -32,6 +32,22 @@ TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm
 TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.v); }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm256_maskstore_epi32(p, first(n), x.v); }
 
+/// Quarter rows r and r + 4 share a register, so that one transposition of 4 by 4 within 128-bit lanes finishes.
+TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
+  __m256 t[4];
+  TUTTI_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    __m128 const low = _mm_loadu_ps(p + (r < rows ? r : rows - 1) * stride);
+    t[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(low), _mm_loadu_ps(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
+  }
+  __m256 const a = _mm256_unpacklo_ps(t[0], t[1]), b = _mm256_unpackhi_ps(t[0], t[1]);
+  __m256 const c = _mm256_unpacklo_ps(t[2], t[3]), d = _mm256_unpackhi_ps(t[2], t[3]);
+  out[0].v = _mm256_shuffle_ps(a, c, 0x44);
+  out[1].v = _mm256_shuffle_ps(a, c, 0xee);
+  out[2].v = _mm256_shuffle_ps(b, d, 0x44);
+  out[3].v = _mm256_shuffle_ps(b, d, 0xee);
+}
+
 /// Eight 16-bit elements, the first n of them from memory.
 TUTTI_KERNEL_INLINE __m128i load_halves(void const* p, int n) {
   if (n >= 8) return _mm_loadu_si128(static_cast<__m128i const*>(p));

@@ -31,6 +31,24 @@ TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm
 TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm512_storeu_si512(p, x.v); }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm512_mask_storeu_epi32(p, first(n), x.v); }
 
+/// Quarter rows r, r + 4, r + 8, r + 12 share a register, so that one transposition of 4 by 4 within 128-bit lanes finishes.
+TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
+  __m512 t[4];
+  TUTTI_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    __m512 x = _mm512_castps128_ps512(_mm_loadu_ps(p + (r < rows ? r : rows - 1) * stride));
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p + (r + 8 < rows ? r + 8 : rows - 1) * stride), 2);
+    t[r] = _mm512_insertf32x4(x, _mm_loadu_ps(p + (r + 12 < rows ? r + 12 : rows - 1) * stride), 3);
+  }
+  __m512 const a = _mm512_unpacklo_ps(t[0], t[1]), b = _mm512_unpackhi_ps(t[0], t[1]);
+  __m512 const c = _mm512_unpacklo_ps(t[2], t[3]), d = _mm512_unpackhi_ps(t[2], t[3]);
+  out[0].v = _mm512_shuffle_ps(a, c, 0x44);
+  out[1].v = _mm512_shuffle_ps(a, c, 0xee);
+  out[2].v = _mm512_shuffle_ps(b, d, 0x44);
+  out[3].v = _mm512_shuffle_ps(b, d, 0xee);
+}
+
 TUTTI_KERNEL_INLINE F32 widen_bfloat16(__m256i x) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
 }

@@ -11,7 +11,8 @@
 /// less, less_equal, equal, not_equal, any, all, select(mask, if_true, if_false);
 /// as_i32 / as_f32 (bits), to_i32 (to nearest even) / to_f32 (value), bit_and, bit_or, bit_xor, shift_left<n>,
 /// shift_right<n> (arithmetic), shift_right_logical<n>; scale(v, n) = v 2^n for integral n in [-200, 200];
-/// dot2(c, a, b): c + two products of bfloat16 pairs a lane; dot4(c, a, b): c + four products of unsigned by signed bytes;
+/// load_transposed(p, stride, rows, out): out[c] lane r = p[r * stride + c] for 4 columns c, rows at most `lanes` (the rest
+/// repeats the last row); dot2(c, a, b): c + two products of bfloat16 pairs a lane; dot4(c, a, b): c + four products of unsigned by signed bytes;
 /// exp, log, tanh, logistic, gelu, gelu_gradient, sin, cos (math.inl).
 ///
 /// A vector register never crosses a function that was compiled for another level: everything here is always inlined.
@@ -38,6 +39,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+
+/// Before a loop of constant length over registers: an array of vectors must not live in memory.
+#define TUTTI_UNROLL _Pragma("GCC unroll 16")
 
 #define TUTTI_TARGET_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define TUTTI_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))

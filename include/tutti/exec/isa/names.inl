@@ -30,6 +30,7 @@ using ::tutti::isa::TUTTI_ISA::less;
 using ::tutti::isa::TUTTI_ISA::less_equal;
 using ::tutti::isa::TUTTI_ISA::load;
 using ::tutti::isa::TUTTI_ISA::load_partial;
+using ::tutti::isa::TUTTI_ISA::load_transposed;
 using ::tutti::isa::TUTTI_ISA::log;
 using ::tutti::isa::TUTTI_ISA::logistic;
 using ::tutti::isa::TUTTI_ISA::max;

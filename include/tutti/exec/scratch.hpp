@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Working memory of kernels: grows to the largest request and stays, so that steady state allocates nothing.
+
+#include <tutti/core/error.hpp>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <sys/mman.h>
+#include <utility>
+
+namespace tutti::exec {
+
+/// One block, aligned to 64 bytes. What it held is lost when it grows.
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(Scratch&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() { std::free(memory_); }
+
+  /// At least `bytes` of memory, the same as before unless more than before is asked for. Errors: out_of_memory.
+  void* reserve(std::size_t bytes) {
+    if (bytes <= bytes_) return memory_;
+    // Whole huge pages where it matters: packed panels are walked with large strides.
+    std::size_t const page = bytes >= huge_page ? huge_page : 64;
+    std::size_t const rounded = (bytes + page - 1) / page * page;
+    void* const grown = rounded < bytes ? nullptr : std::aligned_alloc(page, rounded);
+    if (grown == nullptr)
+      throw Error(ErrorKind::out_of_memory, "Scratch", std::to_string(bytes) + " bytes of working memory could not be allocated");
+    if (page == huge_page) ::madvise(grown, rounded, MADV_HUGEPAGE);
+    std::free(memory_);
+    memory_ = grown;
+    bytes_ = rounded;
+    return memory_;
+  }
+
+ private:
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace tutti::exec

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// The matrix product on one thread. Stamped per instruction set by gemm.hpp, after pack.inl.
+
+/// c (Rows x Vectors * lanes) = alpha * a b + beta * c for one panel of each operand, sums over k held in registers.
+template <int Rows, int Vectors>
+TUTTI_TARGET void micro_kernel(std::int64_t k, float const* a, float const* b, std::int64_t b_row, float* c,
+                               std::int64_t c_row, float alpha, float beta) {
+  F32 sums[Rows][Vectors];
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    TUTTI_UNROLL
+    for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
+  }
+  for (; k > 0; --k, a += Rows, b += b_row) {
+    F32 right[Vectors];
+    TUTTI_UNROLL
+    for (int v = 0; v < Vectors; ++v) right[v] = load(b + v * F32::lanes);
+    TUTTI_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      F32 const left = set(a[r]);
+      TUTTI_UNROLL
+      for (int v = 0; v < Vectors; ++v) sums[r][v] = fma(left, right[v], sums[r][v]);
+    }
+  }
+  F32 const factor = set(alpha);
+  if (beta == 0.0f) {
+    TUTTI_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      TUTTI_UNROLL
+      for (int v = 0; v < Vectors; ++v) store(c + r * c_row + v * F32::lanes, mul(factor, sums[r][v]));
+    }
+  } else {
+    F32 const kept = set(beta);
+    TUTTI_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      TUTTI_UNROLL
+      for (int v = 0; v < Vectors; ++v) {
+        float* const p = c + r * c_row + v * F32::lanes;
+        store(p, fma(kept, load(p), mul(factor, sums[r][v])));
+      }
+    }
+  }
+}
+
+TUTTI_TARGET inline void run_micro_kernel(int rows, int columns, std::int64_t k, float const* a, float const* b,
+                                          std::int64_t b_row, float* c, std::int64_t c_row, float alpha, float beta) {
+  if (columns == tile_columns) {
+    if (rows == tile_rows) return micro_kernel<tile_rows, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
+    if (rows == 2 * row_step) return micro_kernel<2 * row_step, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
+    return micro_kernel<row_step, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
+  }
+  if (rows == tile_rows) return micro_kernel<tile_rows, 1>(k, a, b, b_row, c, c_row, alpha, beta);
+  if (rows == 2 * row_step) return micro_kernel<2 * row_step, 1>(k, a, b, b_row, c, c_row, alpha, beta);
+  return micro_kernel<row_step, 1>(k, a, b, b_row, c, c_row, alpha, beta);
+}
+
+/// Element (i, j) of the whole result is element (0, 0) here: where an epilogue finds its operands.
+struct Place {
+  GemmEpilogue const* epilogue = nullptr;  ///< null: none
+  std::int64_t i = 0, j = 0;
+};
+
+template <bool Whole>
+TUTTI_KERNEL_INLINE F32 get(float const* p, int n) {
+  return Whole ? load(p) : load_partial(p, n);
+}
+template <bool Whole>
+TUTTI_KERNEL_INLINE void put(float* p, F32 x, int n) {
+  if (Whole)
+    store(p, x);
+  else
+    store_partial(p, x, n);
+}
+template <bool Whole>
+TUTTI_KERNEL_INLINE void finish_vector(F32 value, float* c, std::int64_t at, std::int64_t c_row, float beta, Place place,
+                                       std::int64_t row, std::int64_t column, int n) {
+  if (beta != 0.0f) value = fma(set(beta), get<Whole>(c + at, n), value);
+  if (place.epilogue != nullptr) {
+    GemmEpilogue const& e = *place.epilogue;
+    std::int64_t const i = place.i + row, j = place.j + column;
+    if (e.bias != nullptr) value = add(value, get<Whole>(e.bias + j, n));
+    if (e.gelu) {
+      if (e.saved != nullptr) put<Whole>(e.saved + i * c_row + j, value, n);
+      value = gelu(value);
+    }
+    if (e.gelu_gradient != nullptr) value = mul(value, gelu_gradient(get<Whole>(e.gelu_gradient + i * c_row + j, n)));
+    if (e.residual != nullptr) value = add(value, get<Whole>(e.residual + i * e.residual_stride + j, n));
+  }
+  put<Whole>(c + at, value, n);
+}
+
+/// c = epilogue(alpha * tile + beta * c), `tile` having rows of `tile_columns`.
+TUTTI_TARGET inline void finish(float const* tile, int rows, int columns, float* c, std::int64_t c_row, float alpha,
+                                float beta, Place place) {
+  F32 const factor = set(alpha);
+  for (int r = 0; r < rows; ++r)
+    for (int j = 0; j < columns; j += F32::lanes) {
+      F32 const value = mul(factor, load(tile + r * tile_columns + j));
+      if (columns - j >= F32::lanes)
+        finish_vector<true>(value, c, r * c_row + j, c_row, beta, place, r, j, F32::lanes);
+      else
+        finish_vector<false>(value, c, r * c_row + j, c_row, beta, place, r, j, columns - j);
+    }
+}
+
+/// c (rows x columns) = epilogue(alpha * a b + beta * c): packed rows by one panel of columns, `b_row` floats from one k to
+/// the next. Whole tiles go from registers to c, others through a small buffer.
+TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int64_t rows, float const* b, std::int64_t b_row,
+                                        int columns, float* c, std::int64_t c_row, float alpha, float beta, Place place = {}) {
+  int const width = panel_columns(columns);
+  for (std::int64_t i = 0; i < rows; i += tile_rows) {
+    int const height = panel_rows(rows - i);
+    int const valid = static_cast<int>(rows - i < height ? rows - i : height);
+    float* const target = c + i * c_row;
+    for (int r = 0; r < valid; ++r) {
+      __builtin_prefetch(target + r * c_row, 1);
+      __builtin_prefetch(target + r * c_row + columns - 1, 1);
+    }
+    if (valid == height && columns == width && place.epilogue == nullptr) {
+      run_micro_kernel(height, width, k, a + i * k, b, b_row, target, c_row, alpha, beta);
+    } else {
+      alignas(64) float tile[tile_rows * tile_columns];
+      run_micro_kernel(height, width, k, a + i * k, b, b_row, tile, tile_columns, 1.0f, 0.0f);
+      finish(tile, valid, columns, target, c_row, alpha, beta, {place.epilogue, place.i + i, place.j});
+    }
+  }
+}
+
+/// out[r * tile_columns + j] = a row r . b column j, both with k contiguous: nothing is packed, b is read once.
+template <int Rows, int Columns>
+TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row, float const* b, std::int64_t b_column, float* out) {
+  F32 sums[Rows][Columns];
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    TUTTI_UNROLL
+    for (int j = 0; j < Columns; ++j) sums[r][j] = zero();
+  }
+  std::int64_t p = 0;
+  for (; p + F32::lanes <= k; p += F32::lanes) {
+    F32 right[Columns];
+    TUTTI_UNROLL
+    for (int j = 0; j < Columns; ++j) right[j] = load(b + j * b_column + p);
+    TUTTI_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      F32 const left = load(a + r * a_row + p);
+      TUTTI_UNROLL
+      for (int j = 0; j < Columns; ++j) sums[r][j] = fma(left, right[j], sums[r][j]);
+    }
+  }
+  int const rest = static_cast<int>(k - p);
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    TUTTI_UNROLL
+    for (int j = 0; j < Columns; ++j) {
+      F32 total = sums[r][j];
+      if (rest > 0) total = fma(load_partial(a + r * a_row + p, rest), load_partial(b + j * b_column + p, rest), total);
+      out[r * tile_columns + j] = sum(total);
+    }
+  }
+}
+template <int Columns>
+TUTTI_TARGET void dot_rows(std::int64_t rows, std::int64_t k, float const* a, std::int64_t a_row, float const* b,
+                           std::int64_t b_column, float* out) {
+  for (; rows >= 4; rows -= 4, a += 4 * a_row, out += 4 * tile_columns) dot_kernel<4, Columns>(k, a, a_row, b, b_column, out);
+  for (; rows > 0; --rows, a += a_row, out += tile_columns) dot_kernel<1, Columns>(k, a, a_row, b, b_column, out);
+}
+
+/// Few rows against a matrix whose columns are contiguous (the weights of a linear layer): generation's product.
+TUTTI_TARGET inline void gemm_skinny(Gemm const& g, std::int64_t n0, std::int64_t n1, float* scratch) {
+  float const* a = g.a;
+  std::int64_t a_row = g.a_row;
+  if (g.a_column != 1) {
+    for (std::int64_t i = 0; i < g.m; ++i)
+      for (std::int64_t p = 0; p < g.k; ++p) scratch[i * g.k + p] = g.a[i * g.a_row + p * g.a_column];
+    a = scratch;
+    a_row = g.k;
+  }
+  alignas(64) float tile[gemm_skinny_rows * tile_columns];
+  for (std::int64_t j = n0; j < n1; j += tile_columns) {
+    int const columns = static_cast<int>(n1 - j < tile_columns ? n1 - j : tile_columns);
+    int v = 0;
+    for (; v + 4 <= columns; v += 4) dot_rows<4>(g.m, g.k, a, a_row, g.b + (j + v) * g.b_column, g.b_column, tile + v);
+    for (; v < columns; ++v) dot_rows<1>(g.m, g.k, a, a_row, g.b + (j + v) * g.b_column, g.b_column, tile + v);
+    finish(tile, static_cast<int>(g.m), columns, g.c + j, g.c_row, g.alpha, g.beta, {&g.epilogue, 0, j});
+  }
+}
+
+/// Rows [m0, m1) and columns [n0, n1) of the product, with `scratch` of gemm_scratch(g, m1 - m0, n1 - n0) floats.
+/// How the sum over k is split depends on the whole product alone.
+TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1,
+                                     float* scratch) {
+  if (g.k == 0) {
+    alignas(64) float const nothing[tile_rows * tile_columns] = {};
+    for (std::int64_t i = m0; i < m1; i += tile_rows)
+      for (std::int64_t j = n0; j < n1; j += tile_columns)
+        finish(nothing, static_cast<int>(m1 - i < tile_rows ? m1 - i : tile_rows),
+               static_cast<int>(n1 - j < tile_columns ? n1 - j : tile_columns), g.c + i * g.c_row + j, g.c_row, 0.0f, g.beta,
+               {&g.epilogue, i, j});
+    return;
+  }
+  if (gemm_is_skinny(g)) return gemm_skinny(g, n0, n1, scratch);
+  GemmBlocking const block = gemm_blocking(g, m1 - m0, n1 - n0);
+  // Few rows do not repay the packing of rows that are contiguous already.
+  bool const direct = g.b_column == 1 && g.m <= 2 * tile_rows;
+  float* const right = scratch;
+  float* const left = scratch + block.nc * block.kc;
+  GemmEpilogue const* const epilogue = gemm_has_epilogue(g) ? &g.epilogue : nullptr;
+  for (std::int64_t jc = n0; jc < n1; jc += block.nc) {
+    std::int64_t const j_end = n1 - jc < block.nc ? n1 : jc + block.nc;
+    for (std::int64_t p = 0; p < g.k; p += block.kc) {
+      std::int64_t const k = g.k - p < block.kc ? g.k - p : block.kc;
+      float const beta = p == 0 ? g.beta : 1.0f;
+      GemmEpilogue const* const last = p + k == g.k ? epilogue : nullptr;
+      for (std::int64_t ic = m0; ic < m1; ic += block.mc) {
+        std::int64_t const rows = m1 - ic < block.mc ? m1 - ic : block.mc;
+        pack_rows(left, g.a + ic * g.a_row + p * g.a_column, g.a_row, g.a_column, rows, k);
+        for (std::int64_t j = jc; j < j_end; j += tile_columns) {
+          int const columns = static_cast<int>(j_end - j < tile_columns ? j_end - j : tile_columns);
+          float const* const source = g.b + p * g.b_row + j * g.b_column;
+          float* const c = g.c + ic * g.c_row + j;
+          if (direct && columns == tile_columns) {
+            multiply_panel(k, left, rows, source, g.b_row, columns, c, g.c_row, g.alpha, beta, {last, ic, j});
+            continue;
+          }
+          float* const panel = right + (j - jc) * k;
+          if (ic == m0) pack_panel(panel, source, g.b_row, g.b_column, columns, k);
+          multiply_panel(k, left, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta, {last, ic, j});
+        }
+      }
+    }
+  }
+}
+
+/// Columns [n0, n1) of a column sum. Blocks of rows are summed first: the error grows with their number, not with the rows'.
+TUTTI_TARGET inline void column_sum_region(ColumnSum const& s, std::int64_t n0, std::int64_t n1) {
+  constexpr std::int64_t block = 128;
+  constexpr int vectors = 4;
+  for (std::int64_t j = n0; j < n1; j += vectors * F32::lanes) {
+    F32 total[vectors];
+    TUTTI_UNROLL
+    for (int v = 0; v < vectors; ++v) total[v] = zero();
+    bool const whole = n1 - j >= vectors * F32::lanes;
+    for (std::int64_t first = 0; first < s.m; first += block) {
+      std::int64_t const end = s.m - first < block ? s.m : first + block;
+      F32 part[vectors];
+      TUTTI_UNROLL
+      for (int v = 0; v < vectors; ++v) part[v] = zero();
+      for (std::int64_t i = first; i < end; ++i) {
+        float const* const row = s.x + i * s.n + j;
+        if (whole) {
+          TUTTI_UNROLL
+          for (int v = 0; v < vectors; ++v) part[v] = add(part[v], load(row + v * F32::lanes));
+        } else {
+          TUTTI_UNROLL
+          for (int v = 0; v < vectors; ++v) {
+            std::int64_t const left = n1 - j - v * F32::lanes;
+            if (left > 0)
+              part[v] = add(part[v], load_partial(row + v * F32::lanes, static_cast<int>(left < F32::lanes ? left : F32::lanes)));
+          }
+        }
+      }
+      TUTTI_UNROLL
+      for (int v = 0; v < vectors; ++v) total[v] = add(total[v], part[v]);
+    }
+    TUTTI_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      std::int64_t const left = n1 - j - v * F32::lanes;
+      if (left <= 0) break;
+      int const n = static_cast<int>(left < F32::lanes ? left : F32::lanes);
+      float* const out = s.out + j + v * F32::lanes;
+      if (s.beta != 0.0f) total[v] = fma(set(s.beta), load_partial(out, n), total[v]);
+      store_partial(out, total[v], n);
+    }
+  }
+}
