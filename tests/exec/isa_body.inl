@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What isa.cpp stamps per instruction set: the vector layer behind plain pointers.
+
+TUTTI_KERNEL_INLINE F32 apply(int function, F32 x) {
+  switch (function) {
+    case 0: return exp(x);
+    case 1: return log(x);
+    case 2: return tanh(x);
+    case 3: return logistic(x);
+    case 4: return gelu(x);
+    case 5: return gelu_gradient(x);
+    case 6: return sin(x);
+    default: return cos(x);
+  }
+}
+TUTTI_TARGET inline void map(int function, float const* x, float* y, int n) {
+  for (int i = 0; i < n; i += F32::lanes) {
+    int const left = n - i < F32::lanes ? n - i : F32::lanes;
+    store_partial(y + i, apply(function, load_partial(x + i, left)), left);
+  }
+}
+TUTTI_TARGET inline void reduce(float const* x, float* out) {
+  F32 const v = load(x);
+  out[0] = sum(v);
+  out[1] = max_lane(v);
+  out[2] = min_lane(v);
+}
+TUTTI_TARGET inline void compare(float const* a, float const* b, int n, float* out) {
+  for (int i = 0; i < n; i += F32::lanes) {
+    int const left = n - i < F32::lanes ? n - i : F32::lanes;
+    F32 const x = load_partial(a + i, left), y = load_partial(b + i, left), one = set(1.0f), two = add(one, one);
+    F32 const results[9] = {select(less(x, y), one, two), select(less_equal(x, y), one, two), select(equal(x, y), one, two),
+                            select(not_equal(x, y), one, two), min(x, y), max(x, y), copysign(x, y), sqrt(abs(x)), neg(x)};
+    for (int r = 0; r < 9; ++r) {
+      float lane[F32::lanes];
+      store(lane, results[r]);
+      for (int l = 0; l < left; ++l) out[9 * (i + l) + r] = lane[l];
+    }
+  }
+}
+TUTTI_TARGET inline void integers(std::int32_t const* a, std::int32_t const* b, int n, std::int32_t* out) {
+  for (int i = 0; i < n; i += F32::lanes) {
+    int const left = n - i < F32::lanes ? n - i : F32::lanes;
+    I32 const x = load_partial(a + i, left), y = load_partial(b + i, left);
+    I32 const results[9] = {add(x, y), sub(x, y), mul(x, y), bit_xor(x, bit_and(x, y)), shift_left<3>(x), shift_right<3>(x),
+                            shift_right_logical<3>(x), select(less(x, y), x, y), to_i32(to_f32(shift_right<8>(y)))};
+    for (int r = 0; r < 9; ++r) {
+      std::int32_t lane[F32::lanes];
+      store(lane, results[r]);
+      for (int l = 0; l < left; ++l) out[9 * (i + l) + r] = lane[l];
+    }
+  }
+}
+TUTTI_TARGET inline void dots(std::int32_t const* a, std::int32_t const* b, int n, float* two, std::int32_t* four) {
+  for (int i = 0; i < n; i += F32::lanes) {
+    store(two + i, dot2(set(1.0f), load(a + i), load(b + i)));
+    store(four + i, dot4(set_i32(1), load(a + i), load(b + i)));
+  }
+}
+TUTTI_TARGET inline void transpose(float const* p, std::int64_t stride, int rows, float* out) {
+  F32 columns[4];
+  load_transposed(p, stride, rows, columns);
+  for (int c = 0; c < 4; ++c) store(out + c * F32::lanes, columns[c]);
+}
+TUTTI_TARGET inline int lanes() { return F32::lanes; }
+template <class T>
+TUTTI_TARGET void round_trip(float const* x, T* narrow, float* wide, int n) {
+  int i = 0;
+  for (; i + F32::lanes <= n; i += F32::lanes) {
+    store(narrow + i, load(x + i));
+    store(wide + i, load(narrow + i));
+  }
+  if (i < n) {
+    store_partial(narrow + i, load_partial(x + i, n - i), n - i);
+    store_partial(wide + i, load_partial(narrow + i, n - i), n - i);
+  }
+}
