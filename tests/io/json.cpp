@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tutti/io/json.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tutti;
+
+TEST_CASE("good JSON is parsed") {
+  auto const json = io::parse_json(R"({"a": [1, 2.5, "x"], "b": {"a": null}})", "x.json");
+  CHECK(json["a"][2] == "x");
+  CHECK(json["b"]["a"].is_null());
+}
+
+TEST_CASE("damaged JSON, doubled keys and absurd nesting are refused with the name of the file") {
+  for (std::string const text : {"", "{", "{\"a\":}", "[1,2", "nul", "{\"a\":1}}", "\xff", "{\"\xff\":1}", "[1e999]"}) {
+    INFO(text);
+    REQUIRE_ERROR(io::parse_json(text, "some/file.json"), ErrorKind::format, "some/file.json");
+  }
+  REQUIRE_ERROR(io::parse_json(R"({"a":1,"b":{"a":2},"a":3})", "f"), ErrorKind::format, "twice");
+  CHECK_NOTHROW(io::parse_json(R"([{"a":1},{"a":{"a":2}}])", "f"));
+  CHECK_NOTHROW(io::parse_json(std::string(60, '[') + std::string(60, ']'), "f"));
+  REQUIRE_ERROR(io::parse_json(std::string(100, '[') + std::string(100, ']'), "f"), ErrorKind::format, "64 levels");
+  REQUIRE_ERROR(io::parse_json(std::string(1000000, '['), "f"), ErrorKind::format, "64 levels");
+}
+
+TEST_CASE("quoted text comes back, and bytes that are not UTF-8 do not stop it") {
+  std::string const text = std::string("a\"b\\c\n\t\x01\x7f é \xf0\x9f\x98\x80") + '\0';
+  CHECK(io::parse_json(io::quote_json(text), "f") == text);
+  CHECK(io::parse_json(io::quote_json("a\xff" "b"), "f") == "a\xef\xbf\xbd" "b");
+}
