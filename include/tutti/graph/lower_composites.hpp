@@ -98,6 +98,7 @@ inline std::vector<Value> composite(Emitter& emit, Graph const& graph, Id id, st
       kind = StepKind::embedding_gradient;
       reads = {emit.contiguous(x[0], DType::int32), emit.contiguous(x[1], DType::float32), {}};
       if (x.size() > 2) reads[2] = emit.contiguous(x[2], DType::float32);
+      vocabulary = integers[0];
       results_as(2);
       break;
     case Op::cross_entropy:

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Bodies of the steps that have no kernel of their own: indexing, fills, random bits, integer chains, and products and
+/// reductions of types other than float32. Parallel over the team; every result is independent of the number of threads.
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/exec/context.hpp>
+#include <tutti/graph/steps.hpp>
+#include <tutti/kernel/elementwise.hpp>
+#include <tutti/tensor/random.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <type_traits>
+
+namespace tutti::graph::generic {
+
+using Strides = std::array<std::int64_t, Shape::max_rank>;
+
+/// Element as an integer; booleans are 0 and 1.
+inline std::int64_t integer_at(DType dtype, std::byte const* data, std::int64_t index) {
+  switch (dtype) {
+    case DType::boolean: case DType::uint8: case DType::byte: case DType::character: return static_cast<std::int64_t>(std::to_integer<std::uint8_t>(data[index]));
+    case DType::int8: return reinterpret_cast<std::int8_t const*>(data)[index];
+    case DType::int16: return reinterpret_cast<std::int16_t const*>(data)[index];
+    case DType::uint16: return reinterpret_cast<std::uint16_t const*>(data)[index];
+    case DType::int32: return reinterpret_cast<std::int32_t const*>(data)[index];
+    case DType::uint32: return reinterpret_cast<std::uint32_t const*>(data)[index];
+    case DType::int64: return reinterpret_cast<std::int64_t const*>(data)[index];
+    case DType::uint64: return static_cast<std::int64_t>(reinterpret_cast<std::uint64_t const*>(data)[index]);
+    case DType::bfloat16: return static_cast<std::int64_t>(float(reinterpret_cast<bfloat16 const*>(data)[index]));
+    case DType::float16: return static_cast<std::int64_t>(float(reinterpret_cast<float16 const*>(data)[index]));
+    case DType::float32: return static_cast<std::int64_t>(reinterpret_cast<float const*>(data)[index]);
+    case DType::float64: return static_cast<std::int64_t>(reinterpret_cast<double const*>(data)[index]);
+  }
+  return 0;
+}
+inline double number_at(DType dtype, std::byte const* data, std::int64_t index) {
+  switch (dtype) {
+    case DType::bfloat16: return double{float(reinterpret_cast<bfloat16 const*>(data)[index])};
+    case DType::float16: return double{float(reinterpret_cast<float16 const*>(data)[index])};
+    case DType::float32: return double{reinterpret_cast<float const*>(data)[index]};
+    case DType::float64: return reinterpret_cast<double const*>(data)[index];
+    default: return static_cast<double>(integer_at(dtype, data, index));
+  }
+}
+/// Integers wrap to their width.
+inline void store_integer(DType dtype, std::byte* data, std::int64_t index, std::int64_t value) {
+  switch (size_of(dtype)) {
+    case 1: data[index] = static_cast<std::byte>(dtype == DType::boolean ? value != 0 : value); return;
+    case 2: reinterpret_cast<std::uint16_t*>(data)[index] = static_cast<std::uint16_t>(value); return;
+    case 4: reinterpret_cast<std::uint32_t*>(data)[index] = static_cast<std::uint32_t>(value); return;
+    default: reinterpret_cast<std::uint64_t*>(data)[index] = static_cast<std::uint64_t>(value); return;
+  }
+}
+inline void store_number(DType dtype, std::byte* data, std::int64_t index, double value) {
+  switch (dtype) {
+    case DType::bfloat16: reinterpret_cast<bfloat16*>(data)[index] = bfloat16(static_cast<float>(value)); return;
+    case DType::float16: reinterpret_cast<float16*>(data)[index] = float16(static_cast<float>(value)); return;
+    case DType::float32: reinterpret_cast<float*>(data)[index] = static_cast<float>(value); return;
+    case DType::float64: reinterpret_cast<double*>(data)[index] = value; return;
+    case DType::boolean: store_integer(dtype, data, index, value != 0); return;
+    default: store_integer(dtype, data, index, static_cast<std::int64_t>(value)); return;
+  }
+}
+
+/// Offset in elements of a position in row-major order.
+inline std::int64_t offset_of(Shape const& shape, Strides const& strides, std::int64_t position) {
+  std::int64_t offset = 0;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    offset += position % shape[axis] * strides[static_cast<std::size_t>(axis)];
+    position /= shape[axis];
+  }
+  return offset;
+}
+
+inline void fill(exec::Context& context, DType dtype, std::byte* data, std::int64_t count, double value) {
+  std::byte pattern[8] = {};
+  store_number(dtype, pattern, 0, value);
+  std::size_t const size = size_of(dtype);
+  bool uniform = true;
+  for (std::size_t i = 1; i < size; ++i) uniform &= pattern[i] == pattern[0];
+  context.parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
+    std::byte* const to = data + static_cast<std::size_t>(begin) * size;
+    std::size_t const bytes = static_cast<std::size_t>(end - begin) * size;
+    if (uniform) {
+      std::memset(to, std::to_integer<int>(pattern[0]), bytes);
+    } else {
+      for (std::size_t at = 0; at < bytes; at += size) std::memcpy(to + at, pattern, size);
+    }
+  });
+}
+
+inline void iota(exec::Context& context, Ref const& y, std::byte* data, int axis) {
+  std::int64_t const inner = y.shape.row_major_strides()[static_cast<std::size_t>(axis)], extent = y.shape[axis];
+  context.parallel_for(y.shape.size(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) store_number(y.dtype, data, i, static_cast<double>(i / inner % extent));
+  });
+}
+
+inline void random_bits(exec::Context& context, std::byte* data, std::int64_t count, std::uint64_t seed, std::uint64_t step, std::uint64_t stream) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(data);
+  context.parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end;) {
+      auto const block = static_cast<std::uint64_t>(i / 4);
+      auto const four = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), static_cast<std::uint32_t>(step),
+                                    static_cast<std::uint32_t>(stream)},
+                                   {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+      do {
+        words[i] = four[static_cast<std::size_t>(i % 4)];
+        ++i;
+      } while (i < end && i % 4 != 0);
+    }
+  });
+}
+
+inline void check_indices(char const* operation, Ref const& indices, std::byte const* data, std::int64_t rows) {
+  for (std::int64_t i = 0; i < indices.shape.size(); ++i) {
+    std::int64_t const index = integer_at(indices.dtype, data, i);
+    if (index < 0 || index >= rows)
+      throw Error(ErrorKind::out_of_range, operation,
+                  "index " + std::to_string(index) + " at position " + std::to_string(i) + " is outside [0, " + std::to_string(rows) + ")");
+  }
+}
+
+inline void gather(exec::Context& context, Ref const& table, std::byte const* from, Ref const& indices, std::byte const* index, std::byte* to) {
+  std::int64_t const rows = table.shape[0], row = rows == 0 ? 0 : table.bytes() / rows, count = indices.shape.size();
+  check_indices("gather", indices, index, rows);
+  context.parallel_for(count, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(row, 1)), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(to + i * row, from + integer_at(indices.dtype, index, i) * row, static_cast<std::size_t>(row));
+  });
+}
+
+/// Threads own columns of the rows, so every sum runs in the order of the indices.
+inline void scatter_add(exec::Context& context, Ref const& base, Ref const& indices, std::byte const* index, std::byte const* updates, std::byte* to) {
+  std::int64_t const rows = base.shape[0], row = rows == 0 ? 0 : base.shape.size() / rows, count = indices.shape.size();
+  check_indices("scatter_add", indices, index, rows);
+  context.parallel_for(row, std::max<std::int64_t>(16, 16384 / std::max<std::int64_t>(count, 1)), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t const at = integer_at(indices.dtype, index, i) * row;
+      if (base.dtype == DType::float32) {
+        float* const sum = reinterpret_cast<float*>(to) + at;
+        float const* const addend = reinterpret_cast<float const*>(updates) + i * row;
+        for (std::int64_t k = begin; k < end; ++k) sum[k] += addend[k];
+      } else if (is_floating(base.dtype)) {
+        for (std::int64_t k = begin; k < end; ++k)
+          store_number(base.dtype, to, at + k, number_at(base.dtype, to, at + k) + number_at(base.dtype, updates, i * row + k));
+      } else {
+        for (std::int64_t k = begin; k < end; ++k)
+          store_integer(base.dtype, to, at + k, integer_at(base.dtype, to, at + k) + integer_at(base.dtype, updates, i * row + k));
+      }
+    }
+  });
+}
+
+inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, std::int64_t a, std::int64_t b, std::int64_t c) {
+  using enum kernel::ElementwiseOp;
+  auto const wrap = [](auto f, std::int64_t x, std::int64_t y) {
+    return static_cast<std::int64_t>(f(static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y)));
+  };
+  switch (op) {
+    case constant: return static_cast<std::int64_t>(attribute);
+    case add: return wrap([](std::uint64_t x, std::uint64_t y) { return x + y; }, a, b);
+    case subtract: return wrap([](std::uint64_t x, std::uint64_t y) { return x - y; }, a, b);
+    case multiply: return wrap([](std::uint64_t x, std::uint64_t y) { return x * y; }, a, b);
+    case divide: return b == 0 || (b == -1 && a == std::numeric_limits<std::int64_t>::min()) ? 0 : a / b;
+    case maximum: return std::max(a, b);
+    case negate: return wrap([](std::uint64_t x, std::uint64_t y) { return x - y; }, 0, a);
+    case less: return a < b;
+    case less_equal: return a <= b;
+    case equal: return a == b;
+    case not_equal: return a != b;
+    case select: return a != 0 ? b : c;
+    case identity: return a;
+    default: break;
+  }
+  throw Error(ErrorKind::unavailable, "graph::Executor", "this function is not defined for integers. Convert to float32 first");
+}
+
+/// Exact integer arithmetic where a kernel's float32 registers would round. Correct before fast: such chains are small.
+inline void integer_elementwise(exec::Context& context, Shape const& shape, std::span<Ref const> refs, std::span<std::byte const* const> reads,
+                                std::span<kernel::ElementwiseInstruction const> instructions, std::span<kernel::ElementwiseOutput const> outputs) {
+  context.parallel_for(shape.size(), 1024, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t registers[16 + 64];
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::size_t next = 0;
+      for (std::size_t k = 0; k < refs.size(); ++k) registers[next++] = integer_at(refs[k].dtype, reads[k], offset_of(shape, refs[k].strides, i));
+      auto const value = [&](std::int16_t r) { return r < 0 ? 0 : registers[static_cast<std::size_t>(r)]; };
+      for (auto const& in : instructions) {
+        std::int64_t const result = compute_integer(in.op, in.value, value(in.a), value(in.b), value(in.c));
+        registers[next++] = result;
+      }
+      for (auto const& out : outputs) store_integer(out.dtype, static_cast<std::byte*>(out.data), i, value(out.source));
+    }
+  });
+}
+
+/// c = a b in double, for types that have no kernel. a (Z..., M, K), b (Z..., K, N), c (Z..., M, N).
+inline void product(exec::Context& context, Ref const& a, std::byte const* x, Ref const& b, std::byte const* y, Ref const& c, std::byte* z) {
+  int const batch = c.shape.rank() - 2;
+  auto const row = static_cast<std::size_t>(batch), column = row + 1;
+  std::int64_t const columns = c.shape[batch + 1], depth = a.shape[batch + 1];
+  context.parallel_for(c.shape.size(), std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(depth, 1)), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::int64_t const j = i % columns;
+      std::int64_t rest = i / columns;
+      std::int64_t const m = rest % c.shape[batch];
+      rest /= c.shape[batch];
+      std::int64_t from_a = m * a.strides[row], from_b = j * b.strides[column];
+      for (int axis = batch - 1; axis >= 0; --axis) {
+        std::int64_t const index = rest % c.shape[axis];
+        rest /= c.shape[axis];
+        from_a += index * a.strides[static_cast<std::size_t>(axis)];
+        from_b += index * b.strides[static_cast<std::size_t>(axis)];
+      }
+      if (is_floating(c.dtype)) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < depth; ++k)
+          sum += number_at(a.dtype, x, from_a + k * a.strides[column]) * number_at(b.dtype, y, from_b + k * b.strides[row]);
+        store_number(c.dtype, z, i, sum);
+      } else {
+        std::int64_t sum = 0;
+        for (std::int64_t k = 0; k < depth; ++k)
+          sum += integer_at(a.dtype, x, from_a + k * a.strides[column]) * integer_at(b.dtype, y, from_b + k * b.strides[row]);
+        store_integer(c.dtype, z, i, sum);
+      }
+    }
+  });
+}
+
+/// Sum or maximum over `axes` for types that have no kernel.
+inline void reduce(exec::Context& context, Ref const& x, std::byte const* from, std::uint32_t axes, bool maximum, DType dtype, std::byte* to) {
+  std::array<std::int64_t, Shape::max_rank> kept{}, reduced{};
+  std::size_t kept_rank = 0, reduced_rank = 0;
+  Strides kept_strides{}, reduced_strides{};
+  for (int axis = 0; axis < x.shape.rank(); ++axis) {
+    std::int64_t const extent = x.shape[axis], stride = x.strides[static_cast<std::size_t>(axis)];
+    if ((axes >> axis & 1u) != 0) {
+      reduced[reduced_rank] = extent;
+      reduced_strides[reduced_rank++] = stride;
+    } else {
+      kept[kept_rank] = extent;
+      kept_strides[kept_rank++] = stride;
+    }
+  }
+  Shape const kept_shape(std::span<std::int64_t const>(kept.data(), kept_rank)), reduced_shape(std::span<std::int64_t const>(reduced.data(), reduced_rank));
+  std::int64_t const count = reduced_shape.size();
+  context.parallel_for(kept_shape.size(), std::max<std::int64_t>(1, 2048 / std::max<std::int64_t>(count, 1)), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::int64_t const base = offset_of(kept_shape, kept_strides, i);
+      if (is_floating(dtype)) {
+        double result = maximum ? -std::numeric_limits<double>::infinity() : 0;
+        for (std::int64_t k = 0; k < count; ++k) {
+          double const value = number_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
+          result = !maximum ? result + value : value > result || value != value ? value : result;
+        }
+        store_number(dtype, to, i, result);
+      } else {
+        std::int64_t result = maximum ? std::numeric_limits<std::int64_t>::min() : 0;
+        for (std::int64_t k = 0; k < count; ++k) {
+          std::int64_t const value = integer_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
+          result = maximum ? std::max(result, value) : result + value;
+        }
+        store_integer(dtype, to, i, result);
+      }
+    }
+  });
+}
+
+}  // namespace tutti::graph::generic

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Large blocks of memory with an owner: whole pages from the system, huge ones where it has them, or a communicator's heap.
+
+#include <tutti/comm/port.hpp>
+#include <tutti/core/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <sys/mman.h>
+#include <utility>
+
+namespace tutti::graph {
+
+/// Move-only. Memory of the system starts as zeros and becomes resident on first touch.
+class Memory {
+ public:
+  Memory() = default;
+  /// Errors: out_of_memory. Zero bytes give a null pointer.
+  explicit Memory(std::int64_t bytes, comm::Port* port = nullptr) {
+    if (bytes <= 0) return;
+    if (port != nullptr) {
+      data_ = static_cast<std::byte*>(port->allocate(static_cast<std::size_t>(bytes)));
+      port_ = port;
+      bytes_ = static_cast<std::size_t>(bytes);
+      return;
+    }
+    // Blocks from a few huge pages on start at the bounds of one; the rest of the mapping is never touched.
+    constexpr std::size_t huge = std::size_t{2} << 20;
+    bool const large = static_cast<std::size_t>(bytes) >= 2 * huge;
+    mapped_bytes_ = static_cast<std::size_t>(bytes) + (large ? huge : 0);
+    void* const mapped = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED)
+      throw Error(ErrorKind::out_of_memory, "graph::Memory",
+                  std::to_string(bytes) + " bytes are not available. Use a smaller batch, sequence or model");
+    mapped_ = mapped;
+    auto const address = reinterpret_cast<std::uintptr_t>(mapped);
+    data_ = reinterpret_cast<std::byte*>(large ? (address + huge - 1) / huge * huge : address);
+    bytes_ = static_cast<std::size_t>(bytes);
+    if (large) ::madvise(data_, bytes_, MADV_HUGEPAGE);
+  }
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    Memory taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Memory() {
+    if (port_ != nullptr) port_->release(data_);
+    if (mapped_ != nullptr) ::munmap(mapped_, mapped_bytes_);
+  }
+
+  std::byte* data() const noexcept { return data_; }
+  std::int64_t bytes() const noexcept { return static_cast<std::int64_t>(bytes_); }
+
+  void swap(Memory& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(mapped_, other.mapped_);
+    std::swap(mapped_bytes_, other.mapped_bytes_);
+    std::swap(port_, other.port_);
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  void* mapped_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  comm::Port* port_ = nullptr;
+};
+
+}  // namespace tutti::graph

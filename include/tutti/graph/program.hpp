@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A graph made ready to run: its steps and their memory plan. Sizes are fixed, memory is not bound yet, and one program may
+/// be run by any number of executors.
+
+#include <tutti/graph/buckets.hpp>
+#include <tutti/graph/fuse.hpp>
+#include <tutti/graph/lower.hpp>
+#include <tutti/graph/plan.hpp>
+#include <tutti/graph/share.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace tutti::graph {
+
+struct CompileOptions {
+  bool fuse = true;                              ///< epilogues and elementwise chains
+  bool share = true;                             ///< results in the place of operands, of outputs, of fields
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< of gradients reduced together
+};
+
+struct Program {
+  StepList list;
+  MemoryPlan plan;
+
+  /// Index in `entries`, -1 where there is none.
+  static int find(std::vector<Entry> const& entries, std::string_view name) noexcept {
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      if (entries[i].name == name) return static_cast<int>(i);
+    return -1;
+  }
+  bool has_input(std::string_view name) const noexcept { return find(list.inputs, name) >= 0; }
+  bool has_output(std::string_view name) const noexcept { return find(list.outputs, name) >= 0; }
+};
+
+/// Errors  unavailable (an operation without a step), internal (a plan that does not hold: never seen by users).
+/// Cost    milliseconds to tens of milliseconds; nothing of it is left for the run.
+inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
+  Program program;
+  program.list = lowering::Lowering{}.run(graph);
+  lowering::eliminate_dead_steps(program.list);
+  if (options.fuse) {
+    lowering::EpilogueFusion(program.list).run();
+    lowering::ChainFusion(program.list).run();
+  }
+  lowering::make_buckets(program.list, options.bucket_bytes);
+  lowering::sink_state_updates(program.list);
+  if (options.share) {
+    lowering::CopyElision(program.list).run();
+    lowering::share_in_place(program.list);
+  }
+  program.plan = plan_memory(program.list);
+  validate(program.list, program.plan);
+  return program;
+}
+
+namespace detail {
+
+inline std::string formula(Step const& step) {
+  static constexpr char const* names[] = {"constant", "add",  "subtract", "multiply", "divide", "maximum",    "negate",  "exponential",
+                                          "logarithm", "tanh", "logistic", "sine",     "cosine", "square_root", "reciprocal_square_root",
+                                          "power",    "less", "less_equal", "equal",  "not_equal", "select", "gelu", "gelu_gradient", "identity"};
+  std::string text;
+  for (auto const& instruction : step.instructions) text += (text.empty() ? "" : " ") + std::string(names[static_cast<int>(instruction.op)]);
+  return text;
+}
+
+}  // namespace detail
+
+/// The step table: number, operation, results, operands, bytes moved, source line; then what memory it needs.
+inline std::string to_string(Program const& program) {
+  StepList const& list = program.list;
+  auto describe = [&](Ref const& ref) {
+    if (!ref) return std::string("-");
+    auto const home = list.home(ref.buffer);
+    Buffer const& root = list[home.root];
+    std::string text;
+    if (root.pool == Pool::state) text = list.fields[static_cast<std::size_t>(root.entry)].name;
+    if (root.pool == Pool::input) text = list.inputs[static_cast<std::size_t>(root.entry)].name;
+    if (root.pool == Pool::output) text = list.outputs[static_cast<std::size_t>(root.entry)].name;
+    if (root.pool == Pool::arena) text = "@" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
+    if (root.pool == Pool::communicator) text = "#" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
+    return text + (ref.dtype == DType::float32 ? "" : ":" + std::string(name(ref.dtype))) + to_string(ref.shape);
+  };
+  std::string out = "step  layer  operation               MB  results <- operands\n";
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    Step const& step = list.steps[s];
+    std::int64_t bytes = 0;
+    std::string results, operands;
+    for (Ref const& ref : step.writes) {
+      bytes += ref ? ref.bytes() : 0;
+      results += (results.empty() ? "" : " ") + describe(ref);
+    }
+    for (Ref const& ref : step.reads) {
+      bytes += ref ? ref.bytes() : 0;
+      operands += (operands.empty() ? "" : " ") + describe(ref);
+    }
+    char head[96];
+    std::snprintf(head, sizeof head, "%4zu  %5s  %-20s %5.1f  ", s, step.layer < 0 ? "" : std::to_string(step.layer).c_str(),
+                  std::string(name(step.kind)).c_str(), static_cast<double>(bytes) / 1e6);
+    out += head + results + " <- " + operands;
+    if (step.kind == StepKind::elementwise) out += "  [" + detail::formula(step) + "]";
+    if (step.gelu) out += "  [gelu]";
+    if (!step.where.empty()) out += "  " + step.where;
+    out += "\n";
+  }
+  char tail[192];
+  std::snprintf(tail, sizeof tail, "%zu steps; arena %.1f MB, communicator %.1f MB (%.1f MB without reuse)\n", list.steps.size(),
+                static_cast<double>(program.plan.arena_bytes) / 1e6, static_cast<double>(program.plan.communicator_bytes) / 1e6,
+                static_cast<double>(program.plan.unshared_bytes) / 1e6);
+  return out + tail;
+}
+
+}  // namespace tutti::graph

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What outlives a run: parameters, optimizer moments, accumulators. Named tensors, stacked over layers, outside every arena;
+/// programs update them in place. Checkpoints, broadcasts and hashes iterate over the fields.
+
+#include <tutti/core/error.hpp>
+#include <tutti/graph/ir.hpp>
+#include <tutti/graph/memory.hpp>
+#include <tutti/tensor/random.hpp>
+#include <tutti/tensor/view.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::graph {
+
+/// One tensor of a State.
+struct Field {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  bool parameter = false;  ///< trained; otherwise moments, accumulators
+  bool stacked = false;    ///< the first axis counts layers
+  Init init;
+  Memory memory;
+
+  void* data() const noexcept { return memory.data(); }
+  std::int64_t bytes() const noexcept { return shape.size() * static_cast<std::int64_t>(size_of(dtype)); }
+  /// Errors: dtype.
+  template <class T>
+  TensorView<T> view(std::source_location where = std::source_location::current()) const {
+    if (dtype_of<std::remove_const_t<T>> != dtype)
+      throw Error(ErrorKind::dtype, "State", "field '" + name + "' holds " + std::string(tutti::name(dtype)) + ", not " +
+                                                 std::string(tutti::name(dtype_of<std::remove_const_t<T>>)), where);
+    return {static_cast<T*>(data()), shape};
+  }
+};
+
+/// Fields keep their order and their addresses. Several programs may share a State: each adds what it needs.
+class State {
+ public:
+  State() = default;
+  explicit State(Graph const& graph) { add(graph); }
+
+  /// Adds the parameters and states of a graph that are not there yet; starts them by their Init, normals at zero.
+  /// Errors: shape, when a field of the same name has another shape or dtype.
+  void add(Graph const& graph) {
+    for (Parameter const& parameter : graph.parameters) {
+      Field* const field = add(graph.name(parameter.node), graph.dtype(parameter.node), graph.shape(parameter.node), parameter.init);
+      field->parameter = true;
+      field->stacked = parameter.stacked;
+    }
+    for (std::size_t i = 0; i < graph.states.size(); ++i)
+      add(graph.name(graph.states[i]), graph.dtype(graph.states[i]), graph.shape(graph.states[i]), graph.state_inits[i]);
+  }
+  Field* add(std::string_view name, DType dtype, Shape const& shape, Init const& init = {}) {
+    if (Field* const present = find(name)) {
+      if (present->dtype != dtype || !(present->shape == shape))
+        throw Error(ErrorKind::shape, "State::add",
+                    "field '" + std::string(name) + "' is " + std::string(tutti::name(present->dtype)) + " " + to_string(present->shape) +
+                        ", and a program wants " + std::string(tutti::name(dtype)) + " " + to_string(shape) + ". Give it another name");
+      return present;
+    }
+    Field& field = fields_.emplace_back();
+    field.name = name;
+    field.dtype = dtype;
+    field.shape = shape;
+    field.init = init;
+    field.memory = Memory(std::max<std::int64_t>(field.bytes(), 1));
+    if (init.kind == Init::Kind::ones) {
+      if (dtype != DType::float32) throw Error(ErrorKind::dtype, "State::add", "field '" + field.name + "' starts with ones and is not float32");
+      for (float& value : field.view<float>().elements()) value = 1;
+    }
+    return &field;
+  }
+
+  /// Every field by its Init again; normals come from Philox, a stream of its own for every field.
+  void initialise(std::uint64_t seed) {
+    std::uint64_t stream = 0;
+    for (Field& field : fields_) {
+      std::memset(field.data(), 0, static_cast<std::size_t>(field.bytes()));
+      if (field.dtype == DType::float32) {
+        std::span<float> const values = field.view<float>().elements();
+        if (field.init.kind == Init::Kind::ones) std::fill(values.begin(), values.end(), 1.0f);
+        if (field.init.kind == Init::Kind::normal)
+          CounterRandom{seed, stream}.fill_normal(values, 0, static_cast<float>(field.init.deviation));
+      }
+      ++stream;
+    }
+  }
+  /// f(field) decides the contents of every parameter: for initialisations that draw from one sequence in an order of their own.
+  template <class F>
+  void initialise_parameters(F&& f) {
+    for (Field& field : fields_)
+      if (field.parameter) f(field);
+  }
+
+  std::deque<Field>& fields() noexcept { return fields_; }
+  std::deque<Field> const& fields() const noexcept { return fields_; }
+  /// Null where there is none.
+  Field* find(std::string_view name) noexcept {
+    for (Field& field : fields_)
+      if (field.name == name) return &field;
+    return nullptr;
+  }
+  Field const* find(std::string_view name) const noexcept { return const_cast<State*>(this)->find(name); }
+  /// Errors: invalid_argument.
+  Field& at(std::string_view name) {
+    if (Field* const field = find(name)) return *field;
+    throw Error(ErrorKind::invalid_argument, "State::at", "there is no field '" + std::string(name) + "'");
+  }
+  TensorView<float> operator[](std::string_view name) { return at(name).view<float>(); }
+  std::int64_t bytes() const noexcept {
+    std::int64_t total = 0;
+    for (Field const& field : fields_) total += field.bytes();
+    return total;
+  }
+
+ private:
+  std::deque<Field> fields_;  // addresses of fields stay
+};
+
+}  // namespace tutti::graph
