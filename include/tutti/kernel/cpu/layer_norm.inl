@@ -37,19 +37,19 @@ TUTTI_TARGET inline void layer_norm_rows(LayerNorm const& args, std::int64_t beg
   }
 }
 
-TUTTI_TARGET inline void layer_norm_gradient_rows(LayerNormGradient const& args, std::int64_t begin, std::int64_t end) {
+/// Rows [begin, end): dx, and the rows' parts of dgamma and dbeta added onto `sums` (2, channels), unless null. One pass over
+/// memory: a row's second visit, for dx and the sums, finds it in L1.
+TUTTI_TARGET inline void layer_norm_gradient_rows(LayerNormGradient const& args, std::int64_t begin, std::int64_t end, float* sums) {
   constexpr std::int64_t width = F32::lanes;
   std::int64_t const n = args.channels;
   float const inverse = 1.0f / static_cast<float>(n);
   for (std::int64_t row = begin; row < end; ++row) {
     float const* const x = args.x + row * n;
     float const* const dy = args.dy + row * n;
-    float const* const more = args.dx_add == nullptr ? nullptr : args.dx_add + row * n;
-    float* const dx = args.dx + row * n;
     F32 const center = set(args.mean[row]), scale = set(args.rstd[row]);
     F32 h0 = zero(), h1 = zero(), p0 = zero(), p1 = zero();
     std::int64_t i = 0;
-    for (; i + 2 * width <= n; i += 2 * width) {
+    for (; args.dx != nullptr && i + 2 * width <= n; i += 2 * width) {
       F32 const a = mul(load(dy + i), load(args.gamma + i));
       F32 const b = mul(load(dy + i + width), load(args.gamma + i + width));
       h0 = add(h0, a);
@@ -57,76 +57,47 @@ TUTTI_TARGET inline void layer_norm_gradient_rows(LayerNormGradient const& args,
       p0 = fma(a, mul(sub(load(x + i), center), scale), p0);
       p1 = fma(b, mul(sub(load(x + i + width), center), scale), p1);
     }
-    for (; i < n; i += width) {
+    for (; args.dx != nullptr && i < n; i += width) {
       int const rest = n - i >= width ? static_cast<int>(width) : static_cast<int>(n - i);
       F32 const h = mul(load_partial(dy + i, rest), load_partial(args.gamma + i, rest));  // zero beyond the row
       h0 = add(h0, h);
       p0 = fma(h, mul(sub(load_partial(x + i, rest), center), scale), p0);
     }
     F32 const mean_h = set(sum(add(h0, h1)) * inverse), mean_p = set(sum(add(p0, p1)) * inverse);
-    for (i = 0; i + width <= n; i += width) {
-      F32 const hat = mul(sub(load(x + i), center), scale);
-      F32 const inside = fnma(hat, mean_p, sub(mul(load(dy + i), load(args.gamma + i)), mean_h));
-      store(dx + i, more == nullptr ? mul(scale, inside) : fma(scale, inside, load(more + i)));
-    }
-    if (i < n) {
-      int const rest = static_cast<int>(n - i);
-      F32 const hat = mul(sub(load_partial(x + i, rest), center), scale);
-      F32 const h = mul(load_partial(dy + i, rest), load_partial(args.gamma + i, rest));
-      F32 const inside = fnma(hat, mean_p, sub(h, mean_h));
-      F32 const value = more == nullptr ? mul(scale, inside) : fma(scale, inside, load_partial(more + i, rest));
-      store_partial(dx + i, value, rest);
+    float const* const more = args.dx_add == nullptr ? nullptr : args.dx_add + row * n;
+    float* const dx = args.dx == nullptr ? nullptr : args.dx + row * n;
+    for (i = 0; i < n; i += width) {
+      bool const whole = n - i >= width;
+      int const rest = whole ? static_cast<int>(width) : static_cast<int>(n - i);
+      F32 const d = whole ? load(dy + i) : load_partial(dy + i, rest);
+      F32 const hat = mul(sub(whole ? load(x + i) : load_partial(x + i, rest), center), scale);
+      if (sums != nullptr) {
+        F32 const gamma = fma(d, hat, whole ? load(sums + i) : load_partial(sums + i, rest));
+        F32 const beta = add(d, whole ? load(sums + n + i) : load_partial(sums + n + i, rest));
+        if (whole) store(sums + i, gamma);
+        else store_partial(sums + i, gamma, rest);
+        if (whole) store(sums + n + i, beta);
+        else store_partial(sums + n + i, beta, rest);
+      }
+      if (dx != nullptr) {
+        F32 const h = mul(d, whole ? load(args.gamma + i) : load_partial(args.gamma + i, rest));
+        F32 const inside = fnma(hat, mean_p, sub(h, mean_h));
+        F32 const add_to = more == nullptr ? zero() : whole ? load(more + i) : load_partial(more + i, rest);
+        F32 const value = fma(scale, inside, add_to);
+        if (whole) store(dx + i, value);
+        else store_partial(dx + i, value, rest);
+      }
     }
   }
 }
 
-/// dgamma and dbeta of columns [first, last) over rows [begin, end), either output null to skip it.
-/// Runs of 128 rows are summed on their own first: rounding errors grow with the run and the number of runs, not with rows.
-TUTTI_TARGET inline void layer_norm_parameter_gradients(LayerNormGradient const& args, std::int64_t first, std::int64_t last,
-                                                        std::int64_t begin, std::int64_t end, float* dgamma, float* dbeta) {
+/// to[i] = sum over `blocks` rows of partial, `stride` apart, in order.
+TUTTI_TARGET inline void add_blocks(float* to, float const* partial, std::int64_t n, std::int64_t blocks, std::int64_t stride) {
   constexpr std::int64_t width = F32::lanes;
-  constexpr std::int64_t run = 128;
-  std::int64_t const n = args.channels;
-  for (std::int64_t column = first; column < last; column += 2 * width) {
-    std::int64_t const left = last - column;
-    int const rest0 = static_cast<int>(left < width ? left : width);
-    int const rest1 = static_cast<int>(left <= width ? 0 : left - width < width ? left - width : width);
-    F32 gamma0 = zero(), gamma1 = zero(), beta0 = zero(), beta1 = zero();
-    for (std::int64_t block = begin; block < end; block += run) {
-      std::int64_t const stop = block + run < end ? block + run : end;
-      F32 g0 = zero(), g1 = zero(), b0 = zero(), b1 = zero();
-      for (std::int64_t row = block; row < stop; ++row) {
-        float const* const x = args.x + row * n + column;
-        float const* const dy = args.dy + row * n + column;
-        F32 const center = set(args.mean[row]), scale = set(args.rstd[row]);
-        if (rest1 == width) {
-          F32 const d0 = load(dy), d1 = load(dy + width);
-          b0 = add(b0, d0);
-          b1 = add(b1, d1);
-          g0 = fma(d0, mul(sub(load(x), center), scale), g0);
-          g1 = fma(d1, mul(sub(load(x + width), center), scale), g1);
-        } else {
-          F32 const d0 = load_partial(dy, rest0);
-          b0 = add(b0, d0);
-          g0 = fma(d0, mul(sub(load_partial(x, rest0), center), scale), g0);
-          if (rest1 == 0) continue;
-          F32 const d1 = load_partial(dy + width, rest1);
-          b1 = add(b1, d1);
-          g1 = fma(d1, mul(sub(load_partial(x + width, rest1), center), scale), g1);
-        }
-      }
-      gamma0 = add(gamma0, g0);
-      gamma1 = add(gamma1, g1);
-      beta0 = add(beta0, b0);
-      beta1 = add(beta1, b1);
-    }
-    if (dgamma != nullptr) {
-      store_partial(dgamma + column, gamma0, rest0);
-      if (rest1 != 0) store_partial(dgamma + column + width, gamma1, rest1);
-    }
-    if (dbeta != nullptr) {
-      store_partial(dbeta + column, beta0, rest0);
-      if (rest1 != 0) store_partial(dbeta + column + width, beta1, rest1);
-    }
+  for (std::int64_t i = 0; i < n; i += width) {
+    int const rest = n - i >= width ? static_cast<int>(width) : static_cast<int>(n - i);
+    F32 total = zero();
+    for (std::int64_t block = 0; block < blocks; ++block) total = add(total, load_partial(partial + block * stride + i, rest));
+    store_partial(to + i, total, rest);
   }
 }
