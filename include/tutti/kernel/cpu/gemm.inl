@@ -104,10 +104,11 @@ TUTTI_TARGET inline void finish(float const* tile, int rows, int columns, float*
     }
 }
 
-/// c (rows x columns) = epilogue(alpha * a b + beta * c): packed rows by one panel of columns, `b_row` floats from one k to
-/// the next. Whole tiles go from registers to c, others through a small buffer.
-TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int64_t rows, float const* b, std::int64_t b_row,
-                                        int columns, float* c, std::int64_t c_row, float alpha, float beta, Place place = {}) {
+/// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` terms, of which the first k are summed,
+/// by one panel of columns, `b_row` floats from one k to the next. `rows` ends where a packed panel ends.
+/// Whole tiles go from registers to c, others through a small buffer.
+TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int64_t depth, std::int64_t rows, float const* b,
+                                        std::int64_t b_row, int columns, float* c, std::int64_t c_row, float alpha, float beta, Place place = {}) {
   int const width = panel_columns(columns);
   for (std::int64_t i = 0; i < rows; i += tile_rows) {
     int const height = panel_rows(rows - i);
@@ -118,10 +119,10 @@ TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int
       __builtin_prefetch(target + r * c_row + columns - 1, 1);
     }
     if (valid == height && columns == width && place.epilogue == nullptr) {
-      run_micro_kernel(height, width, k, a + i * k, b, b_row, target, c_row, alpha, beta);
+      run_micro_kernel(height, width, k, a + i * depth, b, b_row, target, c_row, alpha, beta);
     } else {
       alignas(64) float tile[tile_rows * tile_columns];
-      run_micro_kernel(height, width, k, a + i * k, b, b_row, tile, tile_columns, 1.0f, 0.0f);
+      run_micro_kernel(height, width, k, a + i * depth, b, b_row, tile, tile_columns, 1.0f, 0.0f);
       finish(tile, valid, columns, target, c_row, alpha, beta, {place.epilogue, place.i + i, place.j});
     }
   }
@@ -220,12 +221,12 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
           float const* const source = g.b + p * g.b_row + j * g.b_column;
           float* const c = g.c + ic * g.c_row + j;
           if (direct && columns == tile_columns) {
-            multiply_panel(k, left, rows, source, g.b_row, columns, c, g.c_row, g.alpha, beta, {last, ic, j});
+            multiply_panel(k, left, k, rows, source, g.b_row, columns, c, g.c_row, g.alpha, beta, {last, ic, j});
             continue;
           }
           float* const panel = right + (j - jc) * k;
           if (ic == m0) pack_panel(panel, source, g.b_row, g.b_column, columns, k);
-          multiply_panel(k, left, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta, {last, ic, j});
+          multiply_panel(k, left, k, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta, {last, ic, j});
         }
       }
     }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Causal self-attention on processors: heads are shared out, and parts of a head's queries where heads are few.
+
+#include <tutti/exec/context.hpp>
+#include <tutti/exec/isa/levels.hpp>
+#include <tutti/kernel/attention.hpp>
+#include <tutti/kernel/cpu/gemm.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+namespace tutti::kernel::cpu {
+
+/// Keys whose scores exist at once; a multiple of every level's tile_rows, so that packed panels never straddle blocks.
+inline constexpr std::int64_t attention_keys = 120;
+/// Queries that the gradient handles at once.
+inline constexpr std::int64_t attention_queries = 96;
+
+/// Floats of working memory for one head on one thread, forward and backward. Counts the largest tiles of any level.
+inline std::int64_t attention_scratch(std::int64_t tokens, std::int64_t d) noexcept {
+  return attention_keys * 32 + (d + 16) * 64 + 2 * (tokens + 16) * (d + 16) + 64;
+}
+inline std::int64_t attention_gradient_scratch(std::int64_t tokens, std::int64_t d) noexcept {
+  return 3 * (attention_keys + 32) * 96 + 5 * (d + 48) * 96 + 3 * (tokens + 16) * (d + 16) + 512;
+}
+
+}  // namespace tutti::kernel::cpu
+
+#define TUTTI_ISA_BODY <tutti/kernel/cpu/attention.inl>
+#include <tutti/exec/isa/foreach.inl>
+#undef TUTTI_ISA_BODY
+
+namespace tutti::kernel::cpu {
+
+/// Queries [begin, end) of head `index`, counted over the batch, then the heads.
+inline void attention_head(exec::Isa isa, Attention const& a, std::int64_t index, std::int64_t begin, std::int64_t end, float* scratch) {
+  std::int64_t const c = a.heads * a.head_size, b = index / a.heads, h = index % a.heads;
+  float const* const q = a.qkv + b * a.tokens * 3 * c + h * a.head_size;
+  float* const out = a.out + b * a.tokens * c + h * a.head_size;
+  float* const lse = a.lse == nullptr ? nullptr : a.lse + index * a.tokens;
+  TUTTI_DISPATCH(isa, attention_head(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, 3 * c, out, c, lse, begin, end, scratch));
+}
+
+/// Contract: tutti/kernel/attention.hpp.
+inline void attention(exec::Context& context, Attention const& a) {
+  std::int64_t const heads = a.batch * a.heads;
+  if (heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
+  // Work on a head grows with the square of the queries' end: many small parts, late ones first, even it out.
+  std::int64_t const wanted = heads % context.threads() == 0 ? 1 : (4 * context.threads() + heads - 1) / heads;
+  std::int64_t const length = std::max<std::int64_t>(96, ((a.tokens + wanted - 1) / wanted + 31) / 32 * 32);
+  std::int64_t const parts = (a.tokens + length - 1) / length, items = heads * parts;
+  std::size_t const bytes = static_cast<std::size_t>(attention_scratch(a.tokens, a.head_size)) * sizeof(float);
+  std::atomic<std::int64_t> next{0};
+  auto const work = [&](int thread) {
+    float* const scratch = static_cast<float*>(context.scratch(thread, bytes));
+    for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
+      std::int64_t const part = parts - 1 - item / heads, begin = part * length;
+      attention_head(context.isa(), a, item % heads, begin, std::min(a.tokens, begin + length), scratch);
+    }
+  };
+  if (items == 1)
+    work(0);
+  else
+    context.parallel(work);
+}
+
+inline void attention_head_gradient(exec::Isa isa, AttentionGradient const& a, std::int64_t index, float* scratch) {
+  std::int64_t const c = a.heads * a.head_size, b = index / a.heads, h = index % a.heads;
+  float const* const q = a.qkv + b * a.tokens * 3 * c + h * a.head_size;
+  float* const dq = a.dqkv + b * a.tokens * 3 * c + h * a.head_size;
+  std::int64_t const at = b * a.tokens * c + h * a.head_size;
+  TUTTI_DISPATCH(isa, attention_head_gradient(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, dq, dq + c, dq + 2 * c, 3 * c,
+                                              a.out + at, a.dout + at, c, a.lse + index * a.tokens, scratch));
+}
+
+/// Contract: tutti/kernel/attention.hpp.
+inline void attention_gradient(exec::Context& context, AttentionGradient const& a) {
+  std::int64_t const heads = a.batch * a.heads;
+  if (heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
+  std::size_t const bytes = static_cast<std::size_t>(attention_gradient_scratch(a.tokens, a.head_size)) * sizeof(float);
+  std::atomic<std::int64_t> next{0};
+  auto const work = [&](int thread) {
+    float* const scratch = static_cast<float*>(context.scratch(thread, bytes));
+    for (std::int64_t head; (head = next.fetch_add(1, std::memory_order_relaxed)) < heads;)
+      attention_head_gradient(context.isa(), a, head, scratch);
+  };
+  if (heads == 1)
+    work(0);
+  else
+    context.parallel(work);
+}
+
+inline void attention_decode_head(exec::Isa isa, AttentionDecode const& a, std::int64_t index) {
+  std::int64_t const d = a.head_size, b = index / a.heads, h = index % a.heads, at = index * a.capacity * d;
+  float const* const q = a.q + b * a.q_stride + h * d;
+  TUTTI_DISPATCH(isa, attention_decode_head(a.length, d, a.scale, q, a.keys + at, a.values + at, a.out + index * d));
+}
+
+/// Contract: tutti/kernel/attention.hpp.
+inline void attention_decode(exec::Context& context, AttentionDecode const& a) {
+  // A thread is worth waking for about 32 K products.
+  std::int64_t const grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, 2 * a.length * a.head_size));
+  context.parallel_for(a.batch * a.heads, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) attention_decode_head(context.isa(), a, head);
+  });
+}
+
+}  // namespace tutti::kernel::cpu

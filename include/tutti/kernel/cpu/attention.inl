@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Attention of one head on one thread, from the micro-kernel of gemm.inl. Stamped per instruction set by attention.hpp.
+///
+/// Scores are held transposed, keys down and a panel of queries across: softmax statistics are then vectors over queries
+/// without any reduction across lanes, and the probabilities already are the packed right operand of the next product.
+
+/// 0, 1, 2, ... across the lanes of vector v of a panel.
+TUTTI_KERNEL_INLINE F32 lane_numbers(int v) {
+  alignas(64) static constexpr float numbers[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                                    16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+  return load(numbers + v * F32::lanes);
+}
+
+/// to[q * to_row + i] = from[i * from_row + q]: rows of a transposed result back to where they belong.
+TUTTI_TARGET inline void store_transposed(float const* from, std::int64_t from_row, std::int64_t rows, std::int64_t columns,
+                                          float* to, std::int64_t to_row) {
+  for (std::int64_t i = 0; i < rows; i += F32::lanes) {
+    int const n = static_cast<int>(rows - i < F32::lanes ? rows - i : F32::lanes);
+    for (std::int64_t q = 0; q < columns; q += 4) {
+      F32 lines[4];
+      load_transposed(from + i * from_row + q, from_row, n, lines);
+      for (int c = 0; c < 4 && q + c < columns; ++c) store_partial(to + (q + c) * to_row + i, lines[c], n);
+    }
+  }
+}
+
+/// Keys that queries before `end` may see, to the end of a packed panel.
+TUTTI_KERNEL_INLINE std::int64_t visible_keys(std::int64_t end, std::int64_t tokens) {
+  std::int64_t const rounded = (end + tile_rows - 1) / tile_rows * tile_rows;
+  return rounded < tokens ? rounded : tokens;
+}
+
+/// Queries [begin, end) of one head. q, k, v and out are the head's first rows. Source: Dao et al. 2022 (arXiv 2205.14135).
+TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, float scaling, float const* q, float const* k,
+                                        float const* v, std::int64_t row, float* out, std::int64_t out_row, float* lse,
+                                        std::int64_t begin, std::int64_t end, float* scratch) {
+  constexpr std::int64_t width = tile_columns;
+  std::int64_t const keys = visible_keys(end, tokens), dims = (d + row_step - 1) / row_step * row_step;
+  float* const scores = scratch;
+  float* const result = scores + attention_keys * width;
+  float* const query = result + dims * width;
+  float* const packed_k = query + d * width;
+  float* const packed_v = packed_k + packed_rows_size(keys, d);
+  pack_rows(packed_k, k, row, 1, keys, d);
+  for (std::int64_t first = 0; first < keys; first += attention_keys) {
+    std::int64_t const n = keys - first < attention_keys ? keys - first : attention_keys;
+    pack_rows(packed_v + first * dims, v + first * row, 1, row, d, n);
+  }
+  F32 const low = set(-std::numeric_limits<float>::infinity());
+  for (std::int64_t q0 = begin; q0 < end; q0 += width) {
+    int const queries = static_cast<int>(end - q0 < width ? end - q0 : width);
+    int const padded = panel_columns(queries), vectors = padded / F32::lanes;
+    std::int64_t const last = visible_keys(q0 + queries, tokens);
+    pack_panel(query, q + q0 * row, 1, row, queries, d);
+    F32 highest[tile_vectors], total[tile_vectors];
+    for (int x = 0; x < tile_vectors; ++x) highest[x] = low, total[x] = zero();
+    for (std::int64_t first = 0; first < last; first += attention_keys) {
+      std::int64_t const n = last - first < attention_keys ? last - first : attention_keys;
+      std::int64_t const depth = keys - first < attention_keys ? keys - first : attention_keys;
+      multiply_panel(d, packed_k + first * d, d, n, query, padded, padded, scores, width, scaling, 0.0f);
+      // Keys after the first query: invisible to some lanes.
+      for (std::int64_t i = q0 + 1 > first ? q0 + 1 - first : 0; i < n; ++i)
+        for (int x = 0; x < vectors; ++x) {
+          float* const p = scores + i * width + x * F32::lanes;
+          store(p, select(less(lane_numbers(x), set(static_cast<float>(first + i - q0))), low, load(p)));
+        }
+      for (int x = 0; x < vectors; ++x) {
+        float* const p = scores + x * F32::lanes;
+        F32 top[2] = {highest[x], highest[x]};
+        std::int64_t i = 0;
+        for (; i + 2 <= n; i += 2) {
+          top[0] = max(top[0], load(p + i * width));
+          top[1] = max(top[1], load(p + i * width + width));
+        }
+        if (i < n) top[0] = max(top[0], load(p + i * width));
+        top[0] = max(top[0], top[1]);
+        F32 const correction = exp(sub(highest[x], top[0]));
+        highest[x] = top[0];
+        F32 part = zero();
+        for (i = 0; i < n; ++i) {
+          F32 const e = exp(sub(load(p + i * width), top[0]));
+          part = add(part, e);
+          store(p + i * width, e);
+        }
+        total[x] = fma(total[x], correction, part);
+        if (first > 0)
+          for (std::int64_t c = 0; c < d; ++c) {
+            float* const o = result + c * width + x * F32::lanes;
+            store(o, mul(load(o), correction));
+          }
+      }
+      multiply_panel(n, packed_v + first * dims, depth, d, scores, width, padded, result, width, 1.0f, first == 0 ? 0.0f : 1.0f);
+    }
+    for (int x = 0; x < vectors; ++x) {
+      F32 const inverse = div(set(1.0f), total[x]);
+      for (std::int64_t c = 0; c < d; ++c) {
+        float* const o = result + c * width + x * F32::lanes;
+        store(o, mul(load(o), inverse));
+      }
+      int const left = queries - x * F32::lanes;
+      if (lse != nullptr && left > 0)
+        store_partial(lse + q0 + x * F32::lanes, add(highest[x], log(total[x])), left < F32::lanes ? left : F32::lanes);
+    }
+    store_transposed(result, width, d, queries, out + q0 * out_row, out_row);
+  }
+}
+
+/// The gradient of one head, all queries. Pointers are the head's first rows; dq, dk, dv have rows of `row` floats.
+TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64_t d, float scaling, float const* q, float const* k,
+                                                 float const* v, float* dq, float* dk, float* dv, std::int64_t row,
+                                                 float const* out, float const* dout, std::int64_t out_row, float const* lse,
+                                                 float* scratch) {
+  constexpr std::int64_t width = tile_columns;
+  constexpr std::int64_t across = (attention_queries + width - 1) / width * width;  // queries of a block, padded
+  std::int64_t const dims = (d + row_step - 1) / row_step * row_step, columns = (d + width - 1) / width * width;
+  auto const take = [&scratch](std::int64_t floats) {
+    float* const part = scratch;
+    scratch += (floats + 15) / 16 * 16;
+    return part;
+  };
+  float* const p = take(attention_keys * across);
+  float* const ds = take(attention_keys * across);
+  float* const packed_p = take(packed_rows_size(attention_keys, across));
+  float* const result = take(dims * across);
+  float* const query_panels = take(d * across);
+  float* const dout_panels = take(d * across);
+  float* const query_rows = take(columns * across);
+  float* const dout_rows = take(columns * across);
+  float* const level = take(across);
+  float* const delta = take(across);
+  float* const packed_k = take(packed_rows_size(tokens, d));
+  float* const packed_v = take(packed_rows_size(tokens, d));
+  float* const packed_kt = take(dims * tokens + F32::lanes);
+  pack_rows(packed_k, k, row, 1, tokens, d);
+  pack_rows(packed_v, v, row, 1, tokens, d);
+  for (std::int64_t first = 0; first < tokens; first += attention_keys) {
+    std::int64_t const n = tokens - first < attention_keys ? tokens - first : attention_keys;
+    pack_rows(packed_kt + first * dims, k + first * row, 1, row, d, n);
+  }
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t c = 0; c < d; c += F32::lanes) {
+      int const n = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
+      store_partial(dk + t * row + c, zero(), n);
+      store_partial(dv + t * row + c, zero(), n);
+    }
+  for (std::int64_t q0 = 0; q0 < tokens; q0 += attention_queries) {
+    std::int64_t const queries = tokens - q0 < attention_queries ? tokens - q0 : attention_queries;
+    for (std::int64_t j = 0; j < across; ++j) {
+      // Padding takes part in sums over queries: an infinite level makes its probabilities zero.
+      level[j] = j < queries ? lse[q0 + j] : std::numeric_limits<float>::infinity();
+      delta[j] = 0;
+      if (j >= queries) continue;
+      F32 product = zero();
+      for (std::int64_t c = 0; c < d; c += F32::lanes) {
+        int const n = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
+        product = fma(load_partial(dout + (q0 + j) * out_row + c, n), load_partial(out + (q0 + j) * out_row + c, n), product);
+      }
+      delta[j] = sum(product);
+    }
+    for (std::int64_t j = 0; j < queries; j += width) {
+      std::int64_t const n = queries - j < width ? queries - j : width;
+      pack_panel(query_panels + j * d, q + (q0 + j) * row, 1, row, n, d);
+      pack_panel(dout_panels + j * d, dout + (q0 + j) * out_row, 1, out_row, n, d);
+    }
+    pack_columns(query_rows, q + q0 * row, row, 1, d, queries);
+    pack_columns(dout_rows, dout + q0 * out_row, out_row, 1, d, queries);
+    std::int64_t const last = visible_keys(q0 + queries, tokens);
+    for (std::int64_t first = 0; first < last; first += attention_keys) {
+      std::int64_t const n = last - first < attention_keys ? last - first : attention_keys;
+      std::int64_t const depth = tokens - first < attention_keys ? tokens - first : attention_keys;
+      for (std::int64_t j = 0; j < queries; j += width) {
+        int const padded = panel_columns(queries - j);
+        multiply_panel(d, packed_k + first * d, d, n, query_panels + j * d, padded, padded, p + j, across, scaling, 0.0f);
+        multiply_panel(d, packed_v + first * d, d, n, dout_panels + j * d, padded, padded, ds + j, across, 1.0f, 0.0f);
+        for (int x = 0; x < padded / F32::lanes; ++x) {
+          std::int64_t const at = j + x * F32::lanes;
+          F32 const high = load(level + at), mean = load(delta + at), factor = set(scaling);
+          for (std::int64_t i = 0; i < n; ++i) {
+            F32 e = exp(sub(load(p + i * across + at), high));
+            if (first + i > q0 + j)
+              e = select(less(lane_numbers(x), set(static_cast<float>(first + i - q0 - j))), zero(), e);
+            store(p + i * across + at, e);
+            store(ds + i * across + at, mul(mul(e, factor), sub(load(ds + i * across + at), mean)));
+          }
+        }
+        multiply_panel(n, packed_kt + first * dims, depth, d, ds + j, across, padded, result + j, across, 1.0f, first == 0 ? 0.0f : 1.0f);
+      }
+      for (int which = 0; which < 2; ++which) {
+        pack_rows(packed_p, which == 0 ? p : ds, across, 1, n, queries);
+        float const* const rows = which == 0 ? dout_rows : query_rows;
+        float* const target = (which == 0 ? dv : dk) + first * row;
+        for (std::int64_t c = 0; c < d; c += width) {
+          int const cols = static_cast<int>(d - c < width ? d - c : width);
+          multiply_panel(queries, packed_p, queries, n, rows + c * queries, panel_columns(cols), cols, target + c, row, 1.0f, 1.0f);
+        }
+      }
+    }
+    store_transposed(result, across, d, queries, dq + q0 * row, row);
+  }
+}
+
+/// One query against `length` positions: bandwidth decides, so keys and values are read once, as they lie.
+TUTTI_TARGET inline void attention_decode_head(std::int64_t length, std::int64_t d, float scaling, float const* q, float const* keys,
+                                               float const* values, float* out) {
+  constexpr int block = 64;
+  float highest = -std::numeric_limits<float>::infinity(), total = 0;
+  for (std::int64_t first = 0; first < length; first += block) {
+    int const n = static_cast<int>(length - first < block ? length - first : block);
+    float scores[block];
+    float top = highest;
+    for (int t = 0; t < n; ++t) {
+      float const* const key = keys + (first + t) * d;
+      F32 product = zero();
+      std::int64_t c = 0;
+      for (; c + F32::lanes <= d; c += F32::lanes) product = fma(load(q + c), load(key + c), product);
+      if (c < d)
+        product = fma(load_partial(q + c, static_cast<int>(d - c)), load_partial(key + c, static_cast<int>(d - c)), product);
+      scores[t] = sum(product) * scaling;
+      top = scores[t] > top ? scores[t] : top;
+    }
+    F32 sums = zero();
+    for (int t = 0; t < n; t += F32::lanes) {
+      int const m = n - t < F32::lanes ? n - t : F32::lanes;
+      F32 const e = exp(sub(load_partial(scores + t, m), set(top)));
+      store_partial(scores + t, e, m);
+      sums = add(sums, load_partial(scores + t, m));
+    }
+    float const correction = highest == top ? 1.0f : sum(exp(set(highest - top))) / static_cast<float>(F32::lanes);
+    total = total * correction + sum(sums);
+    highest = top;
+    for (std::int64_t c = 0; c < d; c += F32::lanes) {
+      int const m = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
+      F32 value = first == 0 ? zero() : mul(load_partial(out + c, m), set(correction));
+      for (int t = 0; t < n; ++t) value = fma(set(scores[t]), load_partial(values + (first + t) * d + c, m), value);
+      store_partial(out + c, value, m);
+    }
+  }
+  F32 const inverse = set(total > 0 ? 1.0f / total : 0.0f);
+  for (std::int64_t c = 0; c < d; c += F32::lanes) {
+    int const m = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
+    F32 const value = length == 0 ? zero() : load_partial(out + c, m);
+    store_partial(out + c, mul(value, inverse), m);
+  }
+}

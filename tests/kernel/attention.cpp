@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tutti/kernel/cpu/attention.hpp>
+
+#include "kernel/support.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace {
+
+using namespace tutti;
+using std::int64_t;
+
+struct Case {
+  int64_t batch, tokens, heads, head_size;
+  int64_t channels() const { return heads * head_size; }
+};
+
+/// Attention and its gradient in double, score by score.
+struct Oracle {
+  std::vector<double> out, lse, dqkv;
+  Oracle(Case s, double scale, std::vector<float> const& qkv, std::vector<float> const& dout) {
+    int64_t const c = s.channels(), d = s.head_size, t_end = s.tokens;
+    out.assign(test::length(s.batch * t_end * c), 0);
+    lse.assign(test::length(s.batch * s.heads * t_end), 0);
+    dqkv.assign(test::length(s.batch * t_end * 3 * c), 0);
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h) {
+        auto const at = [&](int64_t t, int64_t which, int64_t i) { return test::length((b * t_end + t) * 3 * c + which * c + h * d + i); };
+        auto const o = [&](int64_t t, int64_t i) { return test::length((b * t_end + t) * c + h * d + i); };
+        for (int64_t t = 0; t < t_end; ++t) {
+          std::vector<double> p(test::length(t + 1));
+          double top = -1e300, sum = 0;
+          for (int64_t u = 0; u <= t; ++u) {
+            double score = 0;
+            for (int64_t i = 0; i < d; ++i) score += double(qkv[at(t, 0, i)]) * double(qkv[at(u, 1, i)]);
+            p[test::length(u)] = score * scale;
+            top = std::max(top, score * scale);
+          }
+          for (double& x : p) sum += x = std::exp(x - top);
+          for (double& x : p) x /= sum;
+          lse[test::length((b * s.heads + h) * t_end + t)] = top + std::log(sum);
+          double delta = 0;
+          for (int64_t i = 0; i < d; ++i) {
+            for (int64_t u = 0; u <= t; ++u) out[o(t, i)] += p[test::length(u)] * double(qkv[at(u, 2, i)]);
+            delta += out[o(t, i)] * double(dout[o(t, i)]);
+          }
+          for (int64_t u = 0; u <= t; ++u) {
+            double dp = 0;
+            for (int64_t i = 0; i < d; ++i) dp += double(dout[o(t, i)]) * double(qkv[at(u, 2, i)]);
+            double const ds = scale * p[test::length(u)] * (dp - delta);
+            for (int64_t i = 0; i < d; ++i) {
+              dqkv[at(t, 0, i)] += ds * double(qkv[at(u, 1, i)]);
+              dqkv[at(u, 1, i)] += ds * double(qkv[at(t, 0, i)]);
+              dqkv[at(u, 2, i)] += p[test::length(u)] * double(dout[o(t, i)]);
+            }
+          }
+        }
+      }
+  }
+};
+
+double largest(std::vector<double> const& x) {
+  double most = 0;
+  for (double value : x) most = std::max(most, std::abs(value));
+  return most;
+}
+
+float const poison = std::numeric_limits<float>::quiet_NaN();
+
+void check(Case s, float spread = 1) {
+  INFO("batch " << s.batch << " tokens " << s.tokens << " heads " << s.heads << " head size " << s.head_size);
+  int64_t const c = s.channels(), rows = s.batch * s.tokens;
+  test::Random random(static_cast<std::uint64_t>(s.tokens * 31 + c));
+  std::vector<float> const qkv = random.floats(rows * 3 * c, spread), dout = random.floats(rows * c);
+  float const scale = 1.0f / std::sqrt(static_cast<float>(s.head_size));
+  Oracle const oracle(s, double(scale), qkv, dout);
+  double const terms = test::tolerance<float>(s.tokens + s.head_size + 16);
+  test::on_every_context(
+      [&](exec::Context& context) {
+        // out, lse, dqkv, one after the other; poisoned, since every element must be written.
+        std::vector<float> all(test::length(rows * c + rows * s.heads + rows * 3 * c), poison);
+        float* const out = all.data();
+        float* const lse = out + rows * c;
+        float* const dqkv = lse + rows * s.heads;
+        kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), out, lse});
+        kernel::cpu::attention_gradient(context, {s.batch, s.tokens, s.heads, s.head_size, scale, dout.data(), qkv.data(), out, lse, dqkv});
+        std::vector<float> without(test::length(rows * c), poison);
+        kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), without.data(), nullptr});
+        REQUIRE(std::equal(without.begin(), without.end(), out));
+        return all;
+      },
+      [&](std::vector<float> const& all) {
+        // Scores are sums of head_size products of up to spread^2; their error appears relative in the probabilities.
+        double const score = double(spread * spread) * std::sqrt(static_cast<double>(s.head_size));
+        float const* const out = all.data();
+        test::require_close(out, oracle.out, terms * (1 + score), double(spread), "out");
+        test::require_close(out + rows * c, oracle.lse, terms, 1 + score, "lse");
+        test::require_close(out + rows * c + rows * s.heads, oracle.dqkv, terms * (1 + score), std::max(1.0, largest(oracle.dqkv)), "dqkv");
+      });
+}
+
+}  // namespace
+
+TEST_CASE("attention and its gradient equal the naive loops for token counts at and around tile and block edges") {
+  for (int64_t tokens : {1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 97, 119, 120, 121, 133, 250}) check({1, tokens, 2, 16});
+}
+
+TEST_CASE("attention and its gradient take any head size") {
+  for (int64_t head_size : {1, 2, 3, 5, 8, 12, 17, 33, 48, 64, 80, 129}) {
+    check({1, 40, 2, head_size});
+    check({2, 125, 1, head_size});
+  }
+}
+
+TEST_CASE("attention over several batches and heads, and a single head whose queries threads share") {
+  check({3, 65, 3, 64});
+  check({1, 500, 1, 32});
+  check({1, 390, 3, 8});
+}
+
+TEST_CASE("attention stays finite and right where scores are large enough to overflow a plain exponential") {
+  check({1, 130, 1, 16}, 12.0f);
+}
+
+TEST_CASE("attention of nothing does nothing") {
+  test::on_every_context(
+      [&](exec::Context& context) {
+        float untouched = 7;
+        for (Case s : {Case{0, 5, 2, 8}, Case{1, 0, 2, 8}, Case{1, 5, 0, 8}, Case{1, 5, 2, 0}}) {
+          kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, 1, &untouched, &untouched, &untouched});
+          kernel::cpu::attention_gradient(context, {s.batch, s.tokens, s.heads, s.head_size, 1, &untouched, &untouched, &untouched, &untouched, &untouched});
+        }
+        return std::vector<float>{untouched};
+      },
+      [](std::vector<float> const& result) { CHECK(result[0] == 7); });
+}
+
+TEST_CASE("attention_decode equals attention's last row, over the cache's first positions alone") {
+  for (int64_t length : {1, 2, 15, 16, 63, 64, 65, 200})
+    for (int64_t d : {1, 3, 8, 16, 20, 64, 100}) {
+      INFO("length " << length << " head size " << d);
+      int64_t const batch = 2, heads = 3, capacity = length + 5, stride = heads * d + 7;
+      test::Random random(static_cast<std::uint64_t>(length * 131 + d));
+      std::vector<float> const q = random.floats(batch * stride);
+      std::vector<float> keys = random.floats(batch * heads * capacity * d), values = random.floats(batch * heads * capacity * d);
+      for (int64_t bh = 0; bh < batch * heads; ++bh)
+        for (int64_t i = length * d; i < capacity * d; ++i)
+          keys[test::length(bh * capacity * d + i)] = values[test::length(bh * capacity * d + i)] = poison;
+      float const scale = 1.0f / std::sqrt(static_cast<float>(d));
+      std::vector<double> exact(test::length(batch * heads * d));
+      for (int64_t bh = 0; bh < batch * heads; ++bh) {
+        std::vector<double> p(test::length(length));
+        double sum = 0;
+        for (int64_t t = 0; t < length; ++t) {
+          double score = 0;
+          for (int64_t i = 0; i < d; ++i)
+            score += double(q[test::length(bh / heads * stride + bh % heads * d + i)]) * double(keys[test::length((bh * capacity + t) * d + i)]);
+          sum += p[test::length(t)] = std::exp(score * double(scale));
+        }
+        for (int64_t t = 0; t < length; ++t)
+          for (int64_t i = 0; i < d; ++i)
+            exact[test::length(bh * d + i)] += p[test::length(t)] / sum * double(values[test::length((bh * capacity + t) * d + i)]);
+      }
+      test::on_every_context(
+          [&](exec::Context& context) {
+            std::vector<float> out(test::length(batch * heads * d), poison);
+            kernel::cpu::attention_decode(context, {batch, length, capacity, heads, d, scale, q.data(), stride, keys.data(), values.data(), out.data()});
+            return out;
+          },
+          [&](std::vector<float> const& out) {
+            test::require_close(out.data(), exact, test::tolerance<float>(length + d + 16) * 4, 1.0, "out");
+          });
+    }
+}
