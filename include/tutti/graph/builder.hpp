@@ -14,9 +14,9 @@ class Builder;
 
 namespace detail {
 template <class T>
-constexpr Range pooled(std::vector<T>& pool, std::vector<T> const& values) {
+constexpr Range pooled(List<T>& pool, List<T> const& values) {
   Range const range{static_cast<std::int32_t>(pool.size()), static_cast<std::int32_t>(values.size())};
-  pool.insert(pool.end(), values.begin(), values.end());
+  pool.append(values.begin(), values.end());
   return range;
 }
 }  // namespace detail
@@ -62,15 +62,16 @@ class Builder {
   }
   constexpr Var parameter(std::string_view name, Shape const& shape, Init init, bool stacked = false,
                           std::source_location where = std::source_location::current()) {
-    std::vector<Id> list;
+    List<Id> list;
     Var const var = leaf(Op::parameter, name, {DType::float32, Replication::replicated, shape}, list, where);
     graph_.parameters.push_back({var.id, init, stacked});
     return var;
   }
   constexpr void output(std::string_view name, Var value, std::source_location where = std::source_location::current()) {
-    if (graph_.find_output(name) != none)
-      refuse(where, Op::result, ErrorKind::invalid_argument, "two outputs have the same name; give each its own");
-    graph_.outputs.push_back({intern(name), adopt(value, where)});
+    std::int32_t const index = intern(name);
+    for (Output const& other : graph_.outputs)
+      if (other.name == index) refuse(where, Op::result, ErrorKind::invalid_argument, "two outputs have the same name; give each its own");
+    graph_.outputs.push_back({index, adopt(value, where)});
   }
   /// After a run `target`, a parameter or state, holds `value`.
   constexpr void update(Var target, Var value, std::source_location where = std::source_location::current()) {
@@ -102,19 +103,19 @@ class Builder {
     for (std::size_t i = 0; i < captured_.size(); ++i)
       if (captured_[i] == outer) return captured_inputs_[i];
     Type const type = parent_->graph().type(outer);
-    std::vector<Id> list;
+    List<Id> list;
     Id const inner = leaf(Op::input, "captured", type, list, where).id;
     captured_.push_back(outer);
     captured_inputs_.push_back(inner);
     return inner;
   }
-  constexpr std::vector<Id> const& captured() const noexcept { return captured_; }
-  constexpr std::vector<Id> const& captured_inputs() const noexcept { return captured_inputs_; }
+  constexpr List<Id> const& captured() const noexcept { return captured_; }
+  constexpr List<Id> const& captured_inputs() const noexcept { return captured_inputs_; }
 
   /// Adds the node, or finds the equal one. Replicated operands of an operation on varying ones get a `vary` node.
   constexpr Id emit(Draft wanted, std::source_location where = std::source_location::current()) {
     reconcile(wanted, where);
-    std::vector<Type> const types = infer(graph_, wanted, where);
+    List<Type> const types = infer(graph_, wanted, where);
     return place(wanted, types, where);
   }
   constexpr std::int32_t add_body(Graph body) {
@@ -139,30 +140,34 @@ class Builder {
   constexpr void inherit_source(Id id) noexcept { inherited_ = id; }
 
   constexpr std::int32_t intern(std::string_view wanted) {
-    for (std::size_t i = 0; i < graph_.names.size(); ++i)
-      if (graph_.text_of(static_cast<std::int32_t>(i)) == wanted) return static_cast<std::int32_t>(i);
+    std::uint32_t const h = hash(wanted);
+    for (std::size_t i = 0; i < name_hashes_.size(); ++i)
+      if (name_hashes_[i] == h && graph_.text_of(static_cast<std::int32_t>(i)) == wanted) return static_cast<std::int32_t>(i);
+    name_hashes_.push_back(h);
     Range const range{static_cast<std::int32_t>(graph_.text.size()), static_cast<std::int32_t>(wanted.size())};
-    graph_.text.insert(graph_.text.end(), wanted.begin(), wanted.end());
+    graph_.text.append(wanted.begin(), wanted.end());
     graph_.names.push_back(range);
     return static_cast<std::int32_t>(graph_.names.size()) - 1;
   }
   /// Adopts a whole graph's contents; the builder must be fresh.
   constexpr void load(Graph graph) {
     graph_ = std::move(graph);
-    table_.clear();
-    hashes_.clear();
     for (Id id = 0; id < graph_.size(); ++id) hashes_.push_back(hash(id));
+    for (std::size_t i = 0; i < graph_.names.size(); ++i) name_hashes_.push_back(hash(graph_.text_of(static_cast<std::int32_t>(i))));
     grow();
   }
   /// Body inputs in the order that Graph documents; called when a body is closed.
-  constexpr void order_inputs(std::vector<Id> inputs) { graph_.inputs = std::move(inputs); }
+  constexpr void order_inputs(List<Id> inputs) { graph_.inputs = std::move(inputs); }
 
  private:
-  constexpr Var leaf(Op op, std::string_view name, Type const& type, std::vector<Id>& list, std::source_location where) {
-    if (depth_ == 0 && graph_.find_leaf(name) != none)
-      refuse(where, op, ErrorKind::invalid_argument, "two leaves of a graph have the same name; give each its own");
+  constexpr Var leaf(Op op, std::string_view name, Type const& type, List<Id>& list, std::source_location where) {
+    std::size_t const known = graph_.names.size();
     Draft wanted = draft(op, {}, {}, {}, type);
     wanted.name = intern(name);
+    if (depth_ == 0 && static_cast<std::size_t>(wanted.name) < known)
+      for (Node const& other : graph_.nodes)
+        if (other.name == wanted.name)
+          refuse(where, op, ErrorKind::invalid_argument, "two leaves of a graph have the same name; give each its own");
     Id const id = append(wanted, {type}, where);
     list.push_back(id);
     return {this, id};
@@ -183,7 +188,7 @@ class Builder {
     }
   }
 
-  constexpr Id append(Draft const& wanted, std::vector<Type> const& types, std::source_location where) {
+  constexpr Id append(Draft const& wanted, List<Type> const& types, std::source_location where) {
     Node node;
     node.op = wanted.op;
     node.operands = detail::pooled(graph_.operand_pool, wanted.operands);
@@ -209,7 +214,7 @@ class Builder {
     return id;
   }
 
-  constexpr Id place(Draft const& wanted, std::vector<Type> const& types, std::source_location where) {
+  constexpr Id place(Draft const& wanted, List<Type> const& types, std::source_location where) {
     std::uint32_t h = mixed(0x9e3779b9u, static_cast<std::uint64_t>(wanted.op));
     for (Id id : wanted.operands) h = mixed(h, static_cast<std::uint64_t>(id));
     for (std::int64_t value : wanted.integers) h = mixed(h, static_cast<std::uint64_t>(value));
@@ -221,7 +226,7 @@ class Builder {
     return append(wanted, types, where);
   }
 
-  constexpr bool equal(Id id, Draft const& wanted, std::vector<Type> const& types) const {
+  constexpr bool equal(Id id, Draft const& wanted, List<Type> const& types) const {
     Node const& node = graph_[id];
     if (node.op != wanted.op || node.name != wanted.name || node.body != wanted.body) return false;
     auto const reals = graph_.reals(id);
@@ -233,6 +238,11 @@ class Builder {
     return std::equal(operands.begin(), operands.end(), wanted.operands.begin(), wanted.operands.end()) &&
            std::equal(integers.begin(), integers.end(), wanted.integers.begin(), wanted.integers.end()) &&
            graph_.type(id) == types[0];
+  }
+  static constexpr std::uint32_t hash(std::string_view text) noexcept {
+    std::uint32_t h = 0;
+    for (char c : text) h = 31 * h + static_cast<unsigned char>(c);
+    return h;
   }
   static constexpr std::uint32_t mixed(std::uint32_t h, std::uint64_t value) noexcept {
     h = (h ^ static_cast<std::uint32_t>(value)) * 0x01000193u;
@@ -261,9 +271,9 @@ class Builder {
   }
 
   Graph graph_;
-  std::vector<Id> table_;
-  std::vector<std::uint32_t> hashes_;
-  std::vector<Id> captured_, captured_inputs_;
+  List<Id> table_;
+  List<std::uint32_t> hashes_, name_hashes_;
+  List<Id> captured_, captured_inputs_;
   Builder* parent_ = nullptr;
   int depth_ = 0;
   Id inherited_ = none;

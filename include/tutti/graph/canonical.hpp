@@ -14,10 +14,10 @@
 namespace tutti::graph {
 
 /// Nodes that `roots` need, operands first, in the order in which a depth-first walk finishes them.
-constexpr std::vector<Id> reachable_order(Graph const& graph, std::vector<Id> const& roots) {
-  std::vector<Id> order;
-  std::vector<std::int32_t> next(graph.nodes.size(), 0);  // operand to visit next; count + 1 when finished
-  std::vector<Id> stack;
+constexpr List<Id> reachable_order(Graph const& graph, List<Id> const& roots) {
+  List<Id> order;
+  List<std::int32_t> next(graph.nodes.size(), 0);  // operand to visit next; count + 1 when finished
+  List<Id> stack;
   for (Id root : roots) {
     stack.push_back(root);
     while (!stack.empty()) {
@@ -42,7 +42,7 @@ constexpr std::vector<Id> reachable_order(Graph const& graph, std::vector<Id> co
 namespace detail {
 
 template <class T>
-constexpr Range copied(std::vector<T>& to, std::vector<T> const& from, Range range) {
+constexpr Range copied(List<T>& to, List<T> const& from, Range range) {
   Range const result{static_cast<std::int32_t>(to.size()), range.count};
   for (std::int32_t i = 0; i < range.count; ++i) to.push_back(from[static_cast<std::size_t>(range.first + i)]);
   return result;
@@ -76,6 +76,19 @@ class Renumbering {
     id = to.size() - 1;
     return id;
   }
+  /// The value of `old` comes from outside: an input, which keeps its name if it was one.
+  constexpr Id add_input(Id old, std::int32_t otherwise) {
+    Node node;
+    node.op = Op::input;
+    node.types = copied(to.type_pool, from_.type_pool, from_[old].types);
+    node.name = name(from_.op(old) == Op::input ? from_[old].name : otherwise);
+    if (sources_) {
+      node.file = name(from_[old].file);
+      node.line = from_[old].line;
+    }
+    to.nodes.push_back(node);
+    return ids_[static_cast<std::size_t>(old)] = to.size() - 1;
+  }
   constexpr Id operator[](Id old) const { return ids_[static_cast<std::size_t>(old)]; }
   constexpr std::int32_t name(std::int32_t old) {
     if (old == none) return none;
@@ -92,8 +105,8 @@ class Renumbering {
 
  private:
   Graph const& from_;
-  std::vector<Id> ids_;
-  std::vector<std::int32_t> names_;
+  List<Id> ids_;
+  List<std::int32_t> names_;
   std::int64_t barriers_ = 0;
   bool sources_;
 };
@@ -111,7 +124,7 @@ constexpr Graph canonical(Graph const& graph, bool sources = true) {
     to.parameters.push_back({renumbering.add(parameter.node), parameter.init, parameter.stacked});
   for (Id id : graph.states) to.states.push_back(renumbering.add(id));
   to.state_inits = graph.state_inits;
-  std::vector<Id> roots;
+  List<Id> roots;
   for (Output const& output : graph.outputs) roots.push_back(output.node);
   for (Update const& update : graph.updates) roots.push_back(update.value);
   for (Id id : reachable_order(graph, roots)) renumbering.add(id);
@@ -125,7 +138,7 @@ constexpr Graph canonical(Graph const& graph, bool sources = true) {
 namespace detail {
 
 struct Writer {
-  std::vector<std::uint64_t> words;
+  List<std::uint64_t> words;
 
   constexpr void put(std::uint64_t word) { words.push_back(word); }
   constexpr void put(std::int64_t word) { words.push_back(static_cast<std::uint64_t>(word)); }
@@ -166,7 +179,7 @@ struct Writer {
     put(node.line);
   }
   template <class T>
-  constexpr void put(std::vector<T> const& values) {
+  constexpr void put(List<T> const& values) {
     put(static_cast<std::uint64_t>(values.size()));
     for (T const& value : values) put(value);
   }
@@ -228,7 +241,7 @@ struct Reader {
     get(node.line);
   }
   template <class T>
-  constexpr void get(std::vector<T>& values) {
+  constexpr void get(List<T>& values) {
     values.resize(static_cast<std::size_t>(next()));
     for (T& value : values) get(value);
   }
@@ -242,7 +255,7 @@ struct Reader {
 }  // namespace detail
 
 /// The graph as integers, for freezing and comparing.
-constexpr std::vector<std::uint64_t> words_of(Graph const& graph) {
+constexpr List<std::uint64_t> words_of(Graph const& graph) {
   detail::Writer writer;
   writer.put(graph);
   return std::move(writer.words);
@@ -257,14 +270,19 @@ constexpr Graph thaw(std::span<std::uint64_t const> words) {
 /// Same operations on same operands, whatever the order of construction and the source lines.
 constexpr bool same(Graph const& a, Graph const& b) { return words_of(canonical(a, false)) == words_of(canonical(b, false)); }
 
+namespace detail {
+template <class Make>
+inline constexpr std::size_t frozen_size = words_of(Make{}()).size();
+}  // namespace detail
+
 /// The words of the graph that `Make{}()` returns, made in constant expressions: a `static constexpr` array for the run time to thaw.
-/// `Make` is a stateless function object.
+/// `Make` is a stateless function object. A large program is made in stages, each with the compiler's whole budget of steps:
+/// one Make traces, the next thaws that and differentiates.
 template <class Make>
 constexpr auto freeze() {
-  constexpr std::size_t count = words_of(Make{}()).size();
-  std::array<std::uint64_t, count> frozen{};
-  std::vector<std::uint64_t> const words = words_of(Make{}());
-  for (std::size_t i = 0; i < count; ++i) frozen[i] = words[i];
+  std::array<std::uint64_t, detail::frozen_size<Make>> frozen{};
+  List<std::uint64_t> const words = words_of(Make{}());
+  for (std::size_t i = 0; i < frozen.size(); ++i) frozen[i] = words[i];
   return frozen;
 }
 

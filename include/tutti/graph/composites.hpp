@@ -8,10 +8,10 @@
 namespace tutti::graph {
 
 namespace detail {
-constexpr Var composite(Op op, std::initializer_list<Var> operands, std::vector<std::int64_t> integers, std::vector<double> reals, Where where) {
+constexpr Var composite(Op op, std::initializer_list<Var> operands, List<std::int64_t> integers, List<double> reals, Where where) {
   Builder* builder = nullptr;
   for (Var v : operands) builder = &home(v, Var{builder, none}, {}, where);
-  std::vector<Id> ids;
+  List<Id> ids;
   for (Var v : operands) ids.push_back(builder->adopt(v, where));
   return emit(*builder, draft(op, std::move(ids), std::move(integers), std::move(reals)), where);
 }

@@ -12,21 +12,20 @@
 #include <source_location>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph {
 
 /// A node before it has a place.
 struct Draft {
   Op op = Op::constant;
-  std::vector<Id> operands;
-  std::vector<std::int64_t> integers;
-  std::vector<double> reals;
+  List<Id> operands;
+  List<std::int64_t> integers;
+  List<double> reals;
   Type type;  ///< wanted result where it does not follow from the operands: leaves, reshape, convert, broadcasts, dynamic_slice
   std::int32_t name = none;
   std::int32_t body = none;
 };
-constexpr Draft draft(Op op, std::vector<Id> operands, std::vector<std::int64_t> integers = {}, std::vector<double> reals = {},
+constexpr Draft draft(Op op, List<Id> operands, List<std::int64_t> integers = {}, List<double> reals = {},
                       Type const& type = {}) {
   return Draft{op, std::move(operands), std::move(integers), std::move(reals), type};
 }
@@ -53,14 +52,14 @@ constexpr Shape leading(Shape const& shape, int count = 1) {
 constexpr std::int64_t last(Shape const& shape) { return shape.rank() == 0 ? 1 : shape[shape.rank() - 1]; }
 /// Leading extents, then one more.
 constexpr Shape appended(Shape const& shape, std::int64_t extent) {
-  std::vector<std::int64_t> extents(shape.begin(), shape.end());
+  List<std::int64_t> extents(shape.begin(), shape.end());
   extents.push_back(extent);
   return Shape(std::span<std::int64_t const>(extents));
 }
 constexpr Shape without_first(Shape const& shape) { return Shape(shape.extents().subspan(1)); }
 constexpr Shape with_first(std::int64_t extent, Shape const& shape) {
-  std::vector<std::int64_t> extents{extent};
-  extents.insert(extents.end(), shape.begin(), shape.end());
+  List<std::int64_t> extents{extent};
+  extents.append(shape.begin(), shape.end());
   return Shape(std::span<std::int64_t const>(extents));
 }
 
@@ -129,7 +128,7 @@ constexpr Replication combined(Operands const& in) {
 }
 
 constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) {
-  std::vector<std::int64_t> kept;
+  List<std::int64_t> kept;
   for (int axis = 0; axis < in.shape(0).rank(); ++axis)
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) kept.push_back(in.shape(0)[axis]);
   std::int64_t previous = -1;
@@ -148,7 +147,7 @@ constexpr Shape dot_result(Operands const& in) {
   if (static_cast<int>(values.size()) != 2 + 2 * batch + 2 * contracted)
     refuse(in.where, in.draft.op, "both operands need as many batch and contracted axes", a, b);
   std::array<bool, Shape::max_rank> used_a{}, used_b{};
-  std::vector<std::int64_t> extents;
+  List<std::int64_t> extents;
   for (int i = 0; i < batch + contracted; ++i) {
     int const at = i < batch ? 2 + i : 2 + batch + i;
     int const step = i < batch ? batch : contracted;

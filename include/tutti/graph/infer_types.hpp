@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 namespace detail {
 
-constexpr Shape composite_shape(Operands const& in, std::vector<Type>& more) {
+constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
   Op const op = in.draft.op;
   auto const where = in.where;
   auto const f32 = [&](Shape const& shape) { more.push_back({DType::float32, Replication::replicated, shape}); };
@@ -112,7 +112,7 @@ constexpr Shape composite_shape(Operands const& in, std::vector<Type>& more) {
 
 /// Types of the results of `draft` over the nodes of `graph`.
 /// Errors    tutti::Error of kind shape, dtype or communication with the operands' shapes, at `where`.
-constexpr std::vector<Type> infer(Graph const& graph, Draft const& draft, std::source_location where) {
+constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_location where) {
   detail::Operands const in{graph, draft, where};
   Op const op = draft.op;
   OpInfo const& facts = info(op);
@@ -122,7 +122,7 @@ constexpr std::vector<Type> infer(Graph const& graph, Draft const& draft, std::s
   }
   if (op == Op::repeat) {  // checked by the function that closes the body; the types follow from the body's outputs
     Graph const& body = graph.bodies[static_cast<std::size_t>(draft.body)];
-    std::vector<Type> types;
+    List<Type> types;
     for (std::size_t i = 0; i < body.outputs.size(); ++i) {
       Type type = body.type(body.outputs[i].node);
       if (static_cast<std::int64_t>(i) >= draft.integers[1]) type.shape = with_first(draft.integers[0], type.shape);
@@ -132,7 +132,7 @@ constexpr std::vector<Type> infer(Graph const& graph, Draft const& draft, std::s
   }
   if (facts.kind == OpClass::leaf && draft.operands.empty()) return {draft.type};
 
-  std::vector<Type> more;
+  List<Type> more;
   Type type = draft.type;
   bool const takes_operands_dtype = op != Op::convert && op != Op::compare && op != Op::rng_bits;
   if (takes_operands_dtype) type.dtype = in.dtype(0);
@@ -182,7 +182,7 @@ constexpr std::vector<Type> infer(Graph const& graph, Draft const& draft, std::s
       break;
     case Op::transpose: {
       Shape const& x = in.shape(0);
-      std::vector<std::int64_t> extents;
+      List<std::int64_t> extents;
       std::array<bool, Shape::max_rank> seen{};
       for (std::int64_t axis : draft.integers) {
         if (axis < 0 || axis >= x.rank() || seen[static_cast<std::size_t>(axis)])
@@ -257,8 +257,9 @@ constexpr std::vector<Type> infer(Graph const& graph, Draft const& draft, std::s
     default: type.replication = detail::combined(in); break;
   }
   for (Type& other : more) other.replication = type.replication;
-  more.insert(more.begin(), type);
-  return more;
+  List<Type> types{type};
+  types.append(more);
+  return types;
 }
 
 }  // namespace tutti::graph

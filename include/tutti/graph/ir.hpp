@@ -5,13 +5,13 @@
 /// differentiated and compared in a constant expression, and copied like an int.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/graph/list.hpp>
 #include <tutti/graph/op.hpp>
 #include <tutti/tensor/shape.hpp>
 
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace tutti::graph {
 
@@ -55,7 +55,7 @@ struct Range {
 };
 
 template <class T>
-constexpr std::span<T const> part(std::vector<T> const& pool, Range range) noexcept {
+constexpr std::span<T const> part(List<T> const& pool, Range range) noexcept {
   return {pool.data() + range.first, static_cast<std::size_t>(range.count)};
 }
 
@@ -98,21 +98,21 @@ struct Update {
 ///
 /// A node of several results (more than one in `types`) is used through `result` nodes alone; a result without a node is not wanted.
 struct Graph {
-  std::vector<Node> nodes;
-  std::vector<Id> inputs, states, scalars;
-  std::vector<Parameter> parameters;
-  std::vector<Init> state_inits;  ///< parallel to states
-  std::vector<Output> outputs;
-  std::vector<Update> updates;
-  std::vector<Graph> bodies;
+  List<Node> nodes;
+  List<Id> inputs, states, scalars;
+  List<Parameter> parameters;
+  List<Init> state_inits;  ///< parallel to states
+  List<Output> outputs;
+  List<Update> updates;
+  List<Graph> bodies;
 
   // Pools.
-  std::vector<Id> operand_pool;
-  std::vector<std::int64_t> integer_pool;
-  std::vector<double> real_pool;
-  std::vector<Type> type_pool;
-  std::vector<Range> names;
-  std::vector<char> text;
+  List<Id> operand_pool;
+  List<std::int64_t> integer_pool;
+  List<double> real_pool;
+  List<Type> type_pool;
+  List<Range> names;
+  List<char> text;
 
   constexpr Id size() const noexcept { return static_cast<Id>(nodes.size()); }
   constexpr Node const& operator[](Id id) const noexcept { return nodes[static_cast<std::size_t>(id)]; }

@@ -47,10 +47,10 @@ constexpr std::optional<double> constant_value(Var v) {
 }
 constexpr bool is_constant(Var v, double value) { return constant_value(v) == value; }
 constexpr Var adopted(Builder& builder, Var v, Where where) { return {&builder, builder.adopt(v, where)}; }
-constexpr std::vector<std::int64_t> listed(Axes axes) { return {axes.begin(), axes.end()}; }
+constexpr List<std::int64_t> listed(Axes axes) { return {axes.begin(), axes.end()}; }
 
 constexpr Var emit(Builder& builder, Draft wanted, Where where) { return {&builder, builder.emit(std::move(wanted), where)}; }
-constexpr Var unary(Op op, Var x, Where where, std::vector<double> reals = {}) {
+constexpr Var unary(Op op, Var x, Where where, List<double> reals = {}) {
   Builder& builder = home(x, {}, {}, where);
   return emit(builder, draft(op, {x.id}, {}, std::move(reals)), where);
 }
@@ -74,14 +74,14 @@ constexpr Var iota(Builder& builder, Shape const& shape, int axis, DType dtype =
 }
 
 /// Axis i of x becomes axis axes[i] of the result.
-constexpr Var broadcast_in_dim(Var x, Shape const& shape, std::vector<std::int64_t> axes, Where where = Where::current()) {
+constexpr Var broadcast_in_dim(Var x, Shape const& shape, List<std::int64_t> axes, Where where = Where::current()) {
   if (x.shape() == shape) return x;
   if (auto const value = detail::constant_value(x)) return constant(*x.builder, *value, shape, x.dtype(), where);
   return detail::emit(detail::home(x), draft(Op::broadcast_in_dim, {x.id}, std::move(axes), {}, {x.dtype(), {}, shape}), where);
 }
 /// As NumPy does: aligned at the last axis.
 constexpr Var broadcast_to(Var x, Shape const& shape, Where where = Where::current()) {
-  std::vector<std::int64_t> axes;
+  List<std::int64_t> axes;
   for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(shape.rank() - x.rank() + axis);
   if (x.rank() > shape.rank()) refuse(where, Op::broadcast_in_dim, "a broadcast cannot drop axes", x.shape(), shape);
   return broadcast_in_dim(x, shape, std::move(axes), where);
@@ -166,7 +166,10 @@ constexpr Var sin(Var x, Where where = Where::current()) { return detail::unary(
 constexpr Var cos(Var x, Where where = Where::current()) { return detail::unary(Op::cosine, x, where); }
 constexpr Var sqrt(Var x, Where where = Where::current()) { return detail::unary(Op::square_root, x, where); }
 constexpr Var rsqrt(Var x, Where where = Where::current()) { return detail::unary(Op::reciprocal_square_root, x, where); }
-constexpr Var pow(Var x, double exponent, Where where = Where::current()) { return detail::unary(Op::power, x, where, {exponent}); }
+constexpr Var pow(Var x, double exponent, Where where = Where::current()) {
+  if (exponent == 1) return x;
+  return detail::unary(Op::power, x, where, {exponent});
+}
 constexpr Var gelu(Var x, Where where = Where::current()) { return detail::unary(Op::gelu, x, where); }
 /// The value without a gradient.
 constexpr Var stop_gradient(Var x, Where where = Where::current()) { return detail::unary(Op::stop_gradient, x, where); }
@@ -205,38 +208,38 @@ constexpr Var reshape(Var x, Shape const& shape, Where where = Where::current())
     return constant(builder, *value, shape, x.dtype(), where);
   return detail::emit(builder, draft(Op::reshape, {x.id}, {}, {}, {x.dtype(), {}, shape}), where);
 }
-constexpr Var transpose(Var x, std::vector<std::int64_t> permutation, Where where = Where::current()) {
+constexpr Var transpose(Var x, List<std::int64_t> permutation, Where where = Where::current()) {
   bool identity = static_cast<int>(permutation.size()) == x.rank();
   for (std::size_t i = 0; i < permutation.size(); ++i) identity = identity && permutation[i] == static_cast<std::int64_t>(i);
   if (identity) return x;
   return detail::emit(detail::home(x), draft(Op::transpose, {x.id}, std::move(permutation)), where);
 }
-constexpr Var slice(Var x, std::vector<std::int64_t> starts, std::vector<std::int64_t> limits, std::vector<std::int64_t> strides = {},
+constexpr Var slice(Var x, List<std::int64_t> starts, List<std::int64_t> limits, List<std::int64_t> strides = {},
                     Where where = Where::current()) {
   if (strides.empty()) strides.assign(starts.size(), 1);
-  starts.insert(starts.end(), limits.begin(), limits.end());
-  starts.insert(starts.end(), strides.begin(), strides.end());
+  starts.append(limits.begin(), limits.end());
+  starts.append(strides.begin(), strides.end());
   return detail::emit(detail::home(x), draft(Op::slice, {x.id}, std::move(starts)), where);
 }
 /// `low` before, `high` behind and `interior` between the elements along each axis, filled with `value`.
-constexpr Var pad(Var x, std::vector<std::int64_t> low, std::vector<std::int64_t> high, std::vector<std::int64_t> interior = {},
+constexpr Var pad(Var x, List<std::int64_t> low, List<std::int64_t> high, List<std::int64_t> interior = {},
                   double value = 0, Where where = Where::current()) {
   if (interior.empty()) interior.assign(low.size(), 0);
-  low.insert(low.end(), high.begin(), high.end());
-  low.insert(low.end(), interior.begin(), interior.end());
+  low.append(high.begin(), high.end());
+  low.append(interior.begin(), interior.end());
   return detail::emit(detail::home(x), draft(Op::pad, {x.id}, std::move(low), {value}), where);
 }
 constexpr Var concatenate(std::initializer_list<Var> parts, int axis, Where where = Where::current()) {
   Builder* builder = nullptr;
   for (Var part : parts) builder = &detail::home(part, Var{builder, none}, {}, where);
-  std::vector<Id> ids;
+  List<Id> ids;
   for (Var part : parts) ids.push_back(builder->adopt(part, where));
   if (builder == nullptr) refuse(where, Op::concatenate, ErrorKind::invalid_argument, "there is nothing to concatenate");
   return detail::emit(*builder, draft(Op::concatenate, std::move(ids), {axis}), where);
 }
 
 /// Drops the axes; negative ones count from the end.
-constexpr Var reduce(Op op, Var x, std::vector<std::int64_t> axes, Where where) {
+constexpr Var reduce(Op op, Var x, List<std::int64_t> axes, Where where) {
   for (std::int64_t& axis : axes) axis += axis < 0 ? x.rank() : 0;
   if (axes.empty()) return x;
   return detail::emit(detail::home(x), draft(op, {x.id}, std::move(axes)), where);
@@ -245,7 +248,7 @@ constexpr Var reduce_sum(Var x, Axes axes, Where where = Where::current()) { ret
 /// Ties share the gradient evenly.
 constexpr Var reduce_max(Var x, Axes axes, Where where = Where::current()) { return reduce(Op::reduce_max, x, detail::listed(axes), where); }
 constexpr Var sum_all(Var x, Where where = Where::current()) {
-  std::vector<std::int64_t> axes;
+  List<std::int64_t> axes;
   for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
   return reduce(Op::reduce_sum, x, std::move(axes), where);
 }
@@ -254,11 +257,11 @@ constexpr Var mean_all(Var x, Where where = Where::current()) {
 }
 
 /// Result: batch axes, free axes of a, free axes of b.
-constexpr Var dot_general(Var a, Var b, std::vector<std::int64_t> contract_a, std::vector<std::int64_t> contract_b,
-                          std::vector<std::int64_t> batch_a = {}, std::vector<std::int64_t> batch_b = {}, Where where = Where::current()) {
+constexpr Var dot_general(Var a, Var b, List<std::int64_t> contract_a, List<std::int64_t> contract_b,
+                          List<std::int64_t> batch_a = {}, List<std::int64_t> batch_b = {}, Where where = Where::current()) {
   Builder& builder = detail::home(a, b, {}, where);
-  std::vector<std::int64_t> values{static_cast<std::int64_t>(batch_a.size()), static_cast<std::int64_t>(contract_a.size())};
-  for (auto const* list : {&batch_a, &batch_b, &contract_a, &contract_b}) values.insert(values.end(), list->begin(), list->end());
+  List<std::int64_t> values{static_cast<std::int64_t>(batch_a.size()), static_cast<std::int64_t>(contract_a.size())};
+  for (auto const* list : {&batch_a, &batch_b, &contract_a, &contract_b}) values.append(list->begin(), list->end());
   Id const x = builder.adopt(a, where), y = builder.adopt(b, where);
   return detail::emit(builder, draft(Op::dot_general, {x, y}, std::move(values)), where);
 }

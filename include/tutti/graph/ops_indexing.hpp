@@ -8,25 +8,25 @@
 namespace tutti::graph {
 
 namespace detail {
-constexpr Var with_starts(Op op, std::vector<Var> const& operands, Type const& type, Where where) {
+constexpr Var with_starts(Op op, List<Var> const& operands, Type const& type, Where where) {
   Builder* builder = nullptr;
   for (Var v : operands) builder = &home(v, Var{builder, none}, {}, where);
-  std::vector<Id> ids;
+  List<Id> ids;
   for (Var v : operands) ids.push_back(builder->adopt(v, where));
   return emit(*builder, draft(op, std::move(ids), {}, {}, type), where);
 }
 }  // namespace detail
 
 /// The box of `sizes` at `starts`, integers (); starts are clamped so that it fits.
-constexpr Var dynamic_slice(Var x, std::vector<Var> const& starts, Shape const& sizes, Where where = Where::current()) {
-  std::vector<Var> operands{x};
-  operands.insert(operands.end(), starts.begin(), starts.end());
+constexpr Var dynamic_slice(Var x, List<Var> const& starts, Shape const& sizes, Where where = Where::current()) {
+  List<Var> operands{x};
+  operands.append(starts.begin(), starts.end());
   return detail::with_starts(Op::dynamic_slice, operands, {x.dtype(), {}, sizes}, where);
 }
 /// x with the box at `starts` replaced.
-constexpr Var dynamic_update_slice(Var x, Var update, std::vector<Var> const& starts, Where where = Where::current()) {
-  std::vector<Var> operands{x, update};
-  operands.insert(operands.end(), starts.begin(), starts.end());
+constexpr Var dynamic_update_slice(Var x, Var update, List<Var> const& starts, Where where = Where::current()) {
+  List<Var> operands{x, update};
+  operands.append(starts.begin(), starts.end());
   return detail::with_starts(Op::dynamic_update_slice, operands, {}, where);
 }
 /// Rows of the table, (indices..., row...).
@@ -49,7 +49,7 @@ constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
 /// A replicated value, used by each rank on its own from here on; the gradient is reduced with `op`: `sum` where the loss adds up
 /// over ranks, `avg` where it is the average of the ranks' losses. Mixing replicated and varying values does this by itself, with `avg`.
 constexpr Var vary(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
-  if (x.type().replication == Replication::varying) return x;
+  if (x.type().replication == Replication::varying || detail::constant_value(x)) return x;
   return detail::emit(detail::home(x), draft(Op::vary, {x.id}, {static_cast<std::int64_t>(op)}), where);
 }
 /// This rank's addend of a sum that `all_reduce` or `reduce_scatter` will make; anything not linear refuses it.
@@ -59,7 +59,7 @@ constexpr Var partial(Var x, Where where = Where::current()) { return detail::un
 constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
   if (op != comm::PortOp::sum && op != comm::PortOp::avg)
     refuse(where, Op::all_reduce, ErrorKind::invalid_argument, "graphs reduce by sum and avg alone: others have no gradient");
-  if (x.type().replication == Replication::replicated)
+  if (x.type().replication == Replication::replicated && !detail::constant_value(x))
     refuse(where, Op::all_reduce, ErrorKind::communication,
            "the value is equal on all ranks already; pass vary(x) to mean each rank's copy");
   return detail::emit(detail::home(x), draft(Op::all_reduce, {x.id}, {static_cast<std::int64_t>(op)}), where);

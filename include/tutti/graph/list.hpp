@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A growable array for constant expressions. std::vector works there too, but constructs and destroys every element by a call: tracing
+/// and differentiating one GPT block then takes more than the million steps that clang allows by default. This takes a fifth.
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <utility>
+
+namespace tutti::graph {
+
+/// As std::vector, for default-constructible types; removed elements keep their values until overwritten.
+template <class T>
+class List {
+ public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = T const*;
+
+  constexpr List() = default;
+  constexpr List(std::initializer_list<T> values) { append(values.begin(), values.end()); }
+  constexpr explicit List(std::size_t count) { resize(count); }
+  constexpr List(std::size_t count, T const& value) { assign(count, value); }
+  template <class Iterator>
+    requires requires(Iterator it) { *it; }
+  constexpr List(Iterator first, Iterator last) {
+    append(first, last);
+  }
+  constexpr List(List const& other) { append(other.begin(), other.end()); }
+  constexpr List(List&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), capacity_(std::exchange(other.capacity_, 0)) {}
+  constexpr List& operator=(List other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+  }
+  constexpr ~List() { delete[] data_; }
+
+  constexpr std::size_t size() const noexcept { return size_; }
+  constexpr bool empty() const noexcept { return size_ == 0; }
+  constexpr T* data() noexcept { return data_; }
+  constexpr T const* data() const noexcept { return data_; }
+  constexpr T* begin() noexcept { return data_; }
+  constexpr T const* begin() const noexcept { return data_; }
+  constexpr T* end() noexcept { return data_ + size_; }
+  constexpr T const* end() const noexcept { return data_ + size_; }
+  constexpr T& operator[](std::size_t i) noexcept { return data_[i]; }
+  constexpr T const& operator[](std::size_t i) const noexcept { return data_[i]; }
+  constexpr T& back() noexcept { return data_[size_ - 1]; }
+  constexpr T const& back() const noexcept { return data_[size_ - 1]; }
+
+  constexpr void push_back(T value) {
+    if (size_ == capacity_) reserve(size_ < 8 ? 8 : 2 * size_);
+    data_[size_++] = std::move(value);
+  }
+  constexpr void pop_back() noexcept { --size_; }
+  /// The range is not part of this list.
+  template <class Iterator>
+  constexpr void append(Iterator first, Iterator last) {
+    auto const count = static_cast<std::size_t>(last - first);
+    if (size_ + count > capacity_) reserve(size_ + count < 2 * size_ ? 2 * size_ : size_ + count);
+    for (; first != last; ++first) data_[size_++] = static_cast<T>(*first);
+  }
+  constexpr void append(List const& other) { append(other.begin(), other.end()); }
+  constexpr void assign(std::size_t count, T const& value) {
+    size_ = 0;
+    reserve(count);
+    while (size_ < count) data_[size_++] = value;
+  }
+  constexpr void resize(std::size_t count) {
+    reserve(count);
+    while (size_ < count) data_[size_++] = T{};
+    size_ = count;
+  }
+  constexpr void reserve(std::size_t capacity) {
+    if (capacity <= capacity_) return;
+    T* const data = new T[capacity];
+    for (std::size_t i = 0; i < size_; ++i) data[i] = std::move(data_[i]);
+    delete[] data_;
+    data_ = data;
+    capacity_ = capacity;
+  }
+
+  friend constexpr bool operator==(List const& a, List const& b) {
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace tutti::graph

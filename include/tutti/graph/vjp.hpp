@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The vector-Jacobian product of every operation, about one line each. The table is total: an operation that op.hpp declares
+/// differentiable and that has no rule here does not compile.
+///
+/// n.g() is the cotangent of the result, n.in(i) an operand, n.out() the result; n.give(i, v) adds v to operand i's cotangent.
+
+#include <tutti/graph/composites.hpp>
+
+namespace tutti::graph {
+
+class Reverse;
+
+/// One node during the reverse pass.
+struct Back {
+  Builder& builder;
+  Reverse& reverse;
+  Id id = none;
+  List<Id> operands;
+  List<Id> cotangents;  ///< per result; none where nothing depends on it
+  Where where = Where::current();
+
+  constexpr Var in(int i) const { return {&builder, operands[static_cast<std::size_t>(i)]}; }
+  constexpr int count() const { return static_cast<int>(operands.size()); }
+  constexpr Var out() const { return {&builder, id}; }
+  constexpr Var out(int i) const { return detail::result(out(), i, where); }
+  constexpr bool has_g(int i) const { return cotangents[static_cast<std::size_t>(i)] != none; }
+  constexpr Var g(int i = 0) const {
+    if (has_g(i)) return {&builder, cotangents[static_cast<std::size_t>(i)]};
+    Type const type = builder.graph().type(id, i);
+    return constant(builder, 0, type.shape, type.dtype, where);
+  }
+  constexpr std::int64_t integer(int i = 0) const { return builder.graph().integer(id, i); }
+  constexpr List<std::int64_t> integers() const {
+    auto const values = builder.graph().integers(id);
+    return {values.begin(), values.end()};
+  }
+  constexpr double real(int i = 0) const { return builder.graph().real(id, i); }
+  constexpr bool wants(int i) const;
+  constexpr void give(int i, Var cotangent) const;
+  /// Only the first result of this composite may be differentiated.
+  constexpr void first_result_only() const {
+    for (std::size_t i = 1; i < cotangents.size(); ++i)
+      if (cotangents[i] != none)
+        refuse(where, builder.graph().op(id), ErrorKind::invalid_argument,
+               "only the first result of this operation has a gradient; use the primitives it decomposes into");
+  }
+};
+
+namespace detail {
+
+constexpr List<std::int64_t> ascending(std::int64_t first, std::int64_t end) {
+  List<std::int64_t> values;
+  for (std::int64_t i = first; i < end; ++i) values.push_back(i);
+  return values;
+}
+constexpr List<std::int64_t> inverse(List<std::int64_t> const& permutation) {
+  List<std::int64_t> values(permutation.size(), 0);
+  for (std::size_t i = 0; i < permutation.size(); ++i) values[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
+  return values;
+}
+constexpr List<std::int64_t> others(List<std::int64_t> const& axes, int rank) {
+  List<std::int64_t> rest;
+  for (int axis = 0; axis < rank; ++axis)
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) rest.push_back(axis);
+  return rest;
+}
+/// Undoes a reduction over `axes`: the value along every dropped axis.
+constexpr Var spread(Var g, Shape const& shape, List<std::int64_t> const& axes) {
+  return broadcast_in_dim(g, shape, others(axes, shape.rank()));
+}
+
+constexpr void back_broadcast(Back const& n) {
+  Shape const x = n.in(0).shape();
+  List<std::int64_t> const map = n.integers();
+  List<std::int64_t> summed;
+  for (int axis = 0, next = 0; axis < n.g().rank(); ++axis) {
+    bool const mapped = next < x.rank() && map[static_cast<std::size_t>(next)] == axis;
+    if (!mapped || x[next] != n.g().shape()[axis]) summed.push_back(axis);
+    next += int{mapped};
+  }
+  n.give(0, reshape(reduce(Op::reduce_sum, n.g(), std::move(summed), n.where), x));
+}
+constexpr void back_maximum(Back const& n) {
+  Var const half = select(equal(n.in(0), n.in(1)), n.g() * 0.5, 0.0);
+  n.give(0, select(less(n.in(1), n.in(0)), n.g(), half));
+  n.give(1, select(less(n.in(0), n.in(1)), n.g(), half));
+}
+constexpr void back_reduce_max(Back const& n) {
+  Shape const shape = n.in(0).shape();
+  Var const wins = equal(n.in(0), spread(n.out(), shape, n.integers()));
+  Var const count = reduce(Op::reduce_sum, select(wins, full_like(n.in(0), 1), 0.0), n.integers(), n.where);
+  n.give(0, select(wins, spread(n.g() / count, shape, n.integers()), 0.0));
+}
+constexpr void back_slice(Back const& n) {
+  Shape const x = n.in(0).shape(), y = n.g().shape();
+  List<std::int64_t> low, high, interior;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    std::int64_t const start = n.integer(axis), stride = n.integer(2 * x.rank() + axis);
+    bool const empty = y[axis] == 0;
+    low.push_back(empty ? 0 : start);
+    high.push_back(empty ? x[axis] : x[axis] - 1 - (start + (y[axis] - 1) * stride));
+    interior.push_back(stride - 1);
+  }
+  n.give(0, pad(n.g(), low, high, interior));
+}
+constexpr void back_pad(Back const& n) {
+  Shape const x = n.in(0).shape();
+  List<std::int64_t> starts, limits, strides;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    std::int64_t const low = n.integer(axis), step = n.integer(2 * x.rank() + axis) + 1;
+    starts.push_back(low);
+    limits.push_back(x[axis] == 0 ? low : low + (x[axis] - 1) * step + 1);
+    strides.push_back(step);
+  }
+  n.give(0, slice(n.g(), starts, limits, strides));
+}
+constexpr void back_concatenate(Back const& n) {
+  auto const axis = static_cast<std::size_t>(n.integer());
+  std::int64_t at = 0;
+  for (int i = 0; i < n.count(); ++i) {
+    Shape const part = n.in(i).shape();
+    List<std::int64_t> starts(static_cast<std::size_t>(part.rank()), 0), limits(part.begin(), part.end());
+    starts[axis] += at;
+    limits[axis] += at;
+    at += part[static_cast<int>(axis)];
+    n.give(i, slice(n.g(), starts, limits));
+  }
+}
+constexpr List<Var> starts_of(Back const& n, int first) {
+  List<Var> starts;
+  for (int i = first; i < n.count(); ++i) starts.push_back(n.in(i));
+  return starts;
+}
+
+/// Brings (batch, free, contracted ascending by the other operand's axis) into the order of an operand of dot_general.
+constexpr Var operand_order(Var x, List<std::int64_t> const& batch, List<std::int64_t> const& contracted,
+                            List<std::int64_t> const& partner) {
+  int const rank = x.rank();
+  List<std::int64_t> bound = batch;
+  bound.append(contracted.begin(), contracted.end());
+  List<std::int64_t> const free = others(bound, rank);
+  List<std::int64_t> permutation(static_cast<std::size_t>(rank), 0);
+  std::int64_t at = 0;
+  for (std::int64_t axis : batch) permutation[static_cast<std::size_t>(axis)] = at++;
+  for (std::int64_t axis : free) permutation[static_cast<std::size_t>(axis)] = at++;
+  for (std::size_t i = 0; i < contracted.size(); ++i) {
+    std::int64_t before = 0;
+    for (std::int64_t other : partner) before += other < partner[i];
+    permutation[static_cast<std::size_t>(contracted[i])] = at + before;
+  }
+  return transpose(x, std::move(permutation));
+}
+constexpr void back_dot(Back const& n) {
+  auto const list = [](std::span<std::int64_t const> values) { return List<std::int64_t>(values.begin(), values.end()); };
+  DotShape const dot = dot_shape(n.builder.graph(), n.id);
+  List<std::int64_t> const za = list(dot.batch_a), zb = list(dot.batch_b), ka = list(dot.contract_a), kb = list(dot.contract_b);
+  auto const batch = static_cast<std::int64_t>(za.size());
+  auto const free_a = static_cast<std::int64_t>(n.in(0).rank()) - batch - static_cast<std::int64_t>(ka.size());
+  auto const free_of = [](List<std::int64_t> bound, List<std::int64_t> const& more, int rank) {
+    bound.append(more.begin(), more.end());
+    return others(bound, rank);
+  };
+  Var const g = n.g();
+  if (n.wants(0))
+    n.give(0, operand_order(dot_general(g, n.in(1), ascending(batch + free_a, g.rank()), free_of(zb, kb, n.in(1).rank()),
+                                        ascending(0, batch), zb), za, ka, kb));
+  if (n.wants(1))
+    n.give(1, operand_order(dot_general(g, n.in(0), ascending(batch, batch + free_a), free_of(za, ka, n.in(0).rank()),
+                                        ascending(0, batch), za), zb, kb, ka));
+}
+
+constexpr void back_linear(Back const& n) {
+  Var const g = n.g();
+  List<std::int64_t> const rows = ascending(0, g.rank() - 1);
+  if (n.wants(0)) n.give(0, dot_general(g, n.in(1), {g.rank() - 1}, {0}));
+  if (n.wants(1)) n.give(1, dot_general(g, n.in(0), rows, rows));
+  if (n.count() == 3 && n.wants(2)) n.give(2, reduce(Op::reduce_sum, g, rows, n.where));
+}
+constexpr void back_layer_norm(Back const& n) {
+  n.first_result_only();
+  Var const d = composite(Op::layer_norm_gradient, {n.g(), n.in(0), n.in(1), n.out(1), n.out(2)}, {}, {}, n.where);
+  for (int i = 0; i < 3; ++i)
+    if (n.wants(i)) n.give(i, result(d, i, n.where));
+}
+constexpr void back_attention(Back const& n) {
+  n.first_result_only();
+  n.give(0, composite(Op::attention_gradient, {n.g(), n.in(0), n.out(0), n.out(1)}, n.integers(), {n.real()}, n.where));
+}
+constexpr void back_embedding(Back const& n) {
+  std::int64_t const position_rows = n.count() == 3 ? n.in(2).shape()[0] : 0;
+  Var const d = composite(Op::embedding_gradient, {n.in(0), n.g()}, {n.in(1).shape()[0], position_rows}, {}, n.where);
+  if (n.wants(1)) n.give(1, result(d, 0, n.where));
+  if (n.count() == 3 && n.wants(2)) n.give(2, result(d, 1, n.where));
+}
+/// The loss kernels make their gradients themselves: a constant cotangent goes into their scale, any other one multiplies what they made.
+constexpr void back_loss(Back const& n) {
+  for (int i = 1; i < static_cast<int>(n.cotangents.size()); ++i)
+    if (n.has_g(i))
+      refuse(n.where, n.builder.graph().op(n.id), ErrorKind::invalid_argument,
+             "only the mean loss has a gradient; build the sum that you mean from its tokens' logits");
+  Var node = n.out();
+  double scale = n.real();
+  auto const seed = constant_value(n.g());
+  if (seed && *seed != scale) {
+    bool used = false;  // somebody relies on the present scale already
+    for (Id id = 0; id < n.builder.graph().size(); ++id)
+      used = used || (n.builder.graph().op(id) == Op::result && n.builder.graph().operand(id, 0) == n.id &&
+                      n.builder.graph().integer(id) > 0 && n.builder.graph().integer(id) + 1 < n.builder.graph().results(n.id));
+    scale = *seed;
+    if (used) node = emit(n.builder, draft(n.builder.graph().op(n.id), n.operands, n.integers(), {scale}), n.where);
+    else n.builder.replace_real(n.id, 0, scale);
+  }
+  int const differentiable = n.builder.graph().op(n.id) == Op::cross_entropy ? 1 : 2;
+  for (int i = 0; i < differentiable; ++i) {
+    if (!n.wants(i)) continue;
+    Var const d = result(node, i + 1, n.where);
+    n.give(i, seed ? d : d * (n.g() / scale));
+  }
+}
+constexpr void back_all_gather(Back const& n) {
+  Shape const shape = n.in(0).shape();
+  List<Var> starts{rank_number(n.builder, n.where) * static_cast<double>(shape[0])};
+  for (int axis = 1; axis < shape.rank(); ++axis) starts.push_back(constant(n.builder, 0, {}, DType::int32, n.where));
+  n.give(0, dynamic_slice(vary(n.g(), comm::PortOp::sum), starts, shape));
+}
+constexpr void back_reduce_scatter(Back const& n) {
+  Var const all = all_gather(n.g(), static_cast<int>(n.integer(0)), n.where);
+  bool const average = static_cast<comm::PortOp>(n.integer(1)) == comm::PortOp::avg;
+  n.give(0, average ? all * (1.0 / static_cast<double>(n.integer(0))) : all);
+}
+constexpr void back_repeat(Back const& n);  // graph/grad_repeat.hpp
+
+constexpr comm::PortOp port_op(Back const& n) { return static_cast<comm::PortOp>(n.integer()); }
+
+struct Rule {
+  Op op;
+  void (*apply)(Back const&);
+};
+inline constexpr Rule rules[] = {
+    {Op::add, [](Back const& n) { n.give(0, n.g()), n.give(1, n.g()); }},
+    {Op::subtract, [](Back const& n) { n.give(0, n.g()), n.give(1, -n.g()); }},
+    {Op::multiply, [](Back const& n) { n.give(0, n.g() * n.in(1)), n.give(1, n.g() * n.in(0)); }},
+    {Op::divide, [](Back const& n) { n.give(0, n.g() / n.in(1)), n.give(1, -(n.g() / n.in(1) * n.out())); }},
+    {Op::maximum, back_maximum},
+    {Op::negate, [](Back const& n) { n.give(0, -n.g()); }},
+    {Op::exponential, [](Back const& n) { n.give(0, n.g() * n.out()); }},
+    {Op::logarithm, [](Back const& n) { n.give(0, n.g() / n.in(0)); }},
+    {Op::tanh, [](Back const& n) { n.give(0, n.g() * (1.0 - n.out() * n.out())); }},
+    {Op::logistic, [](Back const& n) { n.give(0, n.g() * (n.out() * (1.0 - n.out()))); }},
+    {Op::sine, [](Back const& n) { n.give(0, n.g() * cos(n.in(0))); }},
+    {Op::cosine, [](Back const& n) { n.give(0, -(n.g() * sin(n.in(0)))); }},
+    {Op::square_root, [](Back const& n) { n.give(0, n.g() / (n.out() * 2.0)); }},
+    {Op::reciprocal_square_root, [](Back const& n) { n.give(0, n.g() * (pow(n.out(), 3) * -0.5)); }},
+    {Op::power, [](Back const& n) { n.give(0, n.g() * (pow(n.in(0), n.real() - 1) * n.real())); }},
+    {Op::select, [](Back const& n) { n.give(1, select(n.in(0), n.g(), 0.0)), n.give(2, select(n.in(0), 0.0, n.g())); }},
+    {Op::convert, [](Back const& n) { n.give(0, convert(n.g(), n.in(0).dtype())); }},
+    {Op::gelu, [](Back const& n) { n.give(0, composite(Op::gelu_gradient, {n.g(), n.in(0)}, {}, {}, n.where)); }},
+    {Op::barrier, [](Back const& n) { n.give(0, n.g()); }},
+    {Op::broadcast_in_dim, back_broadcast},
+    {Op::reshape, [](Back const& n) { n.give(0, reshape(n.g(), n.in(0).shape())); }},
+    {Op::transpose, [](Back const& n) { n.give(0, transpose(n.g(), inverse(n.integers()))); }},
+    {Op::slice, back_slice},
+    {Op::pad, back_pad},
+    {Op::concatenate, back_concatenate},
+    {Op::dynamic_slice, [](Back const& n) { n.give(0, dynamic_update_slice(full_like(n.in(0), 0), n.g(), starts_of(n, 1))); }},
+    {Op::dynamic_update_slice, [](Back const& n) {
+       n.give(0, dynamic_update_slice(n.g(), full_like(n.in(1), 0), starts_of(n, 2)));
+       n.give(1, dynamic_slice(n.g(), starts_of(n, 2), n.in(1).shape()));
+     }},
+    {Op::reduce_sum, [](Back const& n) { n.give(0, spread(n.g(), n.in(0).shape(), n.integers())); }},
+    {Op::reduce_max, back_reduce_max},
+    {Op::dot_general, back_dot},
+    {Op::gather, [](Back const& n) { n.give(0, scatter_add(full_like(n.in(0), 0), n.in(1), n.g())); }},
+    {Op::scatter_add, [](Back const& n) { n.give(0, n.g()), n.give(2, gather(n.g(), n.in(1))); }},
+    {Op::linear, back_linear},
+    {Op::layer_norm, back_layer_norm},
+    {Op::attention, back_attention},
+    {Op::embedding, back_embedding},
+    {Op::cross_entropy, back_loss},
+    {Op::linear_cross_entropy, back_loss},
+    {Op::square_sum, [](Back const& n) {
+       n.give(0, n.in(0) * convert(n.g() * 2.0, n.in(0).dtype()));
+       if (n.count() == 2) n.give(1, n.g());
+     }},
+    {Op::vary, [](Back const& n) { n.give(0, all_reduce(vary(n.g(), port_op(n)), port_op(n))); }},
+    {Op::partial, [](Back const& n) { n.give(0, n.g()); }},
+    {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), port_op(n))); }},
+    {Op::broadcast, [](Back const& n) {
+       Var const here = equal(rank_number(n.builder, n.where), static_cast<double>(n.integer()));
+       n.give(0, select(here, vary(n.g(), comm::PortOp::sum), 0.0));
+     }},
+    {Op::all_gather, back_all_gather},
+    {Op::reduce_scatter, back_reduce_scatter},
+    {Op::repeat, back_repeat},
+};
+
+constexpr auto rule_table() {
+  std::array<void (*)(Back const&), std::size_t{op_count}> table{};
+  for (Rule const& rule : rules) table[static_cast<std::size_t>(rule.op)] = rule.apply;
+  return table;
+}
+inline constexpr auto rule_of = rule_table();
+
+constexpr bool rules_are_total() {
+  for (OpInfo const& facts : op_table)
+    if ((facts.differentiability == Differentiability::rule) != (rule_of[static_cast<std::size_t>(facts.op)] != nullptr)) return false;
+  return true;
+}
+static_assert(rules_are_total(), "every operation that op.hpp declares differentiable needs a rule in `rules`, and no other has one");
+
+}  // namespace detail
+
+}  // namespace tutti::graph
