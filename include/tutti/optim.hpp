@@ -3,4 +3,5 @@
 /// @file
 /// Optimizers, schedules, clipping.
 
+#include <tutti/optim/adamw.hpp>
 #include <tutti/optim/schedule.hpp>

@@ -2,3 +2,5 @@
 #pragma once
 /// @file
 /// Training on many ranks.
+
+#include <tutti/parallel/data_parallel.hpp>

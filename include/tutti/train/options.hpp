@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// What a training run can be told, on the command line or in a JSON file of the same names.
-/// The command line wins over the file, the file over the defaults.
+/// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults.
 
 #include <tutti/core/error.hpp>
 #include <tutti/optim/schedule.hpp>
@@ -43,9 +43,11 @@ struct Options {
   int threads = 0, ranks = 0;
   std::string backend = "mpi";
   std::string out;
+  bool no_final_checkpoint = false;
   std::string config;
 
   std::set<std::string> given;     ///< names that the command line or the file set
+  std::set<std::string> typed;     ///< names that the command line set
 };
 
 namespace detail {
@@ -84,7 +86,8 @@ inline void declare(CLI::App& app, Options& o) {
   run->add_option("--sample-every", o.sample_every, "steps");
   run->add_option("--sample-tokens", o.sample_tokens, "length of a sample");
   run->add_option("--sample-prompt", o.sample_prompt, "beginning of a sample");
-  run->add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step is always kept when --out is given");
+  run->add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step is kept too when --out is given");
+  run->add_flag("--no-final-checkpoint", o.no_final_checkpoint, "do not keep the last step");
   run->add_option("--keep", o.keep, "newest checkpoints to keep; 0 keeps all");
   run->add_option("--resume", o.resume, "latest, a step, or the path of a checkpoint");
   run->add_option("--out", o.out, "folder for metrics, logs and checkpoints");
@@ -175,6 +178,28 @@ inline void validate(Options const& o) {
   if (!o.resume.empty() && o.resume == "latest" && o.out.empty()) refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
 }
 
+/// Calls f(name, value) for every option that decides what is learned: what a checkpoint records and a resumed run takes over.
+template <class AnyOptions, class F>
+void for_each_setting(AnyOptions& o, F&& f) {
+  f("data", o.data);
+  f("validation-data", o.validation_data);
+  f("tokenizer", o.tokenizer);
+  f("batch", o.batch);
+  f("sequence", o.sequence);
+  f("total-tokens", o.total_tokens);
+  f("steps", o.steps);
+  f("learning-rate", o.learning_rate);
+  f("warmup", o.warmup);
+  f("schedule", o.schedule);
+  f("final-fraction", o.final_fraction);
+  f("weight-decay", o.weight_decay);
+  f("beta1", o.beta1);
+  f("beta2", o.beta2);
+  f("epsilon", o.epsilon);
+  f("clip", o.clip);
+  f("seed", o.seed);
+}
+
 /// What parsing came to: options, or text to print and the exit code to leave with.
 struct Parsed {
   Options options;
@@ -209,13 +234,21 @@ inline Parsed parse(int argc, char const* const* argv) {
         if (option->count() > 0) parsed.options.given.insert(option->get_lnames().front());
   };
   run(words);
+  std::set<std::string> const typed = parsed.options.typed = parsed.options.given;
   if (parsed.leave || parsed.options.config.empty()) {
     if (!parsed.leave) validate(parsed.options);
     return parsed;
   }
   std::vector<std::string> all = detail::words_from_json(parsed.options.config);
+  // A model is said in one of two ways: the command line's way replaces the file's.
+  bool const sizes_typed = typed.contains("layers") || typed.contains("channels") || typed.contains("heads");
+  std::erase_if(all, [&](std::string const& word) {
+    auto const is = [&](char const* name) { return word.starts_with(std::string("--") + name + "="); };
+    return (typed.contains("model") && (is("layers") || is("channels") || is("heads"))) || (sizes_typed && is("model"));
+  });
   all.insert(all.end(), words.begin(), words.end());
   run(all);
+  parsed.options.typed = typed;
   if (!parsed.leave) validate(parsed.options);
   return parsed;
 }

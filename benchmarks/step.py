@@ -99,10 +99,10 @@ def prepare(args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainer", required=True, type=pathlib.Path, help="the train_gpt2 of this project")
-    parser.add_argument("--make-inputs", required=True, type=pathlib.Path, help="the step_inputs of this project")
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent / "build",
+                        help="configured build folder; what is missing in it is built")
     parser.add_argument("--llmc", type=pathlib.Path, default=os.environ.get("TUTTI_LLMC"), help="llm.c's train_gpt2")
-    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--mpiexec", default=next((name for name in ("mpiexec.mpich", "mpiexec.hydra", "mpiexec") if shutil.which(name)), "mpiexec"))
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
@@ -110,6 +110,10 @@ def main():
     parser.add_argument("--steps", type=int, default=6, help="per turn, the first of which is not counted")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
+    if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "benchmarks/step_inputs"], stdout=subprocess.DEVNULL).returncode != 0:
+        raise Failed(f"building in {args.build} failed; run ninja there to see why")
+    args.trainer = args.build / "examples" / "train_gpt2"
+    args.make_inputs = args.build / "benchmarks" / "step_inputs"
 
     contenders = {
         "tutti 1 process x %d threads" % args.threads: lambda f: run_ours(args, f, 1, args.threads, "threads", args.steps),

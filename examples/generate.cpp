@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes text with a trained GPT-2: a checkpoint of train_gpt2, or an llm.c model file with a tokenizer.json.
+
+#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/infer/generate.hpp>
+#include <tutti/train/gpt2_files.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+int main(int argc, char** argv) {
+  std::string checkpoint, prompt, tokenizer_path;
+  std::int64_t count = 200;
+  int threads = 0;
+  bool to_the_end = false, quiet = false;
+  tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 0, .top_p = 0.95};
+
+  CLI::App app{"Continues a prompt with a trained GPT-2; the text is printed as it is drawn.", "generate"};
+  app.set_help_flag("--help", "print this and leave");
+  app.add_option("--checkpoint", checkpoint, "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file")->required();
+  app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
+  app.add_option("--tokens", count, "most tokens to write")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--temperature", sampling.temperature, "0 takes the most likely token")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "draw from the k most likely; 0: from all")->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "draw from the most likely that together have this mass")->capture_default_str();
+  app.add_option("--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
+  app.add_option("--threads", threads, "0: all processors of this process")->capture_default_str()->check(CLI::Range(0, 1024));
+  app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
+  app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
+  app.add_flag("--quiet", quiet, "print the new text alone, without the prompt");
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const& help) {
+    return app.exit(help);
+  } catch (CLI::ParseError const& error) {
+    std::fprintf(stderr, "generate: %s\nSee generate --help for the flags.\n", error.what());
+    return 2;
+  }
+
+  try {
+    auto const model = tutti::train::Gpt2Model::load(checkpoint);
+    if (tokenizer_path.empty()) {
+      bool const folder = std::filesystem::is_directory(checkpoint);
+      std::filesystem::path const beside = folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
+      tokenizer_path = (beside / "tokenizer.json").string();
+    }
+    tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer(tokenizer_path);
+    if (tokenizer.vocabulary() > model.weights().config.vocabulary)
+      throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                         tokenizer_path + " has " + std::to_string(tokenizer.vocabulary()) + " tokens, the model " +
+                             std::to_string(model.weights().config.vocabulary) + ". Give the model's own --tokenizer");
+
+    tutti::exec::Context context({.threads = threads});
+    tutti::infer::Sampler sampler(sampling);
+    tutti::infer::Gpt2Decoder decoder(context, model.weights());
+    std::int32_t const end = tokenizer.end_of_text();
+    std::vector<std::int32_t> tokens{end};  // every document of the training data begins with it
+    tokenizer.encode_to(tokens, prompt);
+
+    tutti::data::StreamDecoder text(tokenizer);
+    if (!quiet) std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+    tutti::infer::generate(decoder, sampler, tokens, count, to_the_end ? -1 : end, [&](std::int32_t token) {
+      // A model may have more classes than its tokenizer has tokens; those mean nothing.
+      std::string const piece = token < tokenizer.vocabulary() ? text.push(token) : std::string();
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    });
+    std::string const rest = text.finish();
+    std::fwrite(rest.data(), 1, rest.size(), stdout);
+    std::puts("");
+    return 0;
+  } catch (tutti::Error const& error) {
+    std::fprintf(stderr, "generate: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// GPT-2 weights from and to files: checkpoints of this library and model files of llm.c.
+
+#include <tutti/io/llmc_model.hpp>
+#include <tutti/nn/gpt2_weights.hpp>
+#include <tutti/tensor/tensor.hpp>
+#include <tutti/train/checkpoint.hpp>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace tutti::train {
+
+inline Json to_json(nn::Gpt2Config const& c) {
+  return {{"layers", c.layers},
+          {"heads", c.heads},
+          {"channels", c.channels},
+          {"vocabulary", c.vocabulary},
+          {"padded_vocabulary", c.padded_vocabulary},
+          {"max_tokens", c.max_tokens},
+          {"epsilon", c.epsilon}};
+}
+
+/// The sizes that a checkpoint says. Errors: format, naming the file.
+inline nn::Gpt2Config gpt2_config(Checkpoint const& checkpoint) {
+  try {
+    nlohmann::json const& m = checkpoint.facts().at("model");
+    nn::Gpt2Config const config{.layers = m.at("layers"), .heads = m.at("heads"), .channels = m.at("channels"), .vocabulary = m.at("vocabulary"),
+                                .padded_vocabulary = m.at("padded_vocabulary"), .max_tokens = m.at("max_tokens"), .epsilon = m.at("epsilon")};
+    nn::validate(config);
+    return config;
+  } catch (nlohmann::json::exception const& error) {
+    throw Error(ErrorKind::format, "gpt2_config", (checkpoint.folder() / "checkpoint.json").string() + " does not describe a GPT-2. Use another checkpoint")
+        .with_native(error.what());
+  }
+}
+
+/// Sizes of an llm.c model file.
+inline nn::Gpt2Config gpt2_config(io::LlmcModel const& model) {
+  io::LlmcConfig const& c = model.config();
+  nn::Gpt2Config const config{.layers = c.layers, .heads = c.heads, .channels = c.channels, .vocabulary = c.vocabulary,
+                              .padded_vocabulary = c.padded_vocabulary, .max_tokens = c.max_sequence};
+  nn::validate(config);
+  return config;
+}
+
+namespace detail {
+[[noreturn]] inline void throw_tensor(std::string const& file, std::string_view name, Shape const& has, Shape const& wants) {
+  throw Error(ErrorKind::format, "read_gpt2",
+              file + ": tensor '" + std::string(name) + "' has shape " + to_string(has) + ", the model needs " + to_string(wants) + ". Use another file");
+}
+}  // namespace detail
+
+/// Copies the sixteen tensors of a file into `tensors` (shapes of nn::gpt2_shape). Errors: format, dtype, naming file and tensor.
+inline void read_gpt2(Checkpoint const& checkpoint, nn::Gpt2Config const& config, std::array<float*, nn::gpt2_tensors.size()> const& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    io::NamedTensor const& tensor = checkpoint.parameters().at(nn::gpt2_tensors[i].name);
+    Shape const wanted = nn::gpt2_shape(config, i);
+    if (tensor.shape != wanted) detail::throw_tensor(checkpoint.parameters().path(), tensor.name, tensor.shape, wanted);
+    if (tensor.dtype != DType::float32)
+      throw Error(ErrorKind::dtype, "read_gpt2", checkpoint.parameters().path() + ": tensor '" + tensor.name + "' is " + std::string(name(tensor.dtype)) + ", not float32");
+    std::memcpy(tensors[i], tensor.data, tensor.bytes());
+  }
+}
+inline void read_gpt2(io::LlmcModel const& model, nn::Gpt2Config const& config, std::array<float*, nn::gpt2_tensors.size()> const& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    io::NamedTensor const& tensor = model.tensors()[i];
+    Shape const wanted = nn::gpt2_shape(config, i);
+    if (tensor.shape.size() != wanted.size()) detail::throw_tensor(model.path(), tensor.name, tensor.shape, wanted);
+    if (model.dtype() == DType::float32) {
+      std::memcpy(tensors[i], tensor.data, tensor.bytes());
+    } else {
+      auto const* const from = static_cast<bfloat16 const*>(tensor.data);
+      for (std::int64_t j = 0; j < wanted.size(); ++j) tensors[i][j] = float(from[j]);
+    }
+  }
+}
+
+/// Writes an llm.c model file of version 3. Errors: io.
+inline void write_llmc_gpt2(std::string const& path, nn::Gpt2Weights const& weights) {
+  nn::Gpt2Config const& c = weights.config;
+  auto const word = [](std::int64_t value) { return checked_cast<std::int32_t>(value); };
+  io::LlmcConfig config;
+  config.max_sequence = word(c.max_tokens);
+  config.vocabulary = word(c.vocabulary);
+  config.layers = word(c.layers);
+  config.heads = word(c.heads);
+  config.channels = word(c.channels);
+  config.padded_vocabulary = word(c.padded_vocabulary);
+  std::array<Shape, io::llmc_tensor_count> const shapes = io::llmc_shapes(config);
+  std::vector<io::NamedTensor> tensors;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    tensors.push_back({std::string(io::llmc_tensor_names[i]), DType::float32, shapes[i], weights.data[i]});
+  io::write_llmc_model(path, config, tensors);
+}
+
+/// A model in memory of its own, for inference.
+class Gpt2Model {
+ public:
+  explicit Gpt2Model(nn::Gpt2Config const& config) {
+    weights_.config = config;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      tensors_[i] = Tensor<float>(nn::gpt2_shape(config, i));
+      weights_.data[i] = tensors_[i].data();
+    }
+  }
+  nn::Gpt2Weights const& weights() const noexcept { return weights_; }
+  std::array<float*, nn::gpt2_tensors.size()> mutable_data() noexcept {
+    std::array<float*, nn::gpt2_tensors.size()> data{};
+    for (std::size_t i = 0; i < tensors_.size(); ++i) data[i] = tensors_[i].data();
+    return data;
+  }
+
+  /// From a checkpoint folder, the `--out` folder of a run (its latest checkpoint), or an llm.c model file.
+  /// Errors: io, format, dtype.
+  static Gpt2Model load(std::filesystem::path const& path) {
+    if (std::filesystem::is_directory(path)) {
+      Checkpoint const checkpoint(folder(path));
+      Gpt2Model model(gpt2_config(checkpoint));
+      read_gpt2(checkpoint, model.weights_.config, model.mutable_data());
+      return model;
+    }
+    io::LlmcModel const file(path.string());
+    Gpt2Model model(gpt2_config(file));
+    read_gpt2(file, model.weights_.config, model.mutable_data());
+    return model;
+  }
+  /// The checkpoint that `load` reads of a folder.
+  static std::filesystem::path folder(std::filesystem::path const& path) {
+    return std::filesystem::exists(path / "checkpoints") ? find_checkpoint(path, "latest") : find_checkpoint({}, path.string());
+  }
+
+ private:
+  std::array<Tensor<float>, nn::gpt2_tensors.size()> tensors_;
+  nn::Gpt2Weights weights_;
+};
+
+}  // namespace tutti::train

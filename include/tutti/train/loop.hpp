@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample, checkpoint, leave.
+
+#include <tutti/infer/generate.hpp>
+#include <tutti/kernel/cpu/peak.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/gpt2_state.hpp>
+#include <tutti/train/console.hpp>
+#include <tutti/train/metrics.hpp>
+#include <tutti/train/setup.hpp>
+#include <tutti/train/signals.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti::train {
+
+/// Trains a GPT-2 as the options say.
+/// Ranks     all, with the same options.
+/// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if it were done.
+/// Errors    those of its parts; checkpoints written before stay.
+template <class Comm>
+class Run {
+ public:
+  Run(Comm& communicator, Options const& options)
+      : comm_(communicator),
+        setup_(make_setup(options, communicator.size())),
+        context_({.threads = options.threads, .ranks_on_node = communicator.local_size()}),
+        step_(context_, setup_.model, {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
+              {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {}
+
+  void operator()() {
+    StopSignals const signals;
+    open_logs();
+    restore();
+    if (comm_.size() > 1) step_.connect(parallel::data_parallel(comm_));
+    peak_flops_ = agreed_peak();
+    announce();
+    validate();
+    double const started = now();
+    std::int64_t step = setup_.first_step;
+    for (; step < setup_.steps && stop_ == 0; ++step) train(step);
+    finish(step, now() - started);
+  }
+
+ private:
+  Options const& o() const noexcept { return setup_.options; }
+  bool root() const noexcept { return comm_.rank() == 0; }
+  static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
+
+  void open_logs() {
+    if (root()) console_ = Console(stdout);
+    if (o().out.empty()) return;
+    if (root()) io::make_folder(o().out);
+    comm_.barrier();
+    if (root()) metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
+    else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, comm_.rank()));
+  }
+
+  void restore() {
+    if (setup_.resume) {
+      read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
+      for (graph::Field& field : step_.state().fields()) {
+        if (field.parameter || field.name.starts_with("accumulated.")) continue;
+        TensorView<float const> const saved = setup_.resume->optimizer().view<float>(field.name);
+        if (!(saved.shape() == field.shape))
+          throw Error(ErrorKind::format, "train_gpt2", setup_.resume->optimizer().path() + ": '" + field.name + "' has shape " + to_string(saved.shape()) +
+                                                           ", the model needs " + to_string(field.shape) + ". Use another checkpoint");
+        std::copy_n(saved.data(), saved.size(), field.view<float>().data());
+      }
+      step_.set_updates(setup_.first_step);
+      setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
+    } else if (setup_.weights) {
+      read_gpt2(*setup_.weights, setup_.model, nn::gpt2_data(step_.state()));
+      setup_.weights.reset();
+    } else {
+      step_.initialise(static_cast<std::uint64_t>(o().seed));
+    }
+    parallel::broadcast(comm_, step_.state());
+    parallel::require_equal(comm_, step_.state(), "at the start");
+  }
+
+  /// Sum over ranks: the job's ceiling.
+  double agreed_peak() {
+    double const mine = kernel::cpu::measure_peak_flops(context_);
+    return comm_.all_reduce(mine, sum);
+  }
+
+  static std::string processor() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+      if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+    return "unknown processor";
+  }
+
+  void announce() {
+    nn::Gpt2Config const& m = setup_.model;
+    int const busy = context_.threads() * comm_.local_size(), may = exec::available_processors();
+    std::int64_t const state_bytes = step_.state().bytes(), work_bytes = step_.workspace_bytes();
+    std::int64_t const parameters = nn::parameter_count(m);
+    double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
+    auto const count = [](std::int64_t n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+    std::vector<std::pair<std::string, std::string>> rows{
+        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor(), name(context_.isa()), peak_flops_ / 1e9)},
+        {"layout", fmt::format("{}: {} x {}", o().backend, count(comm_.size(), "rank"), count(context_.threads(), "thread"))},
+        {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions", setup_.model_origin, m.layers, m.channels, m.heads,
+                              m.vocabulary, m.padded_vocabulary, m.max_tokens)},
+        {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
+        {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
+        {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data, with_commas(setup_.validation->corpus().tokens())) : "nothing"},
+        {"step", fmt::format("{} tokens = batch {} x sequence {} x {} x {}; {:.1f} GFLOP", with_commas(setup_.tokens_per_step()), setup_.rows, o().sequence,
+                             count(comm_.size(), "rank"), count(setup_.micro_steps, "micro-step"), flops / 1e9)},
+        {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps, setup_.train->epochs_at(setup_.steps))},
+        {"optimizer", fmt::format("AdamW, {} to {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}", o().schedule, o().learning_rate, o().warmup,
+                                  o().beta1, o().beta2, o().weight_decay, o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
+        {"memory", fmt::format("{} a rank: {} parameters and moments, {} activations and gradients", human_bytes(static_cast<double>(state_bytes + work_bytes)),
+                               human_bytes(static_cast<double>(state_bytes)), human_bytes(static_cast<double>(work_bytes)))},
+        {"traffic", comm_.size() == 1 ? std::string("none") : fmt::format("{} of gradients averaged over {} each step", human_bytes(4.0 * static_cast<double>(parameters)), count(comm_.size(), "rank"))},
+        {"seed", std::to_string(o().seed)},
+        {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
+    console_.table(rows);
+    for (std::string const& change : setup_.changes) console_.line("changed on resume: " + change);
+    if (busy > may)
+      console_.line(fmt::format("WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
+    metrics_.write({{"type", "start"}, {"step", setup_.first_step}, {"steps", setup_.steps}, {"ranks", comm_.size()}, {"threads", context_.threads()},
+                    {"backend", o().backend}, {"isa", name(context_.isa())}, {"processor", processor()}, {"peak_gflops", peak_flops_ / 1e9},
+                    {"parameters", parameters}, {"model", to_json(m)}, {"tokens_per_step", setup_.tokens_per_step()}, {"rows", setup_.rows},
+                    {"micro_steps", setup_.micro_steps}, {"seed", o().seed}});
+    last_validated_ = -1;
+  }
+
+  void train(std::int64_t step) {
+    double const begin = now();
+    std::int64_t const rows = setup_.rows * setup_.micro_steps;
+    if (tokens_.size() == 0) {
+      tokens_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
+      targets_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
+    }
+    data::Share const share = data::share_of(setup_.global_rows, comm_.rank(), comm_.size());
+    setup_.train->fill(step, share.begin, tokens_.view(), targets_.view());
+    double const rate = setup_.schedule(step);
+    StepResult const result = step_({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
+    // A stop that any rank was asked for is a stop for all, after the same step.
+    stop_ = comm_.size() == 1 ? StopSignals::received() : comm_.all_reduce(StopSignals::received(), max);
+
+    double const seconds = now() - begin;
+    if (!std::isfinite(result.loss))
+      throw Error(ErrorKind::invalid_argument, "train_gpt2",
+                  fmt::format("the loss of step {} is {}: training has diverged. Lower --learning-rate, or resume an earlier checkpoint", step + 1, result.loss));
+    double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
+    if (step > setup_.first_step) speed_.add(speed);
+    double const smoothed = speed_.empty() ? speed : speed_.value();
+    double const utilisation = speed * nn::flops_per_token(setup_.model, o().sequence) / peak_flops_;
+    console_.step({.step = step + 1, .steps = setup_.steps, .loss = result.loss, .grad_norm = result.grad_norm, .learning_rate = rate, .ms = seconds * 1e3,
+                   .exposed_comm_ms = result.exposed_comm_ms, .tokens_per_second = smoothed, .utilisation = utilisation,
+                   .seconds_left = static_cast<double>(setup_.steps - step - 1) * static_cast<double>(setup_.tokens_per_step()) / smoothed});
+    metrics_.write({{"type", "step"}, {"step", step + 1}, {"loss", result.loss}, {"grad_norm", result.grad_norm}, {"lr", rate}, {"ms", seconds * 1e3},
+                    {"tokens_per_second", speed}, {"mfu", utilisation}, {"exposed_comm_ms", result.exposed_comm_ms}});
+    step_seconds_ += seconds;
+    done_ = step + 1;
+    auto const due = [&](std::int64_t every) { return every > 0 && done_ % every == 0; };
+    if (stop_ != 0) return;
+    if (due(o().validate_every)) validate();
+    if (due(o().sample_every)) sample();
+    if (due(o().checkpoint_every)) checkpoint();
+  }
+
+  /// Mean loss over the held-out text; windows are shared among ranks.
+  void validate() {
+    if (!setup_.validation) return;
+    data::ValidationLoader const& loader = *setup_.validation;
+    if (done_ == 0) done_ = setup_.first_step;
+    std::int64_t const batches_all = (loader.windows() + setup_.rows - 1) / setup_.rows;
+    std::int64_t const batches = o().validation_batches == 0 ? batches_all : std::min(o().validation_batches, batches_all);
+    Tensor<std::int32_t> tokens(Shape{setup_.rows, o().sequence}), targets(Shape{setup_.rows, o().sequence});
+    double totals[3] = {};  // loss, predictions, bytes of text
+    data::Share const share = data::share_of(batches, comm_.rank(), comm_.size());
+    for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+      std::int64_t const counted = loader.fill(batch * setup_.rows, tokens.view(), targets.view());
+      double const mean = step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
+      totals[0] += mean * static_cast<double>(counted);
+      totals[1] += static_cast<double>(counted);
+      if (!setup_.tokenizer) continue;
+      for (std::int32_t target : targets.elements())
+        if (target >= 0 && target < setup_.tokenizer->vocabulary() && !setup_.tokenizer->is_special(target))
+          totals[2] += static_cast<double>(setup_.tokenizer->token_bytes(target).size());
+    }
+    if (comm_.size() > 1) comm_.all_reduce(std::span(totals), sum);
+    validation_loss_ = totals[0] / std::max(totals[1], 1.0);
+    bool const text_known = totals[2] > 0;
+    bits_per_byte_ = text_known ? data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])) : 0;
+    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, validation_loss_, text_known ? fmt::format(", {:.4f} bits per byte", bits_per_byte_) : ""));
+    Metrics::Json row{{"type", "validation"}, {"step", done_}, {"loss", validation_loss_}};
+    row["bits_per_byte"] = text_known ? Metrics::Json(bits_per_byte_) : Metrics::Json(nullptr);
+    metrics_.write(row);
+    last_validated_ = done_;
+  }
+
+  /// Rank 0 writes, the others go on to the next collective and wait there.
+  void sample() {
+    last_sampled_ = done_;
+    if (!root() || !setup_.tokenizer) return;
+    infer::Gpt2Decoder decoder(context_, nn::gpt2_weights(setup_.model, step_.state()));
+    infer::Sampler sampler({.temperature = 0.8, .top_p = 0.95, .seed = static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_)});
+    std::vector<std::int32_t> context{setup_.tokenizer->end_of_text()};
+    setup_.tokenizer->encode_to(context, o().sample_prompt);
+    std::vector<std::int32_t> made;
+    infer::generate(decoder, sampler, context, o().sample_tokens, -1, [&](std::int32_t token) {
+      if (token < setup_.tokenizer->vocabulary()) made.push_back(token);
+    });
+    std::string const text = o().sample_prompt + setup_.tokenizer->decode(made);
+    console_.line(fmt::format("step {}: sample\n{}", done_, text));
+    metrics_.write({{"type", "sample"}, {"step", done_}, {"text", text}});
+  }
+
+  void checkpoint() {
+    last_saved_ = done_;
+    if (o().out.empty()) return;
+    parallel::require_equal(comm_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
+    if (!root()) return;
+    CheckpointContents contents;
+    contents.step = done_;
+    contents.tokenizer = setup_.tokenizer_text;
+    for (graph::Field const& field : step_.state().fields()) {
+      if (field.name.starts_with("accumulated.")) continue;
+      (field.parameter ? contents.parameters : contents.optimizer).push_back({field.name, field.dtype, field.shape, field.data()});
+    }
+    for (auto* list : {&contents.parameters, &contents.optimizer})
+      std::sort(list->begin(), list->end(), [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
+    Json settings = Json::object();
+    for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
+    contents.facts = {{"model", to_json(setup_.model)}, {"settings", settings},
+                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}}, {"ranks", comm_.size()}};
+    saved_ = save_checkpoint(o().out, contents, o().keep).string();
+    console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
+    metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
+  }
+
+  void finish(std::int64_t step, double seconds) {
+    done_ = step;
+    bool const stopped = stop_ != 0 && step < setup_.steps;
+    if (!stopped) {
+      if (setup_.validation && last_validated_ != done_) validate();
+      if (o().sample_every > 0 && last_sampled_ != done_) sample();
+    }
+    if (last_saved_ != done_ && step > setup_.first_step && (stopped || !o().no_final_checkpoint)) checkpoint();
+    comm_.barrier();  // the files are complete before any rank leaves
+    std::int64_t const steps = step - setup_.first_step;
+    if (stopped) console_.line(fmt::format("stopped by {} after step {}; go on with --resume latest", stop_ == SIGINT ? "SIGINT" : "SIGTERM", step));
+    else console_.line(fmt::format("done: {} steps in {}, {:.1f} ms a step, {:.0f} tok/s", steps, human_time(seconds),
+                                   steps > 0 ? 1e3 * step_seconds_ / static_cast<double>(steps) : 0.0, speed_.value()));
+    Metrics::Json row{{"type", "end"}, {"step", step}, {"seconds", seconds}, {"stopped", stopped}};
+    if (setup_.validation) row["validation_loss"] = validation_loss_;
+    metrics_.write(row);
+  }
+
+  Comm& comm_;
+  Setup setup_;
+  exec::Context context_;
+  TrainStep<nn::Gpt2Loss> step_;
+  Console console_;
+  Metrics metrics_;
+  Smoothed speed_;
+  Tensor<std::int32_t> tokens_, targets_;
+  double peak_flops_ = 0, validation_loss_ = 0, bits_per_byte_ = 0, step_seconds_ = 0;
+  int stop_ = 0;
+  std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
+  std::string saved_;
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// From what the user said to what a run is: files found, sizes known, the batch divided, everything checked before work begins.
+
+#include <tutti/data/loader.hpp>
+#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/nn/gpt2_config.hpp>
+#include <tutti/optim/schedule.hpp>
+#include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/options.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::train {
+
+/// Everything that is decided before the first step. The same on every rank.
+struct Setup {
+  Options options;
+  nn::Gpt2Config model;
+  std::string model_origin;            ///< for people: "d12", "checkpoint step 100", a path
+  std::optional<Checkpoint> resume;
+  std::optional<io::LlmcModel> weights;  ///< initial weights from an llm.c file
+  std::optional<data::Tokenizer> tokenizer;
+  std::string tokenizer_text;
+  std::optional<data::TrainLoader> train;
+  std::optional<data::ValidationLoader> validation;
+  std::int64_t rows = 1;               ///< sequences per rank and micro-step
+  std::int64_t micro_steps = 1;
+  std::int64_t global_rows = 1;        ///< sequences per step
+  std::int64_t steps = 1;
+  std::int64_t first_step = 0;         ///< steps done before this run
+  optim::Schedule schedule;
+  std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
+
+  std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
+};
+
+namespace detail {
+
+[[noreturn]] inline void refuse(std::string const& what) { throw Error(ErrorKind::configuration, "train_gpt2", what); }
+
+/// A folder stands for the files that prepare_text put there.
+inline void expand_data_folder(Options& o) {
+  namespace fs = std::filesystem;
+  if (fs::is_directory(o.data)) {
+    fs::path const folder = o.data;
+    if (o.validation_data.empty() && fs::exists(folder / "validation.bin")) o.validation_data = (folder / "validation.bin").string();
+    if (o.tokenizer.empty() && fs::exists(folder / "tokenizer.json")) o.tokenizer = (folder / "tokenizer.json").string();
+    o.data = (folder / "train*.bin").string();
+  } else if (o.tokenizer.empty()) {
+    fs::path const beside = fs::path(o.data).parent_path() / "tokenizer.json";
+    if (fs::exists(beside)) o.tokenizer = beside.string();
+  }
+}
+
+/// Settings of the checkpoint apply unless the command line says otherwise; what differs is noted.
+inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
+  nlohmann::json const& facts = checkpoint.facts();
+  if (!facts.contains("settings") || !facts.at("settings").is_object())
+    throw Error(ErrorKind::format, "train_gpt2", checkpoint.folder().string() + " records no settings. Use another checkpoint");
+  nlohmann::json const& settings = facts.at("settings");
+  for_each_setting(o, [&](char const* name, auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    if (!settings.contains(name)) return;
+    Value saved{};
+    try {
+      saved = settings.at(name).get<Value>();
+    } catch (nlohmann::json::exception const& error) {
+      throw Error(ErrorKind::format, "train_gpt2", checkpoint.folder().string() + ": setting '" + name + "' has another type. Use another checkpoint").with_native(error.what());
+    }
+    if (!o.typed.contains(name)) value = saved;
+    else if (value != saved) changes.push_back(std::string(name) + " " + settings.at(name).dump() + " -> " + nlohmann::json(value).dump());
+  });
+}
+
+/// Divides the batch: total = rows * sequence * ranks * micro_steps.
+inline void divide_batch(Setup& s, int ranks) {
+  Options& o = s.options;
+  s.rows = o.batch;
+  if (o.total_tokens == 0) {
+    s.micro_steps = o.sync_freq > 0 ? o.sync_freq : 1;
+    s.global_rows = checked_multiply(checked_multiply(s.rows, ranks), s.micro_steps);
+    o.total_tokens = checked_multiply(s.global_rows, o.sequence);
+    return;
+  }
+  std::string const total = "--total-tokens " + std::to_string(o.total_tokens);
+  if (o.total_tokens % o.sequence != 0) refuse(total + " is not a multiple of --sequence " + std::to_string(o.sequence));
+  s.global_rows = o.total_tokens / o.sequence;
+  if (s.global_rows % ranks != 0)
+    refuse(total + " is " + std::to_string(s.global_rows) + " sequences, which " + std::to_string(ranks) + " ranks cannot share evenly. Choose another number of ranks or tokens");
+  std::int64_t const share = s.global_rows / ranks;
+  if (o.sync_freq > 0) {
+    if (share % o.sync_freq != 0)
+      refuse(total + " is " + std::to_string(share) + " sequences per rank, which --sync-freq " + std::to_string(o.sync_freq) + " does not divide");
+    s.micro_steps = o.sync_freq;
+    s.rows = share / o.sync_freq;
+    if (o.typed.contains("batch") && s.rows != o.batch)
+      refuse(total + " with --sync-freq " + std::to_string(o.sync_freq) + " needs --batch " + std::to_string(s.rows) + ", not " + std::to_string(o.batch));
+    return;
+  }
+  s.rows = std::min(o.batch, share);
+  if (share % s.rows != 0 && o.typed.contains("batch"))
+    refuse(total + " is " + std::to_string(share) + " sequences per rank, which --batch " + std::to_string(o.batch) + " does not divide");
+  while (share % s.rows != 0) --s.rows;
+  s.micro_steps = share / s.rows;
+}
+
+inline void choose_model(Setup& s) {
+  Options const& o = s.options;
+  bool const sized = o.layers != 0;
+  if (s.resume) {
+    s.model = gpt2_config(*s.resume);
+    s.model_origin = "checkpoint " + s.resume->folder().string();
+    if (sized && (o.layers != s.model.layers || o.channels != s.model.channels || o.heads != s.model.heads))
+      refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " + std::to_string(s.model.channels) + " channels, " +
+             std::to_string(s.model.heads) + " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
+    return;
+  }
+  if (o.model.ends_with(".bin")) {
+    s.weights.emplace(o.model);
+    s.model = gpt2_config(*s.weights);
+    s.model_origin = o.model;
+    return;
+  }
+  if (sized) {
+    s.model = {.layers = o.layers, .heads = o.heads, .channels = o.channels};
+    s.model_origin = "sizes given";
+  } else {
+    s.model = nn::gpt2_from_descriptor(o.model.empty() ? "d6" : o.model);
+    s.model_origin = o.model.empty() ? "d6, the default" : o.model;
+  }
+  std::int64_t const known = s.tokenizer ? s.tokenizer->vocabulary() : 0;
+  s.model.vocabulary = o.vocabulary != 0 ? o.vocabulary : known != 0 ? known : s.model.vocabulary;
+  s.model.padded_vocabulary = nn::padded_vocabulary(s.model.vocabulary);
+  s.model.max_tokens = std::max<std::int64_t>(o.sequence, sized ? 0 : 1024);
+  nn::validate(s.model);
+}
+
+}  // namespace detail
+
+/// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.
+inline Setup make_setup(Options options, int ranks) {
+  using detail::refuse;
+  Setup s;
+  s.options = std::move(options);
+  Options& o = s.options;
+  if (!o.resume.empty()) {
+    s.resume.emplace(find_checkpoint(o.out, o.resume));
+    s.first_step = s.resume->step();
+    if (!o.data.empty()) detail::expand_data_folder(o);
+    // A pattern stands in the checkpoint; a folder that was given again means the same.
+    detail::adopt_settings(o, *s.resume, s.changes);
+  } else {
+    detail::expand_data_folder(o);
+  }
+  if (o.data.empty()) refuse("--data is needed: the training shards");
+
+  if (!o.tokenizer.empty()) {
+    s.tokenizer_text = io::read_file(o.tokenizer);
+    s.tokenizer.emplace(data::parse_tokenizer(s.tokenizer_text, o.tokenizer));
+  }
+  detail::choose_model(s);
+  if (o.sequence > s.model.max_tokens)
+    refuse("--sequence " + std::to_string(o.sequence) + " is longer than the " + std::to_string(s.model.max_tokens) + " positions of the model");
+  if (s.tokenizer && s.tokenizer->vocabulary() > s.model.vocabulary)
+    refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) + " tokens, the model only " +
+           std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
+
+  detail::divide_batch(s, ranks);
+  data::TokenCorpus corpus(o.data);
+  corpus.require_vocabulary(s.model.vocabulary);
+  s.train.emplace(std::move(corpus), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed));
+  if (!o.validation_data.empty()) {
+    data::TokenCorpus held_out(o.validation_data);
+    held_out.require_vocabulary(s.model.vocabulary);
+    s.validation.emplace(std::move(held_out), o.sequence);
+  }
+  if (o.steps == 0) o.steps = std::max<std::int64_t>(1, s.train->windows() / s.global_rows);
+  s.steps = o.steps;
+  if (s.first_step > s.steps)
+    refuse("the checkpoint is at step " + std::to_string(s.first_step) + ", beyond --steps " + std::to_string(s.steps) + ". Ask for more steps");
+  s.schedule = {.kind = optim::schedule_from_name(o.schedule), .peak = o.learning_rate, .warmup_steps = o.warmup,
+                .total_steps = s.steps, .final_fraction = o.final_fraction};
+  return s;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A training step as a function: batch and learning rate in, loss out. Model, gradient, reduction, clipping and update are one
+/// program for each part of the step, planned once.
+
+#include <tutti/graph/executor.hpp>
+#include <tutti/optim/adamw.hpp>
+#include <tutti/parallel/data_parallel.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::train {
+
+/// One step's tokens. Shapes: tokens, targets (micro-steps * batch, sequence); targets of -1 do not count.
+struct Batch {
+  std::int64_t step = 0;
+  TensorView<std::int32_t const> tokens, targets;
+};
+
+struct TrainStepOptions {
+  std::int64_t batch = 4, sequence = 64;  ///< of a micro-step on this rank
+  std::int64_t micro_steps = 1;
+  double clip = 0;                        ///< largest global norm; 0 does not clip
+  DType compute = DType::float32;         ///< of matrix products; float32 is what this version has
+  bool profile = false;
+};
+
+struct StepResult {
+  float loss = 0;              ///< mean over micro-steps and ranks, before the update
+  float grad_norm = 0;         ///< global norm before clipping
+  double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
+};
+
+/// `Loss` is a function object over a parameter struct: Loss::Config, make_parameters(Config), and
+/// loss(parameters, tokens, targets) -> scalar Var.
+/// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order of sums alone.
+template <class Loss>
+class TrainStep {
+ public:
+  using Config = typename Loss::Config;
+
+  /// Errors: configuration, shape, unavailable. Memory for parameters and moments is taken here, for activations at the first run.
+  TrainStep(exec::Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
+      : context_(context), config_(config), adamw_(adamw), options_(options) {
+    if (options.compute != DType::float32)
+      throw Error(ErrorKind::unavailable, "TrainStep", "matrix products in " + std::string(name(options.compute)) + " are not there. Use float32");
+    if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1)
+      throw Error(ErrorKind::configuration, "TrainStep", "batch, sequence and micro-steps must be at least 1");
+    state_.add(traced(std::nullopt));
+    state_.add(traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last));
+  }
+  TrainStep(TrainStep const&) = delete;
+  TrainStep& operator=(TrainStep const&) = delete;
+
+  Config const& config() const noexcept { return config_; }
+  TrainStepOptions const& options() const noexcept { return options_; }
+  /// Parameters and moments; valid as long as this object.
+  graph::State& state() noexcept { return state_; }
+  std::int64_t parameter_count() const {
+    std::int64_t count = 0;
+    for (graph::Field const& field : state_.fields()) count += field.parameter ? field.shape.size() : 0;
+    return count;
+  }
+
+  /// Parameters as the model says (a free `initialise(config, state, seed)` found by its arguments, else each by its Init),
+  /// moments zero.
+  void initialise(std::uint64_t seed) {
+    state_.initialise(seed);
+    if constexpr (requires { initialise_parameters(config_, state_, seed); }) initialise_parameters(config_, state_, seed);
+    updates_ = 0;
+  }
+  /// Updates done so far: decides AdamW's bias correction. A resumed run sets it.
+  std::int64_t updates() const noexcept { return updates_; }
+  void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
+
+  /// From now on gradients are averaged over ranks.
+  void connect(parallel::DataParallel data_parallel) {
+    programs_.clear();
+    evaluation_.reset();
+    workspace_.reset();
+    parallel_ = std::move(data_parallel);
+  }
+
+  /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of the communicator.
+  StepResult operator()(Batch const& batch, double learning_rate) {
+    prepare();
+    Shape const wanted{options_.micro_steps * options_.batch, options_.sequence};
+    if (!(batch.tokens.shape() == wanted) || !(batch.targets.shape() == wanted))
+      throw Error(ErrorKind::shape, "TrainStep",
+                  "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) + " must both be " + to_string(wanted));
+    StepResult result;
+    for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
+      bool const last = micro + 1 == options_.micro_steps;
+      graph::Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
+      run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
+      run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
+      if (last) {
+        double const step = static_cast<double>(updates_ + 1);
+        run.set("learning_rate", learning_rate);
+        run.set("correction1", 1.0 - std::pow(adamw_.beta1, step));
+        run.set("correction2", 1.0 - std::pow(adamw_.beta2, step));
+      }
+      run.run();
+      result.exposed_comm_ms += static_cast<double>(run.waited_ns()) / 1e6;
+      if (last) {
+        result.loss = static_cast<float>(run.value("loss"));
+        result.grad_norm = static_cast<float>(run.value("grad_norm"));
+      }
+    }
+    ++updates_;
+    return result;
+  }
+
+  /// Mean loss of this rank's (batch, sequence) alone; nothing is updated and nothing is communicated.
+  double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets) {
+    prepare();
+    evaluation_->executor->set("tokens", tokens);
+    evaluation_->executor->set("targets", targets);
+    evaluation_->executor->run();
+    return evaluation_->executor->value("loss");
+  }
+
+  /// Bytes of activations and temporaries, and of parameters, moments and accumulators.
+  std::int64_t workspace_bytes() {
+    prepare();
+    return workspace_->arena.bytes() + workspace_->communicator.bytes();
+  }
+  /// The step table of the program that updates.
+  std::string table() {
+    prepare();
+    return to_string(*programs_.back().program);
+  }
+  /// Time by kind of step; needs TrainStepOptions::profile.
+  std::string profile() {
+    prepare();
+    return programs_.back().executor->profile_table();
+  }
+
+ private:
+  struct Runnable {
+    std::unique_ptr<graph::Program> program;
+    std::unique_ptr<graph::Executor> executor;
+  };
+
+  /// The loss alone, or with what `pass` does.
+  graph::Graph traced(std::optional<optim::Pass> pass) const {
+    bool const reduce = parallel_.port != nullptr && parallel_.port->size() > 1;
+    return graph::trace(make_parameters(config_), [&](graph::Builder& builder, auto const& parameters) {
+      Shape const shape{options_.batch, options_.sequence};
+      graph::Var const tokens = builder.input("tokens", DType::int32, shape);
+      graph::Var const targets = builder.input("targets", DType::int32, shape);
+      graph::Var const loss = Loss{}(parameters, tokens, targets);
+      if (pass) optim::minimise(loss, *pass, adamw_, {.clip = options_.clip, .micro_steps = options_.micro_steps, .reduce = reduce});
+      else builder.output("loss", loss);
+    });
+  }
+  void prepare() {
+    if (evaluation_) return;
+    using optim::Pass;
+    std::vector<Pass> passes{Pass::whole};
+    if (options_.micro_steps == 2) passes = {Pass::first, Pass::last};
+    if (options_.micro_steps > 2) passes = {Pass::first, Pass::middle, Pass::last};
+    std::vector<graph::Program const*> all;
+    auto const compiled = [&](std::optional<Pass> pass) {
+      graph::Graph const graph = traced(pass);
+      state_.add(graph);
+      Runnable runnable{std::make_unique<graph::Program>(graph::compile(graph)), nullptr};
+      all.push_back(runnable.program.get());
+      return runnable;
+    };
+    for (Pass pass : passes) programs_.push_back(compiled(pass));
+    evaluation_.emplace(compiled(std::nullopt));
+    workspace_ = graph::Workspace::of(all, parallel_.port.get());
+    auto const bind = [&](Runnable& runnable) {
+      runnable.executor = std::make_unique<graph::Executor>(
+          context_, *runnable.program, state_, graph::ExecutorOptions{.port = parallel_.port.get(), .workspace = workspace_, .profile = options_.profile});
+    };
+    for (Runnable& runnable : programs_) bind(runnable);
+    bind(*evaluation_);
+  }
+
+  exec::Context& context_;
+  Config config_;
+  optim::AdamW adamw_;
+  TrainStepOptions options_;
+  graph::State state_;
+  std::int64_t updates_ = 0;
+  parallel::DataParallel parallel_;  // before what uses its memory
+  std::shared_ptr<graph::Workspace> workspace_;
+  std::vector<Runnable> programs_;
+  std::optional<Runnable> evaluation_;
+};
+
+}  // namespace tutti::train
