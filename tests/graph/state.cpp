@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// The State: fields by name, in order, at fixed addresses.
+// Covers: <tutti/graph/memory.hpp>
+
+#include "support/catch.hpp"
+
+#include <tutti/graph/builder.hpp>
+#include <tutti/graph/state.hpp>
+
+#include <cmath>
+#include <cstring>
+
+using namespace tutti;
+using namespace tutti::graph;
+
+namespace {
+
+Graph example() {
+  Builder builder;
+  builder.parameter("weight", {3, 64, 64}, normal(0.02), true);
+  builder.parameter("gain", {64}, ones());
+  builder.state("m.weight", {3, 64, 64});
+  builder.state("count", {}, zeros(), DType::int64);
+  return builder.graph();
+}
+
+}  // namespace
+
+TEST_CASE("a state holds a graph's parameters and states in the order of their declaration") {
+  State state(example());
+  REQUIRE(state.fields().size() == 4);
+  CHECK(state.fields()[0].name == "weight");
+  CHECK(state.fields()[0].parameter);
+  CHECK(state.fields()[0].stacked);
+  CHECK(state.fields()[1].parameter);
+  CHECK_FALSE(state.fields()[1].stacked);
+  CHECK_FALSE(state.fields()[2].parameter);
+  CHECK(state.bytes() == 2 * 3 * 64 * 64 * 4 + 64 * 4 + 8);
+  for (float value : state["gain"].elements()) REQUIRE(value == 1.0f);
+  for (float value : state["m.weight"].elements()) REQUIRE(value == 0.0f);
+  for (Field const& field : state.fields()) CHECK(reinterpret_cast<std::uintptr_t>(field.data()) % 64 == 0);
+}
+
+TEST_CASE("programs share a state: adding a graph twice changes nothing and moves nothing") {
+  State state(example());
+  float const* const before = state["weight"].data();
+  state["weight"].data()[5] = 42;
+  state.add(example());
+  for (int i = 0; i < 100; ++i) state.add("more." + std::to_string(i), DType::float32, {10});
+  CHECK(state.fields().size() == 104);
+  CHECK(state["weight"].data() == before);
+  CHECK(before[5] == 42.0f);
+}
+
+TEST_CASE("normals have their deviation, depend on the seed and on nothing else") {
+  State a(example()), b(example());
+  a.initialise(7);
+  b.initialise(7);
+  CHECK(std::memcmp(a["weight"].data(), b["weight"].data(), 3 * 64 * 64 * 4) == 0);
+  double squares = 0;
+  for (float value : a["weight"].elements()) squares += double{value} * double{value};
+  CHECK(std::abs(std::sqrt(squares / (3 * 64 * 64)) - 0.02) < 0.02 * 0.05);
+  for (float value : a["gain"].elements()) REQUIRE(value == 1.0f);
+  b.initialise(8);
+  CHECK(std::memcmp(a["weight"].data(), b["weight"].data(), 3 * 64 * 64 * 4) != 0);
+}
+
+TEST_CASE("wrong names, types and shapes get a sentence") {
+  State state(example());
+  REQUIRE_ERROR(state.at("wieght"), ErrorKind::invalid_argument, "wieght");
+  REQUIRE_ERROR(state["count"], ErrorKind::dtype, "int64");
+  REQUIRE_ERROR(state.add("gain", DType::float32, {65}), ErrorKind::shape, "(64,)");
+  CHECK(state.find("nothing") == nullptr);
+}
+
+TEST_CASE("large blocks of memory start as zeros, on a cache line, and move with their owner") {
+  for (std::int64_t bytes : {0, 1, 4096, 5 << 20}) {
+    Memory memory(bytes);
+    CHECK(memory.bytes() == bytes);
+    if (bytes == 0) continue;
+    CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % 64 == 0);
+    CHECK(memory.data()[bytes - 1] == std::byte{0});
+    std::byte* const data = memory.data();
+    data[bytes - 1] = std::byte{1};
+    Memory const moved = std::move(memory);
+    CHECK(moved.data() == data);
+  }
+}
