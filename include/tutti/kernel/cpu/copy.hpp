@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Copies between strided boxes on the CPU: rows by memcpy, transposes in tiles of one cache line a side.
+/// Copies between strided boxes on the CPU: rows by memcpy, transposes in tiles of a few cache lines a side.
 /// Moving bytes gains nothing from an instruction set of its own, so nothing here is stamped.
 
 #include <tutti/core/error.hpp>
@@ -10,6 +10,7 @@
 #include <tutti/kernel/elementwise.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,17 +20,58 @@ namespace tutti::kernel::cpu {
 
 namespace detail {
 
-/// rows x columns elements; the steps are in elements. Tiles keep the lines of the operand that is walked across in L1.
+/// Tiles of a plane: two cache lines of the side that is walked across, so that a visit to a page brings more than one, and
+/// few enough pages for the TLB.
+inline constexpr std::int64_t plane_side = 32;
+
+/// 4 x 4 elements of 4 bytes whose rows are contiguous in `from` and whose columns are in `to`.
+inline void transpose_4x4(std::uint32_t const* from, std::int64_t from_step, std::uint32_t* to, std::int64_t to_step) {
+  typedef std::uint32_t Four __attribute__((vector_size(16)));
+  Four r[4];
+  for (int k = 0; k < 4; ++k) std::memcpy(&r[k], from + k * from_step, sizeof(Four));
+  Four const low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+  Four const low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  Four const columns[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                           __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (int k = 0; k < 4; ++k) std::memcpy(to + k * to_step, &columns[k], sizeof(Four));
+}
+
+/// to[c * to_step + r] = from[r * from_step + c]. By way of a buffer, so that a source line is read once even where the
+/// step makes all lines of the tile fall into the same set of the cache.
+inline void transpose_tile(std::uint32_t const* from, std::int64_t from_step, std::uint32_t* to, std::int64_t to_step,
+                           std::int64_t rows, std::int64_t columns) {
+  alignas(64) std::uint32_t near[plane_side * plane_side];
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::memcpy(near + r * plane_side, from + r * from_step, static_cast<std::size_t>(columns) * sizeof(std::uint32_t));
+  std::int64_t const whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  for (std::int64_t c = 0; c < whole_columns; c += 4)
+    for (std::int64_t r = 0; r < whole_rows; r += 4)
+      transpose_4x4(near + r * plane_side + c, plane_side, to + c * to_step + r, to_step);
+  for (std::int64_t c = 0; c < columns; ++c)
+    for (std::int64_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r)
+      std::memcpy(to + c * to_step + r, near + r * plane_side + c, sizeof(std::uint32_t));
+}
+
+template <class T>
+void copy_tile(T const* from, std::int64_t from_row, std::int64_t from_column, T* to, std::int64_t to_row, std::int64_t to_column,
+               std::int64_t rows, std::int64_t columns) {
+  if constexpr (std::same_as<T, std::uint32_t>) {
+    if (from_row == 1 && to_column == 1) return transpose_tile(from, from_column, to, to_row, columns, rows);
+    if (from_column == 1 && to_row == 1) return transpose_tile(from, from_row, to, to_column, rows, columns);
+  }
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)  // bytes: the elements are not really of type T
+      std::memcpy(to + i * to_row + j * to_column, from + i * from_row + j * from_column, sizeof(T));
+}
+
+/// rows x columns elements; the steps are in elements.
 template <class T>
 void copy_plane(T const* from, std::int64_t from_row, std::int64_t from_column, T* to, std::int64_t to_row, std::int64_t to_column,
                 std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t side = 16;
-  for (std::int64_t row = 0; row < rows; row += side)
-    for (std::int64_t column = 0; column < columns; column += side) {
-      std::int64_t const row_end = std::min(row + side, rows), column_end = std::min(column + side, columns);
-      for (std::int64_t i = row; i < row_end; ++i)
-        for (std::int64_t j = column; j < column_end; ++j) to[i * to_row + j * to_column] = from[i * from_row + j * from_column];
-    }
+  for (std::int64_t row = 0; row < rows; row += plane_side)
+    for (std::int64_t column = 0; column < columns; column += plane_side)
+      copy_tile(from + row * from_row + column * from_column, from_row, from_column, to + row * to_row + column * to_column, to_row,
+                to_column, std::min(plane_side, rows - row), std::min(plane_side, columns - column));
 }
 
 struct Bytes16 {
@@ -92,11 +134,11 @@ inline void strided_copy(exec::Context& context, StridedCopy const& args) {
     return;
   }
   detail::order_for_planes(box);
-  // A plane is the two inner axes; strips of 16 of its rows are the unit of work.
+  // A plane is the two inner axes; strips of its rows are the unit of work.
   bool const flat = box.rank == 1;
   std::int64_t const rows = flat ? 1 : box.extent(box.rank - 2), columns = box.inner();
-  std::int64_t const strips = (rows + 15) / 16;
-  std::int64_t const strip_size = 16 * columns;
+  std::int64_t const strips = (rows + detail::plane_side - 1) / detail::plane_side;
+  std::int64_t const strip_size = detail::plane_side * columns;
   if (flat) {
     context.parallel_for(columns, 8192, [&](std::int64_t begin, std::int64_t end) {
       detail::with_size(size, [&]<class T>(T) {
@@ -113,11 +155,11 @@ inline void strided_copy(exec::Context& context, StridedCopy const& args) {
     detail::with_size(size, [&]<class T>(T) {
       int const row_axis = box.rank - 2, column_axis = box.rank - 1;
       for (std::int64_t index = begin; index < end; ++index) {
-        std::int64_t const plane = index / strips, row = index % strips * 16;
+        std::int64_t const plane = index / strips, row = index % strips * detail::plane_side;
         std::int64_t const position = plane * rows + row;
         detail::copy_plane(reinterpret_cast<T const*>(from) + box.row_offset(0, position), box.stride(0, row_axis),
                            box.stride(0, column_axis), reinterpret_cast<T*>(to) + box.row_offset(1, position),
-                           box.stride(1, row_axis), box.stride(1, column_axis), std::min<std::int64_t>(16, rows - row), columns);
+                           box.stride(1, row_axis), box.stride(1, column_axis), std::min(detail::plane_side, rows - row), columns);
       }
     });
   });
