@@ -13,7 +13,12 @@ TEST_CASE("AdamW agrees with double precision over three steps") {
     auto const start = random.floats(n);
     std::vector<std::vector<float>> gradients;
     for (int step = 0; step < 3; ++step) gradients.push_back(random.floats(n, 3));
-    kernel::AdamW const base{.size = n, .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
+    kernel::AdamW const base{.size = n,
+                             .learning_rate = 0.01f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .eps = 1e-8f,
+                             .weight_decay = 0.1f,
                              .gradient_scale = 0.25f};
     double const b1 = double{base.beta1}, b2 = double{base.beta2}, rate = double{base.learning_rate};
     std::vector<double> p(start.begin(), start.end()), m(length(n)), v(length(n));

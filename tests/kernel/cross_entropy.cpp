@@ -14,8 +14,8 @@ struct Oracle {
 };
 
 /// z has `vocabulary` columns.
-Oracle oracle_of(std::vector<double> const& z, std::vector<std::int32_t> const& targets, std::int64_t vocabulary, std::int32_t ignored,
-                 double scale) {
+Oracle oracle_of(std::vector<double> const& z, std::vector<std::int32_t> const& targets, std::int64_t vocabulary,
+                 std::int32_t ignored, double scale) {
   Oracle oracle;
   double valid = 0;
   for (std::int32_t target : targets) valid += target != ignored;
@@ -28,12 +28,14 @@ Oracle oracle_of(std::vector<double> const& z, std::vector<std::int32_t> const& 
     oracle.row_losses.push_back(counts ? std::log(total) + largest - logits[targets[row]] : 0);
     oracle.loss += oracle.row_losses.back() / std::max(valid, 1.0);
     for (std::int64_t j = 0; j < vocabulary; ++j)
-      oracle.dlogits.push_back(counts ? scale * (std::exp(logits[j] - largest) / total - (j == targets[row] ? 1 : 0)) / valid : 0);
+      oracle.dlogits.push_back(
+          counts ? scale * (std::exp(logits[j] - largest) / total - (j == targets[row] ? 1 : 0)) / valid : 0);
   }
   return oracle;
 }
 
-std::vector<std::int32_t> random_targets(Random& random, std::int64_t rows, std::int64_t vocabulary, std::int32_t ignored, int ignored_in_four) {
+std::vector<std::int32_t> random_targets(Random& random, std::int64_t rows, std::int64_t vocabulary,
+                                         std::int32_t ignored, int ignored_in_four) {
   std::vector<std::int32_t> targets(length(rows));
   for (auto& target : targets)
     target = random.below(4) < ignored_in_four ? ignored : static_cast<std::int32_t>(random.below(vocabulary));
@@ -49,8 +51,9 @@ struct Case {
 }  // namespace
 
 TEST_CASE("Cross-entropy of given logits agrees with double precision, also in place") {
-  std::vector<Case> const cases{{0, 0, 5, 0, -1, 0}, {1, 0, 1, 0, -1, 0},   {3, 0, 2, 0, -1, 0},     {2, 0, 17, 0, -100, 1}, {5, 0, 64, 0, 3, 1},
-                                {4, 0, 1000, 0, -1, 4}, {7, 0, 1025, 0, -1, 1}, {1100, 0, 33, 0, -1, 1}, {3, 0, 5003, 0, -1, 0}};
+  std::vector<Case> const cases{{0, 0, 5, 0, -1, 0},    {1, 0, 1, 0, -1, 0},     {3, 0, 2, 0, -1, 0},
+                                {2, 0, 17, 0, -100, 1}, {5, 0, 64, 0, 3, 1},     {4, 0, 1000, 0, -1, 4},
+                                {7, 0, 1025, 0, -1, 1}, {1100, 0, 33, 0, -1, 1}, {3, 0, 5003, 0, -1, 0}};
   for (Case const& shape : cases)
     for (float spread : {3.0f, 200.0f}) {
       CAPTURE(shape.rows, shape.vocabulary, spread);
@@ -64,10 +67,15 @@ TEST_CASE("Cross-entropy of given logits agrees with double precision, also in p
             [&](exec::Context& context) {
               std::vector<float> out(length(rows * vocabulary + rows + 1), 3.0f);
               if (in_place) std::copy(z.begin(), z.end(), out.begin());
-              kernel::cpu::cross_entropy(context, {.rows = rows, .vocabulary = vocabulary, .ignored = shape.ignored, .scale = 0.5f,
-                                                   .logits = in_place ? out.data() : z.data(), .targets = targets.data(),
+              kernel::cpu::cross_entropy(context, {.rows = rows,
+                                                   .vocabulary = vocabulary,
+                                                   .ignored = shape.ignored,
+                                                   .scale = 0.5f,
+                                                   .logits = in_place ? out.data() : z.data(),
+                                                   .targets = targets.data(),
                                                    .loss = out.data() + rows * vocabulary + rows,
-                                                   .row_losses = out.data() + rows * vocabulary, .dlogits = out.data()});
+                                                   .row_losses = out.data() + rows * vocabulary,
+                                                   .dlogits = out.data()});
               return out;
             },
             [&](std::vector<float> const& out) {
@@ -76,14 +84,18 @@ TEST_CASE("Cross-entropy of given logits agrees with double precision, also in p
               require_close(out.data() + rows * vocabulary, oracle.row_losses, u, 1, "row loss");
               require_close(out.data() + rows * vocabulary + rows, {oracle.loss}, u, 1, "loss");
             });
-      kernel::cpu::cross_entropy(context_of(exec::best_isa(), 2), {.rows = rows, .vocabulary = vocabulary, .ignored = shape.ignored,
-                                                                   .logits = z.data(), .targets = targets.data()});
+      kernel::cpu::cross_entropy(context_of(exec::best_isa(), 2), {.rows = rows,
+                                                                   .vocabulary = vocabulary,
+                                                                   .ignored = shape.ignored,
+                                                                   .logits = z.data(),
+                                                                   .targets = targets.data()});
     }
 }
 
 TEST_CASE("The fused head agrees with double precision: loss, gradients, padded classes, dx over x") {
-  std::vector<Case> const cases{{0, 4, 5, 8, -1, 0},     {1, 1, 1, 1, -1, 0},     {3, 7, 5, 5, -1, 0},     {5, 16, 33, 40, -1, 1},
-                                {2, 3, 10, 16, -1, 4},   {70, 24, 101, 104, -1, 1}, {9, 33, 257, 300, 7, 1}, {70, 5, 90'000, 90'001, -1, 1}};
+  std::vector<Case> const cases{{0, 4, 5, 8, -1, 0},     {1, 1, 1, 1, -1, 0},           {3, 7, 5, 5, -1, 0},
+                                {5, 16, 33, 40, -1, 1},  {2, 3, 10, 16, -1, 4},         {70, 24, 101, 104, -1, 1},
+                                {9, 33, 257, 300, 7, 1}, {70, 5, 90'000, 90'001, -1, 1}};
   for (Case const& shape : cases) {
     auto const [rows, C, vocabulary, padded, ignored, ignored_in_four] = shape;
     CAPTURE(rows, C, vocabulary, padded);
@@ -114,10 +126,20 @@ TEST_CASE("The fused head agrees with double precision: loss, gradients, padded 
             std::vector<float> out(length(rows * C + padded * C + rows + 1), 3.0f);
             std::vector<float> workspace(length(kernel::linear_cross_entropy_workspace(rows, padded)));
             float* const losses = out.data() + (rows + padded) * C;
-            kernel::LinearCrossEntropy args{.rows = rows, .channels = C, .vocabulary = vocabulary, .padded_vocabulary = padded,
-                                            .ignored = ignored, .scale = 2.0f, .x = x.data(), .weight = weight.data(),
-                                            .targets = targets.data(), .loss = losses + rows, .row_losses = losses, .dx = out.data(),
-                                            .dweight = out.data() + rows * C, .workspace = workspace.data()};
+            kernel::LinearCrossEntropy args{.rows = rows,
+                                            .channels = C,
+                                            .vocabulary = vocabulary,
+                                            .padded_vocabulary = padded,
+                                            .ignored = ignored,
+                                            .scale = 2.0f,
+                                            .x = x.data(),
+                                            .weight = weight.data(),
+                                            .targets = targets.data(),
+                                            .loss = losses + rows,
+                                            .row_losses = losses,
+                                            .dx = out.data(),
+                                            .dweight = out.data() + rows * C,
+                                            .workspace = workspace.data()};
             if (form == over_x) {
               std::copy(x.begin(), x.end(), out.begin());
               args.x = out.data();
@@ -129,7 +151,8 @@ TEST_CASE("The fused head agrees with double precision: loss, gradients, padded 
           },
           [&](std::vector<float> const& out) {
             std::vector<double> const untouched_x(length(rows * C), 3.0), untouched_weight(length(padded * C), 3.0);
-            bool const with_dx = form != loss_only && form != dweight_only, with_dweight = form != loss_only && form != dx_only;
+            bool const with_dx = form != loss_only && form != dweight_only,
+                       with_dweight = form != loss_only && form != dx_only;
             double const u = tolerance<float>(C + 16) * 4;
             require_close(out.data(), with_dx ? dx : untouched_x, u, 1, "dx");
             require_close(out.data() + rows * C, with_dweight ? dweight : untouched_weight, u, 1, "dweight");
@@ -146,12 +169,26 @@ TEST_CASE("A target outside the classes is named before anything is written") {
   std::vector<float> out(32, -1.0f), workspace(64);
   for (std::int32_t bad : {6, -2}) {
     std::vector<std::int32_t> const targets{0, -1, bad};
-    std::string const text = "target " + std::to_string(bad) + " of row 2 is outside the 6 classes. Mark rows that do not count with -1";
-    kernel::LinearCrossEntropy const head{.rows = 3, .channels = 4, .vocabulary = 6, .padded_vocabulary = 8, .x = x.data(),
-                                          .weight = weight.data(), .targets = targets.data(), .loss = out.data(), .dx = out.data(),
-                                          .dweight = out.data(), .workspace = workspace.data()};
+    std::string const text =
+        "target " + std::to_string(bad) + " of row 2 is outside the 6 classes. Mark rows that do not count with -1";
+    kernel::LinearCrossEntropy const head{.rows = 3,
+                                          .channels = 4,
+                                          .vocabulary = 6,
+                                          .padded_vocabulary = 8,
+                                          .x = x.data(),
+                                          .weight = weight.data(),
+                                          .targets = targets.data(),
+                                          .loss = out.data(),
+                                          .dx = out.data(),
+                                          .dweight = out.data(),
+                                          .workspace = workspace.data()};
     REQUIRE_ERROR(kernel::cpu::linear_cross_entropy(context, head), ErrorKind::out_of_range, text);
-    kernel::CrossEntropy const plain{.rows = 3, .vocabulary = 6, .logits = weight.data(), .targets = targets.data(), .loss = out.data(), .dlogits = out.data()};
+    kernel::CrossEntropy const plain{.rows = 3,
+                                     .vocabulary = 6,
+                                     .logits = weight.data(),
+                                     .targets = targets.data(),
+                                     .loss = out.data(),
+                                     .dlogits = out.data()};
     REQUIRE_ERROR(kernel::cpu::cross_entropy(context, plain), ErrorKind::out_of_range, text);
   }
   REQUIRE(out == std::vector<float>(32, -1.0f));

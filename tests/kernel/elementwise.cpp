@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/elementwise.hpp> <tutti/kernel/cpu/elementwise.hpp>
+// Covers: <tutti/kernel/cpu/box.hpp> <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
 
 #include "kernel/support.hpp"
@@ -100,17 +102,21 @@ void interpret(Program const& program, std::vector<std::vector<std::uint64_t>>& 
     }
     auto const at = [&](std::int16_t number) { return number < 0 ? Real{} : registers[length(number)]; };
     for (auto const& instruction : program.instructions)
-      registers.push_back(exact<Real>(instruction.op, instruction.value, at(instruction.a), at(instruction.b), at(instruction.c)));
+      registers.push_back(
+          exact<Real>(instruction.op, instruction.value, at(instruction.a), at(instruction.b), at(instruction.c)));
     for (std::size_t output = 0; output < program.outputs.size(); ++output)
-      write(program.outputs[output].dtype, results[output].data(), flat, static_cast<double>(at(program.outputs[output].source)));
+      write(program.outputs[output].dtype, results[output].data(), flat,
+            static_cast<double>(at(program.outputs[output].source)));
     for (int axis = rank - 1; axis >= 0 && ++index[axis] == program.shape[axis]; --axis) index[axis] = 0;
   }
 }
 
-constexpr DType types[] = {DType::float32, DType::float32, DType::float32, DType::float32, DType::bfloat16, DType::float16,
-                           DType::int32,   DType::boolean, DType::uint8,   DType::int64,   DType::float64};
-constexpr Op exact_ops[] = {Op::add,  Op::subtract,   Op::multiply, Op::divide,    Op::maximum, Op::negate,  Op::square_root,
-                            Op::less, Op::less_equal, Op::equal,    Op::not_equal, Op::select,  Op::constant, Op::identity};
+constexpr DType types[] = {DType::float32,  DType::float32, DType::float32, DType::float32,
+                           DType::bfloat16, DType::float16, DType::int32,   DType::boolean,
+                           DType::uint8,    DType::int64,   DType::float64};
+constexpr Op exact_ops[] = {Op::add,       Op::subtract,    Op::multiply, Op::divide,     Op::maximum,
+                            Op::negate,    Op::square_root, Op::less,     Op::less_equal, Op::equal,
+                            Op::not_equal, Op::select,      Op::constant, Op::identity};
 
 Program random_program(Random& random, int round) {
   Program program;
@@ -166,7 +172,8 @@ Program random_program(Random& random, int round) {
 }
 
 /// NaN bits are not compared: which payload survives is nobody's promise.
-bool same_values(DType dtype, std::vector<std::uint64_t> const& a, std::vector<std::uint64_t> const& b, std::int64_t count) {
+bool same_values(DType dtype, std::vector<std::uint64_t> const& a, std::vector<std::uint64_t> const& b,
+                 std::int64_t count) {
   for (std::int64_t index = 0; index < count; ++index) {
     double const x = read(dtype, a.data(), index), y = read(dtype, b.data(), index);
     if (!(std::isnan(x) && std::isnan(y)) && (x != y || std::signbit(x) != std::signbit(y))) return false;
@@ -204,7 +211,9 @@ TEST_CASE("Random chains over random shapes, strides and element types are exact
 }
 
 TEST_CASE("Functions are within their tolerance of double precision") {
-  double (*const gelu)(double) = [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
+  double (*const gelu)(double) = [](double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  };
   struct Function {
     Op op;
     double value;
@@ -255,14 +264,17 @@ TEST_CASE("Functions are within their tolerance of double precision") {
       std::vector<double> wide(length(n));
       ElementwiseOutput const output{1, wide.data(), DType::float64};
       kernel::cpu::elementwise(context_of(exec::best_isa(), 2), {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
-      for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(close(wide[i], expected[i], 1e-13, std::max(1e-3, std::abs(expected[i]))));
+      for (std::size_t i = 0; i < wide.size(); ++i)
+        REQUIRE(close(wide[i], expected[i], 1e-13, std::max(1e-3, std::abs(expected[i]))));
     }
 }
 
 TEST_CASE("The gradient of GELU is the slope of GELU") {
   Random random(8);
   auto const x = random.floats(999, 6), g = random.floats(999, 2);
-  auto const gelu = [](double v) { return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); };
+  auto const gelu = [](double v) {
+    return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+  };
   std::vector<double> expected;
   for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(g[i] * (gelu(x[i] + 1e-5) - gelu(x[i] - 1e-5)) / 2e-5);
   ElementwiseInput const inputs[] = {{g.data(), DType::float32, {1}}, {x.data(), DType::float32, {1}}};
@@ -325,11 +337,13 @@ TEST_CASE("Chains beyond the limits or with wrong registers are refused with a s
   REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, inputs, {}, {}}), ErrorKind::internal,
                 "17 inputs, 0 instructions, 0 outputs: a chain has at most 16, 64 and 8. Split it");
   REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {}, instructions, {}}), ErrorKind::internal, "65 instructions");
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {}, outputs}), ErrorKind::internal, "9 outputs");
+  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {}, outputs}), ErrorKind::internal,
+                "9 outputs");
   ElementwiseInstruction const late{Op::add, 0, 1}, missing{Op::add, 0};
   REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {&late, 1}, {}}), ErrorKind::internal,
                 "instruction 0 reads register 1, but there are 1 before it");
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {&missing, 1}, {}}), ErrorKind::internal, "reads register -1");
+  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {&missing, 1}, {}}), ErrorKind::internal,
+                "reads register -1");
   ElementwiseOutput const nowhere{1, &value, DType::float32};
   REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {}, {&nowhere, 1}}), ErrorKind::internal,
                 "an output reads register 1, which does not exist");

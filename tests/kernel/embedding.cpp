@@ -33,13 +33,19 @@ TEST_CASE("Embedding is the exact sum of token and position rows") {
       std::vector<float> expected;
       for (std::int64_t index = 0; index < batch * T; ++index)
         for (std::int64_t c = 0; c < C; ++c)
-          expected.push_back(table[length(tokens[length(index)] * C + c)] + (with_positions ? positions[length(index % T * C + c)] : 0.0f));
+          expected.push_back(table[length(tokens[length(index)] * C + c)] +
+                             (with_positions ? positions[length(index % T * C + c)] : 0.0f));
       on_every_context(
           [&](exec::Context& context) {
             std::vector<float> out(length(batch * T * C));
-            kernel::cpu::embedding(context, {.batch = batch, .tokens_per_row = T, .channels = C, .vocabulary = vocabulary,
-                                             .tokens = tokens.data(), .table = table.data(),
-                                             .positions = with_positions ? positions.data() : nullptr, .out = out.data()});
+            kernel::cpu::embedding(context, {.batch = batch,
+                                             .tokens_per_row = T,
+                                             .channels = C,
+                                             .vocabulary = vocabulary,
+                                             .tokens = tokens.data(),
+                                             .table = table.data(),
+                                             .positions = with_positions ? positions.data() : nullptr,
+                                             .out = out.data()});
             return out;
           },
           [&](std::vector<float> const& out) { REQUIRE(same_bits(out, expected)); });
@@ -67,10 +73,16 @@ TEST_CASE("The gradient of embedding sums equal tokens in the order of the text,
           [&](exec::Context& context) {
             std::vector<float> out = before;
             out.resize(expected.size(), 9.0f);
-            kernel::cpu::embedding_gradient(
-                context, {.batch = batch, .tokens_per_row = T, .channels = C, .vocabulary = vocabulary, .position_rows = position_rows,
-                          .tokens = tokens.data(), .dout = dout.data(), .dtable = out.data(),
-                          .dpositions = out.data() + vocabulary * C, .zero_table = zero_table});
+            kernel::cpu::embedding_gradient(context, {.batch = batch,
+                                                      .tokens_per_row = T,
+                                                      .channels = C,
+                                                      .vocabulary = vocabulary,
+                                                      .position_rows = position_rows,
+                                                      .tokens = tokens.data(),
+                                                      .dout = dout.data(),
+                                                      .dtable = out.data(),
+                                                      .dpositions = out.data() + vocabulary * C,
+                                                      .zero_table = zero_table});
             return out;
           },
           [&](std::vector<float> const& out) { REQUIRE(same_bits(out, expected)); });
@@ -100,12 +112,24 @@ TEST_CASE("A token outside the vocabulary is named before anything is written") 
   auto& context = context_of(exec::best_isa(), 2);
   for (std::int32_t bad : {10, -1}) {
     std::vector<std::int32_t> const tokens{0, 1, 2, 3, bad, 5};
-    kernel::Embedding const args{.batch = 2, .tokens_per_row = 3, .channels = 3, .vocabulary = 10, .tokens = tokens.data(),
-                                 .table = table.data(), .out = out.data()};
-    std::string const text = "token " + std::to_string(bad) + " of sequence 1, position 1, is outside the vocabulary of 10";
+    kernel::Embedding const args{.batch = 2,
+                                 .tokens_per_row = 3,
+                                 .channels = 3,
+                                 .vocabulary = 10,
+                                 .tokens = tokens.data(),
+                                 .table = table.data(),
+                                 .out = out.data()};
+    std::string const text =
+        "token " + std::to_string(bad) + " of sequence 1, position 1, is outside the vocabulary of 10";
     REQUIRE_ERROR(kernel::cpu::embedding(context, args), ErrorKind::out_of_range, text);
-    kernel::EmbeddingGradient const gradient{.batch = 2, .tokens_per_row = 3, .channels = 3, .vocabulary = 10, .tokens = tokens.data(),
-                                             .dout = table.data(), .dtable = out.data(), .zero_table = true};
+    kernel::EmbeddingGradient const gradient{.batch = 2,
+                                             .tokens_per_row = 3,
+                                             .channels = 3,
+                                             .vocabulary = 10,
+                                             .tokens = tokens.data(),
+                                             .dout = table.data(),
+                                             .dtable = out.data(),
+                                             .zero_table = true};
     REQUIRE_ERROR(kernel::cpu::embedding_gradient(context, gradient), ErrorKind::out_of_range, text);
     REQUIRE(out == std::vector<float>(6 * 3, -1.0f));
   }

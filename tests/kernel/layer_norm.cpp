@@ -24,8 +24,9 @@ Row statistics(float const* x, std::int64_t n, double eps) {
 struct Case {
   std::int64_t rows, channels;
 };
-std::vector<Case> const cases{{0, 5},  {1, 1},  {3, 2},   {2, 7},   {5, 8},    {1, 15},  {4, 16},  {3, 17},   {7, 31},
-                              {2, 33}, {9, 64}, {3, 100}, {5, 768}, {300, 65}, {3, 771}, {700, 3}, {1030, 16}, {2, 2500}};
+std::vector<Case> const cases{{0, 5},   {1, 1},    {3, 2},   {2, 7},   {5, 8},     {1, 15},
+                              {4, 16},  {3, 17},   {7, 31},  {2, 33},  {9, 64},    {3, 100},
+                              {5, 768}, {300, 65}, {3, 771}, {700, 3}, {1030, 16}, {2, 2500}};
 
 }  // namespace
 
@@ -51,8 +52,14 @@ TEST_CASE("Layer normalisation agrees with double precision, also where y is x")
               std::vector<float> out(length(rows * n + 2 * rows));
               float* const to = out.data();
               if (in_place) std::copy(x.begin(), x.end(), out.begin());
-              kernel::cpu::layer_norm(context, {.rows = rows, .channels = n, .x = in_place ? to : x.data(), .gamma = gamma.data(),
-                                                .beta = beta.data(), .y = to, .mean = to + rows * n, .rstd = to + rows * n + rows});
+              kernel::cpu::layer_norm(context, {.rows = rows,
+                                                .channels = n,
+                                                .x = in_place ? to : x.data(),
+                                                .gamma = gamma.data(),
+                                                .beta = beta.data(),
+                                                .y = to,
+                                                .mean = to + rows * n,
+                                                .rstd = to + rows * n + rows});
               return out;
             },
             [&](std::vector<float> const& out) {
@@ -73,7 +80,9 @@ TEST_CASE("Layer normalisation skips statistics that nobody wants") {
   auto& context = context_of(exec::best_isa(), 1);
   kernel::cpu::layer_norm(context, {.rows = 3, .channels = 7, .x = x.data(), .gamma = gamma.data(), .beta = beta.data(),
                                     .y = with.data(), .mean = mean.data(), .rstd = rstd.data()});
-  kernel::cpu::layer_norm(context, {.rows = 3, .channels = 7, .x = x.data(), .gamma = gamma.data(), .beta = beta.data(), .y = without.data()});
+  kernel::cpu::layer_norm(
+      context,
+      {.rows = 3, .channels = 7, .x = x.data(), .gamma = gamma.data(), .beta = beta.data(), .y = without.data()});
   REQUIRE(same_bits(with, without));
 }
 
@@ -118,9 +127,17 @@ TEST_CASE("The gradient of layer normalisation agrees with double precision for 
             float* const to = out.data();
             if (form == over_dy) std::copy(dy.begin(), dy.end(), out.begin());
             if (form == over_add) std::copy(add.begin(), add.end(), out.begin());
-            kernel::LayerNormGradient args{.rows = rows, .channels = n, .dy = dy.data(), .x = x.data(), .gamma = gamma.data(),
-                                           .mean = mean.data(), .rstd = rstd.data(), .dx_add = add.data(), .dx = to,
-                                           .dgamma = to + rows * n, .dbeta = to + rows * n + n};
+            kernel::LayerNormGradient args{.rows = rows,
+                                           .channels = n,
+                                           .dy = dy.data(),
+                                           .x = x.data(),
+                                           .gamma = gamma.data(),
+                                           .mean = mean.data(),
+                                           .rstd = rstd.data(),
+                                           .dx_add = add.data(),
+                                           .dx = to,
+                                           .dgamma = to + rows * n,
+                                           .dbeta = to + rows * n + n};
             if (form == over_dy) args.dy = to;
             if (form == over_add) args.dx_add = to;
             if (form == no_add) args.dx_add = nullptr;
@@ -142,15 +159,21 @@ TEST_CASE("The gradient of layer normalisation agrees with double precision for 
 TEST_CASE("Outputs of the gradient can be left out one by one") {
   Random random(5);
   std::int64_t const rows = 5, n = 19;
-  auto const x = random.floats(rows * n), dy = random.floats(rows * n), gamma = random.floats(n), mean = random.floats(rows, 0.1f),
-             rstd = random.floats(rows, 0.1f, 1);
+  auto const x = random.floats(rows * n), dy = random.floats(rows * n), gamma = random.floats(n),
+             mean = random.floats(rows, 0.1f), rstd = random.floats(rows, 0.1f, 1);
   auto const run = [&](bool with_dx, bool with_gamma, bool with_beta) {
     std::vector<float> out(length(rows * n + 2 * n), -3.0f);
-    kernel::cpu::layer_norm_gradient(
-        context_of(exec::best_isa(), 2),
-        {.rows = rows, .channels = n, .dy = dy.data(), .x = x.data(), .gamma = gamma.data(), .mean = mean.data(), .rstd = rstd.data(),
-         .dx = with_dx ? out.data() : nullptr, .dgamma = with_gamma ? out.data() + rows * n : nullptr,
-         .dbeta = with_beta ? out.data() + rows * n + n : nullptr});
+    kernel::cpu::layer_norm_gradient(context_of(exec::best_isa(), 2),
+                                     {.rows = rows,
+                                      .channels = n,
+                                      .dy = dy.data(),
+                                      .x = x.data(),
+                                      .gamma = gamma.data(),
+                                      .mean = mean.data(),
+                                      .rstd = rstd.data(),
+                                      .dx = with_dx ? out.data() : nullptr,
+                                      .dgamma = with_gamma ? out.data() + rows * n : nullptr,
+                                      .dbeta = with_beta ? out.data() + rows * n + n : nullptr});
     return out;
   };
   auto const all = run(true, true, true);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/cpu/reduce.hpp> <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>
 
 #include "kernel/support.hpp"
@@ -45,16 +46,21 @@ void check(Shape const& shape, Strides const& strides, unsigned axes, std::vecto
   for (bool maximum : {false, true}) {
     CAPTURE(to_string(shape), axes, maximum);
     Oracle const oracle = reduced(shape, strides, axes, maximum, x.data());
-    std::int64_t const terms = shape.size() / std::max<std::int64_t>(1, static_cast<std::int64_t>(oracle.values.size()));
+    std::int64_t const terms =
+        shape.size() / std::max<std::int64_t>(1, static_cast<std::int64_t>(oracle.values.size()));
     on_every_context(
         [&](exec::Context& context) {
           std::vector<float> out(oracle.values.size(), 77.0f);
-          kernel::cpu::reduce(context, {.shape = shape, .strides = strides, .axes = axes, .maximum = maximum, .x = x.data(), .out = out.data()});
+          kernel::cpu::reduce(
+              context,
+              {.shape = shape, .strides = strides, .axes = axes, .maximum = maximum, .x = x.data(), .out = out.data()});
           return out;
         },
         [&](std::vector<float> const& out) {
           if (maximum) require_close(out.data(), oracle.values, 0, 0, "maximum");
-          else require_close(out.data(), oracle.values, tolerance<float>(terms), oracle.magnitude / std::sqrt(static_cast<double>(terms) + 1) + 1, "sum");
+          else
+            require_close(out.data(), oracle.values, tolerance<float>(terms),
+                          oracle.magnitude / std::sqrt(static_cast<double>(terms) + 1) + 1, "sum");
         });
   }
 }

@@ -36,7 +36,9 @@ class Random {
     return z ^ (z >> 31);
   }
   float uniform() { return static_cast<float>(static_cast<std::int64_t>(bits() >> 40) - (1 << 23)) * 0x1p-23f; }
-  std::int64_t below(std::int64_t bound) { return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(bound)); }
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(bound));
+  }
   std::vector<float> floats(std::int64_t count, float scale = 1, float offset = 0) {
     std::vector<float> result(static_cast<std::size_t>(count));
     for (float& value : result) value = uniform() * scale + offset;
@@ -52,8 +54,8 @@ bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// f(context) returns what the kernel wrote; check(result) compares it with the oracle. Runs both for every instruction set and
-/// requires that 2 and 3 threads write the same bits as 1.
+/// f(context) returns what the kernel wrote; check(result) compares it with the oracle. Runs both for every instruction
+/// set and requires that 2 and 3 threads write the same bits as 1.
 template <class F, class Check>
 void on_every_context(F&& f, Check&& check) {
   for (exec::Isa isa : exec::all_isas) {
@@ -69,7 +71,8 @@ void on_every_context(F&& f, Check&& check) {
 }
 
 /// |value - exact| <= relative * scale, element by element. `scale` is the magnitude behind each element.
-inline void require_close(float const* values, std::vector<double> const& exact, double relative, double scale, char const* what) {
+inline void require_close(float const* values, std::vector<double> const& exact, double relative, double scale,
+                          char const* what) {
   std::size_t worst = 0;
   bool good = true;
   for (std::size_t index = 0; index < exact.size(); ++index)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The optimizer's kernels on the CPU. Both are bound by memory: one pass, one sequential stream per operand and thread.
+/// The optimizer's kernels on the CPU. Both are bound by memory: one pass, one sequential stream per operand and
+/// thread.
 
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/adamw.hpp>
@@ -36,13 +37,14 @@ inline void adamw(exec::Context& context, AdamW const& args) {
 /// See kernel::SquareSum. Cost: 4 bytes per element.
 inline void square_sum(exec::Context& context, SquareSum const& args) {
   constexpr std::int64_t most_blocks = 2048;
-  std::int64_t const block =
-      std::max<std::int64_t>(8192, (args.size + most_blocks - 1) / most_blocks + 15) / 16 * 16;  // depends on the size alone
+  std::int64_t const block = std::max<std::int64_t>(8192, (args.size + most_blocks - 1) / most_blocks + 15) / 16 *
+                             16;  // depends on the size alone
   std::int64_t const blocks = (args.size + block - 1) / block;
   double partial[most_blocks];
   context.parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t index = begin; index < end; ++index)
-      partial[index] = detail::square_sum_part(context.isa(), args.x + index * block, std::min(block, args.size - index * block));
+      partial[index] =
+          detail::square_sum_part(context.isa(), args.x + index * block, std::min(block, args.size - index * block));
   });
   double total = args.accumulate ? *args.out : 0.0;
   for (std::int64_t index = 0; index < blocks; ++index) total += partial[index];

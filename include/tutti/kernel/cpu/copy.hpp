@@ -20,8 +20,8 @@ namespace tutti::kernel::cpu {
 
 namespace detail {
 
-/// Tiles of a plane: two cache lines of the side that is walked across, so that a visit to a page brings more than one, and
-/// few enough pages for the TLB.
+/// Tiles of a plane: two cache lines of the side that is walked across, so that a visit to a page brings more than one,
+/// and few enough pages for the TLB.
 inline constexpr std::int64_t plane_side = 32;
 
 /// 4 x 4 elements of 4 bytes whose rows are contiguous in `from` and whose columns are in `to`.
@@ -29,10 +29,13 @@ inline void transpose_4x4(std::uint32_t const* from, std::int64_t from_step, std
   typedef std::uint32_t Four __attribute__((vector_size(16)));
   Four r[4];
   for (int k = 0; k < 4; ++k) std::memcpy(&r[k], from + k * from_step, sizeof(Four));
-  Four const low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-  Four const low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-  Four const columns[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-                           __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  Four const low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+             high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+  Four const low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+             high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  Four const columns[4] = {
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
   for (int k = 0; k < 4; ++k) std::memcpy(to + k * to_step, &columns[k], sizeof(Four));
 }
 
@@ -53,8 +56,8 @@ inline void transpose_tile(std::uint32_t const* from, std::int64_t from_step, st
 }
 
 template <class T>
-void copy_tile(T const* from, std::int64_t from_row, std::int64_t from_column, T* to, std::int64_t to_row, std::int64_t to_column,
-               std::int64_t rows, std::int64_t columns) {
+void copy_tile(T const* from, std::int64_t from_row, std::int64_t from_column, T* to, std::int64_t to_row,
+               std::int64_t to_column, std::int64_t rows, std::int64_t columns) {
   if constexpr (std::same_as<T, std::uint32_t>) {
     if (from_row == 1 && to_column == 1) return transpose_tile(from, from_column, to, to_row, columns, rows);
     if (from_column == 1 && to_row == 1) return transpose_tile(from, from_row, to, to_column, rows, columns);
@@ -66,12 +69,13 @@ void copy_tile(T const* from, std::int64_t from_row, std::int64_t from_column, T
 
 /// rows x columns elements; the steps are in elements.
 template <class T>
-void copy_plane(T const* from, std::int64_t from_row, std::int64_t from_column, T* to, std::int64_t to_row, std::int64_t to_column,
-                std::int64_t rows, std::int64_t columns) {
+void copy_plane(T const* from, std::int64_t from_row, std::int64_t from_column, T* to, std::int64_t to_row,
+                std::int64_t to_column, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; row += plane_side)
     for (std::int64_t column = 0; column < columns; column += plane_side)
-      copy_tile(from + row * from_row + column * from_column, from_row, from_column, to + row * to_row + column * to_column, to_row,
-                to_column, std::min(plane_side, rows - row), std::min(plane_side, columns - column));
+      copy_tile(from + row * from_row + column * from_column, from_row, from_column,
+                to + row * to_row + column * to_column, to_row, to_column, std::min(plane_side, rows - row),
+                std::min(plane_side, columns - column));
 }
 
 struct Bytes16 {
@@ -88,11 +92,13 @@ void with_size(std::int64_t size, F&& f) {
     case 16: return f(Bytes16{});
     default: break;
   }
-  throw Error(ErrorKind::internal, "strided_copy", "elements of " + std::to_string(size) + " bytes: 1, 2, 4, 8 and 16 are possible");
+  throw Error(ErrorKind::internal, "strided_copy",
+              "elements of " + std::to_string(size) + " bytes: 1, 2, 4, 8 and 16 are possible");
 }
 
 /// The innermost axis is contiguous on both sides. Flat elements [begin, end).
-inline void copy_rows(Box<2> const& box, std::int64_t size, std::byte const* from, std::byte* to, std::int64_t begin, std::int64_t end) {
+inline void copy_rows(Box<2> const& box, std::int64_t size, std::byte const* from, std::byte* to, std::int64_t begin,
+                      std::int64_t end) {
   std::int64_t const inner = box.inner();
   while (begin < end) {
     std::int64_t const row = begin / inner, column = begin % inner;
@@ -110,12 +116,14 @@ inline void order_for_planes(Box<2>& box) {
     if (box.stride(0, axis) == 1 || box.stride(1, axis) == 1) best = axis;
   if (best < 0 || best == box.rank - 2) return;
   std::swap(box.extents[static_cast<std::size_t>(best)], box.extents[static_cast<std::size_t>(box.rank - 2)]);
-  for (auto& strides : box.strides) std::swap(strides[static_cast<std::size_t>(best)], strides[static_cast<std::size_t>(box.rank - 2)]);
+  for (auto& strides : box.strides)
+    std::swap(strides[static_cast<std::size_t>(best)], strides[static_cast<std::size_t>(box.rank - 2)]);
 }
 
 }  // namespace detail
 
-/// See kernel::StridedCopy. The two boxes do not overlap; a stride of 0 in `from` repeats. Errors: internal (element size).
+/// See kernel::StridedCopy. The two boxes do not overlap; a stride of 0 in `from` repeats. Errors: internal (element
+/// size).
 inline void strided_copy(exec::Context& context, StridedCopy const& args) {
   std::int64_t const size = args.element_size;
   detail::with_size(size, [](auto) {});
@@ -159,7 +167,8 @@ inline void strided_copy(exec::Context& context, StridedCopy const& args) {
         std::int64_t const position = plane * rows + row;
         detail::copy_plane(reinterpret_cast<T const*>(from) + box.row_offset(0, position), box.stride(0, row_axis),
                            box.stride(0, column_axis), reinterpret_cast<T*>(to) + box.row_offset(1, position),
-                           box.stride(1, row_axis), box.stride(1, column_axis), std::min(detail::plane_side, rows - row), columns);
+                           box.stride(1, row_axis), box.stride(1, column_axis),
+                           std::min(detail::plane_side, rows - row), columns);
       }
     });
   });

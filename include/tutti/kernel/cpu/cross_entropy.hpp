@@ -22,20 +22,22 @@ namespace tutti::kernel::cpu {
 
 namespace detail {
 
-inline double cross_entropy_part(exec::Isa isa, float const* z, std::int64_t n, std::int64_t target, float weight, float* dz) {
+inline double cross_entropy_part(exec::Isa isa, float const* z, std::int64_t n, std::int64_t target, float weight,
+                                 float* dz) {
   TUTTI_DISPATCH(isa, cross_entropy_row(z, n, target, weight, dz));
 }
 
 /// Rows whose target counts.
-inline std::int64_t check_targets(char const* operation, std::int32_t const* targets, std::int64_t rows, std::int64_t vocabulary,
-                                  std::int32_t ignored) {
+inline std::int64_t check_targets(char const* operation, std::int32_t const* targets, std::int64_t rows,
+                                  std::int64_t vocabulary, std::int32_t ignored) {
   std::int64_t valid = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] == ignored) continue;
     if (targets[row] < 0 || targets[row] >= vocabulary)
       throw Error(ErrorKind::out_of_range, operation,
                   "target " + std::to_string(targets[row]) + " of row " + std::to_string(row) + " is outside the " +
-                      std::to_string(vocabulary) + " classes. Mark rows that do not count with " + std::to_string(ignored));
+                      std::to_string(vocabulary) + " classes. Mark rows that do not count with " +
+                      std::to_string(ignored));
     ++valid;
   }
   return valid;
@@ -67,8 +69,8 @@ inline double cross_entropy_rows(exec::Context& context, LogitRows const& args) 
         float* const gradient = args.gradient == nullptr ? nullptr : args.gradient + row * args.stride;
         losses[index] = 0;
         if (args.targets[row] != args.ignored)
-          losses[index] = cross_entropy_part(context.isa(), args.logits + row * args.stride, args.vocabulary, args.targets[row],
-                                             args.weight, gradient);
+          losses[index] = cross_entropy_part(context.isa(), args.logits + row * args.stride, args.vocabulary,
+                                             args.targets[row], args.weight, gradient);
         else if (gradient != nullptr)
           std::memset(gradient, 0, static_cast<std::size_t>(args.vocabulary) * sizeof(float));
       }
@@ -85,7 +87,8 @@ inline double cross_entropy_rows(exec::Context& context, LogitRows const& args) 
 
 /// See kernel::CrossEntropy.
 inline void cross_entropy(exec::Context& context, CrossEntropy const& args) {
-  std::int64_t const valid = detail::check_targets("cross_entropy", args.targets, args.rows, args.vocabulary, args.ignored);
+  std::int64_t const valid =
+      detail::check_targets("cross_entropy", args.targets, args.rows, args.vocabulary, args.ignored);
   double const divisor = valid > 0 ? static_cast<double>(valid) : 1.0;
   detail::LogitRows rows;
   rows.rows = args.rows;
@@ -103,7 +106,8 @@ inline void cross_entropy(exec::Context& context, CrossEntropy const& args) {
 /// See kernel::LinearCrossEntropy. Padded classes take no part: the products stop at `vocabulary`.
 /// Cost: 2, 4 or 6 rows * vocabulary * channels flop, for the loss and each gradient.
 inline void linear_cross_entropy(exec::Context& context, LinearCrossEntropy const& args) {
-  std::int64_t const valid = detail::check_targets("linear_cross_entropy", args.targets, args.rows, args.vocabulary, args.ignored);
+  std::int64_t const valid =
+      detail::check_targets("linear_cross_entropy", args.targets, args.rows, args.vocabulary, args.ignored);
   double const divisor = valid > 0 ? static_cast<double>(valid) : 1.0;
   std::int64_t const channels = args.channels, stride = args.padded_vocabulary;
   bool const gradients = args.dx != nullptr || args.dweight != nullptr;

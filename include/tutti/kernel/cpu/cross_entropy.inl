@@ -4,7 +4,8 @@
 
 /// logsumexp(z) - z[target], and with `dz` (may be z) dz = weight * (softmax(z) - onehot).
 /// Sums of 1,024 exponentials are rounded to float, the sum of those is kept in double.
-TUTTI_TARGET inline double cross_entropy_row(float const* z, std::int64_t n, std::int64_t target, float weight, float* dz) {
+TUTTI_TARGET inline double cross_entropy_row(float const* z, std::int64_t n, std::int64_t target, float weight,
+                                             float* dz) {
   constexpr std::int64_t width = F32::lanes;
   constexpr std::int64_t run = 1024;
   float const low = -__builtin_inff();
@@ -37,7 +38,8 @@ TUTTI_TARGET inline double cross_entropy_row(float const* z, std::int64_t n, std
     F32 const scale = set(static_cast<float>(double{weight} / total));
     std::int64_t i = 0;
     for (; i + width <= n; i += width) store(dz + i, mul(load(dz + i), scale));
-    if (i < n) store_partial(dz + i, mul(load_partial(dz + i, static_cast<int>(n - i)), scale), static_cast<int>(n - i));
+    if (i < n)
+      store_partial(dz + i, mul(load_partial(dz + i, static_cast<int>(n - i)), scale), static_cast<int>(n - i));
     dz[target] -= weight;
   }
   return __builtin_log(total) + (double{largest} - chosen);

@@ -1,171 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Elementwise chains on the CPU: an interpreter whose registers are tiles that stay in L1, so that one decoded instruction
-/// serves hundreds of elements. The instructions are stamped per instruction set; loads, stores and the double form are not.
+/// Elementwise chains on the CPU: an interpreter whose registers are tiles that stay in L1, so that one decoded
+/// instruction serves hundreds of elements.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
-#include <tutti/exec/isa/levels.hpp>
 #include <tutti/kernel/cpu/box.hpp>
+#include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/elementwise.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <string>
-#include <type_traits>
-
-namespace tutti::kernel::cpu {
-
-/// An instruction's operand: a tile, or one vector's worth of a value that repeats.
-template <class Real>
-struct TileOperand {
-  Real const* data = nullptr;
-  bool repeats = false;
-};
-
-template <class Real>
-using RunTile = void (*)(ElementwiseOp op, double value, Real* out, TileOperand<Real> const* in, std::int64_t n);
-
-/// What one instruction set brings to the interpreter.
-struct TileFunctions {
-  RunTile<float> run;
-  void (*load_bfloat16)(bfloat16 const*, float*, std::int64_t);
-  void (*load_float16)(float16 const*, float*, std::int64_t);
-  void (*store_bfloat16)(float const*, bfloat16*, std::int64_t);
-  void (*store_float16)(float const*, float16*, std::int64_t);
-};
-
-}  // namespace tutti::kernel::cpu
-
-#define TUTTI_ISA_BODY <tutti/kernel/cpu/elementwise.inl>
-#include <tutti/exec/isa/foreach.inl>
-#undef TUTTI_ISA_BODY
 
 namespace tutti::kernel::cpu {
 
 namespace detail {
-
-inline TileFunctions select_tile_functions(exec::Isa isa) { TUTTI_DISPATCH(isa, tile_functions()); }
-
-inline double gelu_double(double x) {
-  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-inline double gelu_gradient_double(double x) {
-  double const t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
-}
-inline double compute_double(ElementwiseOp op, double value, double a, double b, double c) {
-  switch (op) {
-    case ElementwiseOp::constant: return value;
-    case ElementwiseOp::add: return a + b;
-    case ElementwiseOp::subtract: return a - b;
-    case ElementwiseOp::multiply: return a * b;
-    case ElementwiseOp::divide: return a / b;
-    case ElementwiseOp::maximum: return a > b || a != a ? a : b;
-    case ElementwiseOp::negate: return -a;
-    case ElementwiseOp::exponential: return std::exp(a);
-    case ElementwiseOp::logarithm: return std::log(a);
-    case ElementwiseOp::tanh: return std::tanh(a);
-    case ElementwiseOp::logistic: return 1 / (1 + std::exp(-a));
-    case ElementwiseOp::sine: return std::sin(a);
-    case ElementwiseOp::cosine: return std::cos(a);
-    case ElementwiseOp::square_root: return std::sqrt(a);
-    case ElementwiseOp::reciprocal_square_root: return 1 / std::sqrt(a);
-    case ElementwiseOp::power: return std::pow(a, value);
-    case ElementwiseOp::less: return a < b ? 1 : 0;
-    case ElementwiseOp::less_equal: return a <= b ? 1 : 0;
-    case ElementwiseOp::equal: return a == b ? 1 : 0;
-    case ElementwiseOp::not_equal: return a != b ? 1 : 0;
-    case ElementwiseOp::select: return a != 0 ? b : c;
-    case ElementwiseOp::gelu: return gelu_double(a);
-    case ElementwiseOp::gelu_gradient: return a * gelu_gradient_double(b);
-    case ElementwiseOp::identity: return a;
-  }
-  return 0;
-}
-
-constexpr int arity(ElementwiseOp op) {
-  switch (op) {
-    case ElementwiseOp::constant: return 0;
-    case ElementwiseOp::add: case ElementwiseOp::subtract: case ElementwiseOp::multiply: case ElementwiseOp::divide:
-    case ElementwiseOp::maximum: case ElementwiseOp::less: case ElementwiseOp::less_equal: case ElementwiseOp::equal:
-    case ElementwiseOp::not_equal: case ElementwiseOp::gelu_gradient: return 2;
-    case ElementwiseOp::select: return 3;
-    default: return 1;
-  }
-}
-
-/// Precision before speed: the oracle's path, one element at a time.
-inline void run_tile_double(ElementwiseOp op, double value, double* out, TileOperand<double> const* in, std::int64_t n) {
-  int const operands = arity(op);
-  for (std::int64_t i = 0; i < n; ++i) {
-    double x[3] = {};
-    for (int k = 0; k < operands; ++k) x[k] = in[k].data[in[k].repeats ? 0 : i];
-    out[i] = compute_double(op, value, x[0], x[1], x[2]);
-  }
-}
-
-template <class Real, class T>
-void load_elements(T const* from, std::int64_t stride, Real* to, std::int64_t n) {
-  if constexpr (std::same_as<Real, T>) {
-    if (stride == 1) {
-      std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
-      return;
-    }
-  }
-  for (std::int64_t i = 0; i < n; ++i) {
-    if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) to[i] = float(from[i * stride]);
-    else to[i] = static_cast<Real>(from[i * stride]);
-  }
-}
-
-/// Toward zero into integers, which saturate; NaN becomes 0. Nonzero is true.
-template <class T, class Real>
-T element_of(Real value) {
-  if constexpr (std::same_as<T, bool>) return value != 0;
-  else if constexpr (std::same_as<T, std::byte>) return static_cast<std::byte>(element_of<std::uint8_t>(value));
-  else if constexpr (std::integral<T>) {
-    constexpr Real low = static_cast<Real>(std::numeric_limits<T>::min());
-    constexpr Real above = static_cast<Real>(std::numeric_limits<T>::max() / 2 + 1) * 2;
-    if (value != value) return 0;
-    if (value < low) return std::numeric_limits<T>::min();
-    return value >= above ? std::numeric_limits<T>::max() : static_cast<T>(value);
-  } else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) return T(static_cast<float>(value));
-  else return static_cast<T>(value);
-}
-
-template <class Real>
-void load_any(TileFunctions const& functions, DType dtype, void const* from, std::int64_t offset, std::int64_t stride, Real* to,
-              std::int64_t n) {
-  if constexpr (std::same_as<Real, float>) {
-    if (dtype == DType::bfloat16 && stride == 1) return functions.load_bfloat16(static_cast<bfloat16 const*>(from) + offset, to, n);
-    if (dtype == DType::float16 && stride == 1) return functions.load_float16(static_cast<float16 const*>(from) + offset, to, n);
-  }
-  with_dtype(dtype, [&]<class T>(T) { load_elements(static_cast<T const*>(from) + offset, stride, to, n); });
-}
-
-template <class Real>
-void store_any(TileFunctions const& functions, DType dtype, TileOperand<Real> from, void* to, std::int64_t offset, std::int64_t n) {
-  if constexpr (std::same_as<Real, float>) {
-    if (dtype == DType::bfloat16 && !from.repeats)
-      return functions.store_bfloat16(from.data, static_cast<bfloat16*>(to) + offset, n);
-    if (dtype == DType::float16 && !from.repeats)
-      return functions.store_float16(from.data, static_cast<float16*>(to) + offset, n);
-  }
-  std::int64_t const step = from.repeats ? 0 : 1;
-  with_dtype(dtype, [&]<class T>(T) {
-    T* const out = static_cast<T*>(to) + offset;
-    if constexpr (std::same_as<T, Real>)
-      if (!from.repeats) return static_cast<void>(std::memmove(out, from.data, static_cast<std::size_t>(n) * sizeof(T)));
-    for (std::int64_t i = 0; i < n; ++i) out[i] = element_of<T>(from.data[i * step]);
-  });
-}
 
 /// One chain, prepared once by the caller's thread and then read by all.
 template <class Real>
@@ -211,12 +64,14 @@ class ElementwiseChain {
         int const result = inputs() + index;
         if (registers_[result].place == Place::output)
           registers[result] = {static_cast<Real*>(args_.outputs[at(registers_[result].slot)].data) + position, false};
-        TileOperand<Real> const operands[3] = {registers[std::max<int>(0, instruction.a)], registers[std::max<int>(0, instruction.b)],
+        TileOperand<Real> const operands[3] = {registers[std::max<int>(0, instruction.a)],
+                                               registers[std::max<int>(0, instruction.b)],
                                                registers[std::max<int>(0, instruction.c)]};
         run_(instruction.op, instruction.value, const_cast<Real*>(registers[result].data), operands, n);
       }
       for (ElementwiseOutput const& output : args_.outputs)
-        if (Register const& r = registers_[output.source]; r.place != Place::output || &output != &args_.outputs[at(r.slot)])
+        if (Register const& r = registers_[output.source];
+            r.place != Place::output || &output != &args_.outputs[at(r.slot)])
           store_any(functions_, output.dtype, registers[output.source], output.data, position, n);
       position += n;
     }
@@ -263,7 +118,8 @@ class ElementwiseChain {
     int last_use[most_inputs + most_instructions];
     std::fill_n(last_use, count, -1);
     for (int index = 0; index < instructions(); ++index)
-      for (std::int16_t operand : {args_.instructions[at(index)].a, args_.instructions[at(index)].b, args_.instructions[at(index)].c})
+      for (std::int16_t operand :
+           {args_.instructions[at(index)].a, args_.instructions[at(index)].b, args_.instructions[at(index)].c})
         if (operand >= 0) last_use[operand] = index;
     for (std::size_t index = 0; index < args_.outputs.size(); ++index) {
       ElementwiseOutput const& output = args_.outputs[index];
@@ -312,8 +168,8 @@ class ElementwiseChain {
     }
   }
 
-  TileOperand<Real> operand(int input, TileOperand<Real> before, Real* buffer, Real* splat, std::int64_t position, std::int64_t row,
-                            std::int64_t column, std::int64_t n) const {
+  TileOperand<Real> operand(int input, TileOperand<Real> before, Real* buffer, Real* splat, std::int64_t position,
+                            std::int64_t row, std::int64_t column, std::int64_t n) const {
     Register const& r = registers_[input];
     if (r.place == Place::invariant) return before;
     ElementwiseInput const& from = args_.inputs[at(input)];
@@ -335,7 +191,8 @@ class ElementwiseChain {
       std::int64_t const inner = box_.inner();
       for (std::int64_t filled = 0; filled < n; ++row, column = 0) {
         std::int64_t const length = std::min(inner - column, n - filled);
-        load_any(functions_, from.dtype, from.data, box_.row_offset(input, row) + column * stride, stride, to + filled, length);
+        load_any(functions_, from.dtype, from.data, box_.row_offset(input, row) + column * stride, stride, to + filled,
+                 length);
         filled += length;
       }
     }
@@ -361,17 +218,18 @@ inline void check_elementwise(Elementwise const& args) {
   using Limits = ElementwiseChain<float>;
   if (args.inputs.size() > Limits::most_inputs || args.instructions.size() > Limits::most_instructions ||
       args.outputs.size() > Limits::most_outputs)
-    refuse(std::to_string(args.inputs.size()) + " inputs, " + std::to_string(args.instructions.size()) + " instructions, " +
-           std::to_string(args.outputs.size()) + " outputs: a chain has at most " + std::to_string(Limits::most_inputs) + ", " +
-           std::to_string(Limits::most_instructions) + " and " + std::to_string(Limits::most_outputs) + ". Split it");
+    refuse(std::to_string(args.inputs.size()) + " inputs, " + std::to_string(args.instructions.size()) +
+           " instructions, " + std::to_string(args.outputs.size()) + " outputs: a chain has at most " +
+           std::to_string(Limits::most_inputs) + ", " + std::to_string(Limits::most_instructions) + " and " +
+           std::to_string(Limits::most_outputs) + ". Split it");
   int const inputs = static_cast<int>(args.inputs.size());
   for (int index = 0; index < static_cast<int>(args.instructions.size()); ++index) {
     ElementwiseInstruction const& instruction = args.instructions[static_cast<std::size_t>(index)];
     std::int16_t const operands[3] = {instruction.a, instruction.b, instruction.c};
     for (int k = 0; k < 3; ++k)
       if (operands[k] >= inputs + index || (k < arity(instruction.op) && operands[k] < 0))
-        refuse("instruction " + std::to_string(index) + " reads register " + std::to_string(operands[k]) + ", but there are " +
-               std::to_string(inputs + index) + " before it");
+        refuse("instruction " + std::to_string(index) + " reads register " + std::to_string(operands[k]) +
+               ", but there are " + std::to_string(inputs + index) + " before it");
   }
   for (ElementwiseOutput const& output : args.outputs)
     if (output.source < 0 || output.source >= inputs + static_cast<int>(args.instructions.size()))
@@ -381,14 +239,15 @@ inline void check_elementwise(Elementwise const& args) {
 template <class Real>
 void run_elementwise(exec::Context& context, Elementwise const& args, TileFunctions functions, RunTile<Real> run) {
   ElementwiseChain<Real> const chain(args, functions, run);
-  std::int64_t const grain = std::max<std::int64_t>(1024, 16384 / (1 + static_cast<std::int64_t>(args.instructions.size())) / 64 * 64);
+  std::int64_t const grain =
+      std::max<std::int64_t>(1024, 16384 / (1 + static_cast<std::int64_t>(args.instructions.size())) / 64 * 64);
   context.parallel_for(args.shape.size(), grain, [&](std::int64_t begin, std::int64_t end) { chain.run(begin, end); });
 }
 
 }  // namespace detail
 
-/// See kernel::Elementwise. Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either is.
-/// Errors: internal (a limit of the chain, a register that does not exist).
+/// See kernel::Elementwise. Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either
+/// is. Errors: internal (a limit of the chain, a register that does not exist).
 inline void elementwise(exec::Context& context, Elementwise const& args) {
   detail::check_elementwise(args);
   if (args.shape.size() == 0) return;

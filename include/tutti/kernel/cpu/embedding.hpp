@@ -26,12 +26,13 @@ inline void embedding_part(exec::Isa isa, Embedding const& args, std::int64_t be
 inline void embedding_table_part(exec::Isa isa, EmbeddingGradient const& args, std::int64_t first, std::int64_t last) {
   TUTTI_DISPATCH(isa, embedding_table_gradient(args, first, last));
 }
-inline void embedding_position_part(exec::Isa isa, EmbeddingGradient const& args, std::int64_t begin, std::int64_t end) {
+inline void embedding_position_part(exec::Isa isa, EmbeddingGradient const& args, std::int64_t begin,
+                                    std::int64_t end) {
   TUTTI_DISPATCH(isa, embedding_position_gradient(args, begin, end));
 }
 
-inline void check_tokens(char const* operation, std::int32_t const* tokens, std::int64_t batch, std::int64_t tokens_per_row,
-                         std::int64_t vocabulary) {
+inline void check_tokens(char const* operation, std::int32_t const* tokens, std::int64_t batch,
+                         std::int64_t tokens_per_row, std::int64_t vocabulary) {
   for (std::int64_t index = 0; index < batch * tokens_per_row; ++index)
     if (tokens[index] < 0 || tokens[index] >= vocabulary)
       throw Error(ErrorKind::out_of_range, operation,

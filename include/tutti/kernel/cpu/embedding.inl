@@ -35,7 +35,8 @@ TUTTI_TARGET inline void accumulate_row(float* to, float const* from, std::int64
 }
 
 /// Channels [first, last) of every token's row, in the order of (b, t).
-TUTTI_TARGET inline void embedding_table_gradient(EmbeddingGradient const& args, std::int64_t first, std::int64_t last) {
+TUTTI_TARGET inline void embedding_table_gradient(EmbeddingGradient const& args, std::int64_t first,
+                                                  std::int64_t last) {
   std::int64_t const count = args.batch * args.tokens_per_row;
   for (std::int64_t token = 0; token < count; ++token)
     accumulate_row(args.dtable + args.tokens[token] * args.channels + first, args.dout + token * args.channels + first,
@@ -43,7 +44,8 @@ TUTTI_TARGET inline void embedding_table_gradient(EmbeddingGradient const& args,
 }
 
 /// Positions [begin, end).
-TUTTI_TARGET inline void embedding_position_gradient(EmbeddingGradient const& args, std::int64_t begin, std::int64_t end) {
+TUTTI_TARGET inline void embedding_position_gradient(EmbeddingGradient const& args, std::int64_t begin,
+                                                     std::int64_t end) {
   std::int64_t const n = args.channels;
   for (std::int64_t position = begin; position < end; ++position) {
     float* const to = args.dpositions + position * n;

@@ -20,15 +20,19 @@ namespace tutti::kernel::cpu {
 namespace detail {
 
 /// Rows that are worth handing to another thread.
-constexpr std::int64_t row_grain(std::int64_t columns) { return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, columns)); }
+constexpr std::int64_t row_grain(std::int64_t columns) {
+  return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, columns));
+}
 
 inline void layer_norm_part(exec::Isa isa, LayerNorm const& args, std::int64_t begin, std::int64_t end) {
   TUTTI_DISPATCH(isa, layer_norm_rows(args, begin, end));
 }
-inline void layer_norm_gradient_part(exec::Isa isa, LayerNormGradient const& args, std::int64_t begin, std::int64_t end, float* sums) {
+inline void layer_norm_gradient_part(exec::Isa isa, LayerNormGradient const& args, std::int64_t begin, std::int64_t end,
+                                     float* sums) {
   TUTTI_DISPATCH(isa, layer_norm_gradient_rows(args, begin, end, sums));
 }
-inline void add_blocks_part(exec::Isa isa, float* to, float const* partial, std::int64_t n, std::int64_t blocks, std::int64_t stride) {
+inline void add_blocks_part(exec::Isa isa, float* to, float const* partial, std::int64_t n, std::int64_t blocks,
+                            std::int64_t stride) {
   TUTTI_DISPATCH(isa, add_blocks(to, partial, n, blocks, stride));
 }
 
@@ -42,8 +46,8 @@ inline void layer_norm(exec::Context& context, LayerNorm const& args) {
   });
 }
 
-/// See kernel::LayerNormGradient. Rows are cut into blocks by the shape alone; each block sums its part of dgamma and dbeta
-/// on its own, and the parts are added in order. Cost: 12 to 16 bytes of memory traffic per element.
+/// See kernel::LayerNormGradient. Rows are cut into blocks by the shape alone; each block sums its part of dgamma and
+/// dbeta on its own, and the parts are added in order. Cost: 12 to 16 bytes of memory traffic per element.
 inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const& args) {
   std::int64_t const n = args.channels;
   if (n <= 0) return;
@@ -56,7 +60,8 @@ inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const&
   }
   std::int64_t const blocks = std::clamp<std::int64_t>(args.rows / 16, 1, 64);
   std::int64_t const block = (args.rows + blocks - 1) / blocks;
-  auto* const partial = static_cast<float*>(context.scratch(0, static_cast<std::size_t>(blocks * 2 * n) * sizeof(float)));
+  auto* const partial =
+      static_cast<float*>(context.scratch(0, static_cast<std::size_t>(blocks * 2 * n) * sizeof(float)));
   context.parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t index = begin; index < end; ++index) {
       float* const sums = partial + index * 2 * n;

@@ -37,9 +37,10 @@ TUTTI_TARGET inline void layer_norm_rows(LayerNorm const& args, std::int64_t beg
   }
 }
 
-/// Rows [begin, end): dx, and the rows' parts of dgamma and dbeta added onto `sums` (2, channels), unless null. One pass over
-/// memory: a row's second visit, for dx and the sums, finds it in L1.
-TUTTI_TARGET inline void layer_norm_gradient_rows(LayerNormGradient const& args, std::int64_t begin, std::int64_t end, float* sums) {
+/// Rows [begin, end): dx, and the rows' parts of dgamma and dbeta added onto `sums` (2, channels), unless null. One
+/// pass over memory: a row's second visit, for dx and the sums, finds it in L1.
+TUTTI_TARGET inline void layer_norm_gradient_rows(LayerNormGradient const& args, std::int64_t begin, std::int64_t end,
+                                                  float* sums) {
   constexpr std::int64_t width = F32::lanes;
   std::int64_t const n = args.channels;
   float const inverse = 1.0f / static_cast<float>(n);
@@ -92,12 +93,14 @@ TUTTI_TARGET inline void layer_norm_gradient_rows(LayerNormGradient const& args,
 }
 
 /// to[i] = sum over `blocks` rows of partial, `stride` apart, in order.
-TUTTI_TARGET inline void add_blocks(float* to, float const* partial, std::int64_t n, std::int64_t blocks, std::int64_t stride) {
+TUTTI_TARGET inline void add_blocks(float* to, float const* partial, std::int64_t n, std::int64_t blocks,
+                                    std::int64_t stride) {
   constexpr std::int64_t width = F32::lanes;
   for (std::int64_t i = 0; i < n; i += width) {
     int const rest = n - i >= width ? static_cast<int>(width) : static_cast<int>(n - i);
     F32 total = zero();
-    for (std::int64_t block = 0; block < blocks; ++block) total = add(total, load_partial(partial + block * stride + i, rest));
+    for (std::int64_t block = 0; block < blocks; ++block)
+      total = add(total, load_partial(partial + block * stride + i, rest));
     store_partial(to + i, total, rest);
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Sum and maximum over any axes on the CPU. The reduced positions are cut into blocks by the shape alone; the partial results
-/// of the blocks are combined in order, so a single output also has work for every thread.
+/// Sum and maximum over any axes on the CPU. The reduced positions are cut into blocks by the shape alone; the partial
+/// results of the blocks are combined in order, so a single output also has work for every thread.
 
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/cpu/box.hpp>
@@ -85,7 +85,8 @@ class Reduction {
         if (reduced_.inner_stride() == 1)
           value = combined(maximum_, value, double{reduce_row_part(isa_, maximum_, row, length)});
         else
-          for (std::int64_t i = 0; i < length; ++i) value = combined(maximum_, value, double{row[i * reduced_.inner_stride()]});
+          for (std::int64_t i = 0; i < length; ++i)
+            value = combined(maximum_, value, double{row[i * reduced_.inner_stride()]});
         position += length;
       }
       to[output - first] = static_cast<float>(value);
@@ -149,7 +150,8 @@ inline void reduce(exec::Context& context, Reduce const& args) {
   float partial[room];
   context.parallel_for(blocks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t index = first; index < last; ++index)
-      reduction.run(0, outputs, std::min(index * block, count), std::min((index + 1) * block, count), partial + index * outputs);
+      reduction.run(0, outputs, std::min(index * block, count), std::min((index + 1) * block, count),
+                    partial + index * outputs);
   });
   for (std::int64_t output = 0; output < outputs; ++output) {
     double value = double{partial[output]};

@@ -25,10 +25,11 @@ TUTTI_TARGET inline float reduce_row(float const* x, std::int64_t n) {
   return any(not_equal(all, all)) ? __builtin_nanf("") : max_lane(all);
 }
 
-/// to[j] = combination of to[j] and x[row * stride + j] over `rows` rows. Runs of 64 rows are combined on their own first,
-/// for the sake of rounding and so that neighbouring columns find their lines in L2.
+/// to[j] = combination of to[j] and x[row * stride + j] over `rows` rows. Runs of 64 rows are combined on their own
+/// first, for the sake of rounding and so that neighbouring columns find their lines in L2.
 template <bool IsMaximum>
-TUTTI_TARGET inline void reduce_rows_into(float* to, float const* x, std::int64_t n, std::int64_t rows, std::int64_t stride) {
+TUTTI_TARGET inline void reduce_rows_into(float* to, float const* x, std::int64_t n, std::int64_t rows,
+                                          std::int64_t stride) {
   constexpr std::int64_t width = F32::lanes;
   constexpr std::int64_t run = 64;
   F32 const nothing = set(IsMaximum ? -__builtin_inff() : 0.0f);
@@ -44,7 +45,8 @@ TUTTI_TARGET inline void reduce_rows_into(float* to, float const* x, std::int64_
     for (; j < n; j += width) {
       int const rest = static_cast<int>(n - j < width ? n - j : width);
       F32 s = nothing;
-      for (std::int64_t row = begin; row < end; ++row) s = combine<IsMaximum>(s, load_partial(x + row * stride + j, rest));
+      for (std::int64_t row = begin; row < end; ++row)
+        s = combine<IsMaximum>(s, load_partial(x + row * stride + j, rest));
       store_partial(to + j, combine<IsMaximum>(load_partial(to + j, rest), s), rest);
     }
   }

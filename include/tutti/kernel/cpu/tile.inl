@@ -25,12 +25,18 @@ struct ReciprocalSquareRoot {
 struct Reciprocal { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32, F32) const { return div(set(1.0f), a); } };
 struct Cube { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32, F32) const { return mul(mul(a, a), a); } };
 struct Gelu { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32, F32) const { return gelu(a); } };
-struct GeluGradient { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return mul(a, gelu_gradient(b)); } };
+struct GeluGradient {
+  TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return mul(a, gelu_gradient(b)); }
+};
 TUTTI_KERNEL_INLINE F32 one_or_zero(Mask mask) { return select(mask, set(1.0f), zero()); }
 struct Less { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(less(a, b)); } };
-struct LessEqual { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(less_equal(a, b)); } };
+struct LessEqual {
+  TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(less_equal(a, b)); }
+};
 struct Equal { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(equal(a, b)); } };
-struct NotEqual { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(not_equal(a, b)); } };
+struct NotEqual {
+  TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(not_equal(a, b)); }
+};
 struct Select {
   TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32 c) const { return select(not_equal(a, zero()), b, c); }
 };
@@ -74,7 +80,8 @@ TUTTI_TARGET inline void power(double value, float* out, TileOperand<float> cons
 
 }  // namespace tile
 
-TUTTI_TARGET inline void run_tile(ElementwiseOp op, double value, float* out, TileOperand<float> const* in, std::int64_t n) {
+TUTTI_TARGET inline void run_tile(ElementwiseOp op, double value, float* out, TileOperand<float> const* in,
+                                  std::int64_t n) {
   using namespace tile;
   switch (op) {
     case ElementwiseOp::constant: break;
