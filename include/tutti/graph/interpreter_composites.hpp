@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The composites in double, from the contracts in kernel/: nothing is shared with their decompositions, which are checked against this.
+
+#include <tutti/graph/interpreter_kernels.hpp>
+
+namespace tutti::graph::naive {
+
+inline std::vector<Values> linear(Call const& c) {
+  std::int64_t const in = c.shape(1)[1], out = c.shape(1)[0], rows = c.out().size() / std::max<std::int64_t>(out, 1);
+  Values y(at(rows * out));
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t o = 0; o < out; ++o) {
+      double sum = c.count() == 3 ? c.in(2)[at(o)] : 0;
+      for (std::int64_t i = 0; i < in; ++i) sum += c.in(0)[at(r * in + i)] * c.in(1)[at(o * in + i)];
+      y[at(r * out + o)] = sum;
+    }
+  return {y};
+}
+
+inline std::vector<Values> layer_norm(Call const& c) {
+  std::int64_t const n = c.shape(1)[0], rows = n == 0 ? 0 : c.out().size() / n;
+  Values y(c.in(0).size()), mean(at(rows)), rstd(at(rows));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double const* x = c.in(0).data() + r * n;
+    double sum = 0, square = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += x[i];
+    double const m = sum / static_cast<double>(n);
+    for (std::int64_t i = 0; i < n; ++i) square += (x[i] - m) * (x[i] - m);
+    double const s = 1 / std::sqrt(square / static_cast<double>(n) + c.real());
+    for (std::int64_t i = 0; i < n; ++i) y[at(r * n + i)] = (x[i] - m) * s * c.in(1)[at(i)] + c.in(2)[at(i)];
+    mean[at(r)] = m;
+    rstd[at(r)] = s;
+  }
+  return {y, mean, rstd};
+}
+
+inline std::vector<Values> layer_norm_gradient(Call const& c) {
+  std::int64_t const n = c.shape(2)[0], rows = n == 0 ? 0 : c.shape(0).size() / n;
+  Values dx(c.in(0).size()), dgamma(at(n)), dbeta(at(n));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double const m = c.in(3)[at(r)], s = c.in(4)[at(r)];
+    double h_sum = 0, hx_sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      double const g = c.in(0)[at(r * n + i)], xh = (c.in(1)[at(r * n + i)] - m) * s;
+      dbeta[at(i)] += g;
+      dgamma[at(i)] += g * xh;
+      h_sum += g * c.in(2)[at(i)];
+      hx_sum += g * c.in(2)[at(i)] * xh;
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      double const xh = (c.in(1)[at(r * n + i)] - m) * s;
+      dx[at(r * n + i)] = s * (c.in(0)[at(r * n + i)] * c.in(2)[at(i)] - h_sum / static_cast<double>(n) - xh * hx_sum / static_cast<double>(n));
+    }
+  }
+  return {dx, dgamma, dbeta};
+}
+
+/// Attention of every (batch, head, query): f(batch, head, query, probabilities, log of their sum).
+template <class F>
+void for_each_query(Values const& qkv, Shape const& shape, std::int64_t heads, double scale, F f) {
+  std::int64_t const tokens = shape[1], channels = shape[2] / 3, size = channels / heads;
+  for (std::int64_t b = 0; b < shape[0]; ++b)
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        Values p(at(t + 1));
+        double const* q = qkv.data() + (b * tokens + t) * 3 * channels + h * size;
+        double top = -std::numeric_limits<double>::infinity(), sum = 0;
+        for (std::int64_t u = 0; u <= t; ++u) {
+          double const* k = qkv.data() + (b * tokens + u) * 3 * channels + channels + h * size;
+          for (std::int64_t i = 0; i < size; ++i) p[at(u)] += scale * q[i] * k[i];
+          top = std::max(top, p[at(u)]);
+        }
+        for (double& x : p) sum += std::exp(x - top);
+        for (double& x : p) x = std::exp(x - top) / sum;
+        f(b, h, t, p, top + std::log(sum));
+      }
+}
+
+inline std::vector<Values> attention(Call const& c) {
+  Shape const& shape = c.shape(0);
+  std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
+  Values out(at(shape[0] * tokens * channels)), lse(at(shape[0] * heads * tokens));
+  for_each_query(c.in(0), shape, heads, c.real(), [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double log_sum) {
+    lse[at((b * heads + h) * tokens + t)] = log_sum;
+    for (std::int64_t u = 0; u <= t; ++u)
+      for (std::int64_t i = 0; i < size; ++i)
+        out[at((b * tokens + t) * channels + h * size + i)] += p[at(u)] * c.in(0)[at((b * tokens + u) * 3 * channels + 2 * channels + h * size + i)];
+  });
+  return {out, lse};
+}
+
+inline std::vector<Values> attention_gradient(Call const& c) {
+  Shape const& shape = c.shape(1);
+  Values const &dout = c.in(0), &qkv = c.in(1);
+  std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
+  Values d(qkv.size());
+  for_each_query(qkv, shape, heads, c.real(), [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double) {
+    double const* g = dout.data() + (b * tokens + t) * channels + h * size;
+    std::size_t const q = at((b * tokens + t) * 3 * channels + h * size);
+    Values dp(p.size());
+    double inner = 0;
+    for (std::size_t u = 0; u < p.size(); ++u) {
+      std::size_t const v = at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + 2 * channels + h * size);
+      for (std::int64_t i = 0; i < size; ++i) {
+        dp[u] += g[i] * qkv[v + at(i)];
+        d[v + at(i)] += p[u] * g[i];
+      }
+      inner += p[u] * dp[u];
+    }
+    for (std::size_t u = 0; u < p.size(); ++u) {
+      std::size_t const k = at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + channels + h * size);
+      double const ds = c.real() * p[u] * (dp[u] - inner);
+      for (std::int64_t i = 0; i < size; ++i) {
+        d[q + at(i)] += ds * qkv[k + at(i)];
+        d[k + at(i)] += ds * qkv[q + at(i)];
+      }
+    }
+  });
+  return {d};
+}
+
+inline std::vector<Values> embedding(Call const& c) {
+  std::int64_t const width = c.shape(1)[1], tokens = c.shape(0)[1];
+  Values out(at(c.out().size()));
+  for (std::size_t i = 0; i < c.in(0).size(); ++i)
+    for (std::size_t k = 0, row = row_of(c, c.in(0)[i], c.shape(1)[0]); k < at(width); ++k)
+      out[i * at(width) + k] = c.in(1)[row * at(width) + k] + (c.count() == 3 ? c.in(2)[i % at(tokens) * at(width) + k] : 0);
+  return {out};
+}
+
+inline std::vector<Values> embedding_gradient(Call const& c) {
+  std::int64_t const width = c.out()[1], tokens = c.shape(0)[1];
+  Values table = c.count() == 3 ? c.in(2) : Values(at(c.out().size())), positions(at(c.integer(1) * width));
+  for (std::size_t i = 0; i < c.in(0).size(); ++i)
+    for (std::size_t k = 0, row = row_of(c, c.in(0)[i], c.out()[0]); k < at(width); ++k) {
+      double const g = c.in(1)[i * at(width) + k];
+      table[row * at(width) + k] += g;
+      if (c.integer(1) > 0) positions[i % at(tokens) * at(width) + k] += g;
+    }
+  return {table, positions};
+}
+
+/// Mean loss, scaled gradient of the logits, loss per row.
+inline std::vector<Values> losses(Call const& c, Values const& logits, Values const& targets, std::int64_t vocabulary, double ignored, double scale) {
+  std::size_t const rows = targets.size(), width = at(vocabulary);
+  Values gradient(rows * width), row_losses(rows);
+  double total = 0, valid = 0;
+  for (double target : targets) valid += target != ignored;
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (targets[r] == ignored) continue;
+    std::size_t const target = row_of(c, targets[r], vocabulary);
+    double const* z = logits.data() + r * width;
+    double top = z[0], sum = 0;
+    for (std::size_t i = 0; i < width; ++i) top = std::max(top, z[i]);
+    for (std::size_t i = 0; i < width; ++i) sum += std::exp(z[i] - top);
+    row_losses[r] = top + std::log(sum) - z[target];
+    total += row_losses[r];
+    for (std::size_t i = 0; i < width; ++i) gradient[r * width + i] = scale * (std::exp(z[i] - top) / sum - double(i == target)) / valid;
+  }
+  return {{valid > 0 ? total / valid : 0}, gradient, row_losses};
+}
+
+inline std::vector<Values> linear_cross_entropy(Call const& c) {
+  std::size_t const width = at(c.shape(1)[1]), rows = c.in(2).size(), vocabulary = at(c.integer(1));
+  Values logits(rows * vocabulary);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t v = 0; v < vocabulary; ++v)
+      for (std::size_t i = 0; i < width; ++i) logits[r * vocabulary + v] += c.in(0)[r * width + i] * c.in(1)[v * width + i];
+  std::vector<Values> const loss = losses(c, logits, c.in(2), c.integer(1), static_cast<double>(c.integer(0)), c.real());
+  Values dx(c.in(0).size()), dweight(c.in(1).size());
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t v = 0; v < vocabulary; ++v)
+      for (std::size_t i = 0; i < width; ++i) {
+        dx[r * width + i] += loss[1][r * vocabulary + v] * c.in(1)[v * width + i];
+        dweight[v * width + i] += loss[1][r * vocabulary + v] * c.in(0)[r * width + i];
+      }
+  return {loss[0], dx, dweight, loss[2]};
+}
+
+inline std::vector<Values> adamw(Call const& c) {
+  double const b1 = c.real(0), b2 = c.real(1), eps = c.real(2), decay = c.real(3);
+  double const rate = c.in(4)[0], correction1 = c.in(5)[0], correction2 = c.in(6)[0], scale = c.in(7)[0];
+  Values p = c.in(0), m = c.in(2), v = c.in(3);
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    double const g = c.in(1)[i] * scale;
+    m[i] = b1 * m[i] + (1 - b1) * g;
+    v[i] = b2 * v[i] + (1 - b2) * g * g;
+    p[i] -= rate * (m[i] / correction1 / (std::sqrt(v[i] / correction2) + eps) + decay * p[i]);
+  }
+  return {p, m, v};
+}
+
+inline std::vector<Values> composite(Call const& c) {
+  switch (c.graph.op(c.id)) {
+    case Op::linear: return linear(c);
+    case Op::layer_norm: return layer_norm(c);
+    case Op::layer_norm_gradient: return layer_norm_gradient(c);
+    case Op::attention: return attention(c);
+    case Op::attention_gradient: return attention_gradient(c);
+    case Op::embedding: return embedding(c);
+    case Op::embedding_gradient: return embedding_gradient(c);
+    case Op::cross_entropy: {
+      Shape const& logits = c.shape(0);
+      return losses(c, c.in(0), c.in(1), logits[logits.rank() - 1], static_cast<double>(c.integer()), c.real());
+    }
+    case Op::linear_cross_entropy: return linear_cross_entropy(c);
+    case Op::square_sum: {
+      double sum = c.count() == 2 ? c.in(1)[0] : 0;
+      for (double x : c.in(0)) sum += x * x;
+      return {{sum}};
+    }
+    case Op::adamw: return adamw(c);
+    default:
+      throw Error(ErrorKind::internal, std::string(name(c.graph.op(c.id))), "the interpreter lacks this composite; please report it");
+  }
+}
+
+}  // namespace tutti::graph::naive

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// One naive loop in double per operation, written from the equations alone: the oracle of gradients, decompositions and the executor.
+
+#include <tutti/graph/ir.hpp>
+#include <tutti/tensor/random.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace tutti::graph::naive {
+
+/// Row-major elements of a tensor; booleans are 0 and 1.
+using Values = std::vector<double>;
+using Index = std::array<std::int64_t, Shape::max_rank>;
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// f(index, flat position) for every element in row-major order.
+template <class F>
+void for_each(Shape const& shape, F f) {
+  Index index{};
+  std::int64_t const size = shape.size();
+  for (std::int64_t flat = 0; flat < size; ++flat) {
+    f(index, flat);
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      if (++index[at(axis)] < shape[axis]) break;
+      index[at(axis)] = 0;
+    }
+  }
+}
+inline std::size_t position(Shape const& shape, Index const& index) {
+  std::int64_t flat = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) flat = flat * shape[axis] + index[at(axis)];
+  return at(flat);
+}
+
+/// A node and the values of its operands.
+struct Call {
+  Graph const& graph;
+  Id id;
+  std::vector<Values const*> operands;
+
+  Values const& in(int i) const { return *operands[at(i)]; }
+  Shape const& shape(int i) const { return graph.shape(graph.operand(id, i)); }
+  Shape const& out() const { return graph.shape(id); }
+  int count() const { return static_cast<int>(operands.size()); }
+  std::int64_t integer(int i = 0) const { return graph.integer(id, i); }
+  double real(int i = 0) const { return graph.real(id, i); }
+};
+
+constexpr double gelu_c = 0.7978845608028654, gelu_a = 0.044715;
+inline double gelu(double x) { return 0.5 * x * (1 + std::tanh(gelu_c * (x + gelu_a * x * x * x))); }
+inline double gelu_slope(double x) {
+  double const t = std::tanh(gelu_c * (x + gelu_a * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_c * (1 + 3 * gelu_a * x * x);
+}
+
+inline double elementwise(Call const& c, std::size_t i) {
+  double const a = c.in(0)[i], b = c.count() > 1 ? c.in(1)[i] : 0;
+  switch (c.graph.op(c.id)) {
+    case Op::add: return a + b;
+    case Op::subtract: return a - b;
+    case Op::multiply: return a * b;
+    case Op::divide: return is_floating(c.graph.dtype(c.id)) ? a / b : std::trunc(a / b);
+    case Op::maximum: return std::isnan(a) || a > b ? a : b;
+    case Op::negate: return -a;
+    case Op::exponential: return std::exp(a);
+    case Op::logarithm: return std::log(a);
+    case Op::tanh: return std::tanh(a);
+    case Op::logistic: return 1 / (1 + std::exp(-a));
+    case Op::sine: return std::sin(a);
+    case Op::cosine: return std::cos(a);
+    case Op::square_root: return std::sqrt(a);
+    case Op::reciprocal_square_root: return 1 / std::sqrt(a);
+    case Op::power: return std::pow(a, c.real());
+    case Op::compare:
+      switch (static_cast<Comparison>(c.integer())) {
+        case Comparison::less: return a < b;
+        case Comparison::less_equal: return a <= b;
+        case Comparison::equal: return a == b;
+        case Comparison::not_equal: return a != b;
+      }
+      return 0;
+    case Op::select: return a != 0 ? b : c.in(2)[i];
+    case Op::convert: {
+      DType const to = c.graph.dtype(c.id);
+      return to == DType::boolean ? double(a != 0) : is_floating(to) ? a : std::trunc(a);
+    }
+    case Op::gelu: return gelu(a);
+    case Op::gelu_gradient: return a * gelu_slope(b);
+    default: return a;  // identities: stop_gradient, barrier, reshape, vary, partial
+  }
+}
+
+inline Values reduce(Call const& c) {
+  bool const maximum = c.graph.op(c.id) == Op::reduce_max;
+  Values out(at(c.out().size()), maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  auto const axes = c.graph.integers(c.id);
+  for_each(c.shape(0), [&](Index const& index, std::int64_t flat) {
+    Index kept{};
+    int n = 0;
+    for (int axis = 0; axis < c.shape(0).rank(); ++axis) {
+      bool dropped = false;
+      for (std::int64_t reduced : axes) dropped = dropped || reduced == axis;
+      if (!dropped) kept[at(n++)] = index[at(axis)];
+    }
+    double& to = out[position(c.out(), kept)];
+    double const x = c.in(0)[at(flat)];
+    to = maximum ? std::max(to, x) : to + x;
+  });
+  return out;
+}
+
+inline Values dot(Call const& c) {
+  DotShape const d = dot_shape(c.graph, c.id);
+  Shape const &a = c.shape(0), &b = c.shape(1);
+  std::vector<std::int64_t> contracted;
+  for (std::int64_t axis : d.contract_a) contracted.push_back(a[static_cast<int>(axis)]);
+  Shape const inner{std::span<std::int64_t const>(contracted)};
+  auto const bound = [](std::int64_t axis, std::span<std::int64_t const> x, std::span<std::int64_t const> y) {
+    for (std::int64_t other : x) if (other == axis) return true;
+    for (std::int64_t other : y) if (other == axis) return true;
+    return false;
+  };
+  Values out(at(c.out().size()));
+  for_each(c.out(), [&](Index const& index, std::int64_t flat) {
+    Index ia{}, ib{};
+    int n = 0;
+    for (std::size_t i = 0; i < d.batch_a.size(); ++i) ia[at(d.batch_a[i])] = ib[at(d.batch_b[i])] = index[at(n++)];
+    for (int axis = 0; axis < a.rank(); ++axis)
+      if (!bound(axis, d.batch_a, d.contract_a)) ia[at(axis)] = index[at(n++)];
+    for (int axis = 0; axis < b.rank(); ++axis)
+      if (!bound(axis, d.batch_b, d.contract_b)) ib[at(axis)] = index[at(n++)];
+    double sum = 0;
+    for_each(inner, [&](Index const& k, std::int64_t) {
+      for (std::size_t i = 0; i < d.contract_a.size(); ++i) ia[at(d.contract_a[i])] = ib[at(d.contract_b[i])] = k[i];
+      sum += c.in(0)[position(a, ia)] * c.in(1)[position(b, ib)];
+    });
+    out[at(flat)] = sum;
+  });
+  return out;
+}
+
+/// Row that an index names, checked.
+inline std::size_t row_of(Call const& c, double index, std::int64_t rows) {
+  if (!(index >= 0 && index < static_cast<double>(rows)))
+    throw Error(ErrorKind::out_of_range, std::string(name(c.graph.op(c.id))),
+                "index " + std::to_string(static_cast<std::int64_t>(index)) + " is outside the table of " + std::to_string(rows) + " rows");
+  return static_cast<std::size_t>(index);
+}
+
+/// Shape operations, gathers and leaves.
+inline Values primitive(Call const& c) {
+  Op const op = c.graph.op(c.id);
+  Shape const& out_shape = c.out();
+  Values out(at(out_shape.size()));
+  auto const clamped_starts = [&](int first, Shape const& box, Shape const& whole) {
+    Index starts{};
+    for (int axis = 0; axis < whole.rank(); ++axis)
+      starts[at(axis)] = std::clamp<std::int64_t>(static_cast<std::int64_t>(c.in(first + axis)[0]), 0, whole[axis] - box[axis]);
+    return starts;
+  };
+  switch (op) {
+    case Op::constant: out.assign(out.size(), c.real()); break;
+    case Op::iota: for_each(out_shape, [&](Index const& i, std::int64_t flat) { out[at(flat)] = static_cast<double>(i[at(c.integer())]); }); break;
+    case Op::broadcast_in_dim:
+      for_each(out_shape, [&](Index const& i, std::int64_t flat) {
+        Index from{};
+        for (int axis = 0; axis < c.shape(0).rank(); ++axis) from[at(axis)] = c.shape(0)[axis] == 1 ? 0 : i[at(c.integer(axis))];
+        out[at(flat)] = c.in(0)[position(c.shape(0), from)];
+      });
+      break;
+    case Op::transpose:
+      for_each(out_shape, [&](Index const& i, std::int64_t flat) {
+        Index from{};
+        for (int axis = 0; axis < out_shape.rank(); ++axis) from[at(c.integer(axis))] = i[at(axis)];
+        out[at(flat)] = c.in(0)[position(c.shape(0), from)];
+      });
+      break;
+    case Op::slice:
+      for_each(out_shape, [&](Index const& i, std::int64_t flat) {
+        Index from{};
+        int const rank = out_shape.rank();
+        for (int axis = 0; axis < rank; ++axis) from[at(axis)] = c.integer(axis) + i[at(axis)] * c.integer(2 * rank + axis);
+        out[at(flat)] = c.in(0)[position(c.shape(0), from)];
+      });
+      break;
+    case Op::pad:
+      out.assign(out.size(), c.real());
+      for_each(c.shape(0), [&](Index const& i, std::int64_t flat) {
+        Index to{};
+        int const rank = out_shape.rank();
+        for (int axis = 0; axis < rank; ++axis) to[at(axis)] = c.integer(axis) + i[at(axis)] * (c.integer(2 * rank + axis) + 1);
+        out[position(out_shape, to)] = c.in(0)[at(flat)];
+      });
+      break;
+    case Op::concatenate: {
+      std::int64_t offset = 0;
+      for (int part = 0; part < c.count(); ++part) {
+        for_each(c.shape(part), [&](Index index, std::int64_t flat) {
+          index[at(c.integer())] += offset;
+          out[position(out_shape, index)] = c.in(part)[at(flat)];
+        });
+        offset += c.shape(part)[static_cast<int>(c.integer())];
+      }
+      break;
+    }
+    case Op::dynamic_slice: {
+      Index const starts = clamped_starts(1, out_shape, c.shape(0));
+      for_each(out_shape, [&](Index index, std::int64_t flat) {
+        for (int axis = 0; axis < out_shape.rank(); ++axis) index[at(axis)] += starts[at(axis)];
+        out[at(flat)] = c.in(0)[position(c.shape(0), index)];
+      });
+      break;
+    }
+    case Op::dynamic_update_slice: {
+      Index const starts = clamped_starts(2, c.shape(1), out_shape);
+      out = c.in(0);
+      for_each(c.shape(1), [&](Index index, std::int64_t flat) {
+        for (int axis = 0; axis < out_shape.rank(); ++axis) index[at(axis)] += starts[at(axis)];
+        out[position(out_shape, index)] = c.in(1)[at(flat)];
+      });
+      break;
+    }
+    case Op::gather: {
+      std::size_t const width = c.shape(0)[0] == 0 ? 0 : c.in(0).size() / at(c.shape(0)[0]);
+      for (std::size_t i = 0; i < c.in(1).size(); ++i)
+        for (std::size_t k = 0, row = row_of(c, c.in(1)[i], c.shape(0)[0]); k < width; ++k) out[i * width + k] = c.in(0)[row * width + k];
+      break;
+    }
+    case Op::scatter_add: {
+      std::size_t const width = out_shape[0] == 0 ? 0 : c.in(0).size() / at(out_shape[0]);
+      out = c.in(0);
+      for (std::size_t i = 0; i < c.in(1).size(); ++i)
+        for (std::size_t k = 0, row = row_of(c, c.in(1)[i], out_shape[0]); k < width; ++k) out[row * width + k] += c.in(2)[i * width + k];
+      break;
+    }
+    case Op::rng_bits: {
+      auto const word = [&](int i) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(c.in(i)[0])); };
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        std::uint64_t const block = i / 4;
+        out[i] = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), static_cast<std::uint32_t>(word(1)),
+                             static_cast<std::uint32_t>(word(2))},
+                            {static_cast<std::uint32_t>(word(0)), static_cast<std::uint32_t>(word(0) >> 32)})[i % 4];
+      }
+      break;
+    }
+    case Op::reduce_sum: case Op::reduce_max: return reduce(c);
+    case Op::dot_general: return dot(c);
+    default:
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = elementwise(c, i);
+      break;
+  }
+  return out;
+}
+
+}  // namespace tutti::graph::naive
