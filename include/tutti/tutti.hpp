@@ -33,7 +33,9 @@
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/canonical.hpp>
+#include <tutti/graph/check.hpp>
 #include <tutti/graph/composites.hpp>
+#include <tutti/graph/decompose.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/fuse.hpp>
@@ -42,6 +44,9 @@
 #include <tutti/graph/grad_repeat.hpp>
 #include <tutti/graph/infer.hpp>
 #include <tutti/graph/infer_types.hpp>
+#include <tutti/graph/interpreter.hpp>
+#include <tutti/graph/interpreter_composites.hpp>
+#include <tutti/graph/interpreter_kernels.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/list.hpp>
 #include <tutti/graph/lower.hpp>
@@ -74,6 +79,7 @@
 #include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>
 #include <tutti/kernel/cpu/rows.hpp>
+#include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/embedding.hpp>
