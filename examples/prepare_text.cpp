@@ -5,9 +5,9 @@
 
 #include <tutti/data.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
 #include <zlib.h>
+#include <CLI/CLI.hpp>
 
 #include <string>
 
@@ -31,7 +31,9 @@ std::string read_text(std::string const& path) {
   gzclose(file);
   if (code == Z_ERRNO) return tutti::io::read_file(path);  // a folder, say: the operating system's words are better
   if (code != Z_OK)
-    throw tutti::Error(tutti::ErrorKind::format, "prepare_text", "'" + path + "' is a damaged gzip file. Fetch it again").with_native(reason);
+    throw tutti::Error(tutti::ErrorKind::format, "prepare_text",
+                       "'" + path + "' is a damaged gzip file. Fetch it again")
+        .with_native(reason);
   return text;
 }
 
@@ -41,11 +43,16 @@ int main(int argc, char** argv) {
   std::string input, folder;
   tutti::data::DatasetOptions options;
   bool force = false;
-  CLI::App app("Makes a vocabulary and token files from a text: tokenizer.json, train.bin, validation.bin, dataset.json.");
+  CLI::App app(
+      "Makes a vocabulary and token files from a text: tokenizer.json, train.bin, validation.bin, dataset.json.");
   app.add_option("--input", input, "text file, plain or gzip (dictd's .dict.dz too)")->required();
   app.add_option("--out", folder, "folder to write")->required();
-  app.add_option("--vocabulary", options.vocabulary, "tokens in the vocabulary")->check(CLI::Range(257, 65536))->capture_default_str();
-  app.add_option("--validation-fraction", options.validation_fraction, "part of the text that is held out")->check(CLI::Range(0.001, 0.5))->capture_default_str();
+  app.add_option("--vocabulary", options.vocabulary, "tokens in the vocabulary")
+      ->check(CLI::Range(257, 65536))
+      ->capture_default_str();
+  app.add_option("--validation-fraction", options.validation_fraction, "part of the text that is held out")
+      ->check(CLI::Range(0.001, 0.5))
+      ->capture_default_str();
   app.add_flag("--force", force, "write the folder even when it is up to date");
   CLI11_PARSE(app, argc, argv);
   try {
@@ -57,7 +64,8 @@ int main(int argc, char** argv) {
     tutti::data::Dataset const dataset = tutti::data::prepare_dataset(text, folder, input, options);
     fmt::print("{}: vocabulary {}\n", folder, dataset.vocabulary);
     for (auto const& part : {dataset.train, dataset.validation})
-      fmt::print("  {:<15}{:>9} tokens {:>10} bytes {:>7} documents, {:.3f} bytes per token\n", part.file, part.tokens, part.text_bytes, part.documents,
+      fmt::print("  {:<15}{:>9} tokens {:>10} bytes {:>7} documents, {:.3f} bytes per token\n", part.file, part.tokens,
+                 part.text_bytes, part.documents,
                  static_cast<double>(part.text_bytes) / static_cast<double>(part.tokens));
   } catch (tutti::Error const& error) {
     fmt::print(stderr, "prepare_text: {}\n", error.what());

@@ -26,5 +26,9 @@ TEST_CASE("damaged JSON, doubled keys and absurd nesting are refused with the na
 TEST_CASE("quoted text comes back, and bytes that are not UTF-8 do not stop it") {
   std::string const text = std::string("a\"b\\c\n\t\x01\x7f é \xf0\x9f\x98\x80") + '\0';
   CHECK(io::parse_json(io::quote_json(text), "f") == text);
-  CHECK(io::parse_json(io::quote_json("a\xff" "b"), "f") == "a\xef\xbf\xbd" "b");
+  CHECK(io::parse_json(io::quote_json("a\xff"
+                                      "b"),
+                       "f") ==
+        "a\xef\xbf\xbd"
+        "b");
 }

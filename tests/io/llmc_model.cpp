@@ -13,7 +13,8 @@ using namespace tutti;
 
 namespace {
 
-io::LlmcConfig const small{.max_sequence = 5, .vocabulary = 7, .layers = 2, .heads = 3, .channels = 6, .padded_vocabulary = 8};
+io::LlmcConfig const small{
+    .max_sequence = 5, .vocabulary = 7, .layers = 2, .heads = 3, .channels = 6, .padded_vocabulary = 8};
 
 template <class T>
 std::vector<Tensor<T>> tensors_of(io::LlmcConfig const& config) {
@@ -28,7 +29,8 @@ std::vector<Tensor<T>> tensors_of(io::LlmcConfig const& config) {
 template <class T>
 std::vector<io::NamedTensor> names_of(std::vector<Tensor<T>> const& tensors) {
   std::vector<io::NamedTensor> names;
-  for (std::size_t i = 0; i < tensors.size(); ++i) names.push_back(io::named(std::string(io::llmc_tensor_names[i]), tensors[i].view()));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    names.push_back(io::named(std::string(io::llmc_tensor_names[i]), tensors[i].view()));
   return names;
 }
 std::string header_of(std::vector<std::int32_t> words) {
@@ -50,7 +52,9 @@ TEMPLATE_TEST_CASE("a model file has llm.c's bytes and comes back bit for bit", 
   io::write_llmc_model(folder / "model.bin", small, names);
 
   std::string expected = header_of({20240326, sizeof(TestType) == 4 ? 3 : 5, 5, 7, 2, 3, 6, 8});
-  for (auto const& tensor : tensors) expected.append(reinterpret_cast<char const*>(tensor.data()), static_cast<std::size_t>(tensor.size()) * sizeof(TestType));
+  for (auto const& tensor : tensors)
+    expected.append(reinterpret_cast<char const*>(tensor.data()),
+                    static_cast<std::size_t>(tensor.size()) * sizeof(TestType));
   CHECK(io::read_file(folder / "model.bin") == expected);
 
   io::LlmcModel const model(folder / "model.bin");
@@ -105,7 +109,8 @@ TEST_CASE("what does not fit the sizes is not written") {
   REQUIRE_ERROR(io::write_llmc_model(folder / "x", other, names), ErrorKind::shape, "ln1w");
   other.heads = 4;
   REQUIRE_ERROR(io::write_llmc_model(folder / "x", other, names), ErrorKind::invalid_argument, "heads");
-  REQUIRE_ERROR(io::write_llmc_model(folder / "x", small, std::span(names).first(15)), ErrorKind::invalid_argument, "15");
+  REQUIRE_ERROR(io::write_llmc_model(folder / "x", small, std::span(names).first(15)), ErrorKind::invalid_argument,
+                "15");
   names[3].dtype = DType::int32;
   REQUIRE_ERROR(io::write_llmc_model(folder / "x", small, names), ErrorKind::dtype, "ln1b");
   CHECK(folder.names().empty());
@@ -115,6 +120,7 @@ TEST_CASE("a model file damaged in its header is refused, never worse") {
   test::ScratchFolder const folder;
   auto const tensors = tensors_of<float>(small);
   io::write_llmc_model(folder / "good", small, names_of(tensors));
-  auto const outcome = test::damage_everywhere(io::read_file(folder / "good"), folder / "bad", 40, [](std::string const& path) { io::LlmcModel const model(path); });
+  auto const outcome = test::damage_everywhere(io::read_file(folder / "good"), folder / "bad", 40,
+                                               [](std::string const& path) { io::LlmcModel const model(path); });
   CHECK(outcome.refused > 300);
 }

@@ -31,7 +31,8 @@ class ScratchFolder {
   /// Names in the folder, to see that nothing was left behind.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (auto const& entry : std::filesystem::directory_iterator(path_)) found.push_back(entry.path().filename().string());
+    for (auto const& entry : std::filesystem::directory_iterator(path_))
+      found.push_back(entry.path().filename().string());
     return found;
   }
 
@@ -39,8 +40,8 @@ class ScratchFolder {
   std::string path_;
 };
 
-/// Runs `read` on `bytes` damaged in every way of a fixed set (cut at each length, each byte replaced) and counts the outcomes.
-/// Anything but success or an Error of kind format escapes and fails the test.
+/// Runs `read` on `bytes` damaged in every way of a fixed set (cut at each length, each byte replaced) and counts the
+/// outcomes. Anything but success or an Error of kind format escapes and fails the test.
 struct DamageOutcome {
   int accepted = 0, refused = 0;
 };
@@ -48,7 +49,8 @@ template <class Read>
 DamageOutcome damage_everywhere(std::string const& bytes, std::string const& file, std::size_t limit, Read&& read) {
   DamageOutcome outcome;
   auto const attempt = [&](std::string const& damaged) {
-    std::ofstream(file, std::ios::binary).write(damaged.data(), static_cast<std::streamsize>(damaged.size()));  // no sync: there are thousands
+    std::ofstream(file, std::ios::binary)
+        .write(damaged.data(), static_cast<std::streamsize>(damaged.size()));  // no sync: there are thousands
     try {
       read(file);
       ++outcome.accepted;

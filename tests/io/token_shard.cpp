@@ -51,7 +51,8 @@ TEST_CASE("damaged and foreign token files are refused with a reason") {
 TEST_CASE("a count of 2^31 tokens is refused before anything is read or written") {
   test::ScratchFolder const folder;
   std::uint16_t const one = 1;
-  REQUIRE_ERROR(io::write_token_shard(folder / "x.bin", std::span(&one, std::size_t{1} << 31)), ErrorKind::invalid_argument, "31 bits");
+  REQUIRE_ERROR(io::write_token_shard(folder / "x.bin", std::span(&one, std::size_t{1} << 31)),
+                ErrorKind::invalid_argument, "31 bits");
   CHECK(folder.names().empty());
 }
 
@@ -59,11 +60,12 @@ TEST_CASE("a token file damaged in its header is refused or read, never worse") 
   test::ScratchFolder const folder;
   std::vector<std::uint16_t> const tokens = {1, 2, 3};
   io::write_token_shard(folder / "good", tokens);
-  auto const outcome = test::damage_everywhere(io::read_file(folder / "good"), folder / "bad", 40, [](std::string const& path) {
-    unsigned sum = 0;
-    io::TokenShard const shard(path);
-    for (std::uint16_t const token : shard.tokens()) sum += token;
-    CHECK(sum == 6);
-  });
+  auto const outcome =
+      test::damage_everywhere(io::read_file(folder / "good"), folder / "bad", 40, [](std::string const& path) {
+        unsigned sum = 0;
+        io::TokenShard const shard(path);
+        for (std::uint16_t const token : shard.tokens()) sum += token;
+        CHECK(sum == 6);
+      });
   CHECK(outcome.refused > 100);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Learns a byte-level byte-pair vocabulary from text. Counts of pairs are kept up to date over the distinct pieces of the
-/// text, so a merge costs what it touches.
+/// Learns a byte-level byte-pair vocabulary from text. Counts of pairs are kept up to date over the distinct pieces of
+/// the text, so a merge costs what it touches.
 
 #include <tutti/data/tokenizer.hpp>
 
@@ -21,8 +21,8 @@
 namespace tutti::data {
 
 struct BpeOptions {
-  std::int32_t vocabulary = 4096;     ///< ids in all: 256 bytes, the merges, the special tokens
-  std::int64_t minimum_count = 2;     ///< a pair seen less often is not merged
+  std::int32_t vocabulary = 4096;  ///< ids in all: 256 bytes, the merges, the special tokens
+  std::int64_t minimum_count = 2;  ///< a pair seen less often is not merged
   std::string pattern = std::string(gpt2_pattern);
   std::vector<std::string> specials = {std::string(end_of_text_mark)};
 };
@@ -63,13 +63,14 @@ inline PieceCounts count_pieces(std::span<std::string_view const> documents, Pre
 
 }  // namespace detail
 
-/// Merges, again and again, the pair of neighbouring tokens that occurs most often inside the pieces of the documents; among
-/// equals the pair with the smaller ids. Ids: the 256 bytes in GPT-2's order, merges in order, special tokens last.
+/// Merges, again and again, the pair of neighbouring tokens that occurs most often inside the pieces of the documents;
+/// among equals the pair with the smaller ids. Ids: 256 bytes in GPT-2's order, merges in order, special tokens last.
 /// The vocabulary stays smaller than asked for when no pair occurs `minimum_count` times any more.
 /// Errors: invalid_argument, when the vocabulary has no room for bytes and special tokens; format, for a bad pattern.
-/// Determinism: the same documents and options give the same tokenizer. Documents must outlive the call only.
+/// Determinism: the same documents and options give the same tokenizer.
 inline Tokenizer train_bpe(std::span<std::string_view const> documents, BpeOptions const& options = {}) {
-  std::int64_t const merges_wanted = std::int64_t{options.vocabulary} - 256 - static_cast<std::int64_t>(options.specials.size());
+  std::int64_t const merges_wanted =
+      std::int64_t{options.vocabulary} - 256 - static_cast<std::int64_t>(options.specials.size());
   if (merges_wanted < 0)
     throw Error(ErrorKind::invalid_argument, "train_bpe",
                 "a vocabulary of " + std::to_string(options.vocabulary) + " has no room for 256 bytes and " +
@@ -92,7 +93,8 @@ inline Tokenizer train_bpe(std::span<std::string_view const> documents, BpeOptio
   auto const note = [&](std::int32_t left, std::int32_t right, std::size_t piece, std::int64_t change) {
     PairFacts& facts = pairs[Table::key_of(left, right)];
     facts.count += change;
-    if (change > 0 && (facts.pieces.empty() || facts.pieces.back() != piece)) facts.pieces.push_back(static_cast<std::uint32_t>(piece));
+    if (change > 0 && (facts.pieces.empty() || facts.pieces.back() != piece))
+      facts.pieces.push_back(static_cast<std::uint32_t>(piece));
   };
   for (std::size_t piece = 0; piece < pieces.counts.size(); ++piece)
     for (std::size_t i = 0; i + 1 < pieces.symbols[piece].size(); ++i)
@@ -101,7 +103,9 @@ inline Tokenizer train_bpe(std::span<std::string_view const> documents, BpeOptio
   struct Candidate {
     std::int64_t count;
     std::uint64_t key;
-    bool operator<(Candidate const& other) const noexcept { return count != other.count ? count < other.count : key > other.key; }
+    bool operator<(Candidate const& other) const noexcept {
+      return count != other.count ? count < other.count : key > other.key;
+    }
   };
   std::priority_queue<Candidate> queue;
   for (auto const& [key, facts] : pairs) queue.push({facts.count, key});
@@ -119,7 +123,8 @@ inline Tokenizer train_bpe(std::span<std::string_view const> documents, BpeOptio
       queue.push({found->second.count, best.key});
       continue;
     }
-    auto const left = static_cast<std::int32_t>(best.key >> 32), right = static_cast<std::int32_t>(best.key & 0xffffffffu);
+    auto const left = static_cast<std::int32_t>(best.key >> 32),
+               right = static_cast<std::int32_t>(best.key & 0xffffffffu);
     std::string const bytes = tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)];
     auto const [entry, fresh] = known.emplace(bytes, static_cast<std::int32_t>(tokens.size()));
     std::int32_t const merged = entry->second;
@@ -157,7 +162,8 @@ inline Tokenizer train_bpe(std::span<std::string_view const> documents, BpeOptio
     std::sort(grown.begin(), grown.end());
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
     for (std::uint64_t const key : grown)
-      if (auto const pair = pairs.find(key); pair != pairs.end() && pair->second.count > 0) queue.push({pair->second.count, key});
+      if (auto const pair = pairs.find(key); pair != pairs.end() && pair->second.count > 0)
+        queue.push({pair->second.count, key});
   }
 
   std::vector<SpecialToken> specials;

@@ -20,9 +20,9 @@ constexpr bool stands_for_itself(unsigned byte) noexcept {
 }
 
 struct ByteAlphabet {
-  std::array<std::uint16_t, 256> code_point{};    ///< of a byte
-  std::array<std::int16_t, 324> byte{};           ///< of a code point, -1 when it stands for none
-  std::array<std::uint8_t, 256> order{};          ///< bytes by ascending code point: the first 256 tokens of GPT-2
+  std::array<std::uint16_t, 256> code_point{};  ///< of a byte
+  std::array<std::int16_t, 324> byte{};         ///< of a code point, -1 when it stands for none
+  std::array<std::uint8_t, 256> order{};        ///< bytes by ascending code point: the first 256 tokens of GPT-2
 };
 
 constexpr ByteAlphabet make_byte_alphabet() noexcept {

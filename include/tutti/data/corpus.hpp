@@ -13,8 +13,8 @@
 namespace tutti::data {
 
 /// Documents of a text; together, in order, they are the text, byte for byte. A document begins at a line that follows
-/// a blank line and does not begin with a space or tab: an entry of a dictionary whose bodies are indented, a speech of a
-/// play, a paragraph of prose.
+/// a blank line and does not begin with a space or tab: an entry of a dictionary whose bodies are indented, a speech of
+/// a play, a paragraph of prose.
 inline std::vector<std::string_view> split_documents(std::string_view text) {
   std::vector<std::string_view> documents;
   std::size_t begin = 0;
@@ -43,13 +43,14 @@ struct HeldOut {
   std::vector<std::string_view> train, validation;
 };
 
-/// Holds out `fraction` of the bytes in ten contiguous blocks spread evenly: the text is cut into ten equal stretches, and
-/// documents that begin in the last `fraction` of a stretch are held out. With fewer than 40 documents the end of the text is
-/// held out instead, cut at the start of a line where there is one, else between characters. `documents` must lie one after
-/// another in one text. Errors: invalid_argument, for a fraction outside [0, 0.5].
+/// Holds out `fraction` of the bytes in ten contiguous blocks spread evenly: the text is cut into ten equal stretches,
+/// and documents that begin in the last `fraction` of a stretch are held out. With fewer than 40 documents the end of
+/// the text is held out instead, cut at the start of a line where there is one, else between characters. `documents`
+/// must lie one after another in one text. Errors: invalid_argument, for a fraction outside [0, 0.5].
 inline HeldOut hold_out(std::vector<std::string_view> const& documents, double fraction) {
   if (!(fraction >= 0 && fraction <= 0.5))
-    throw Error(ErrorKind::invalid_argument, "hold_out", "a validation fraction of " + std::to_string(fraction) + " is outside [0, 0.5]. Use 0.1, for example");
+    throw Error(ErrorKind::invalid_argument, "hold_out",
+                "a validation fraction of " + std::to_string(fraction) + " is outside [0, 0.5]. Use 0.1, for example");
   HeldOut result;
   if (documents.empty()) return result;
   char const* const front = documents.front().data();
@@ -69,7 +70,8 @@ inline HeldOut hold_out(std::vector<std::string_view> const& documents, double f
   }
   for (std::string_view const document : documents) {
     double const place = static_cast<double>(document.data() - front) / total * 10;
-    (place - static_cast<double>(static_cast<int>(place)) >= 1 - fraction ? result.validation : result.train).push_back(document);
+    (place - static_cast<double>(static_cast<int>(place)) >= 1 - fraction ? result.validation : result.train)
+        .push_back(document);
   }
   return result;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A folder that a trainer can be pointed at: tokenizer.json, train.bin, validation.bin, and dataset.json, which says what
-/// they are and is written last.
+/// A folder that a trainer can be pointed at: tokenizer.json, train.bin, validation.bin, and dataset.json, which says
+/// what they are and is written last.
 
 #include <tutti/core/hash.hpp>
 #include <tutti/data/bpe_trainer.hpp>
@@ -23,8 +23,8 @@ namespace tutti::data {
 
 /// What one token file of a dataset stands for.
 struct DatasetSplit {
-  std::string file;            ///< name inside the dataset's folder
-  std::int64_t tokens = 0;     ///< with the <|endoftext|> before each document
+  std::string file;         ///< name inside the dataset's folder
+  std::int64_t tokens = 0;  ///< with the <|endoftext|> before each document
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;
 
@@ -32,8 +32,8 @@ struct DatasetSplit {
 };
 
 struct Dataset {
-  std::string input;                 ///< name of the text, for people
-  std::uint64_t fingerprint = 0;     ///< of the text and of the options
+  std::string input;              ///< name of the text, for people
+  std::uint64_t fingerprint = 0;  ///< of the text and of the options
   std::int32_t vocabulary = 0;
   std::int32_t end_of_text = 0;
   DatasetSplit train, validation;
@@ -42,18 +42,21 @@ struct Dataset {
 };
 
 struct DatasetOptions {
-  std::int32_t vocabulary = 2048;       ///< at most 65536
+  std::int32_t vocabulary = 2048;  ///< at most 65536
   double validation_fraction = 0.1;
 };
 
 inline std::string dataset_to_json(Dataset const& dataset) {
   auto const split = [](DatasetSplit const& part) {
-    return "{\"file\": " + io::quote_json(part.file) + ", \"tokens\": " + std::to_string(part.tokens) + ", \"documents\": " +
-           std::to_string(part.documents) + ", \"text_bytes\": " + std::to_string(part.text_bytes) + "}";
+    return "{\"file\": " + io::quote_json(part.file) + ", \"tokens\": " + std::to_string(part.tokens) +
+           ", \"documents\": " + std::to_string(part.documents) +
+           ", \"text_bytes\": " + std::to_string(part.text_bytes) + "}";
   };
-  return "{\n  \"format\": \"tutti dataset\",\n  \"version\": 1,\n  \"input\": " + io::quote_json(dataset.input) + ",\n  \"fingerprint\": \"" +
-         std::to_string(dataset.fingerprint) + "\",\n  \"tokenizer\": \"tokenizer.json\",\n  \"vocabulary\": " + std::to_string(dataset.vocabulary) +
-         ",\n  \"end_of_text\": " + std::to_string(dataset.end_of_text) + ",\n  \"train\": " + split(dataset.train) + ",\n  \"validation\": " + split(dataset.validation) + "\n}\n";
+  return "{\n  \"format\": \"tutti dataset\",\n  \"version\": 1,\n  \"input\": " + io::quote_json(dataset.input) +
+         ",\n  \"fingerprint\": \"" + std::to_string(dataset.fingerprint) +
+         "\",\n  \"tokenizer\": \"tokenizer.json\",\n  \"vocabulary\": " + std::to_string(dataset.vocabulary) +
+         ",\n  \"end_of_text\": " + std::to_string(dataset.end_of_text) + ",\n  \"train\": " + split(dataset.train) +
+         ",\n  \"validation\": " + split(dataset.validation) + "\n}\n";
 }
 
 /// Errors: io; format, naming file and key.
@@ -61,12 +64,16 @@ inline Dataset read_dataset(std::string const& folder) {
   std::string const path = folder + "/dataset.json";
   nlohmann::json const json = io::parse_json(io::read_file(path), path, "read_dataset");
   auto const refuse = [&](std::string const& why) -> Error {
-    return Error(ErrorKind::format, "read_dataset", "'" + path + "' is not a usable dataset description: " + why + ". Make the dataset again with prepare_text");
+    return Error(
+        ErrorKind::format, "read_dataset",
+        "'" + path + "' is not a usable dataset description: " + why + ". Make the dataset again with prepare_text");
   };
-  if (!json.is_object() || json.value("format", nlohmann::json()) != "tutti dataset") throw refuse("its format is not \"tutti dataset\"");
+  if (!json.is_object() || json.value("format", nlohmann::json()) != "tutti dataset")
+    throw refuse("its format is not \"tutti dataset\"");
   if (json.value("version", nlohmann::json()) != 1) throw refuse("its version is not 1");
   auto const count = [&](nlohmann::json const& object, char const* key, std::int64_t most) {
-    if (!object.contains(key) || !object[key].is_number_unsigned() || object[key].get<std::uint64_t>() > static_cast<std::uint64_t>(most))
+    if (!object.contains(key) || !object[key].is_number_unsigned() ||
+        object[key].get<std::uint64_t>() > static_cast<std::uint64_t>(most))
       throw refuse(std::string(key) + " is not a count up to " + std::to_string(most));
     return object[key].get<std::int64_t>();
   };
@@ -78,13 +85,16 @@ inline Dataset read_dataset(std::string const& folder) {
     if (!json.contains(key) || !json[key].is_object()) throw refuse(std::string(key) + " is missing");
     auto const& part = json[key];
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-    return DatasetSplit{text(part, "file"), count(part, "tokens", most), count(part, "documents", most), count(part, "text_bytes", most)};
+    return DatasetSplit{text(part, "file"), count(part, "tokens", most), count(part, "documents", most),
+                        count(part, "text_bytes", most)};
   };
   Dataset dataset;
   dataset.input = text(json, "input");
   std::string const digits = text(json, "fingerprint");
-  if (digits.empty() || digits.size() > 20 || digits.find_first_not_of("0123456789") != std::string::npos) throw refuse("fingerprint is not a number");
-  for (char const digit : digits) dataset.fingerprint = dataset.fingerprint * 10 + static_cast<std::uint64_t>(digit - '0');
+  if (digits.empty() || digits.size() > 20 || digits.find_first_not_of("0123456789") != std::string::npos)
+    throw refuse("fingerprint is not a number");
+  for (char const digit : digits)
+    dataset.fingerprint = dataset.fingerprint * 10 + static_cast<std::uint64_t>(digit - '0');
   dataset.vocabulary = static_cast<std::int32_t>(count(json, "vocabulary", 65536));
   dataset.end_of_text = static_cast<std::int32_t>(count(json, "end_of_text", 65535));
   dataset.train = split("train");
@@ -92,7 +102,8 @@ inline Dataset read_dataset(std::string const& folder) {
   return dataset;
 }
 
-/// What the dataset description beside a token file says of it; nothing when there is none or it speaks of another file.
+/// What the dataset description beside a token file says of it; nothing when there is none or it speaks of another
+/// file.
 inline std::optional<DatasetSplit> describe_shard(io::TokenShard const& shard) {
   std::string const folder = io::detail::folder_of(shard.path());
   if (!io::file_exists(folder + "/dataset.json")) return std::nullopt;
@@ -106,7 +117,8 @@ inline std::optional<DatasetSplit> describe_shard(io::TokenShard const& shard) {
 
 /// What `prepare_dataset` would record for this text and these options.
 inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions const& options) {
-  std::string const words = "tutti dataset 1 " + std::to_string(options.vocabulary) + " " + std::to_string(options.validation_fraction);
+  std::string const words =
+      "tutti dataset 1 " + std::to_string(options.vocabulary) + " " + std::to_string(options.validation_fraction);
   return hash_bytes(std::as_bytes(std::span(words)), hash_bytes(std::as_bytes(std::span(text))));
 }
 
@@ -116,23 +128,28 @@ inline bool dataset_is_current(std::string const& folder, std::uint64_t expected
     Dataset const dataset = read_dataset(folder);
     if (dataset.fingerprint != expected_fingerprint || !io::file_exists(folder + "/tokenizer.json")) return false;
     for (DatasetSplit const& split : {dataset.train, dataset.validation})
-      if (static_cast<std::int64_t>(io::TokenShard(folder + "/" + split.file).tokens().size()) != split.tokens) return false;
+      if (static_cast<std::int64_t>(io::TokenShard(folder + "/" + split.file).tokens().size()) != split.tokens)
+        return false;
     return true;
   } catch (Error const&) {
     return false;
   }
 }
 
-/// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, and writes the folder.
-/// Every document begins with <|endoftext|>. Determinism: the same text and options give the same bytes.
+/// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, and writes the
+/// folder. Every document begins with <|endoftext|>. Determinism: the same text and options give the same bytes.
 /// Errors: invalid_argument, for impossible options or a text too short to hold anything out; io.
-inline Dataset prepare_dataset(std::string_view text, std::string const& folder, std::string input, DatasetOptions const& options = {}) {
+inline Dataset prepare_dataset(std::string_view text, std::string const& folder, std::string input,
+                               DatasetOptions const& options = {}) {
   if (options.vocabulary > 65536)
-    throw Error(ErrorKind::invalid_argument, "prepare_dataset", "a vocabulary of " + std::to_string(options.vocabulary) + " does not fit 16-bit tokens. Use at most 65536");
+    throw Error(
+        ErrorKind::invalid_argument, "prepare_dataset",
+        "a vocabulary of " + std::to_string(options.vocabulary) + " does not fit 16-bit tokens. Use at most 65536");
   HeldOut const parts = hold_out(split_documents(text), options.validation_fraction);
   if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
     throw Error(ErrorKind::invalid_argument, "prepare_dataset",
-                "a text of " + std::to_string(text.size()) + " bytes is too short to hold out a part of " + std::to_string(options.validation_fraction) + ". Use more text");
+                "a text of " + std::to_string(text.size()) + " bytes is too short to hold out a part of " +
+                    std::to_string(options.validation_fraction) + ". Use more text");
   Tokenizer const tokenizer = train_bpe(parts.train, {.vocabulary = options.vocabulary});
 
   io::make_folder(folder);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Batches from token files. What a training step sees is a function of (seed, step, index in the global batch) alone, so
-/// it does not depend on the number of ranks, and resuming needs nothing but the step.
+/// Batches from token files. What a training step sees is a function of (seed, step, index in the global batch) alone,
+/// so it does not depend on the number of ranks, and resuming needs nothing but the step.
 
 #include <tutti/data/permutation.hpp>
 #include <tutti/data/tokenizer.hpp>
@@ -48,9 +48,11 @@ class TokenCorpus {
       ~Guard() { ::globfree(found); }
     } const guard{&found};
     int const result = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
-    if (result == GLOB_NOSPACE) throw Error(ErrorKind::out_of_memory, "TokenCorpus", "no memory to expand '" + pattern + "'");
+    if (result == GLOB_NOSPACE)
+      throw Error(ErrorKind::out_of_memory, "TokenCorpus", "no memory to expand '" + pattern + "'");
     if (result != 0 || found.gl_pathc == 0)
-      throw Error(ErrorKind::io, "TokenCorpus", "no file matches '" + pattern + "'. Check the path, or make token files with prepare_text");
+      throw Error(ErrorKind::io, "TokenCorpus",
+                  "no file matches '" + pattern + "'. Check the path, or make token files with prepare_text");
     for (std::size_t i = 0; i < found.gl_pathc; ++i) shards_.emplace_back(std::string(found.gl_pathv[i]));
   }
   explicit TokenCorpus(std::vector<io::TokenShard> shards) : shards_(std::move(shards)) {}
@@ -66,11 +68,13 @@ class TokenCorpus {
   void require_vocabulary(std::int64_t vocabulary) const {
     for (io::TokenShard const& shard : shards_) {
       auto const tokens = shard.tokens();
-      auto const bad = std::find_if(tokens.begin(), tokens.end(), [&](std::uint16_t token) { return token >= vocabulary; });
+      auto const bad =
+          std::find_if(tokens.begin(), tokens.end(), [&](std::uint16_t token) { return token >= vocabulary; });
       if (bad != tokens.end())
         throw Error(ErrorKind::format, "TokenCorpus",
-                    "token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens.begin()) + " of '" + shard.path() +
-                        "' is outside the vocabulary of " + std::to_string(vocabulary) + ". Use the tokenizer and the model that belong to the data");
+                    "token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens.begin()) + " of '" +
+                        shard.path() + "' is outside the vocabulary of " + std::to_string(vocabulary) +
+                        ". Use the tokenizer and the model that belong to the data");
     }
   }
 
@@ -97,10 +101,13 @@ inline double bits_per_byte(double summed_loss, std::int64_t text_bytes) noexcep
 namespace detail {
 
 /// A batch to fill: (rows, sequence), contiguous, both alike.
-inline void check_batch(char const* operation, TensorView<std::int32_t> const& tokens, TensorView<std::int32_t> const& targets, std::int64_t sequence) {
-  if (tokens.rank() != 2 || tokens.shape() != targets.shape() || tokens.shape()[1] != sequence || !tokens.contiguous() || !targets.contiguous())
+inline void check_batch(char const* operation, TensorView<std::int32_t> const& tokens,
+                        TensorView<std::int32_t> const& targets, std::int64_t sequence) {
+  if (tokens.rank() != 2 || tokens.shape() != targets.shape() || tokens.shape()[1] != sequence ||
+      !tokens.contiguous() || !targets.contiguous())
     throw Error(ErrorKind::shape, operation,
-                "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) + " are not two contiguous batches of rows of " + std::to_string(sequence));
+                "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) +
+                    " are not two contiguous batches of rows of " + std::to_string(sequence));
 }
 
 /// Which shard holds window `window`; `ends[k]` windows lie in shards 0 to k.
@@ -110,9 +117,10 @@ inline std::size_t shard_of(std::span<std::int64_t const> ends, std::int64_t win
 
 }  // namespace detail
 
-/// Training batches. A corpus of W windows of `sequence` tokens is read once per epoch, in an order drawn anew for each: sample
-/// number g = step * batch + index is window Permutation(seed, g / W, W)(g % W). Windows of a shard lie end to end (targets
-/// are the tokens one further); where they begin is drawn per epoch too, so the cuts between windows move.
+/// Training batches. A corpus of W windows of `sequence` tokens is read once per epoch, in an order drawn anew for
+/// each: sample number g = step * batch + index is window Permutation(seed, g / W, W)(g % W). Windows of a shard lie
+/// end to end (targets are the tokens one further); where they begin is drawn per epoch too, so the cuts between
+/// windows move.
 class TrainLoader {
  public:
   /// `batch` is the global batch: sequences per step, over all ranks.
@@ -120,14 +128,17 @@ class TrainLoader {
   TrainLoader(TokenCorpus corpus, std::int64_t batch, std::int64_t sequence, std::uint64_t seed)
       : corpus_(std::move(corpus)), batch_(batch), sequence_(sequence), seed_(seed) {
     if (batch < 1 || sequence < 1)
-      throw Error(ErrorKind::invalid_argument, "TrainLoader", "a batch of " + std::to_string(batch) + " sequences of " + std::to_string(sequence) + " tokens is impossible. Ask for one or more");
+      throw Error(ErrorKind::invalid_argument, "TrainLoader",
+                  "a batch of " + std::to_string(batch) + " sequences of " + std::to_string(sequence) +
+                      " tokens is impossible. Ask for one or more");
     std::int64_t total = 0;
     for (io::TokenShard const& shard : corpus_.shards()) {
       auto const tokens = static_cast<std::int64_t>(shard.tokens().size());
       std::int64_t const fit = (tokens - 1) / sequence;
       if (tokens < 2 || fit < 1)
         throw Error(ErrorKind::format, "TrainLoader",
-                    "'" + shard.path() + "' has " + std::to_string(tokens) + " tokens and a window needs " + std::to_string(sequence + 1) + ". Use more text or a shorter sequence");
+                    "'" + shard.path() + "' has " + std::to_string(tokens) + " tokens and a window needs " +
+                        std::to_string(sequence + 1) + ". Use more text or a shorter sequence");
       // Giving up one window of many frees a whole window of room to move the cuts in.
       total += fit >= 64 ? fit - 1 : fit;
       ends_.push_back(total);
@@ -160,20 +171,25 @@ class TrainLoader {
     std::int64_t const before = shard == 0 ? 0 : ends_[shard - 1], count = ends_[shard] - before;
     auto const tokens = static_cast<std::int64_t>(corpus_.shards()[shard].tokens().size());
     std::int64_t const room = std::min(tokens - 1 - count * sequence_, sequence_ - 1);
-    std::uint32_t const draw = philox4x32({static_cast<std::uint32_t>(shard), 0x43555453u, static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(epoch >> 32)},
-                                          {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)})[0];
+    std::uint32_t const draw =
+        philox4x32({static_cast<std::uint32_t>(shard), 0x43555453u, static_cast<std::uint32_t>(epoch),
+                    static_cast<std::uint32_t>(epoch >> 32)},
+                   {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)})[0];
     return {shard, (window - before) * sequence_ + static_cast<std::int64_t>(draw) % (room + 1)};
   }
 
   /// Samples `first`, `first + 1`, ... of step `step`, one per row.
-  /// Shapes  tokens, targets (rows, sequence); rank r of P passes share_of(batch, r, P).begin, micro-steps go on from there.
-  /// Errors  shape; out_of_range, when the rows go beyond the global batch.
-  void fill(std::int64_t step, std::int64_t first, TensorView<std::int32_t> tokens, TensorView<std::int32_t> targets) const {
+  /// Shapes: tokens, targets (rows, sequence).
+  /// Ranks: rank r of P begins at share_of(batch, r, P).begin; its micro-steps go on from there.
+  /// Errors: shape; out_of_range, when the rows go beyond the global batch.
+  void fill(std::int64_t step, std::int64_t first, TensorView<std::int32_t> tokens,
+            TensorView<std::int32_t> targets) const {
     detail::check_batch("TrainLoader::fill", tokens, targets, sequence_);
     std::int64_t const rows = tokens.shape()[0];
     if (step < 0 || first < 0 || first > batch_ - rows)
       throw Error(ErrorKind::out_of_range, "TrainLoader::fill",
-                  "samples [" + std::to_string(first) + ", " + std::to_string(first + rows) + ") of step " + std::to_string(step) + " are outside the batch of " + std::to_string(batch_));
+                  "samples [" + std::to_string(first) + ", " + std::to_string(first + rows) + ") of step " +
+                      std::to_string(step) + " are outside the batch of " + std::to_string(batch_));
     for (std::int64_t row = 0; row < rows; ++row) {
       Place const at = place(step, first + row);
       std::uint16_t const* const from = corpus_.shards()[at.shard].tokens().data() + at.token;
@@ -189,14 +205,16 @@ class TrainLoader {
   std::vector<std::int64_t> ends_;
 };
 
-/// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file is predicted
-/// exactly once; the last window of a file is filled up with ignored targets. A file begins with <|endoftext|>, which stands for
-/// no text, so the summed loss covers all of its text and `bits_per_byte` is exact.
+/// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file is
+/// predicted exactly once; the last window of a file is filled up with ignored targets. A file begins with
+/// <|endoftext|>, which stands for no text, so the summed loss covers all of its text and `bits_per_byte` is exact.
 class ValidationLoader {
  public:
   /// Errors: invalid_argument, for a sequence below one; format, when there is nothing to predict.
   ValidationLoader(TokenCorpus corpus, std::int64_t sequence) : corpus_(std::move(corpus)), sequence_(sequence) {
-    if (sequence < 1) throw Error(ErrorKind::invalid_argument, "ValidationLoader", "a sequence of " + std::to_string(sequence) + " tokens is impossible. Ask for one or more");
+    if (sequence < 1)
+      throw Error(ErrorKind::invalid_argument, "ValidationLoader",
+                  "a sequence of " + std::to_string(sequence) + " tokens is impossible. Ask for one or more");
     std::int64_t total = 0;
     for (io::TokenShard const& shard : corpus_.shards()) {
       std::int64_t const here = std::max<std::int64_t>(static_cast<std::int64_t>(shard.tokens().size()) - 1, 0);
@@ -204,7 +222,9 @@ class ValidationLoader {
       total += (here + sequence - 1) / sequence;
       ends_.push_back(total);
     }
-    if (total == 0) throw Error(ErrorKind::format, "ValidationLoader", "'" + corpus_.pattern() + "' has fewer than two tokens. Hold out more text");
+    if (total == 0)
+      throw Error(ErrorKind::format, "ValidationLoader",
+                  "'" + corpus_.pattern() + "' has fewer than two tokens. Hold out more text");
   }
 
   TokenCorpus const& corpus() const noexcept { return corpus_; }

@@ -36,7 +36,8 @@ class Permutation {
     for (std::uint32_t round = 0; round < 6; ++round) {
       // Halves have at most 32 bits. The constant keeps these words apart from other uses of the same seed.
       std::uint64_t const mixed =
-          philox4x32({static_cast<std::uint32_t>(right), 0x5045524du + round, static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
+          philox4x32({static_cast<std::uint32_t>(right), 0x5045524du + round, static_cast<std::uint32_t>(stream_),
+                      static_cast<std::uint32_t>(stream_ >> 32)},
                      {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)})[0];
       std::uint64_t const next = left ^ (mixed & mask);
       left = right;

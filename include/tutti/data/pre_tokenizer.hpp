@@ -21,7 +21,8 @@
 namespace tutti::data {
 
 /// The pattern that OpenAI published with GPT-2.
-inline constexpr std::string_view gpt2_pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace detail {
 
@@ -56,11 +57,13 @@ class PreTokenizer {
     std::string const translated = detail::with_unicode_spaces(pattern);
     int code = 0;
     PCRE2_SIZE offset = 0;
-    pcre2_code* const compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP, &code, &offset, nullptr);
+    pcre2_code* const compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                                               PCRE2_UTF | PCRE2_UCP, &code, &offset, nullptr);
     if (compiled == nullptr) {
       PCRE2_UCHAR text[256] = {};
       pcre2_get_error_message(code, text, sizeof text);
-      throw Error(ErrorKind::format, "PreTokenizer", "the pattern " + pattern_ + " is not a usable regular expression. Correct it")
+      throw Error(ErrorKind::format, "PreTokenizer",
+                  "the pattern " + pattern_ + " is not a usable regular expression. Correct it")
           .with_native(reinterpret_cast<char const*>(text));
     }
     code_ = std::shared_ptr<pcre2_code const>(compiled, [](pcre2_code* c) { pcre2_code_free(c); });
@@ -94,7 +97,8 @@ class PreTokenizer {
         : match(pcre2_match_data_create_from_pattern(code, nullptr)),
           context(pcre2_match_context_create(nullptr)),
           stack(pcre2_jit_stack_create(std::size_t{1} << 15, std::size_t{1} << 23, nullptr)) {
-      if (match == nullptr || context == nullptr) throw Error(ErrorKind::out_of_memory, "PreTokenizer::split", "no memory for matching");
+      if (match == nullptr || context == nullptr)
+        throw Error(ErrorKind::out_of_memory, "PreTokenizer::split", "no memory for matching");
       if (stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
     }
     Scratch(Scratch const&) = delete;
@@ -115,12 +119,15 @@ class PreTokenizer {
     PCRE2_SIZE const* const found = pcre2_get_ovector_pointer(scratch.match);
     std::size_t given = 0, from = 0;
     while (from < text.size()) {
-      int const result = pcre2_match(code_.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
+      int const result =
+          pcre2_match(code_.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
       if (result == PCRE2_ERROR_NOMATCH) break;
       if (result < 0) {
         PCRE2_UCHAR reason[256] = {};
         pcre2_get_error_message(result, reason, sizeof reason);
-        throw Error(ErrorKind::unavailable, "PreTokenizer::split", "the pattern " + pattern_ + " gave up at byte " + std::to_string(from) + " of a text. Use a simpler pattern")
+        throw Error(ErrorKind::unavailable, "PreTokenizer::split",
+                    "the pattern " + pattern_ + " gave up at byte " + std::to_string(from) +
+                        " of a text. Use a simpler pattern")
             .with_native(reinterpret_cast<char const*>(reason));
       }
       std::size_t const begin = found[0], end = found[1];

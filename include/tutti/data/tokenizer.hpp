@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Byte-level byte-pair encoding: text to token ids and back. Every byte string can be encoded and comes back unchanged.
+/// Byte-level byte-pair encoding: text to token ids and back. Every byte string can be encoded and comes back
+/// unchanged.
 
 #include <tutti/core/checked.hpp>
 #include <tutti/core/error.hpp>
@@ -92,23 +93,30 @@ class MergeTable {
 /// Immutable once made: threads may share it.
 class Tokenizer {
  public:
-  /// `tokens[id]` are the bytes of token `id`; an empty string is an id without a token. Merges are in the order of their ranks.
+  /// `tokens[id]` are the bytes of token `id`, empty where an id has none. Merges are in the order of their ranks.
   /// `whole_pieces`: a piece that is itself a token is taken without merging (what Hugging Face calls ignore_merges).
   /// Errors: format, when one of the 256 single bytes has no token, a merge has no result, or an id does not exist.
   Tokenizer(std::vector<std::string> tokens, std::vector<Merge> merges, std::vector<SpecialToken> specials,
             std::string_view pattern = gpt2_pattern, bool whole_pieces = false)
-      : tokens_(std::move(tokens)), merges_(std::move(merges)), specials_(std::move(specials)), splitter_(pattern),
-        table_(merges_.size()), whole_pieces_(whole_pieces) {
+      : tokens_(std::move(tokens)),
+        merges_(std::move(merges)),
+        specials_(std::move(specials)),
+        splitter_(pattern),
+        table_(merges_.size()),
+        whole_pieces_(whole_pieces) {
     auto const count = checked_cast<std::int32_t>(tokens_.size());
     special_.resize(tokens_.size());
     for (SpecialToken const& special : specials_) {
-      if (special.content.empty() || special.id < 0 || special.id >= count) refuse("special token '" + special.content + "' with id " + std::to_string(special.id) + " is empty or outside the vocabulary");
+      if (special.content.empty() || special.id < 0 || special.id >= count)
+        refuse("special token '" + special.content + "' with id " + std::to_string(special.id) +
+               " is empty or outside the vocabulary");
       special_[static_cast<std::size_t>(special.id)] = true;
       tokens_[static_cast<std::size_t>(special.id)] = special.content;
       special_starts_[static_cast<unsigned char>(special.content[0])] = true;
     }
     by_length_ = specials_;
-    std::stable_sort(by_length_.begin(), by_length_.end(), [](auto const& a, auto const& b) { return a.content.size() > b.content.size(); });
+    std::stable_sort(by_length_.begin(), by_length_.end(),
+                     [](auto const& a, auto const& b) { return a.content.size() > b.content.size(); });
     ids_.reserve(tokens_.size());
     for (std::int32_t id = 0; id < count; ++id)
       if (!token(id).empty() && !is_special(id)) ids_.emplace(token(id), id);
@@ -123,7 +131,8 @@ class Tokenizer {
       std::string const who = "merge " + std::to_string(rank);
       if (left < 0 || left >= count || right < 0 || right >= count) refuse(who + " names an id outside the vocabulary");
       auto const found = ids_.find(token(left) + token(right));
-      if (token(left).empty() || token(right).empty() || found == ids_.end()) refuse(who + " makes a token that the vocabulary lacks");
+      if (token(left).empty() || token(right).empty() || found == ids_.end())
+        refuse(who + " makes a token that the vocabulary lacks");
       if (!table_.insert(left, right, static_cast<std::int32_t>(rank), found->second)) refuse(who + " stands twice");
     }
   }
@@ -139,7 +148,9 @@ class Tokenizer {
   std::string const& pattern() const noexcept { return splitter_.pattern(); }
   bool whole_pieces() const noexcept { return whole_pieces_; }
 
-  bool is_special(std::int32_t id) const noexcept { return id >= 0 && id < vocabulary() && special_[static_cast<std::size_t>(id)]; }
+  bool is_special(std::int32_t id) const noexcept {
+    return id >= 0 && id < vocabulary() && special_[static_cast<std::size_t>(id)];
+  }
   /// Id of a special token by its content.
   std::optional<std::int32_t> special(std::string_view content) const {
     for (SpecialToken const& token : specials_)
@@ -149,7 +160,8 @@ class Tokenizer {
   /// Id of `<|endoftext|>`. Errors: format, when the vocabulary has none.
   std::int32_t end_of_text() const {
     if (auto const id = special(end_of_text_mark)) return *id;
-    throw Error(ErrorKind::format, "Tokenizer::end_of_text", "the vocabulary has no <|endoftext|>. Use a tokenizer with that special token");
+    throw Error(ErrorKind::format, "Tokenizer::end_of_text",
+                "the vocabulary has no <|endoftext|>. Use a tokenizer with that special token");
   }
   /// Bytes of a token (of a special token, its mark). Errors: out_of_range.
   std::string const& token_bytes(std::int32_t id) const {
@@ -169,11 +181,14 @@ class Tokenizer {
   /// Cost: one table look-up for a piece seen before in this call; otherwise n log n in the bytes of the piece.
   void encode_to(std::vector<std::int32_t>& ids, std::string_view text, Marks marks = Marks::as_text) const {
     Encoder encoder{*this, ids, {}, {}, {}};
-    auto const plain = [&](std::string_view part) { splitter_.split(part, [&](std::string_view piece) { encoder.piece(piece); }); };
+    auto const plain = [&](std::string_view part) {
+      splitter_.split(part, [&](std::string_view piece) { encoder.piece(piece); });
+    };
     if (marks == Marks::as_text || specials_.empty()) return plain(text);
     std::size_t begin = 0, at = 0;
     while (at < text.size()) {
-      SpecialToken const* const mark = special_starts_[static_cast<unsigned char>(text[at])] ? mark_at(text.substr(at)) : nullptr;
+      SpecialToken const* const mark =
+          special_starts_[static_cast<unsigned char>(text[at])] ? mark_at(text.substr(at)) : nullptr;
       if (mark == nullptr) {
         ++at;
         continue;
@@ -185,9 +200,10 @@ class Tokenizer {
     plain(text.substr(begin));
   }
 
-  /// Appends the documents one after another, each behind the token `before`. Cheaper than one by one: pieces seen in one
-  /// document are known in the next.
-  void encode_documents(std::vector<std::int32_t>& ids, std::span<std::string_view const> documents, std::int32_t before) const {
+  /// Appends the documents one after another, each behind the token `before`. Cheaper than one by one: pieces seen in
+  /// one document are known in the next.
+  void encode_documents(std::vector<std::int32_t>& ids, std::span<std::string_view const> documents,
+                        std::int32_t before) const {
     Encoder encoder{*this, ids, {}, {}, {}};
     for (std::string_view const document : documents) {
       ids.push_back(before);
@@ -232,7 +248,8 @@ class Tokenizer {
       if (auto const known = seen.find(text); known != seen.end()) {
         auto const [first, count] = known->second;
         ids.resize(ids.size() + count);
-        std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(first), count, ids.end() - static_cast<std::ptrdiff_t>(count));
+        std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(first), count,
+                    ids.end() - static_cast<std::ptrdiff_t>(count));
         return;
       }
       std::size_t const first = ids.size();
@@ -240,7 +257,8 @@ class Tokenizer {
       if (whole != of.ids_.end()) ids.push_back(whole->second);
       else if (text.size() <= 64) merge_short(text);
       else merge_long(text);
-      if (text.size() <= 64 && seen.size() < (std::size_t{1} << 20)) seen.emplace(text, std::pair(first, ids.size() - first));
+      if (text.size() <= 64 && seen.size() < (std::size_t{1} << 20))
+        seen.emplace(text, std::pair(first, ids.size() - first));
     }
 
     /// Lowest rank first, the leftmost among equals, by looking at all: pieces are short.
@@ -270,13 +288,17 @@ class Tokenizer {
     /// The same order of merges through a heap over a linked list, for a line of a million dashes.
     void merge_long(std::string_view text) {
       if (text.size() > 0x7fffffff)
-        throw Error(ErrorKind::invalid_argument, "Tokenizer::encode", "a piece of " + std::to_string(text.size()) + " bytes has no place to cut. Break the text into documents");
+        throw Error(
+            ErrorKind::invalid_argument, "Tokenizer::encode",
+            "a piece of " + std::to_string(text.size()) + " bytes has no place to cut. Break the text into documents");
       struct Link {
         std::int32_t symbol, previous, next;
       };
       struct Candidate {
         std::int32_t rank, place, left, right;
-        bool operator<(Candidate const& other) const noexcept { return rank != other.rank ? rank > other.rank : place > other.place; }
+        bool operator<(Candidate const& other) const noexcept {
+          return rank != other.rank ? rank > other.rank : place > other.place;
+        }
       };
       auto const size = static_cast<std::int32_t>(text.size());
       std::vector<Link> links(text.size());
@@ -288,7 +310,8 @@ class Tokenizer {
         if (auto const* const merge = of.table_.find(left, right)) queue.push({merge->rank, place, left, right});
       };
       for (std::int32_t i = 0; i < size; ++i)
-        at(i) = {of.byte_ids_[static_cast<unsigned char>(text[static_cast<std::size_t>(i)])], i - 1, i + 1 < size ? i + 1 : -1};
+        at(i) = {of.byte_ids_[static_cast<unsigned char>(text[static_cast<std::size_t>(i)])], i - 1,
+                 i + 1 < size ? i + 1 : -1};
       for (std::int32_t i = 0; i < size; ++i) offer(i);
       while (!queue.empty()) {
         Candidate const best = queue.top();
@@ -333,7 +356,8 @@ class StreamDecoder {
     if (!tokenizer_->is_special(id)) held_ += bytes;
     std::size_t ready = held_.size();
     for (std::size_t back = 1; back <= 3 && back <= held_.size(); ++back)
-      if (Utf8Front const front = utf8_front(std::string_view(held_).substr(held_.size() - back)); front.truncated) ready = held_.size() - back;
+      if (Utf8Front const front = utf8_front(std::string_view(held_).substr(held_.size() - back)); front.truncated)
+        ready = held_.size() - back;
     std::string text = held_.substr(0, ready);
     held_.erase(0, ready);
     return text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// `tokenizer.json` in the form of Hugging Face's tokenizers: byte-level BPE read and written. What a file asks for and this
-/// library does not do (normalizers, prefix spaces, ...) is refused by name rather than ignored.
+/// `tokenizer.json` in the form of Hugging Face's tokenizers: byte-level BPE read and written. What a file asks for and
+/// this library does not do (normalizers, prefix spaces, ...) is refused by name rather than ignored.
 
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/io/file.hpp>
@@ -31,10 +31,13 @@ class TokenizerReader {
     auto const& model = json_["model"];
     if (model.contains("type") && model["type"] != "BPE") refuse("its model is not BPE");
     for (char const* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (model.contains(key) && !model[key].is_null() && model[key] != "") refuse(std::string("its model has a ") + key);
-    if (model.contains("dropout") && !model["dropout"].is_null() && model["dropout"] != 0.0) refuse("its model drops merges at random");
+      if (model.contains(key) && !model[key].is_null() && model[key] != "")
+        refuse(std::string("its model has a ") + key);
+    if (model.contains("dropout") && !model["dropout"].is_null() && model["dropout"] != 0.0)
+      refuse("its model drops merges at random");
     if (flag(model, "byte_fallback", false)) refuse("its model is not byte-level (byte_fallback)");
-    if (json_.contains("normalizer") && !json_["normalizer"].is_null()) refuse("it normalizes text, which would not come back unchanged");
+    if (json_.contains("normalizer") && !json_["normalizer"].is_null())
+      refuse("it normalizes text, which would not come back unchanged");
 
     std::string const pattern = read_pattern();
     std::vector<SpecialToken> specials = read_added();
@@ -54,7 +57,9 @@ class TokenizerReader {
   static constexpr std::int64_t most_tokens = 1 << 22;
 
   [[noreturn]] void refuse(std::string const& why) const {
-    throw Error(ErrorKind::format, "read_tokenizer", "'" + source_ + "' is not a usable tokenizer: " + why + ". Use the tokenizer.json of a byte-level BPE model");
+    throw Error(
+        ErrorKind::format, "read_tokenizer",
+        "'" + source_ + "' is not a usable tokenizer: " + why + ". Use the tokenizer.json of a byte-level BPE model");
   }
   bool flag(Json const& object, char const* key, bool otherwise) const {
     if (!object.contains(key) || object[key].is_null()) return otherwise;
@@ -62,7 +67,9 @@ class TokenizerReader {
     return object[key].get<bool>();
   }
 
-  bool is_type(Json const& object, char const* type) const { return object.is_object() && object.contains("type") && object["type"] == type; }
+  bool is_type(Json const& object, char const* type) const {
+    return object.is_object() && object.contains("type") && object["type"] == type;
+  }
   void check_byte_level(Json const& object) const {
     if (flag(object, "add_prefix_space", true)) refuse("it puts a space before the text (add_prefix_space)");
   }
@@ -75,11 +82,12 @@ class TokenizerReader {
       if (!flag(pre, "use_regex", true)) refuse("its pre_tokenizer splits by no pattern");
       return std::string(gpt2_pattern);
     }
-    if (is_type(pre, "Sequence") && pre.contains("pretokenizers") && pre["pretokenizers"].is_array() && pre["pretokenizers"].size() == 2) {
+    if (is_type(pre, "Sequence") && pre.contains("pretokenizers") && pre["pretokenizers"].is_array() &&
+        pre["pretokenizers"].size() == 2) {
       auto const &split = pre["pretokenizers"][0], &bytes = pre["pretokenizers"][1];
-      if (is_type(split, "Split") && is_type(bytes, "ByteLevel") && split.contains("pattern") && split["pattern"].is_object() &&
-          split["pattern"].contains("Regex") && split["pattern"]["Regex"].is_string() && split.contains("behavior") &&
-          split["behavior"] == "Isolated" && !flag(split, "invert", false)) {
+      if (is_type(split, "Split") && is_type(bytes, "ByteLevel") && split.contains("pattern") &&
+          split["pattern"].is_object() && split["pattern"].contains("Regex") && split["pattern"]["Regex"].is_string() &&
+          split.contains("behavior") && split["behavior"] == "Isolated" && !flag(split, "invert", false)) {
         check_byte_level(bytes);
         if (flag(bytes, "use_regex", true)) refuse("its pre_tokenizer splits by two patterns");
         return split["pattern"]["Regex"].get<std::string>();
@@ -106,7 +114,8 @@ class TokenizerReader {
       for (char const* key : {"single_word", "lstrip", "rstrip"})
         if (flag(added, key, false)) refuse(who + " asks for " + key);
       for (auto const& other : specials)
-        if (other.id == token.id || other.content == token.content) refuse(who + " shares its id or content with another");
+        if (other.id == token.id || other.content == token.content)
+          refuse(who + " shares its id or content with another");
       specials.push_back(std::move(token));
     }
     return specials;
@@ -146,7 +155,8 @@ class TokenizerReader {
       if (entry.is_string()) {
         auto const& text = entry.get_ref<std::string const&>();
         auto const space = text.find(' ');
-        if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) refuse(who + " is not two tokens with a space between them");
+        if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+          refuse(who + " is not two tokens with a space between them");
         left = text.substr(0, space);
         right = text.substr(space + 1);
       } else if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
@@ -181,7 +191,8 @@ inline Tokenizer read_tokenizer(std::string const& path) { return parse_tokenize
 inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
   auto const yes_no = [](bool value) { return std::string(value ? "true" : "false"); };
   auto const byte_level = [&](bool prefix, bool use_regex) {
-    return R"({"type": "ByteLevel", "add_prefix_space": )" + yes_no(prefix) + R"(, "trim_offsets": true, "use_regex": )" + yes_no(use_regex) + "}";
+    return R"({"type": "ByteLevel", "add_prefix_space": )" + yes_no(prefix) +
+           R"(, "trim_offsets": true, "use_regex": )" + yes_no(use_regex) + "}";
   };
   auto const quoted_token = [&](std::int32_t id) {
     std::string const& bytes = tokenizer.token_bytes(id);
@@ -190,18 +201,21 @@ inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
   std::string text = "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [";
   std::string separator = "\n";
   for (SpecialToken const& special : tokenizer.specials()) {
-    text += separator + "    {\"id\": " + std::to_string(special.id) + ", \"content\": " + io::quote_json(special.content) +
+    text += separator + "    {\"id\": " + std::to_string(special.id) +
+            ", \"content\": " + io::quote_json(special.content) +
             R"(, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})";
     separator = ",\n";
   }
   text += "\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": ";
-  if (tokenizer.pattern() == gpt2_pattern)
-    text += byte_level(false, true);
+  if (tokenizer.pattern() == gpt2_pattern) text += byte_level(false, true);
   else
-    text += R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": )" + io::quote_json(tokenizer.pattern()) +
-            R"(}, "behavior": "Isolated", "invert": false}, )" + byte_level(false, false) + "]}";
-  text += ",\n  \"post_processor\": null,\n  \"decoder\": " + byte_level(true, true) + ",\n  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n" +
-          "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": " +
+    text += R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": )" +
+            io::quote_json(tokenizer.pattern()) + R"(}, "behavior": "Isolated", "invert": false}, )" +
+            byte_level(false, false) + "]}";
+  text += ",\n  \"post_processor\": null,\n  \"decoder\": " + byte_level(true, true) +
+          ",\n  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n" +
+          "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    "
+          "\"byte_fallback\": false,\n    \"ignore_merges\": " +
           yes_no(tokenizer.whole_pieces()) + ",\n    \"vocab\": {";
   separator = "\n";
   for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id) {
@@ -212,12 +226,16 @@ inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
   text += "\n    },\n    \"merges\": [";
   separator = "\n";
   for (Merge const& merge : tokenizer.merges()) {
-    text += separator + "      " + io::quote_json(spell_bytes(tokenizer.token_bytes(merge.left)) + " " + spell_bytes(tokenizer.token_bytes(merge.right)));
+    text += separator + "      " +
+            io::quote_json(spell_bytes(tokenizer.token_bytes(merge.left)) + " " +
+                           spell_bytes(tokenizer.token_bytes(merge.right)));
     separator = ",\n";
   }
   return text + "\n    ]\n  }\n}\n";
 }
 /// Errors: io. The file is complete or absent.
-inline void write_tokenizer(std::string const& path, Tokenizer const& tokenizer) { io::write_file(path, tokenizer_to_json(tokenizer)); }
+inline void write_tokenizer(std::string const& path, Tokenizer const& tokenizer) {
+  io::write_file(path, tokenizer_to_json(tokenizer));
+}
 
 }  // namespace tutti::data

@@ -10,8 +10,8 @@ namespace tutti::data {
 
 /// What stands at the front of some bytes.
 struct Utf8Front {
-  std::size_t length = 0;   ///< bytes of the character; 0 when they are not one
-  bool truncated = false;   ///< with length 0: what is there could still become a character when bytes follow
+  std::size_t length = 0;  ///< bytes of the character; 0 when they are not one
+  bool truncated = false;  ///< with length 0: what is there could still become a character when bytes follow
 };
 
 /// Looks at the first character. Overlong forms, surrogates and code points above U+10FFFF are no characters.
@@ -20,7 +20,10 @@ constexpr Utf8Front utf8_front(std::string_view bytes) noexcept {
   auto const at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   unsigned const lead = at(0);
   if (lead < 0x80) return {1, false};
-  std::size_t const length = lead >= 0xC2 && lead <= 0xDF ? 2 : (lead & 0xF0u) == 0xE0u ? 3 : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+  std::size_t const length = lead >= 0xC2 && lead <= 0xDF   ? 2
+                             : (lead & 0xF0u) == 0xE0u      ? 3
+                             : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                            : 0;
   if (length == 0) return {};
   for (std::size_t i = 1; i < length; ++i) {
     if (i == bytes.size()) return {0, true};

@@ -115,7 +115,8 @@ inline void make_folder(std::string const& path) {
   for (std::size_t end = 1; end <= path.size(); ++end) {
     if (end != path.size() && path[end] != '/') continue;
     std::string const part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) detail::throw_errno("make_folder", "cannot make folder '" + part + "'");
+    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST)
+      detail::throw_errno("make_folder", "cannot make folder '" + part + "'");
   }
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) detail::throw_errno("make_folder", "cannot examine folder '" + path + "'");
@@ -128,7 +129,8 @@ inline void sync_folder(std::string const& folder) {
   detail::Descriptor const handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (handle.get() < 0) detail::throw_errno("sync_folder", "cannot open folder '" + folder + "'");
   // Some file systems cannot sync a folder and say EINVAL; they order the rename themselves.
-  if (::fsync(handle.get()) != 0 && errno != EINVAL) detail::throw_errno("sync_folder", "cannot sync folder '" + folder + "'");
+  if (::fsync(handle.get()) != 0 && errno != EINVAL)
+    detail::throw_errno("sync_folder", "cannot sync folder '" + folder + "'");
 }
 
 /// A file that appears under its name complete or not at all: bytes go to a temporary name in the same folder, and
@@ -145,7 +147,8 @@ class AtomicFile {
     file_ = detail::Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.get() < 0) {
       // Not ours: the destructor, had it run, must not remove it. A constructor that throws runs none.
-      detail::throw_errno("AtomicFile", "cannot create '" + temporary_ + "'. Check that the folder exists and may be written");
+      detail::throw_errno("AtomicFile",
+                          "cannot create '" + temporary_ + "'. Check that the folder exists and may be written");
     }
   }
   AtomicFile(AtomicFile const&) = delete;
@@ -160,7 +163,8 @@ class AtomicFile {
       std::size_t const part = bytes < (std::size_t{1} << 30) ? bytes : std::size_t{1} << 30;
       ::ssize_t const done = ::write(file_.get(), from, part);
       if (done < 0 && errno == EINTR) continue;
-      if (done < 0) detail::throw_errno("AtomicFile::write", "cannot write '" + path_ + "'; what it held before is untouched");
+      if (done < 0)
+        detail::throw_errno("AtomicFile::write", "cannot write '" + path_ + "'; what it held before is untouched");
       from += done;
       bytes -= static_cast<std::size_t>(done);
     }
@@ -169,8 +173,10 @@ class AtomicFile {
 
   /// The moment at which the file exists. Blocking: until the device has the bytes.
   void commit() {
-    if (::fsync(file_.get()) != 0) detail::throw_errno("AtomicFile::commit", "cannot sync '" + path_ + "'; what it held before is untouched");
-    if (::close(file_.release()) != 0) detail::throw_errno("AtomicFile::commit", "cannot close '" + path_ + "'; what it held before is untouched");
+    if (::fsync(file_.get()) != 0)
+      detail::throw_errno("AtomicFile::commit", "cannot sync '" + path_ + "'; what it held before is untouched");
+    if (::close(file_.release()) != 0)
+      detail::throw_errno("AtomicFile::commit", "cannot close '" + path_ + "'; what it held before is untouched");
     if (::rename(temporary_.c_str(), path_.c_str()) != 0)
       detail::throw_errno("AtomicFile::commit", "cannot rename '" + temporary_ + "' to '" + path_ + "'");
     committed_ = true;

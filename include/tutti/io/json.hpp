@@ -16,12 +16,14 @@
 
 namespace tutti::io {
 
-/// Parses `text`, which came from `source` (a path, for messages). At most 64 levels deep; a key stands once in its object.
+/// Parses `text`, which came from `source` (a path, for messages). At most 64 levels deep; keys of an object differ.
 /// Errors: format.
-inline nlohmann::json parse_json(std::string_view text, std::string const& source, char const* operation = "parse_json") {
+inline nlohmann::json parse_json(std::string_view text, std::string const& source,
+                                 char const* operation = "parse_json") {
   std::vector<std::unordered_set<std::string>> keys;
   auto const refuse = [&](std::string const& why) -> Error {
-    return Error(ErrorKind::format, operation, "'" + source + "' is not usable: " + why + ". Restore or rewrite the file");
+    return Error(ErrorKind::format, operation,
+                 "'" + source + "' is not usable: " + why + ". Restore or rewrite the file");
   };
   auto const watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
@@ -29,7 +31,8 @@ inline nlohmann::json parse_json(std::string_view text, std::string const& sourc
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get_ref<std::string const&>()).second)
-      throw refuse("its JSON has the key " + parsed.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + " twice in one object");
+      throw refuse("its JSON has the key " + parsed.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+                   " twice in one object");
     return true;
   };
   try {

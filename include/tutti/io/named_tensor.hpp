@@ -30,7 +30,9 @@ struct NamedTensor {
 template <class T>
 NamedTensor named(std::string name, TensorView<T> view, std::source_location where = std::source_location::current()) {
   if (!view.contiguous())
-    throw Error(ErrorKind::shape, "io::named", "tensor '" + name + "' of shape " + to_string(view.shape()) + " is not contiguous. Clone it first", where);
+    throw Error(ErrorKind::shape, "io::named",
+                "tensor '" + name + "' of shape " + to_string(view.shape()) + " is not contiguous. Clone it first",
+                where);
   return {std::move(name), dtype_of<std::remove_const_t<T>>, view.shape(), view.data()};
 }
 

@@ -35,9 +35,9 @@ struct SafetensorsType {
   DType dtype;
 };
 inline constexpr SafetensorsType safetensors_types[] = {
-    {"BOOL", DType::boolean}, {"U8", DType::uint8},     {"I8", DType::int8},       {"I16", DType::int16},
-    {"U16", DType::uint16},   {"F16", DType::float16},  {"BF16", DType::bfloat16}, {"I32", DType::int32},
-    {"U32", DType::uint32},   {"F32", DType::float32},  {"F64", DType::float64},   {"I64", DType::int64},
+    {"BOOL", DType::boolean}, {"U8", DType::uint8},    {"I8", DType::int8},       {"I16", DType::int16},
+    {"U16", DType::uint16},   {"F16", DType::float16}, {"BF16", DType::bfloat16}, {"I32", DType::int32},
+    {"U32", DType::uint32},   {"F32", DType::float32}, {"F64", DType::float64},   {"I64", DType::int64},
     {"U64", DType::uint64},
 };
 
@@ -68,20 +68,22 @@ class Safetensors {
     auto const found = tensors_.find(name);
     if (found == tensors_.end())
       throw Error(ErrorKind::format, "Safetensors::at",
-                  "'" + path_ + "' has no tensor '" + std::string(name) + "' among its " + std::to_string(tensors_.size()) +
-                      ". Check that the file belongs to this model", where);
+                  "'" + path_ + "' has no tensor '" + std::string(name) + "' among its " +
+                      std::to_string(tensors_.size()) + ". Check that the file belongs to this model",
+                  where);
     return found->second;
   }
 
-  /// The elements where they lie. Errors: dtype, when the file has another type; format, when they are not aligned for T
-  /// (then `copy` works) or a bool is neither 0 nor 1.
+  /// The elements where they lie. Errors: dtype, when the file has another type; format, when they are not aligned for
+  /// T (then `copy` works) or a bool is neither 0 nor 1.
   template <Element T>
   TensorView<T const> view(std::string_view name, std::source_location where = std::source_location::current()) const {
     NamedTensor const& tensor = typed<T>(name, where);
     if (reinterpret_cast<std::uintptr_t>(tensor.data) % alignof(T) != 0)
       throw Error(ErrorKind::format, "Safetensors::view",
-                  "tensor '" + tensor.name + "' of '" + path_ + "' is not aligned for " + std::string(tutti::name(dtype_of<T>)) +
-                      ". Use copy instead of view", where);
+                  "tensor '" + tensor.name + "' of '" + path_ + "' is not aligned for " +
+                      std::string(tutti::name(dtype_of<T>)) + ". Use copy instead of view",
+                  where);
     return {static_cast<T const*>(tensor.data), tensor.shape};
   }
   /// The elements in memory of their own.
@@ -104,18 +106,21 @@ class Safetensors {
     NamedTensor const& tensor = at(name, where);
     if (detail::safetensors_rank(tensor.dtype) != detail::safetensors_rank(dtype_of<T>))
       throw Error(ErrorKind::dtype, "Safetensors::view",
-                  "tensor '" + tensor.name + "' of '" + path_ + "' holds " + std::string(tutti::name(tensor.dtype)) + ", not " +
-                      std::string(tutti::name(dtype_of<T>)), where);
+                  "tensor '" + tensor.name + "' of '" + path_ + "' holds " + std::string(tutti::name(tensor.dtype)) +
+                      ", not " + std::string(tutti::name(dtype_of<T>)),
+                  where);
     if constexpr (std::same_as<T, bool>) {
       auto const* bytes = static_cast<unsigned char const*>(tensor.data);
       if (std::any_of(bytes, bytes + tensor.bytes(), [](unsigned char byte) { return byte > 1; }))
-        throw Error(ErrorKind::format, "Safetensors::view", "tensor '" + tensor.name + "' of '" + path_ + "' has a bool that is neither 0 nor 1", where);
+        throw Error(ErrorKind::format, "Safetensors::view",
+                    "tensor '" + tensor.name + "' of '" + path_ + "' has a bool that is neither 0 nor 1", where);
     }
     return tensor;
   }
 
   void parse() {
-    if (storage_.bytes() < 8) refuse("it has " + std::to_string(storage_.bytes()) + " bytes, too few for a header length");
+    if (storage_.bytes() < 8)
+      refuse("it has " + std::to_string(storage_.bytes()) + " bytes, too few for a header length");
     auto const* file = static_cast<char const*>(storage_.data());
     std::uint64_t header_bytes = 0;
     std::memcpy(&header_bytes, file, 8);
@@ -145,7 +150,9 @@ class Safetensors {
     std::sort(ranges.begin(), ranges.end());
     std::uint64_t expected = 0;
     for (auto const& [begin, end] : ranges) {
-      if (begin != expected) refuse("its tensors " + std::string(begin < expected ? "overlap" : "leave a hole") + " at payload byte " + std::to_string(std::min(begin, expected)));
+      if (begin != expected)
+        refuse("its tensors " + std::string(begin < expected ? "overlap" : "leave a hole") + " at payload byte " +
+               std::to_string(std::min(begin, expected)));
       expected = end;
     }
     if (expected != payload_bytes)
@@ -162,14 +169,17 @@ class Safetensors {
     if (type_name.is_string())
       for (auto const& type : detail::safetensors_types)
         if (type.name == type_name.get_ref<std::string const&>()) dtype = type.dtype;
-    if (!dtype) refuse(who + " has the element type " + type_name.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + ", which tutti does not know");
+    if (!dtype)
+      refuse(who + " has the element type " + type_name.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+             ", which tutti does not know");
 
     auto const& extents_json = entry["shape"];
     if (!extents_json.is_array() || extents_json.size() > std::size_t{Shape::max_rank})
       refuse(who + " has a shape that is not a list of at most 8 extents");
     std::vector<std::int64_t> extents;
     for (auto const& extent : extents_json) {
-      if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
+      if (!extent.is_number_unsigned() ||
+          extent.get<std::uint64_t>() > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
         refuse(who + " has an extent that is not a count");
       extents.push_back(extent.get<std::int64_t>());
     }
@@ -183,13 +193,16 @@ class Safetensors {
     if (shape.size() == 0) bytes = 0;
 
     auto const& offsets = entry["data_offsets"];
-    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned())
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned())
       refuse(who + " has data_offsets that are not two counts");
     auto const begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
     if (begin > end || end > payload_bytes)
-      refuse(who + " lies at [" + std::to_string(begin) + ", " + std::to_string(end) + ") of " + std::to_string(payload_bytes) + " payload bytes");
+      refuse(who + " lies at [" + std::to_string(begin) + ", " + std::to_string(end) + ") of " +
+             std::to_string(payload_bytes) + " payload bytes");
     if (end - begin != static_cast<std::uint64_t>(bytes))
-      refuse(who + " of shape " + to_string(shape) + " needs " + std::to_string(bytes) + " bytes and has " + std::to_string(end - begin));
+      refuse(who + " of shape " + to_string(shape) + " needs " + std::to_string(bytes) + " bytes and has " +
+             std::to_string(end - begin));
     tensors_.emplace(name, NamedTensor{name, *dtype, shape, payload + begin});
     return {begin, end};
   }
@@ -203,15 +216,18 @@ class Safetensors {
 /// Writes the tensors aside and renames: the file is complete or absent. Wide element types come first, then names in
 /// order, so every tensor is aligned for its type and the same tensors always give the same bytes.
 /// Errors: invalid_argument, when a name stands twice or is the format's own; io.
-inline void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors, Metadata const& metadata = {},
+inline void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors,
+                              Metadata const& metadata = {},
                               std::source_location where = std::source_location::current()) {
   std::vector<NamedTensor const*> order;
   std::set<std::string_view> names;
   for (NamedTensor const& tensor : tensors) {
     if (tensor.name == "__metadata__" || !names.insert(tensor.name).second)
       throw Error(ErrorKind::invalid_argument, "write_safetensors",
-                  "the name '" + tensor.name + "' " + (tensor.name == "__metadata__" ? "belongs to the format" : "stands twice") +
-                      ". Give every tensor a name of its own", where);
+                  "the name '" + tensor.name + "' " +
+                      (tensor.name == "__metadata__" ? "belongs to the format" : "stands twice") +
+                      ". Give every tensor a name of its own",
+                  where);
     order.push_back(&tensor);
   }
   std::sort(order.begin(), order.end(), [](NamedTensor const* a, NamedTensor const* b) {
@@ -222,14 +238,17 @@ inline void write_safetensors(std::string const& path, std::span<NamedTensor con
   std::string header = "{";
   if (!metadata.empty()) {
     header += "\"__metadata__\":{";
-    for (auto const& [key, value] : metadata) header += (header.back() == '{' ? "" : ",") + quote_json(key) + ":" + quote_json(value);
+    for (auto const& [key, value] : metadata)
+      header += (header.back() == '{' ? "" : ",") + quote_json(key) + ":" + quote_json(value);
     header += "}";
   }
   std::size_t offset = 0;
   for (NamedTensor const* tensor : order) {
     if (header.size() > 1) header += ",";
-    header += quote_json(tensor->name) + ":{\"dtype\":\"" + std::string(detail::safetensors_types[detail::safetensors_rank(tensor->dtype)].name) + "\",\"shape\":[";
-    for (int axis = 0; axis < tensor->shape.rank(); ++axis) header += (axis == 0 ? "" : ",") + std::to_string(tensor->shape[axis]);
+    header += quote_json(tensor->name) + ":{\"dtype\":\"" +
+              std::string(detail::safetensors_types[detail::safetensors_rank(tensor->dtype)].name) + "\",\"shape\":[";
+    for (int axis = 0; axis < tensor->shape.rank(); ++axis)
+      header += (axis == 0 ? "" : ",") + std::to_string(tensor->shape[axis]);
     std::size_t const end = offset + tensor->bytes();
     header += "],\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]}";
     offset = end;

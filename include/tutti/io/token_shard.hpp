@@ -36,7 +36,8 @@ class TokenShard {
     detail::LlmcHeader const header = detail::read_llmc_header(storage_);
     if (storage_.bytes() < detail::llmc_header_bytes)
       refuse("it has " + std::to_string(storage_.bytes()) + " bytes, fewer than a header of 1024");
-    if (header[0] == 20240801) refuse("it holds 32-bit tokens of another vocabulary (magic 20240801); only 16-bit token files are read");
+    if (header[0] == 20240801)
+      refuse("it holds 32-bit tokens of another vocabulary (magic 20240801); only 16-bit token files are read");
     if (header[0] != 20240520) refuse("its first word is " + std::to_string(header[0]) + ", not 20240520");
     if (header[1] != 1) refuse("it has version " + std::to_string(header[1]) + "; version 1 is read");
     if (header[2] < 0) refuse("its token count is negative (more than 2^31 - 1 tokens were written)");
@@ -57,7 +58,8 @@ class TokenShard {
  private:
   [[noreturn]] void refuse(std::string const& why) const {
     throw Error(ErrorKind::format, "TokenShard",
-                "'" + path_ + "' is not a usable token file: " + why + ". Make it again with prepare_text or llm.c's data scripts");
+                "'" + path_ + "' is not a usable token file: " + why +
+                    ". Make it again with prepare_text or llm.c's data scripts");
   }
 
   std::string path_;
@@ -69,8 +71,10 @@ class TokenShard {
 inline void write_token_shard(std::string const& path, std::span<std::uint16_t const> tokens,
                               std::source_location where = std::source_location::current()) {
   if (tokens.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-    throw Error(ErrorKind::invalid_argument, "write_token_shard",
-                std::to_string(tokens.size()) + " tokens do not fit one file, whose count has 31 bits. Write several files", where);
+    throw Error(
+        ErrorKind::invalid_argument, "write_token_shard",
+        std::to_string(tokens.size()) + " tokens do not fit one file, whose count has 31 bits. Write several files",
+        where);
   detail::LlmcHeader header{};
   header[0] = 20240520;
   header[1] = 1;
