@@ -6,6 +6,7 @@
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/port.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,19 +18,18 @@ namespace tutti::comm {
 
 namespace detail {
 
-/// The erased reduction for a run-time type and operator. Errors: dtype, for types that have no arithmetic.
+/// The erased reduction for a run-time type and operator. Errors: dtype, for types that no graph reduces.
 inline Reduction port_reduction(DType dtype, PortOp op, std::source_location where) {
   auto const of = [&]<class T>(T) -> Reduction {
-    if constexpr (is_number<T>) {
+    if constexpr (is_floating(dtype_of<T>) || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>) {
       switch (op) {
         case PortOp::sum: return reduction_of<T>(sum);
-        case PortOp::prod: return reduction_of<T>(prod);
         case PortOp::min: return reduction_of<T>(min);
         case PortOp::max: return reduction_of<T>(max);
         case PortOp::avg: return reduction_of<T>(avg);
       }
     }
-    throw Error(ErrorKind::dtype, "Port", "elements of type " + std::string(name(dtype_of<T>)) + " cannot be reduced by sum, prod, min, max or avg", where);
+    throw Error(ErrorKind::dtype, "Port", "elements of type " + std::string(name(dtype_of<T>)) + " are not reduced through a port. Use a floating type, int32 or int64, or the communicator itself", where);
   };
   return with_dtype(dtype, of);
 }

@@ -16,6 +16,12 @@
 
 namespace tutti::comm {
 
+/// Memory of the backend's default device; a function of its own keeps the allocation out of line.
+template <Backend B>
+[[gnu::noinline]] Storage<typename B::Device> scratch_memory(std::int64_t bytes) {
+  return Storage<typename B::Device>(typename B::Device{}, static_cast<std::size_t>(bytes));
+}
+
 template <Backend B>
 class Derived {
  public:
@@ -104,7 +110,7 @@ class Derived {
           break;
         case Kind::reduce: case Kind::all_reduce: case Kind::reduce_scatter: {
           std::int64_t const own = (bound(rank_ + 1) - bound(rank_)) * element_;
-          if (peer == (rank_ + 1) % size_) inputs_ = Storage<typename B::Device>({}, static_cast<std::size_t>(own * size_));
+          if (peer == (rank_ + 1) % size_) inputs_ = scratch_memory<B>(own * size_);
           send(plus(call_.from, bound(peer) * element_), (bound(peer + 1) - bound(peer)) * element_, peer);
           receive(plus(inputs_.data(), peer * own), own, peer);
           break;
@@ -129,7 +135,7 @@ class Derived {
     if (call_.kind == Kind::all_reduce || (call_.kind == Kind::reduce && rank_ == call_.root)) {
       result = plus(call_.to, bound(rank_) * element_);
     } else if (call_.kind == Kind::reduce) {
-      result_ = Storage<typename B::Device>({}, static_cast<std::size_t>(own * element_));
+      result_ = scratch_memory<B>(own * element_);
       result = result_.data();
     }
     call_.reduction.fold(call_.reduction.state, inputs.data(), size_, result, own);
@@ -198,13 +204,13 @@ class CollectiveJob : public Job {
     if (block == 0) return;
     if (call_.kind == Kind::all_to_all && call_.from == call_.to) {
       auto const bytes = static_cast<std::size_t>(block * core_.backend.size());
-      scratch_ = Storage<typename B::Device>({}, bytes);
+      scratch_ = scratch_memory<B>(static_cast<std::int64_t>(bytes));
       typename B::Device{}.copy_within(scratch_.data(), call_.from, bytes);
       call_.from = scratch_.data();
     }
     bool const own_block = call_.to == static_cast<std::byte const*>(call_.from) + block * core_.backend.rank();
     if (call_.kind == Kind::reduce_scatter && own_block && native && !B::scatters_in_place) {
-      scratch_ = Storage<typename B::Device>({}, static_cast<std::size_t>(block));
+      scratch_ = scratch_memory<B>(block);
       copy_back_ = std::exchange(call_.to, scratch_.data());
     }
   }

@@ -27,7 +27,7 @@ class Heap {
   /// Local, without communication. 64-byte aligned, contents indeterminate. Errors: out_of_memory.
   Storage<typename B::Device> allocate(std::size_t bytes) const {
     if constexpr (Allocates<B>) return core_->backend.allocate(bytes);
-    else return Storage<typename B::Device>({}, bytes);
+    else return Storage<typename B::Device>(typename B::Device{}, bytes);
   }
   /// Whether other ranks of the node reach this memory without a copy.
   bool shared() const noexcept {

@@ -11,7 +11,8 @@
 
 namespace tutti::comm {
 
-enum class PortOp : std::uint8_t { sum, prod, min, max, avg };
+/// Reductions that graphs and trainers need; each one more is compiled into every program that has a port.
+enum class PortOp : std::uint8_t { sum, min, max, avg };
 
 /// Operations are started in the same order on every rank; several may be in flight. A ticket is valid until `test`
 /// returned true for it or it was cancelled.
@@ -26,7 +27,7 @@ class Port {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  /// In place on `count` elements. The memory belongs to the operation until it is done.
+  /// In place on `count` elements of a floating type or a 32- or 64-bit signed integer. The memory belongs to the operation until it is done.
   virtual Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op, std::source_location where) = 0;
   virtual Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) = 0;
   /// `from` has `count` elements, `to` count * size().

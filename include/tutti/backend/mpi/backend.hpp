@@ -51,7 +51,30 @@ class Mpi {
     MessageInfo info_;
     bool receives_ = false;
   };
-  using Match = MPI_Message;
+  /// A small message that is dropped unreceived is taken off MPI's hands; a large one stays there.
+  class Match {
+   public:
+    Match() = default;
+    Match(Match&& other) noexcept : message_(std::exchange(other.message_, MPI_MESSAGE_NULL)), bytes_(other.bytes_) {}
+    Match& operator=(Match&& other) noexcept {
+      std::swap(message_, other.message_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Match() {
+      if (message_ == MPI_MESSAGE_NULL || bytes_ > small) return;
+      int finalized = 0;
+      MPI_Finalized(&finalized);
+      std::byte nowhere[small];
+      if (finalized == 0) MPI_Mrecv(nowhere, small, MPI_BYTE, &message_, MPI_STATUS_IGNORE);  // has arrived: no wait
+    }
+
+   private:
+    friend Mpi;
+    static constexpr int small = 1024;
+    MPI_Message message_ = MPI_MESSAGE_NULL;
+    std::int64_t bytes_ = 0;
+  };
 
   /// Movement of everything, and the reductions that MPI defines on its own types.
   static constexpr bool provides(comm::Kind kind, DType dtype, Operator op) noexcept {
@@ -99,16 +122,17 @@ class Mpi {
     Operation operation;
     operation.receives_ = true;
     mpi::Bytes const b(bytes, options_.count_limit);
-    check(mpi::imrecv(to, b.count(), b.type(), &match, &operation.request_), "MPI_Imrecv");
+    check(mpi::imrecv(to, b.count(), b.type(), &match.message_, &operation.request_), "MPI_Imrecv");
     return operation;
   }
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     check_revoked();
     int flag = 0;
     MPI_Status status;
-    check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag, &match, &status), "MPI_Improbe");
+    check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag, &match.message_, &status), "MPI_Improbe");
     if (flag == 0) return false;
     info = info_of(status);
+    match.bytes_ = info.bytes;
     return true;
   }
 
