@@ -101,13 +101,63 @@ bool ranges_meet(V const& a, auto const& b) noexcept {
   return reinterpret_cast<std::uintptr_t>(a.data()) < end(b) && reinterpret_cast<std::uintptr_t>(b.data()) < end(a);
 }
 
-template <TensorLike From, TensorLike To>
-void check_copy(char const* operation, From const& from, To const& to, std::source_location where) {
-  static_assert(std::same_as<ValueOf<From>, ValueOf<To>>,
-                "tutti: a copy keeps the element type; use convert_elements to change it");
-  static_assert(!ViewTypes<ViewOf<To>>::is_const, "tutti: the target of a copy is read-only");
+template <class From, class To>
+inline constexpr bool same_elements = std::same_as<ValueOf<From>, ValueOf<To>>;
+template <class To>
+inline constexpr bool writable = !ViewTypes<ViewOf<To>>::is_const;
+
+inline void check_copy(char const* operation, auto const& from, auto const& to, std::source_location where) {
   if (from.shape() != to.shape())
     throw_shapes(operation, "shapes of source and target differ", from.shape(), to.shape(), where);
+}
+
+}  // namespace detail
+
+namespace detail {
+
+template <class T, class D>
+void copy_on_device(TensorView<T const, D> from, TensorView<T, D> to, std::source_location where) {
+  check_copy("copy", from, to, where);
+  if (from.device() != to.device())
+    throw Error(ErrorKind::device, "copy", "source and target are on different devices. Use to_device or go over to_host",
+                where);
+  auto device = to.device();
+  auto const move = [&device](TensorView<T const, D> source, TensorView<T, D> target) {
+    for_each_piece(source, target, [&device](T* t, T const* s, std::int64_t count) {
+      if constexpr (D::host_accessible) {
+        if (count == 1) {
+          *t = *s;
+          return;
+        }
+      }
+      device.copy_within(t, s, static_cast<std::size_t>(count) * sizeof(T));
+    });
+  };
+  if (!ranges_meet(from, to)) {
+    move(from, to);
+  } else if (from.data() != to.data() || from.strides() != to.strides()) {
+    Tensor<T, D> staged(from.shape(), device);
+    move(from, staged.view());
+    move(staged.view(), to);
+  }
+}
+
+template <class T, class D>
+void copy_from_device(TensorView<T const, D> from, TensorView<T, Cpu> to, std::source_location where) {
+  check_copy("copy_to_host", from, to, where);
+  auto device = from.device();
+  for_each_piece(from, to, [&device](T* t, T const* s, std::int64_t count) {
+    device.copy_to_host(t, s, static_cast<std::size_t>(count) * sizeof(T));
+  });
+}
+
+template <class T, class D>
+void copy_into_device(TensorView<T const, Cpu> from, TensorView<T, D> to, std::source_location where) {
+  check_copy("copy_from_host", from, to, where);
+  auto device = to.device();
+  for_each_piece(from, to, [&device](T* t, T const* s, std::int64_t count) {
+    device.copy_from_host(t, s, static_cast<std::size_t>(count) * sizeof(T));
+  });
 }
 
 }  // namespace detail
@@ -117,36 +167,15 @@ void check_copy(char const* operation, From const& from, To const& to, std::sour
 /// Aliasing: any; views that overlap are copied through a temporary. Cost: memory without gaps moves at once,
 /// otherwise one copy per gap-free piece.
 template <TensorLike From, TensorLike To>
-void copy(From const& from_tensor, To&& to_tensor, std::source_location where = std::source_location::current()) {
-  static_assert(std::same_as<DeviceOf<From>, DeviceOf<To>>,
-                "tutti: copies between devices are named: copy_to_host, copy_from_host, to_host, to_device");
-  auto const from = detail::as_view(from_tensor);
-  auto const to = detail::as_view(to_tensor);
-  detail::check_copy("copy", from, to, where);
-  if (from.device() != to.device())
-    throw Error(ErrorKind::device, "copy", "source and target are on different devices. Use to_device or go over to_host",
-                where);
-  using T = ValueOf<From>;
-  auto device = to.device();
-  auto const move = [&device](auto source, auto target) {
-    detail::for_each_piece(source, target, [&device](T* t, T const* s, std::int64_t count) {
-      if constexpr (DeviceOf<From>::host_accessible) {
-        if (count == 1) {
-          *t = *s;
-          return;
-        }
-      }
-      device.copy_within(t, s, static_cast<std::size_t>(count) * sizeof(T));
-    });
-  };
-  if (detail::ranges_meet(from, to)) {
-    if (from.data() == to.data() && from.strides() == to.strides()) return;
-    Tensor<T, DeviceOf<From>> staged(from.shape(), device);
-    move(from, staged.view());
-    move(staged.view(), to);
-  } else {
-    move(from, to);
-  }
+void copy(From const& from, To&& to, std::source_location where = std::source_location::current()) {
+  constexpr bool devices_fit = std::same_as<DeviceOf<From>, DeviceOf<To>>;
+  static_assert(devices_fit, "tutti: copies between devices are named: copy_to_host, copy_from_host, to_host, to_device");
+  static_assert(detail::same_elements<From, To>,
+                "tutti: a copy keeps the element type; use convert_elements to change it");
+  static_assert(detail::writable<To>, "tutti: the target of a copy is read-only");
+  // The body is left out after a failed assertion: its own errors would bury the sentence.
+  if constexpr (devices_fit && detail::same_elements<From, To> && detail::writable<To>)
+    detail::copy_on_device<ValueOf<From>, DeviceOf<From>>(detail::as_view(from), detail::as_view(to), where);
 }
 
 /// A new tensor on the same device with the view's elements, without gaps.
@@ -159,37 +188,33 @@ Tensor<std::remove_const_t<T>, D> clone(TensorView<T, D> view) {
 
 /// From any device into host memory. Blocking. Errors: shape.
 template <TensorLike From, TensorLike To>
-void copy_to_host(From const& from_tensor, To&& to_tensor, std::source_location where = std::source_location::current()) {
-  static_assert(std::same_as<DeviceOf<To>, Cpu>, "tutti: the target of copy_to_host is not in host memory");
-  if constexpr (std::same_as<DeviceOf<From>, Cpu>) {
-    tutti::copy(from_tensor, to_tensor, where);  // std::copy takes part through the location
-  } else {
-    auto const from = detail::as_view(from_tensor);
-    auto const to = detail::as_view(to_tensor);
-    detail::check_copy("copy_to_host", from, to, where);
-    auto device = from.device();
+void copy_to_host(From const& from, To&& to, std::source_location where = std::source_location::current()) {
+  constexpr bool devices_fit = std::same_as<DeviceOf<To>, Cpu>;
+  static_assert(devices_fit, "tutti: the target of copy_to_host is not in host memory");
+  static_assert(detail::same_elements<From, To>,
+                "tutti: a copy keeps the element type; use convert_elements to change it");
+  static_assert(detail::writable<To>, "tutti: the target of a copy is read-only");
+  if constexpr (devices_fit && detail::same_elements<From, To> && detail::writable<To>) {
     using T = ValueOf<From>;
-    detail::for_each_piece(from, to, [&device](T* t, T const* s, std::int64_t count) {
-      device.copy_to_host(t, s, static_cast<std::size_t>(count) * sizeof(T));
-    });
+    if constexpr (std::same_as<DeviceOf<From>, Cpu>)
+      detail::copy_on_device<T, Cpu>(detail::as_view(from), detail::as_view(to), where);
+    else detail::copy_from_device<T, DeviceOf<From>>(detail::as_view(from), detail::as_view(to), where);
   }
 }
 
 /// From host memory to any device. Blocking. Errors: shape.
 template <TensorLike From, TensorLike To>
-void copy_from_host(From const& from_tensor, To&& to_tensor, std::source_location where = std::source_location::current()) {
-  static_assert(std::same_as<DeviceOf<From>, Cpu>, "tutti: the source of copy_from_host is not in host memory");
-  if constexpr (std::same_as<DeviceOf<To>, Cpu>) {
-    tutti::copy(from_tensor, to_tensor, where);  // std::copy takes part through the location
-  } else {
-    auto const from = detail::as_view(from_tensor);
-    auto const to = detail::as_view(to_tensor);
-    detail::check_copy("copy_from_host", from, to, where);
-    auto device = to.device();
+void copy_from_host(From const& from, To&& to, std::source_location where = std::source_location::current()) {
+  constexpr bool devices_fit = std::same_as<DeviceOf<From>, Cpu>;
+  static_assert(devices_fit, "tutti: the source of copy_from_host is not in host memory");
+  static_assert(detail::same_elements<From, To>,
+                "tutti: a copy keeps the element type; use convert_elements to change it");
+  static_assert(detail::writable<To>, "tutti: the target of a copy is read-only");
+  if constexpr (devices_fit && detail::same_elements<From, To> && detail::writable<To>) {
     using T = ValueOf<From>;
-    detail::for_each_piece(from, to, [&device](T* t, T const* s, std::int64_t count) {
-      device.copy_from_host(t, s, static_cast<std::size_t>(count) * sizeof(T));
-    });
+    if constexpr (std::same_as<DeviceOf<To>, Cpu>)
+      detail::copy_on_device<T, Cpu>(detail::as_view(from), detail::as_view(to), where);
+    else detail::copy_into_device<T, DeviceOf<To>>(detail::as_view(from), detail::as_view(to), where);
   }
 }
 
