@@ -32,7 +32,8 @@ TEST_CASE("every object is one line, in order, readable at once") {
   }
   auto const all = lines();
   REQUIRE(all.size() == 2);
-  CHECK(all[0].begin().key() == "type");
+  CHECK(all[0]["type"] == "step");
+  CHECK(all[1]["text"].get<std::string>().starts_with("two\nlines "));
   CHECK(all[0]["loss"] == 2.5);
   std::filesystem::remove(file());
 }

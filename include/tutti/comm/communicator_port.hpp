@@ -29,7 +29,10 @@ inline Reduction port_reduction(DType dtype, PortOp op, std::source_location whe
         case PortOp::avg: return reduction_of<T>(avg);
       }
     }
-    throw Error(ErrorKind::dtype, "Port", "elements of type " + std::string(name(dtype_of<T>)) + " are not reduced through a port. Use a floating type, int32 or int64, or the communicator itself", where);
+    throw Error(ErrorKind::dtype, "Port",
+                "elements of type " + std::string(name(dtype_of<T>)) +
+                    " are not reduced through a port. Use a floating type, int32 or int64, or the communicator itself",
+                where);
   };
   return with_dtype(dtype, of);
 }
@@ -51,13 +54,18 @@ class CommunicatorPort final : public Port {
   }
   Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) override {
     if (root < 0 || root >= size())
-      throw Error(ErrorKind::invalid_argument, "broadcast", "root " + std::to_string(root) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1), where).with_rank(rank());
+      throw Error(ErrorKind::invalid_argument, "broadcast",
+                  "root " + std::to_string(root) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
+                  where)
+          .with_rank(rank());
     return start(make(Kind::broadcast, rank() == root ? data : nullptr, data, count, dtype, root, where));
   }
-  Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype, std::source_location where) override {
+  Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype,
+                          std::source_location where) override {
     return start(make(Kind::all_gather, from, to, count, dtype, -1, where));
   }
-  Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op, std::source_location where) override {
+  Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
+                              std::source_location where) override {
     return start(make(Kind::reduce_scatter, from, to, count, dtype, -1, where), op);
   }
 
@@ -103,9 +111,11 @@ class CommunicatorPort final : public Port {
     std::source_location where;
   };
 
-  static Collective make(Kind kind, void const* from, void* to, std::int64_t count, DType dtype, int root, std::source_location where) {
+  static Collective make(Kind kind, void const* from, void* to, std::int64_t count, DType dtype, int root,
+                         std::source_location where) {
     if (count < 0)
-      throw Error(ErrorKind::invalid_argument, std::string(name(kind)), "count " + std::to_string(count) + " is negative", where);
+      throw Error(ErrorKind::invalid_argument, std::string(name(kind)),
+                  "count " + std::to_string(count) + " is negative", where);
     return {kind, dtype, root, count, from, to, {}, where};
   }
   Ticket start(Collective call, PortOp op) {
@@ -120,7 +130,8 @@ class CommunicatorPort final : public Port {
   Entry& find(Ticket ticket) {
     for (auto& entry : jobs_)
       if (entry.ticket == ticket) return entry;
-    throw Error(ErrorKind::invalid_argument, "Port", "ticket " + std::to_string(ticket) + " is not in flight: it was completed or cancelled before");
+    throw Error(ErrorKind::invalid_argument, "Port",
+                "ticket " + std::to_string(ticket) + " is not in flight: it was completed or cancelled before");
   }
   void finish(Ticket ticket) noexcept {
     for (auto& entry : jobs_)
@@ -142,7 +153,8 @@ class CommunicatorPort final : public Port {
 /// The port may outlive the communicator object; it uses the same operations in flight and the same deadline.
 template <Backend B>
 std::unique_ptr<Port> port(Communicator<B>& communicator) {
-  static_assert(B::Device::host_accessible, "tutti: graphs run collectives on host memory; this communicator works on another device");
+  static_assert(B::Device::host_accessible,
+                "tutti: graphs run collectives on host memory; this communicator works on another device");
   return std::make_unique<detail::CommunicatorPort<B>>(communicator.core());
 }
 

@@ -28,12 +28,15 @@ class Port {
   virtual int size() const noexcept = 0;
 
   /// In place on `count` elements of a floating type or a 32- or 64-bit signed integer. The memory belongs to the operation until it is done.
-  virtual Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op, std::source_location where) = 0;
+  virtual Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op,
+                                  std::source_location where) = 0;
   virtual Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) = 0;
   /// `from` has `count` elements, `to` count * size().
-  virtual Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype, std::source_location where) = 0;
+  virtual Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype,
+                                  std::source_location where) = 0;
   /// `from` has count * size() elements, `to` `count`.
-  virtual Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op, std::source_location where) = 0;
+  virtual Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
+                                      std::source_location where) = 0;
 
   /// True once the operation is complete; also gives every operation in flight a chance to progress.
   virtual bool test(Ticket ticket) = 0;

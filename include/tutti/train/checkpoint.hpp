@@ -28,7 +28,7 @@
 
 namespace tutti::train {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 /// Hash over names, types, shapes and bytes, in the order given.
 inline std::uint64_t hash_tensors(std::span<io::NamedTensor const> tensors) {

@@ -26,13 +26,16 @@ namespace tutti::train {
 /// Ranks     all, with the same options.
 /// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if it were done.
 /// Errors    those of its parts; checkpoints written before stay.
-template <class Comm>
 class Run {
  public:
-  Run(Comm& communicator, Options const& options)
-      : comm_(communicator),
-        setup_(make_setup(options, communicator.size())),
-        context_({.threads = options.threads, .ranks_on_node = communicator.local_size()}),
+  template <Backend B>
+  Run(Communicator<B>& communicator, Options const& options) : Run(comm::port(communicator), communicator.local_size(), options) {}
+  /// `ranks_on_node` ranks share this node's processors.
+  Run(std::shared_ptr<comm::Port> port, int ranks_on_node, Options const& options)
+      : port_(std::move(port)),
+        ranks_on_node_(ranks_on_node),
+        setup_(make_setup(options, port_->size())),
+        context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
         step_(context_, setup_.model, {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
               {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {}
 
@@ -40,7 +43,7 @@ class Run {
     StopSignals const signals;
     open_logs();
     restore();
-    if (comm_.size() > 1) step_.connect(parallel::data_parallel(comm_));
+    if (ranks() > 1) step_.connect({port_});
     peak_flops_ = agreed_peak();
     announce();
     validate();
@@ -52,16 +55,17 @@ class Run {
 
  private:
   Options const& o() const noexcept { return setup_.options; }
-  bool root() const noexcept { return comm_.rank() == 0; }
+  bool root() const noexcept { return port_->rank() == 0; }
+  int ranks() const noexcept { return port_->size(); }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
   void open_logs() {
     if (root()) console_ = Console(stdout);
     if (o().out.empty()) return;
     if (root()) io::make_folder(o().out);
-    comm_.barrier();
+    parallel::barrier(*port_);
     if (root()) metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
-    else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, comm_.rank()));
+    else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
   }
 
   void restore() {
@@ -83,14 +87,15 @@ class Run {
     } else {
       step_.initialise(static_cast<std::uint64_t>(o().seed));
     }
-    parallel::broadcast(comm_, step_.state());
-    parallel::require_equal(comm_, step_.state(), "at the start");
+    parallel::broadcast(*port_, step_.state());
+    parallel::require_equal(*port_, step_.state(), "at the start");
   }
 
   /// Sum over ranks: the job's ceiling.
   double agreed_peak() {
-    double const mine = kernel::cpu::measure_peak_flops(context_);
-    return comm_.all_reduce(mine, sum);
+    double peak = kernel::cpu::measure_peak_flops(context_);
+    parallel::all_reduce(*port_, {&peak, 1}, comm::PortOp::sum);
+    return peak;
   }
 
   static std::string processor() {
@@ -102,34 +107,34 @@ class Run {
 
   void announce() {
     nn::Gpt2Config const& m = setup_.model;
-    int const busy = context_.threads() * comm_.local_size(), may = exec::available_processors();
+    int const busy = context_.threads() * ranks_on_node_, may = exec::available_processors();
     std::int64_t const state_bytes = step_.state().bytes(), work_bytes = step_.workspace_bytes();
     std::int64_t const parameters = nn::parameter_count(m);
     double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
     auto const count = [](std::int64_t n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     std::vector<std::pair<std::string, std::string>> rows{
         {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor(), name(context_.isa()), peak_flops_ / 1e9)},
-        {"layout", fmt::format("{}: {} x {}", o().backend, count(comm_.size(), "rank"), count(context_.threads(), "thread"))},
+        {"layout", fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions", setup_.model_origin, m.layers, m.channels, m.heads,
                               m.vocabulary, m.padded_vocabulary, m.max_tokens)},
         {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
         {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
         {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data, with_commas(setup_.validation->corpus().tokens())) : "nothing"},
         {"step", fmt::format("{} tokens = batch {} x sequence {} x {} x {}; {:.1f} GFLOP", with_commas(setup_.tokens_per_step()), setup_.rows, o().sequence,
-                             count(comm_.size(), "rank"), count(setup_.micro_steps, "micro-step"), flops / 1e9)},
+                             count(ranks(), "rank"), count(setup_.micro_steps, "micro-step"), flops / 1e9)},
         {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps, setup_.train->epochs_at(setup_.steps))},
-        {"optimizer", fmt::format("AdamW, {} to {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}", o().schedule, o().learning_rate, o().warmup,
+        {"optimizer", fmt::format("AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}", o().schedule, o().learning_rate, o().warmup,
                                   o().beta1, o().beta2, o().weight_decay, o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
         {"memory", fmt::format("{} a rank: {} parameters and moments, {} activations and gradients", human_bytes(static_cast<double>(state_bytes + work_bytes)),
                                human_bytes(static_cast<double>(state_bytes)), human_bytes(static_cast<double>(work_bytes)))},
-        {"traffic", comm_.size() == 1 ? std::string("none") : fmt::format("{} of gradients averaged over {} each step", human_bytes(4.0 * static_cast<double>(parameters)), count(comm_.size(), "rank"))},
+        {"traffic", ranks() == 1 ? std::string("none") : fmt::format("{} of gradients averaged over {} each step", human_bytes(4.0 * static_cast<double>(parameters)), count(ranks(), "rank"))},
         {"seed", std::to_string(o().seed)},
         {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
     console_.table(rows);
     for (std::string const& change : setup_.changes) console_.line("changed on resume: " + change);
     if (busy > may)
       console_.line(fmt::format("WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
-    metrics_.write({{"type", "start"}, {"step", setup_.first_step}, {"steps", setup_.steps}, {"ranks", comm_.size()}, {"threads", context_.threads()},
+    metrics_.write({{"type", "start"}, {"step", setup_.first_step}, {"steps", setup_.steps}, {"ranks", ranks()}, {"threads", context_.threads()},
                     {"backend", o().backend}, {"isa", name(context_.isa())}, {"processor", processor()}, {"peak_gflops", peak_flops_ / 1e9},
                     {"parameters", parameters}, {"model", to_json(m)}, {"tokens_per_step", setup_.tokens_per_step()}, {"rows", setup_.rows},
                     {"micro_steps", setup_.micro_steps}, {"seed", o().seed}});
@@ -143,12 +148,14 @@ class Run {
       tokens_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
       targets_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
     }
-    data::Share const share = data::share_of(setup_.global_rows, comm_.rank(), comm_.size());
+    data::Share const share = data::share_of(setup_.global_rows, port_->rank(), ranks());
     setup_.train->fill(step, share.begin, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
     StepResult const result = step_({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
     // A stop that any rank was asked for is a stop for all, after the same step.
-    stop_ = comm_.size() == 1 ? StopSignals::received() : comm_.all_reduce(StopSignals::received(), max);
+    double stop = StopSignals::received();
+    parallel::all_reduce(*port_, {&stop, 1}, comm::PortOp::max);
+    stop_ = static_cast<int>(stop);
 
     double const seconds = now() - begin;
     if (!std::isfinite(result.loss))
@@ -181,7 +188,7 @@ class Run {
     std::int64_t const batches = o().validation_batches == 0 ? batches_all : std::min(o().validation_batches, batches_all);
     Tensor<std::int32_t> tokens(Shape{setup_.rows, o().sequence}), targets(Shape{setup_.rows, o().sequence});
     double totals[3] = {};  // loss, predictions, bytes of text
-    data::Share const share = data::share_of(batches, comm_.rank(), comm_.size());
+    data::Share const share = data::share_of(batches, port_->rank(), ranks());
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       std::int64_t const counted = loader.fill(batch * setup_.rows, tokens.view(), targets.view());
       double const mean = step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
@@ -192,7 +199,7 @@ class Run {
         if (target >= 0 && target < setup_.tokenizer->vocabulary() && !setup_.tokenizer->is_special(target))
           totals[2] += static_cast<double>(setup_.tokenizer->token_bytes(target).size());
     }
-    if (comm_.size() > 1) comm_.all_reduce(std::span(totals), sum);
+    parallel::all_reduce(*port_, totals, comm::PortOp::sum);
     validation_loss_ = totals[0] / std::max(totals[1], 1.0);
     bool const text_known = totals[2] > 0;
     bits_per_byte_ = text_known ? data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])) : 0;
@@ -223,7 +230,7 @@ class Run {
   void checkpoint() {
     last_saved_ = done_;
     if (o().out.empty()) return;
-    parallel::require_equal(comm_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
+    parallel::require_equal(*port_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
     if (!root()) return;
     CheckpointContents contents;
     contents.step = done_;
@@ -237,7 +244,7 @@ class Run {
     Json settings = Json::object();
     for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
     contents.facts = {{"model", to_json(setup_.model)}, {"settings", settings},
-                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}}, {"ranks", comm_.size()}};
+                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}}, {"ranks", ranks()}};
     saved_ = save_checkpoint(o().out, contents, o().keep).string();
     console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
     metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
@@ -251,7 +258,7 @@ class Run {
       if (o().sample_every > 0 && last_sampled_ != done_) sample();
     }
     if (last_saved_ != done_ && step > setup_.first_step && (stopped || !o().no_final_checkpoint)) checkpoint();
-    comm_.barrier();  // the files are complete before any rank leaves
+    parallel::barrier(*port_);  // the files are complete before any rank leaves
     std::int64_t const steps = step - setup_.first_step;
     if (stopped) console_.line(fmt::format("stopped by {} after step {}; go on with --resume latest", stop_ == SIGINT ? "SIGINT" : "SIGTERM", step));
     else console_.line(fmt::format("done: {} steps in {}, {:.1f} ms a step, {:.0f} tok/s", steps, human_time(seconds),
@@ -261,7 +268,8 @@ class Run {
     metrics_.write(row);
   }
 
-  Comm& comm_;
+  std::shared_ptr<comm::Port> port_;
+  int ranks_on_node_;
   Setup setup_;
   exec::Context context_;
   TrainStep<nn::Gpt2Loss> step_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// `metrics.jsonl`: one JSON object a line, `type` first among its facts, flushed line by line.
+/// `metrics.jsonl`: one JSON object a line with its `type` among its keys, flushed line by line.
 
 #include <tutti/core/error.hpp>
 
@@ -21,7 +21,7 @@ namespace tutti::train {
 /// history. Without a path it writes nothing.
 class Metrics {
  public:
-  using Json = nlohmann::ordered_json;
+  using Json = nlohmann::json;
 
   Metrics() = default;
   /// `resume_step` negative: a new run, the file starts empty. Errors: io.

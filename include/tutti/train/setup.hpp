@@ -115,7 +115,8 @@ inline void choose_model(Setup& s) {
   if (s.resume) {
     s.model = gpt2_config(*s.resume);
     s.model_origin = "checkpoint " + s.resume->folder().string();
-    if (sized && (o.layers != s.model.layers || o.channels != s.model.channels || o.heads != s.model.heads))
+    bool const typed = o.typed.contains("layers") || o.typed.contains("channels") || o.typed.contains("heads");
+    if (typed && (o.layers != s.model.layers || o.channels != s.model.channels || o.heads != s.model.heads))
       refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " + std::to_string(s.model.channels) + " channels, " +
              std::to_string(s.model.heads) + " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
     return;

@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs the trainer as its users do and checks what it promises: the same losses in every layout, resuming to the bit,
+leaving when asked, ending when a rank is killed, and a sentence for everything impossible.
+
+  trainer.py CASE --trainer PATH --generator PATH [--mpiexec PATH]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = ["--layers", "2", "--channels", "32", "--heads", "4", "--sequence", "32", "--vocabulary", "61", "--learning-rate", "3e-3",
+         "--warmup", "3", "--threads", "1", "--validate-every", "0"]
+LIMIT = 60  # seconds that any one run may take
+
+
+def fail(text):
+    raise AssertionError(text)
+
+
+def check(condition, text):
+    if not condition:
+        fail(text)
+
+
+class Bench:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.write_shard(folder / "train.bin", 6000, 1)
+        self.write_shard(folder / "validation.bin", 500, 2)
+
+    @staticmethod
+    def write_shard(path, count, seed):
+        """Tokens with some order in them, in llm.c's format."""
+        draw, tokens = random.Random(seed), [0]
+        while len(tokens) < count:
+            tokens.append((tokens[-1] * 7 + 3) % 61 if draw.random() < 0.7 else draw.randrange(61))
+        path.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) + struct.pack(f"<{count}H", *tokens))
+
+    def command(self, backend, ranks, out, extra):
+        words = [self.args.trainer, *SIZES, "--data", str(self.folder / "train.bin"), "--out", str(out), "--backend", backend, *extra]
+        if backend == "mpi":
+            return [self.args.mpiexec, "-n", str(ranks), *words]
+        return [*words, "--ranks", str(ranks)]
+
+    def start(self, backend, ranks, out, *extra):
+        return subprocess.Popen(self.command(backend, ranks, out, extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                start_new_session=True)
+
+    def run(self, backend, ranks, out, *extra, code=0):
+        process = self.start(backend, ranks, out, *extra)
+        return self.finish(process, code)
+
+    def finish(self, process, code=0):
+        try:
+            text, errors = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            text, errors = process.communicate()
+            fail(f"still running after {LIMIT} s:\n{text[-3000:]}\n{errors[-3000:]}")
+        if code is not None:
+            check(process.returncode == code, f"{process.args}\nexit code {process.returncode}, expected {code}\n{text[-3000:]}\n{errors[-3000:]}")
+        return text, errors
+
+    def metrics(self, out, kind="step"):
+        return [row for row in map(json.loads, open(out / "metrics.jsonl")) if row["type"] == kind]
+
+    def losses(self, out):
+        return [row["loss"] for row in self.metrics(out)]
+
+    def wait_for_step(self, process, out, step):
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            try:
+                if len(self.losses(out)) >= step:
+                    return
+            except (OSError, json.JSONDecodeError):
+                pass
+            if process.poll() is not None:
+                fail(f"ended before step {step}:\n{process.communicate()}")
+            time.sleep(0.01)
+        fail(f"step {step} was not reached")
+
+    def backends(self):
+        return ["threads", "mpi"] if self.args.mpiexec else ["threads"]
+
+    def parameters(self, out, step):
+        return (out / "checkpoints" / f"step_{step:08}" / "parameters.safetensors").read_bytes()
+
+
+def close(a, b, bound):
+    check(len(a) == len(b), f"{len(a)} and {len(b)} losses")
+    worst = max(abs(x - y) / abs(x) for x, y in zip(a, b))
+    check(worst <= bound, f"losses differ by {worst:.2e}, more than {bound:.0e}:\n{a}\n{b}")
+    return worst
+
+
+def case_layouts(bench):
+    """Losses over 20 steps agree to 1e-5 for 1, 2 and 4 ranks on every backend; two runs of one layout are equal bit for bit."""
+    reference = None
+    for backend in bench.backends():
+        for ranks in (1, 2, 4):
+            out = bench.folder / f"{backend}{ranks}"
+            bench.run(backend, ranks, out, "--batch", str(8 // ranks), "--steps", "20")
+            losses = bench.losses(out)
+            check(losses[-1] < losses[0] - 0.3, f"nothing was learned: {losses}")
+            reference = reference or losses
+            print(f"  {backend} {ranks} ranks: within {close(reference, losses, 1e-5):.1e}")
+        again = bench.folder / f"{backend}-again"
+        bench.run(backend, 4, again, "--batch", "2", "--steps", "20")
+        check(bench.losses(again) == losses, "two runs of one layout have other losses")
+        check(bench.parameters(again, 20) == bench.parameters(out, 20), "two runs of one layout have other parameters")
+
+
+def case_threads(bench):
+    """The number of threads of a rank changes nothing, bit for bit."""
+    outs = []
+    for threads in ("1", "2", "3"):
+        outs.append(bench.folder / f"t{threads}")
+        bench.run("threads", 1, outs[-1], "--batch", "4", "--steps", "6", "--threads", threads)
+    for out in outs[1:]:
+        check(bench.parameters(out, 6) == bench.parameters(outs[0], 6), f"{out.name} has other parameters than {outs[0].name}")
+
+
+def case_accumulation(bench):
+    """--sync-freq N is N-fold accumulation bit for bit, and close to the whole batch at once."""
+    runs = {"sync2": ["--batch", "2", "--sync-freq", "2"], "total2": ["--batch", "2", "--total-tokens", "256"],
+            "sync4": ["--batch", "1", "--sync-freq", "4"], "whole": ["--batch", "4"]}
+    for name, flags in runs.items():
+        bench.run("threads", 2, bench.folder / name, *flags, "--steps", "8")
+    check(bench.parameters(bench.folder / "sync2", 8) != b"", "no parameters")
+    # Two ranks x 2 rows x 2 micro-steps of 32 tokens are 256 tokens.
+    check(bench.losses(bench.folder / "sync2") == bench.losses(bench.folder / "total2"), "--sync-freq 2 and --total-tokens 256 differ")
+    check(bench.parameters(bench.folder / "sync2", 8) == bench.parameters(bench.folder / "total2", 8), "their parameters differ")
+    close(bench.losses(bench.folder / "whole"), bench.losses(bench.folder / "sync4"), 1e-5)
+    close(bench.losses(bench.folder / "whole"), bench.losses(bench.folder / "sync2"), 1e-5)
+
+
+def case_resume(bench):
+    """SIGTERM checkpoints and leaves with 0; resuming gives the losses of an uninterrupted run bit for bit, also twice."""
+    for backend in bench.backends():
+        whole, part = bench.folder / f"{backend}-whole", bench.folder / f"{backend}-part"
+        flags = ["--batch", "2", "--steps", "400", "--validation-data", str(bench.folder / "validation.bin")]
+        bench.run(backend, 2, whole, *flags)
+        for stop in (signal.SIGTERM, signal.SIGINT):
+            done = len(bench.losses(part)) if part.exists() else 0
+            process = bench.start(backend, 2, part, *flags, *(["--resume", "latest"] if done else []))
+            bench.wait_for_step(process, part, done + 5)
+            os.kill(process.pid, stop)
+            text, _ = bench.finish(process)
+            check("stopped by" in text, f"no word about the stop:\n{text[-2000:]}")
+        stopped = len(bench.losses(part))
+        check(stopped < 400, "the run was over before it was stopped")
+        bench.run(backend, 2, part, "--resume", "latest")
+        check(bench.losses(part) == bench.losses(whole), f"{backend}: losses differ from the uninterrupted run's")
+        check(bench.parameters(part, 400) == bench.parameters(whole, 400), "parameters differ")
+        steps = [row["step"] for row in bench.metrics(part)]
+        check(steps == list(range(1, 401)), f"the history has gaps or repeats: {steps}")
+        ends = [row["loss"] for row in bench.metrics(part, "validation")]
+        check(ends[-1] == bench.metrics(whole, "validation")[-1]["loss"], "validation differs")
+        print(f"  {backend}: stopped twice by step {stopped}, then equal to the uninterrupted run")
+
+
+def case_relayout(bench):
+    """A checkpoint of 2 ranks goes on with 1, 3 and 4 ranks within 1e-5 of the uninterrupted run."""
+    whole = bench.folder / "whole"
+    flags = ["--batch", "6", "--total-tokens", "384", "--steps", "20", "--checkpoint-every", "10"]
+    bench.run("threads", 2, whole, *flags)
+    for backend in bench.backends():
+        for ranks in (1, 3, 4):
+            out = bench.folder / f"{backend}{ranks}"
+            shutil.copytree(whole, out)
+            bench.run(backend, ranks, out, "--resume", "10")
+            print(f"  {backend} {ranks} ranks: within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}")
+
+
+def children(pid):
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(fields[1]) == pid:
+                    found.append(int(entry.name))
+            except (OSError, IndexError):
+                pass
+    return found
+
+
+def trainer_ranks(bench, pid):
+    """Processes below `pid` that run the trainer."""
+    ranks = []
+    for child in children(pid):
+        try:
+            if os.path.realpath(f"/proc/{child}/exe") == os.path.realpath(bench.args.trainer):
+                ranks.append(child)
+        except OSError:
+            pass
+        ranks += trainer_ranks(bench, child)
+    return ranks
+
+
+def case_kill(bench):
+    """kill -9 of a rank: the job ends with a message and a failure, no process stays, and --resume latest goes on."""
+    out = bench.folder / "killed"
+    process = bench.start("mpi", 3, out, "--batch", "2", "--steps", "100000", "--checkpoint-every", "5")
+    bench.wait_for_step(process, out, 12)
+    ranks = trainer_ranks(bench, process.pid)
+    check(len(ranks) == 3, f"expected 3 ranks, found {ranks}")
+    os.kill(ranks[1], signal.SIGKILL)
+    text, errors = bench.finish(process, code=None)
+    check(process.returncode != 0, "the job claims success")
+    check("KILL" in (text + errors).upper() or "signal 9" in text + errors, f"no word about the kill:\n{text[-1500:]}\n{errors[-1500:]}")
+    time.sleep(0.5)
+    check(not any(pathlib.Path(f"/proc/{rank}").exists() and "Z" not in pathlib.Path(f"/proc/{rank}/stat").read_text().split(")")[1] for rank in ranks),
+          "ranks are still running")
+    done = max(int(path.name[5:]) for path in (out / "checkpoints").glob("step_*") if (path / "COMPLETE").exists())
+    check(done >= 10, f"latest complete checkpoint is {done}")
+    text, _ = bench.run("mpi", 3, out, "--resume", "latest", "--steps", str(done + 5))
+    check(len(bench.losses(out)) == done + 5, "the resumed run did not go on")
+
+
+def case_second_signal(bench):
+    """The second signal ends the process at once."""
+    out = bench.folder / "impatient"
+    process = bench.start("threads", 1, out, "--batch", "64", "--channels", "128", "--sequence", "128", "--steps", "100000")
+    bench.wait_for_step(process, out, 1)
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait(timeout=LIMIT)
+    process.communicate()
+    check(process.returncode == 128 + signal.SIGTERM or not list((out / "checkpoints").glob("step_*")) or process.returncode == 0,
+          f"exit code {process.returncode}")
+
+
+def case_sentences(bench):
+    """Impossible flags, files and layouts end with a sentence that names them, and nothing is written over."""
+    data = str(bench.folder / "train.bin")
+    base = [bench.args.trainer, "--backend", "threads", "--ranks", "1", "--threads", "1"]
+
+    def refused(words, *parts, code=None):
+        done = subprocess.run([*base, *words], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode != 0 and (code is None or done.returncode == code), f"{words}: exit code {done.returncode}")
+        said = done.stdout + done.stderr
+        for part in parts:
+            check(part in said, f"{words}: '{part}' is not in\n{said}")
+        check("terminate called" not in said, said)
+
+    refused(["--data", data, "--stepz", "3"], "--stepz", code=2)
+    refused(["--data", data, "--steps", "many"], "--steps", "many", code=2)
+    refused(["--data", data, "--batch", "0"], "--batch 0", code=2)
+    refused([], "--data", code=2)
+    refused(["--data", "/nonexistent*.bin", *SIZES[:8]], "/nonexistent*.bin")
+    refused(["--data", data, "--layers", "2", "--channels", "30", "--heads", "4"], "--channels 30", "--heads 4", code=2)
+    refused(["--data", data, *SIZES, "--model", "d13", *[]], "--model d13", code=2)
+    refused(["--data", data, "--model", "d13"], "d13", "d12")
+    refused(["--data", data, *SIZES, "--vocabulary", "50"], "vocabulary of 50")
+    refused(["--data", data, *SIZES, "--sequence", "6000"], "train.bin", "6001")
+    refused(["--data", data, *SIZES, "--total-tokens", "100"], "--total-tokens 100", "--sequence 32")
+    refused(["--data", data, *SIZES, "--batch", "3", "--total-tokens", "128"], "--batch 3")
+    refused(["--data", data, *SIZES, "--resume", "latest", "--out", str(bench.folder / "none")], "no complete checkpoint")
+    (bench.folder / "foreign.bin").write_bytes(b"not tokens" * 200)
+    refused(["--data", str(bench.folder / "foreign.bin"), *SIZES], "foreign.bin")
+    (bench.folder / "config.json").write_text('{"data": "x", "stepz": 3}')
+    refused(["--config", str(bench.folder / "config.json")], "stepz", code=2)
+
+    out = bench.folder / "run"
+    bench.run("threads", 1, out, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
+    checkpoint = out / "checkpoints" / "step_00000004"
+    refused(["--resume", "latest", "--out", str(out), "--layers", "3", "--channels", "32", "--heads", "4"], "2 layers")
+    refused(["--resume", "3", "--out", str(out)], "2, 4")
+    payload = bytearray((checkpoint / "parameters.safetensors").read_bytes())
+    payload[-5] ^= 0x40
+    (checkpoint / "parameters.safetensors").write_bytes(payload)
+    refused(["--resume", "latest", "--out", str(out)], "damaged", "step_00000004")
+    check(len(bench.losses(out)) == 4, "a refused resume has changed the history")
+    bench.run("threads", 1, out, "--resume", "2", "--steps", "6")
+    check(len(bench.losses(out)) == 6, "resuming the older checkpoint did not go on")
+
+    done = subprocess.run([bench.args.trainer, "--help"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0 and "--learning-rate" in done.stdout, "--help")
+
+
+def case_metrics(bench):
+    """metrics.jsonl has the promised objects; validation comes before step 1 and last; --keep keeps; ranks have logs."""
+    out = bench.folder / "run"
+    text, _ = bench.run("threads", 2, out, "--batch", "2", "--steps", "12", "--checkpoint-every", "3", "--keep", "2", "--validate-every", "5",
+                        "--validation-data", str(bench.folder / "validation.bin"))
+    rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+    kinds = [row["type"] for row in rows]
+    check(kinds[0] == "start" and kinds[-1] == "end", str(kinds))
+    check(kinds[1] == "validation" and rows[1]["step"] == 0, "no validation before step 1")
+    check([row["step"] for row in rows if row["type"] == "validation"] == [0, 5, 10, 12], str(rows))
+    check([row["step"] for row in rows if row["type"] == "checkpoint"] == [3, 6, 9, 12], str(kinds))
+    for row in rows:
+        if row["type"] == "step":
+            for key in ("step", "loss", "grad_norm", "lr", "ms", "tokens_per_second", "mfu", "exposed_comm_ms"):
+                check(isinstance(row[key], (int, float)), f"{key} in {row}")
+        if row["type"] == "validation":
+            check("bits_per_byte" in row and row["loss"] > 0, str(row))
+    kept = sorted(path.name for path in (out / "checkpoints").iterdir())
+    check(kept == ["step_00000009", "step_00000012"], str(kept))
+    check("step 12/12" in text and "\r" not in text, "no plain step lines")
+    log = (out / "rank_0001.log").read_text()
+    check("step 12/12" in log, f"log of rank 1: {log}")
+    check(text.count("step  1/12") == 1, "more than one rank speaks")
+
+
+def case_generate(bench):
+    """The generator continues a prompt from a checkpoint; the same seed writes the same text, damage gets a sentence."""
+    text = bench.folder / "text.txt"
+    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    data = bench.folder / "data"
+    subprocess.run([bench.args.prepare, "--input", str(text), "--out", str(data), "--vocabulary", "280"], check=True, capture_output=True, timeout=LIMIT)
+    out = bench.folder / "run"
+    command = [bench.args.trainer, "--backend", "threads", "--ranks", "1", "--threads", "2", "--layers", "1", "--channels", "48", "--heads", "4", "--batch", "8",
+               "--sequence", "32", "--steps", "150", "--learning-rate", "1e-2", "--data", str(data), "--out", str(out), "--sample-every", "150"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stdout + done.stderr)
+    validation = bench.metrics(out, "validation")
+    check(validation[-1]["bits_per_byte"] < 1.0 < validation[0]["bits_per_byte"], str(validation))
+    check("sat on the" in bench.metrics(out, "sample")[-1]["text"], str(bench.metrics(out, "sample")))
+
+    def generate(*words, code=0):
+        done = subprocess.run([bench.args.generator, *words], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode} {done.stderr}")
+        return done.stdout if code == 0 else done.stderr
+
+    flags = ["--checkpoint", str(out), "--prompt", "the dog", "--tokens", "40", "--past-end"]
+    first = generate(*flags, "--seed", "5")
+    check(first.startswith("the dog") and "sat" in first, first)
+    check(first == generate(*flags, "--seed", "5", "--threads", "1"), "the same seed wrote another text")
+    check(len({generate(*flags, "--seed", str(seed), "--temperature", "3") for seed in range(4)}) > 1, "seeds do not matter")
+    check(generate(*flags, "--temperature", "0", "--seed", "1") == generate(*flags, "--temperature", "0", "--seed", "2"), "greedy text depends on the seed")
+    check("top-p" in generate(*flags, "--top-p", "0", code=1), "--top-p 0")
+    check("--checkpoint" in generate("--prompt", "x", code=2), "no checkpoint")
+    check("nowhere" in generate("--checkpoint", "nowhere", code=1), "missing checkpoint")
+
+
+def main():
+    cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=sorted(cases))
+    parser.add_argument("--trainer", required=True)
+    parser.add_argument("--generator", required=True)
+    parser.add_argument("--prepare", required=True)
+    parser.add_argument("--mpiexec", default="")
+    args = parser.parse_args()
+    print(f"{args.case}: {cases[args.case].__doc__}")
+    with tempfile.TemporaryDirectory(prefix="tutti-trainer-") as folder:
+        cases[args.case](Bench(args, pathlib.Path(folder)))
+    print("ok")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AssertionError as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
