@@ -54,6 +54,15 @@ TUTTI_TARGET inline void map(float* out, TileOperand<float> const* in, std::int6
   std::int64_t const step_b = Arity > 1 && !in[1].repeats ? width : 0;
   std::int64_t const step_c = Arity > 2 && !in[2].repeats ? width : 0;
   std::int64_t i = 0;
+  for (; i + 2 * width <= n; i += 2 * width) {  // twice, for what the loop itself costs
+    F32 const a0 = load(a), b0 = Arity > 1 ? load(b) : a0, c0 = Arity > 2 ? load(c) : a0;
+    F32 const a1 = load(a + step_a), b1 = Arity > 1 ? load(b + step_b) : a1, c1 = Arity > 2 ? load(c + step_c) : a1;
+    store(out + i, f(a0, b0, c0));
+    store(out + i + width, f(a1, b1, c1));
+    a += 2 * step_a;
+    b += 2 * step_b;
+    c += 2 * step_c;
+  }
   for (; i + width <= n; i += width) {
     F32 const va = load(a), vb = Arity > 1 ? load(b) : va, vc = Arity > 2 ? load(c) : va;
     store(out + i, f(va, vb, vc));
