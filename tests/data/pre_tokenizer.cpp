@@ -44,9 +44,9 @@ TEST_CASE("pieces together are the text, whatever its bytes") {
   for (int round = 0; round < 300; ++round) {
     std::string text(random() % 200, '\0');
     for (char& byte : text)
-      byte = static_cast<char>(round % 3 == 0   ? random()
-                               : round % 3 == 1 ? "ab \n\t'1\xc3\xa9\xff\xe2"[random() % 11]
-                                                : 0x20 + random() % 0x60);
+      byte = round % 3 == 0   ? static_cast<char>(random())
+             : round % 3 == 1 ? "ab \n\t'1\xc3\xa9\xff\xe2"[random() % 11]
+                              : static_cast<char>(0x20 + random() % 0x60);
     Pieces const pieces = split(text);
     REQUIRE(joined(pieces) == text);
     for (auto const& piece : pieces) REQUIRE(!piece.empty());

@@ -115,8 +115,9 @@ class Tokenizer {
       special_starts_[static_cast<unsigned char>(special.content[0])] = true;
     }
     by_length_ = specials_;
-    std::stable_sort(by_length_.begin(), by_length_.end(),
-                     [](auto const& a, auto const& b) { return a.content.size() > b.content.size(); });
+    std::sort(by_length_.begin(), by_length_.end(), [](auto const& a, auto const& b) {
+      return a.content.size() != b.content.size() ? a.content.size() > b.content.size() : a.id < b.id;
+    });
     ids_.reserve(tokens_.size());
     for (std::int32_t id = 0; id < count; ++id)
       if (!token(id).empty() && !is_special(id)) ids_.emplace(token(id), id);
