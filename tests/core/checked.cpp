@@ -20,7 +20,8 @@ TEST_CASE("checked_multiply and checked_add throw instead of wrapping") {
   CHECK(checked_add(high, 0) == high);
   CHECK(checked_add(high, low) == -1);
   REQUIRE_ERROR(checked_multiply(low, -1), ErrorKind::overflow, "does not fit 64 bits");
-  REQUIRE_ERROR(checked_multiply(std::int64_t{1} << 32, std::int64_t{1} << 31), ErrorKind::overflow, "4294967296 * 2147483648");
+  REQUIRE_ERROR(checked_multiply(std::int64_t{1} << 32, std::int64_t{1} << 31), ErrorKind::overflow,
+                "4294967296 * 2147483648");
   REQUIRE_ERROR(checked_add(high, 1), ErrorKind::overflow, "9223372036854775807 + 1");
   REQUIRE_ERROR(checked_add(low, -1), ErrorKind::overflow, "checked.cpp");
 }
@@ -52,7 +53,8 @@ TEST_CASE("checked_cast keeps the value or says the range: all pairs of 8-bit an
 TEST_CASE("checked_cast between 64-bit types") {
   CHECK(checked_cast<std::uint64_t>(high) == std::uint64_t{1} * static_cast<std::uint64_t>(high));
   REQUIRE_ERROR(checked_cast<std::uint64_t>(std::int64_t{-1}), ErrorKind::overflow, "-1 is outside [0, ");
-  REQUIRE_ERROR(checked_cast<std::int64_t>(std::uint64_t{1} << 63), ErrorKind::overflow, "9223372036854775808 is outside");
+  REQUIRE_ERROR(checked_cast<std::int64_t>(std::uint64_t{1} << 63), ErrorKind::overflow,
+                "9223372036854775808 is outside");
   REQUIRE_ERROR(checked_cast<std::int32_t>(std::int64_t{1} << 31), ErrorKind::overflow, "2147483648");
   REQUIRE_ERROR(checked_cast<std::int32_t>(low), ErrorKind::overflow, "-2147483648, 2147483647");
 }

@@ -25,7 +25,8 @@ TEST_CASE("convert rounds a double to the 16-bit types once: halfway points and 
   };
   for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
     double const here = float(float16::from_bits(static_cast<std::uint16_t>(bits)));
-    double const next = bits + 1 == 0x7c00 ? 65536 : double(float(float16::from_bits(static_cast<std::uint16_t>(bits + 1))));
+    double const next =
+        bits + 1 == 0x7c00 ? 65536 : double(float(float16::from_bits(static_cast<std::uint16_t>(bits + 1))));
     double const half = (here + next) / 2;
     for (double value : {half, std::nextafter(half, 0.0), std::nextafter(half, 1e9)}) {
       check(value);
@@ -34,7 +35,8 @@ TEST_CASE("convert rounds a double to the 16-bit types once: halfway points and 
   }
   for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
     double const here = float(bfloat16::from_bits(static_cast<std::uint16_t>(bits)));
-    double const next = bits + 1 == 0x7f80 ? 0x1p128 : double(float(bfloat16::from_bits(static_cast<std::uint16_t>(bits + 1))));
+    double const next =
+        bits + 1 == 0x7f80 ? 0x1p128 : double(float(bfloat16::from_bits(static_cast<std::uint16_t>(bits + 1))));
     double const half = here + (next - here) / 2;
     for (double value : {half, std::nextafter(half, 0.0), std::nextafter(half, 1e300)}) {
       check(value);
@@ -75,7 +77,8 @@ TEST_CASE("convert to integers rounds by name and refuses what does not fit") {
   CHECK(convert<std::int64_t>(-0x1p63) == std::numeric_limits<std::int64_t>::min());
   REQUIRE_ERROR(convert<std::int64_t>(0x1p63), ErrorKind::overflow, "does not fit int64");
   REQUIRE_ERROR(convert<std::uint64_t>(0x1p64f), ErrorKind::overflow, "does not fit uint64");
-  REQUIRE_ERROR(convert<std::uint8_t>(255.5, Rounding::nearest_even), ErrorKind::overflow, "of float64 does not fit uint8");
+  REQUIRE_ERROR(convert<std::uint8_t>(255.5, Rounding::nearest_even), ErrorKind::overflow,
+                "of float64 does not fit uint8");
   REQUIRE_ERROR(convert<int>(1.5), ErrorKind::overflow, "is not a whole number for int32");
   REQUIRE_ERROR(convert<int>(std::nan("")), ErrorKind::overflow, "does not fit");
   REQUIRE_ERROR(convert<std::uint8_t>(-1), ErrorKind::overflow, "-1 of int32 does not fit uint8");

@@ -14,7 +14,8 @@ static_assert(dtype_of<unsigned long> == DType::uint64 && dtype_of<unsigned long
 static_assert(dtype_of<signed char> == DType::int8 && dtype_of<unsigned char> == DType::uint8);
 static_assert(dtype_of<char> == DType::character && dtype_of<float const> == DType::float32);
 static_assert(Element<std::byte> && Element<bool> && Element<bfloat16> && Element<float16>);
-static_assert(!Element<long double> && !Element<wchar_t> && !Element<char8_t> && !Element<int*> && !Element<std::string>);
+static_assert(!Element<long double> && !Element<wchar_t> && !Element<char8_t> && !Element<int*> &&
+              !Element<std::string>);
 static_assert(!Element<std::vector<float>> && !Element<void>);
 
 TEST_CASE("every element type maps to its tag and back, with its size") {

@@ -25,8 +25,8 @@ inline double rounded_to(double value, int digits, int lowest, int largest) {
   return result;
 }
 
-/// Floats that exercise a rounding: every exponent with significands at and next to every boundary of the kept bits, and
-/// pseudorandom ones.
+/// Floats that exercise a rounding: every exponent with significands at and next to every boundary of the kept bits,
+/// and pseudorandom ones.
 inline std::vector<std::uint32_t> dense_floats() {
   std::vector<std::uint32_t> bits;
   std::uint32_t random = 1;

@@ -107,7 +107,8 @@ TEST_CASE("an exception of a part arrives at the caller") {
   for (std::int64_t bad : {0, 49, 99})
     REQUIRE_ERROR(context.parallel_for(100, 1,
                                        [&](std::int64_t begin, std::int64_t end) {
-                                         if (begin <= bad && bad < end) throw Error(ErrorKind::internal, "part", "failed");
+                                         if (begin <= bad && bad < end)
+                                           throw Error(ErrorKind::internal, "part", "failed");
                                        }),
                   ErrorKind::internal, "failed");
 }

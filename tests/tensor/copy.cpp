@@ -23,9 +23,11 @@ std::vector<std::int32_t> list(Tensor<std::int32_t> const& t) { return {t.elemen
 
 }  // namespace
 
-static_assert(TensorLike<Tensor<float>> && TensorLike<TensorView<float const>> && TensorLike<Tensor<float, TestDevice> const&>);
+static_assert(TensorLike<Tensor<float>> && TensorLike<TensorView<float const>> &&
+              TensorLike<Tensor<float, TestDevice> const&>);
 static_assert(!TensorLike<int> && !TensorLike<std::vector<float>>);
-static_assert(std::is_same_v<ValueOf<TensorView<float const>>, float> && std::is_same_v<DeviceOf<Tensor<int, TestDevice>>, TestDevice>);
+static_assert(std::is_same_v<ValueOf<TensorView<float const>>, float> &&
+              std::is_same_v<DeviceOf<Tensor<int, TestDevice>>, TestDevice>);
 
 TEMPLATE_TEST_CASE("copies between strided views on one device", "", Cpu, TestDevice) {
   TestDevice::reset();

@@ -55,8 +55,9 @@ TEST_CASE("a fill is a pure function of seed, stream and index: any split gives 
 
 TEST_CASE("seeds and streams differ, and 64-bit ones use all their bits") {
   CounterRandom const base{1, 1};
-  for (CounterRandom const& other : {CounterRandom{2, 1}, CounterRandom{1, 2}, CounterRandom{1 + (std::uint64_t{1} << 32), 1},
-                                     CounterRandom{1, 1 + (std::uint64_t{1} << 32)}}) {
+  for (CounterRandom const& other :
+       {CounterRandom{2, 1}, CounterRandom{1, 2}, CounterRandom{1 + (std::uint64_t{1} << 32), 1},
+        CounterRandom{1, 1 + (std::uint64_t{1} << 32)}}) {
     int same = 0;
     for (std::uint64_t i = 0; i < 100; ++i) same += base.bits(i) == other.bits(i);
     CHECK(same == 0);

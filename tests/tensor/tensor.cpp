@@ -53,8 +53,9 @@ TEMPLATE_TEST_CASE("tensors are filled, cloned and moved on any device", "", Cpu
   CHECK(TestDevice::counts().errors == 0);
 }
 
-TEMPLATE_TEST_CASE("zeros, ones, full hold any element type", "", bool, char, std::byte, std::int8_t, std::uint8_t, std::int16_t,
-                   std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bfloat16, float16, float, double) {
+TEMPLATE_TEST_CASE("zeros, ones, full hold any element type", "", bool, char, std::byte, std::int8_t, std::uint8_t,
+                   std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bfloat16,
+                   float16, float, double) {
   using T = TestType;
   auto const z = zeros<T>({3});
   auto const o = ones<T>({3});

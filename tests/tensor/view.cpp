@@ -101,10 +101,11 @@ TEST_CASE("slice, index, transpose, reshape agree with naive index arithmetic ov
           if (rank == 0 || naive.extents[0] == 0) break;
           std::int64_t const first = random.below(naive.extents[0]);
           view = view[first];
-          naive = rearranged(naive, {naive.extents.begin() + 1, naive.extents.end()}, [&](std::vector<std::int64_t> index) {
-            index.insert(index.begin(), first);
-            return index;
-          });
+          naive =
+              rearranged(naive, {naive.extents.begin() + 1, naive.extents.end()}, [&](std::vector<std::int64_t> index) {
+                index.insert(index.begin(), first);
+                return index;
+              });
           break;
         }
         case 2: {
@@ -123,7 +124,8 @@ TEST_CASE("slice, index, transpose, reshape agree with naive index arithmetic ov
       REQUIRE(std::vector<std::int64_t>(view.shape().begin(), view.shape().end()) == naive.extents);
       REQUIRE(offsets_of(view, tensor.data()) == naive.offsets);
       bool in_order = true;
-      for (std::size_t i = 1; i < naive.offsets.size(); ++i) in_order = in_order && naive.offsets[i] == naive.offsets[i - 1] + 1;
+      for (std::size_t i = 1; i < naive.offsets.size(); ++i)
+        in_order = in_order && naive.offsets[i] == naive.offsets[i - 1] + 1;
       REQUIRE(view.contiguous() == in_order);
     }
   }

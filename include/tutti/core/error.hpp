@@ -4,7 +4,8 @@
 /// The one exception type of the library.
 ///
 /// Grammar of a message: what failed, why, what to do. `what()` puts the facts in front:
-///   tutti::all_reduce [rank 1]: counts differ: 8 here, 4 on rank 0. Pass tensors of one shape on every rank (app.cpp:12)
+///   tutti::all_reduce [rank 1]: counts differ: 8 here, 4 on rank 0. Pass tensors of one shape on every rank
+///   (app.cpp:12)
 
 #include <exception>
 #include <source_location>

@@ -119,8 +119,8 @@ template <class T, class D>
 void copy_on_device(TensorView<T const, D> from, TensorView<T, D> to, std::source_location where) {
   check_copy("copy", from, to, where);
   if (from.device() != to.device())
-    throw Error(ErrorKind::device, "copy", "source and target are on different devices. Use to_device or go over to_host",
-                where);
+    throw Error(ErrorKind::device, "copy",
+                "source and target are on different devices. Use to_device or go over to_host", where);
   auto device = to.device();
   auto const move = [&device](TensorView<T const, D> source, TensorView<T, D> target) {
     for_each_piece(source, target, [&device](T* t, T const* s, std::int64_t count) {
@@ -169,7 +169,8 @@ void copy_into_device(TensorView<T const, Cpu> from, TensorView<T, D> to, std::s
 template <TensorLike From, TensorLike To>
 void copy(From const& from, To&& to, std::source_location where = std::source_location::current()) {
   constexpr bool devices_fit = std::same_as<DeviceOf<From>, DeviceOf<To>>;
-  static_assert(devices_fit, "tutti: copies between devices are named: copy_to_host, copy_from_host, to_host, to_device");
+  static_assert(devices_fit,
+                "tutti: copies between devices are named: copy_to_host, copy_from_host, to_host, to_device");
   static_assert(detail::same_elements<From, To>,
                 "tutti: a copy keeps the element type; use convert_elements to change it");
   static_assert(detail::writable<To>, "tutti: the target of a copy is read-only");

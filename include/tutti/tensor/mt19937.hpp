@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Mersenne Twister with the draws that PyTorch's CPU generator makes from it, bit for bit as llm.c's C version of them:
-/// weights started from one seed are the same here, there and in PyTorch. Everything that needs no such agreement uses
-/// `CounterRandom`.
+/// Mersenne Twister with the draws that PyTorch's CPU generator makes from it, bit for bit as llm.c's C version of
+/// them. PyTorch itself gives the same uniforms and, from 16 elements on, the same normals when it runs its portable
+/// code; its vector code approximates logarithm and sine differently in the last bits, and below 16 elements it
+/// computes in double where llm.c uses float. Everything that needs no such agreement uses `CounterRandom`.
 
 #include <array>
 #include <cmath>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Tensors as text, character for character what `str` of a NumPy 2.4 array gives with its default options: eight digits
-/// of fraction at most, 75 columns, three items at each edge above 1000 elements. Types that NumPy lacks follow their
-/// nearest relative: bfloat16 prints by float16's rules, char and std::byte as integers.
+/// Tensors as text, character for character what `str` of a NumPy 2.4 array gives with its default options: eight
+/// digits of fraction at most, 75 columns, three items at each edge above 1000 elements. Types that NumPy lacks follow
+/// their nearest relative: bfloat16 prints by float16's rules, char and std::byte as integers.
 
 #include <tutti/tensor/copy.hpp>
 
@@ -249,7 +249,8 @@ std::string to_string(X const& tensor) {
     std::size_t width = 0;
     for (T value : shown.elements()) {
       if constexpr (dtype == DType::boolean) words.push_back(value ? "True" : "False");
-      else words.push_back(std::to_string(+static_cast<std::conditional_t<dtype == DType::byte, std::uint8_t, T>>(value)));
+      else
+        words.push_back(std::to_string(+static_cast<std::conditional_t<dtype == DType::byte, std::uint8_t, T>>(value)));
       width = std::max(width, words.back().size());
     }
     if (shape.rank() == 0) return words[0];

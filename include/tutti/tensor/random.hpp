@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Random numbers without state: Philox4x32-10 turns (seed, stream, index) into bits, so that any rank, thread or vector
-/// lane computes any element alone, and a resumed run needs nothing but its step.
+/// Random numbers without state: Philox4x32-10 turns (seed, stream, index) into bits, so that any rank, thread or
+/// vector lane computes any element alone, and a resumed run needs nothing but its step.
 
 #include <array>
 #include <cmath>
@@ -53,7 +53,8 @@ struct CounterRandom {
     });
   }
   /// values[i] = mean + deviation * normal(first + i).
-  void fill_normal(std::span<float> values, float mean = 0, float deviation = 1, std::uint64_t first = 0) const noexcept {
+  void fill_normal(std::span<float> values, float mean = 0, float deviation = 1,
+                   std::uint64_t first = 0) const noexcept {
     fill(values, first, [=](std::array<std::uint32_t, 4> const& words) {
       std::array<float, 4> result = normals(words);
       for (float& value : result) value = static_cast<float>(mean + static_cast<double>(deviation) * value);

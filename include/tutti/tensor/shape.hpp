@@ -68,7 +68,8 @@ class Shape {
                        std::source_location where = std::source_location::current()) const {
     if (axis < 0 || axis >= rank_)
       throw Error(ErrorKind::out_of_range, "Shape::with",
-                  "axis " + std::to_string(axis) + " does not exist in a shape of rank " + std::to_string(rank_), where);
+                  "axis " + std::to_string(axis) + " does not exist in a shape of rank " + std::to_string(rank_),
+                  where);
     std::array<std::int64_t, max_rank> extents = extents_;
     extents[static_cast<std::size_t>(axis)] = extent;
     return Shape(std::span<std::int64_t const>(extents.data(), static_cast<std::size_t>(rank_)), where);

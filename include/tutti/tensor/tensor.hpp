@@ -41,7 +41,8 @@ class Tensor {
                   "shape " + to_string(shape) + " of " + std::string(name(dtype())) + " does not fit " +
                       std::to_string(storage_.bytes()) + " bytes of storage", where);
     if (reinterpret_cast<std::uintptr_t>(storage_.data()) % alignof(T) != 0)
-      throw Error(ErrorKind::invalid_argument, "Tensor", "storage is not aligned for " + std::string(name(dtype())), where);
+      throw Error(ErrorKind::invalid_argument, "Tensor", "storage is not aligned for " + std::string(name(dtype())),
+                  where);
   }
 
   Tensor(Tensor&& other) noexcept

@@ -34,7 +34,8 @@ namespace detail {
 }  // namespace detail
 
 /// `T` may be const. Strides count elements and may be zero (broadcast) but not negative.
-/// The memory must outlive the view. Element access needs a host-accessible device and is checked when TUTTI_DEBUG is 1.
+/// The memory must outlive the view. Element access needs a host-accessible device and is checked when TUTTI_DEBUG
+/// is 1.
 template <class T, Device D = Cpu>
   requires Element<std::remove_const_t<T>>
 class TensorView {
@@ -74,7 +75,8 @@ class TensorView {
 
   /// The elements as a span. Errors: shape, unless contiguous.
   std::span<T> elements(std::source_location where = std::source_location::current()) const {
-    static_assert(D::host_accessible, "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(D::host_accessible,
+                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
     if (!contiguous())
       throw Error(ErrorKind::shape, "TensorView::elements",
                   "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
@@ -84,7 +86,8 @@ class TensorView {
   /// Element at the given indices, one per axis.
   template <std::integral... Index>
   T& operator()(Index... index) const {
-    static_assert(D::host_accessible, "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(D::host_accessible,
+                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
     static_assert(sizeof...(index) <= Shape::max_rank, "tutti: more indices than a tensor can have axes");
     std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
 #if TUTTI_DEBUG
@@ -157,8 +160,10 @@ class TensorView {
     for (int i = 0; i < rank(); ++i)
       if (axes[at(i)] >= 0 && axes[at(i)] < rank()) seen |= 1u << axes[at(i)];
     if ((order.size() != 0 && static_cast<int>(order.size()) != rank()) || seen != (1u << rank()) - 1u)
-      throw Error(ErrorKind::shape, "transpose",
-                  "the order is not a permutation of the " + std::to_string(rank()) + " axes of shape " + to_string(shape_), where);
+      throw Error(
+          ErrorKind::shape, "transpose",
+          "the order is not a permutation of the " + std::to_string(rank()) + " axes of shape " + to_string(shape_),
+          where);
     std::array<std::int64_t, Shape::max_rank> extents{};
     Strides strides{};
     for (int i = 0; i < rank(); ++i) {
@@ -221,7 +226,9 @@ inline Shape resolve_reshape(Shape const& from, std::span<std::int64_t const> ex
     std::string text;
     for (std::int64_t extent : extents) text += (text.empty() ? "" : ", ") + std::to_string(extent);
     throw Error(ErrorKind::shape, "reshape",
-                "shape " + to_string(from) + " has " + std::to_string(from.size()) + " elements and cannot become (" + text + ")", where);
+                "shape " + to_string(from) + " has " + std::to_string(from.size()) + " elements and cannot become (" +
+                    text + ")",
+                where);
   }
   return Shape(std::span<std::int64_t const>(resolved.data(), extents.size()), where);
 }
@@ -232,7 +239,8 @@ template <class T, Device D>
   requires Element<std::remove_const_t<T>>
 TensorView<T, D> TensorView<T, D>::reshape_to(std::span<std::int64_t const> extents, std::source_location where) const {
   if (!contiguous())
-    throw Error(ErrorKind::shape, "reshape", "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
+    throw Error(ErrorKind::shape, "reshape",
+                "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
   return {data_, detail::resolve_reshape(shape_, extents, where), device_};
 }
 
