@@ -40,8 +40,9 @@ class Context {
   /// Inside `parallel`: a barrier of the whole team.
   void barrier() noexcept { team_.barrier(); }
 
-  /// f(begin, end) on contiguous parts of [0, count), one part a thread, bounds at multiples of `grain`. Work of at most
-  /// one grain, and empty work, stays on the caller. The split depends on count, grain and the number of threads alone.
+  /// f(begin, end) on contiguous parts of [0, count), one part a thread, bounds at multiples of `grain`. Work of at
+  /// most one grain, and empty work, stays on the caller. The split depends on count, grain and the number of threads
+  /// alone.
   template <class F>
   void parallel_for(std::int64_t count, std::int64_t grain, F&& f) {
     if (count <= 0) return;
@@ -71,8 +72,9 @@ class Context {
   }
   static int threads_of(ContextOptions const& options) {
     if (options.threads < 0)
-      throw Error(ErrorKind::invalid_argument, "Context",
-                  std::to_string(options.threads) + " threads are impossible. Use 0 for as many as the process may use");
+      throw Error(
+          ErrorKind::invalid_argument, "Context",
+          std::to_string(options.threads) + " threads are impossible. Use 0 for as many as the process may use");
     if (options.threads > 0) return options.threads;
     return std::max(1, available_processors() / std::max(1, options.ranks_on_node));
   }

@@ -59,7 +59,8 @@ inline Isa best_isa() noexcept {
   return best;
 }
 
-/// The one that TUTTI_ISA names, else the best. Errors: configuration (unknown name), unavailable (not on this machine).
+/// The one that TUTTI_ISA names, else the best. Errors: configuration (unknown name), unavailable (not on this
+/// machine).
 inline Isa isa_from_environment() {
   char const* const value = std::getenv("TUTTI_ISA");
   if (value == nullptr || *value == 0) return best_isa();
@@ -67,7 +68,8 @@ inline Isa isa_from_environment() {
     if (name(isa) != value) continue;
     if (!available(isa))
       throw Error(ErrorKind::unavailable, "isa_from_environment",
-                  "TUTTI_ISA=" + std::string(value) + ", but this processor has only " + std::string(name(best_isa())) + ". Unset it");
+                  "TUTTI_ISA=" + std::string(value) + ", but this processor has only " + std::string(name(best_isa())) +
+                      ". Unset it");
     return isa;
   }
   throw Error(ErrorKind::configuration, "isa_from_environment",

@@ -49,8 +49,9 @@ class Team {
 
   int size() const noexcept { return size_; }
 
-  /// Calls f(thread) on every thread of the team, thread from 0. The exception of the lowest thread is rethrown after all
-  /// have returned; a thread that has thrown is no longer awaited at barriers. A nested call throws Error(internal).
+  /// Calls f(thread) on every thread of the team, thread from 0. The exception of the lowest thread is rethrown after
+  /// all have returned; a thread that has thrown is no longer awaited at barriers. A nested call throws
+  /// Error(internal).
   template <class F>
   void run(F&& f) {
     using Function = std::remove_reference_t<F>;
@@ -81,7 +82,9 @@ class Team {
 
   // The barrier is one word, so that arrivals and departures have one order: threads expected above, arrived below.
   static constexpr std::uint64_t one_expected = std::uint64_t{1} << 32;
-  static constexpr std::uint32_t expected(std::uint64_t state) noexcept { return static_cast<std::uint32_t>(state >> 32); }
+  static constexpr std::uint32_t expected(std::uint64_t state) noexcept {
+    return static_cast<std::uint32_t>(state >> 32);
+  }
   static constexpr std::uint32_t arrived(std::uint64_t state) noexcept { return static_cast<std::uint32_t>(state); }
   /// Called by the only thread that is not waiting.
   void open_barrier(std::uint64_t state) noexcept {

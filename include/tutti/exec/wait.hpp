@@ -30,7 +30,8 @@ inline std::int64_t now_ns() noexcept {
 }
 
 /// Sleeps while `word` holds `expected`, at most `timeout_ns` (negative: without bound). May return early.
-inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t timeout_ns = -1) noexcept {
+inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                       std::int64_t timeout_ns = -1) noexcept {
   timespec const limit{static_cast<time_t>(timeout_ns / 1'000'000'000), static_cast<long>(timeout_ns % 1'000'000'000)};
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
             timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
