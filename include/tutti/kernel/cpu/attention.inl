@@ -19,6 +19,12 @@ TUTTI_TARGET inline void store_transposed(float const* from, std::int64_t from_r
     int const n = static_cast<int>(rows - i < F32::lanes ? rows - i : F32::lanes);
     for (std::int64_t q = 0; q < columns; q += 4) {
       F32 lines[4];
+      if (n == F32::lanes && q + 4 <= columns) {
+        load_transposed(from + i * from_row + q, from_row, F32::lanes, lines);
+        TUTTI_UNROLL
+        for (int c = 0; c < 4; ++c) store(to + (q + c) * to_row + i, lines[c]);
+        continue;
+      }
       load_transposed(from + i * from_row + q, from_row, n, lines);
       for (int c = 0; c < 4 && q + c < columns; ++c) store_partial(to + (q + c) * to_row + i, lines[c], n);
     }

@@ -204,6 +204,9 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
   GemmBlocking const block = gemm_blocking(g, m1 - m0, n1 - n0);
   // Few rows do not repay the packing of rows that are contiguous already.
   bool const direct = g.b_column == 1 && g.m <= 2 * tile_rows;
+  // Panels are packed just before their first use. Contiguous columns are packed for several panels at a time: their rows
+  // lie in as many pages as there are terms.
+  std::int64_t const group = (g.b_column == 1 ? 4 : 1) * tile_columns;
   float* const right = scratch;
   float* const left = scratch + block.nc * block.kc;
   GemmEpilogue const* const epilogue = gemm_has_epilogue(g) ? &g.epilogue : nullptr;
@@ -225,7 +228,8 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
             continue;
           }
           float* const panel = right + (j - jc) * k;
-          if (ic == m0) pack_panel(panel, source, g.b_row, g.b_column, columns, k);
+          if (ic == m0 && (direct || (j - jc) % group == 0))
+            pack_columns(panel, source, g.b_row, g.b_column, j_end - j < group ? j_end - j : group, k);
           multiply_panel(k, left, k, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta, {last, ic, j});
         }
       }

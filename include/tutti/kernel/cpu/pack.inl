@@ -27,6 +27,24 @@ TUTTI_KERNEL_INLINE std::int64_t packed_columns_size(std::int64_t columns, std::
 /// Element (i, p) is from[i * row_stride + p * k_stride]; one stride is 1.
 TUTTI_TARGET inline void pack_rows(float* to, float const* from, std::int64_t row_stride, std::int64_t k_stride,
                                    std::int64_t rows, std::int64_t k) {
+  if (F32::lanes > 1 && k_stride != 1) {
+    // A few terms of all panels at a time: neighbouring panels share cache lines and pages.
+    constexpr std::int64_t few = 16;
+    for (std::int64_t first = 0; first < k; first += few) {
+      std::int64_t const end = k - first < few ? k : first + few;
+      for (std::int64_t i = 0; i < rows; i += tile_rows) {
+        int const width = panel_rows(rows - i);
+        int const valid = static_cast<int>(rows - i < width ? rows - i : width);
+        float* const target = to + i * k;
+        float const* const source = from + i;
+        // The last vectors reach into the next panel, which has its first terms by now.
+        F32 const keep = end == k ? load(target + end * width) : zero();
+        for (std::int64_t p = first; p < end; ++p) store(target + p * width, load_partial(source + p * k_stride, valid));
+        if (end == k) store(target + end * width, keep);
+      }
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < rows; i += tile_rows) {
     int const width = panel_rows(rows - i);
     int const valid = static_cast<int>(rows - i < width ? rows - i : width);
@@ -35,22 +53,18 @@ TUTTI_TARGET inline void pack_rows(float* to, float const* from, std::int64_t ro
     std::int64_t p = 0;
     if constexpr (F32::lanes > 1) {
       // Whole vectors are stored at a distance of `width`: each overwrites what the one before wrote too much.
-      if (k_stride == 1) {
-        F32 columns[4];
-        if (valid == tile_rows) {
-          for (; p + 4 <= k; p += 4, target += 4 * tile_rows) {
-            load_transposed(source + p, row_stride, tile_rows, columns);
-            TUTTI_UNROLL
-            for (int c = 0; c < 4; ++c) store(target + c * tile_rows, columns[c]);
-          }
-        } else {
-          for (; p + 4 <= k; p += 4, target += 4 * width) {
-            load_transposed(source + p, row_stride, valid, columns);
-            for (int c = 0; c < 4; ++c) store(target + c * width, columns[c]);
-          }
+      F32 columns[4];
+      if (valid == tile_rows) {
+        for (; p + 4 <= k; p += 4, target += 4 * tile_rows) {
+          load_transposed(source + p, row_stride, tile_rows, columns);
+          TUTTI_UNROLL
+          for (int c = 0; c < 4; ++c) store(target + c * tile_rows, columns[c]);
         }
       } else {
-        for (; p < k; ++p, target += width) store(target, load_partial(source + p * k_stride, valid));
+        for (; p + 4 <= k; p += 4, target += 4 * width) {
+          load_transposed(source + p, row_stride, valid, columns);
+          for (int c = 0; c < 4; ++c) store(target + c * width, columns[c]);
+        }
       }
     }
     for (; p < k; ++p, target += width)
@@ -109,7 +123,16 @@ TUTTI_TARGET inline void pack_panel(float* to, float const* from, std::int64_t k
 /// Right operand, all panels: the panel of column j starts at to + j * k.
 TUTTI_TARGET inline void pack_columns(float* to, float const* from, std::int64_t k_stride, std::int64_t column_stride,
                                       std::int64_t columns, std::int64_t k) {
-  for (std::int64_t j = 0; j < columns; j += tile_columns)
+  std::int64_t j = 0;
+  if (column_stride == 1) {
+    std::int64_t const whole = columns / tile_columns * tile_columns;
+    for (std::int64_t p = 0; p < k; ++p)
+      for (j = 0; j < whole; j += tile_columns) {
+        TUTTI_UNROLL
+        for (int v = 0; v < tile_columns; v += F32::lanes) store(to + j * k + p * tile_columns + v, load(from + p * k_stride + j + v));
+      }
+  }
+  for (; j < columns; j += tile_columns)
     pack_panel(to + j * k, from + j * column_stride, k_stride, column_stride,
                columns - j < tile_columns ? columns - j : tile_columns, k);
 }
