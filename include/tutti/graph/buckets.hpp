@@ -87,10 +87,10 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
       Step const& reduced = step(item.step);
       copy.reads.push_back(reduced.reads[0]);
       copy.writes.push_back(contiguous_ref(sent, offset, dtype, reduced.reads[0].shape));
+      start.reads.push_back(copy.writes.back());
       moved[reduced.writes[0].buffer] = {received, offset};
       offset += align_up(reduced.reads[0].bytes());
     }
-    start.reads = {contiguous_ref(sent, 0, dtype, flat)};
     wait.writes = {contiguous_ref(received, 0, dtype, flat)};
     auto& starts = after[static_cast<std::size_t>(bucket.ready + 1)];
     starts.push_back(std::move(copy));

@@ -255,7 +255,7 @@ class Executor {
     switch (step.kind) {
       case StepKind::all_reduce_start:
         if (port_ == nullptr) break;
-        flights_[lowering::at(step.slot)] = {port_->start_all_reduce(call.reads[0], step.reads[0].shape.size(), step.reads[0].dtype,
+        flights_[lowering::at(step.slot)] = {port_->start_all_reduce(call.reads[0], sent_elements(step), step.reads[0].dtype,
                                                                      static_cast<comm::PortOp>(step.operation), std::source_location::current()),
                                              true};
         started_ = step.slot + 1;

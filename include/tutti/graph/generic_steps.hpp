@@ -204,7 +204,7 @@ inline void integer_elementwise(exec::Context& context, Shape const& shape, std:
   });
 }
 
-/// c = a b in double, for types that have no kernel. a (Z..., M, K), b (Z..., K, N), c (Z..., M, N).
+/// c = a b in double, for floating types that have no kernel. a (Z..., M, K), b (Z..., K, N), c (Z..., M, N).
 inline void product(exec::Context& context, Ref const& a, std::byte const* x, Ref const& b, std::byte const* y, Ref const& c, std::byte* z) {
   int const batch = c.shape.rank() - 2;
   auto const row = static_cast<std::size_t>(batch), column = row + 1;
@@ -222,17 +222,10 @@ inline void product(exec::Context& context, Ref const& a, std::byte const* x, Re
         from_a += index * a.strides[static_cast<std::size_t>(axis)];
         from_b += index * b.strides[static_cast<std::size_t>(axis)];
       }
-      if (is_floating(c.dtype)) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < depth; ++k)
-          sum += number_at(a.dtype, x, from_a + k * a.strides[column]) * number_at(b.dtype, y, from_b + k * b.strides[row]);
-        store_number(c.dtype, z, i, sum);
-      } else {
-        std::int64_t sum = 0;
-        for (std::int64_t k = 0; k < depth; ++k)
-          sum += integer_at(a.dtype, x, from_a + k * a.strides[column]) * integer_at(b.dtype, y, from_b + k * b.strides[row]);
-        store_integer(c.dtype, z, i, sum);
-      }
+      double sum = 0;
+      for (std::int64_t k = 0; k < depth; ++k)
+        sum += number_at(a.dtype, x, from_a + k * a.strides[column]) * number_at(b.dtype, y, from_b + k * b.strides[row]);
+      store_number(c.dtype, z, i, sum);
     }
   });
 }

@@ -93,8 +93,8 @@ enum class StepKind : std::uint8_t {
   random_bits,               ///< seed, step, stream -> y
   rank,                      ///< -> y
   all_reduce,                ///< x -> y; none is left once buckets are made
-  all_reduce_start,          ///< x ->
-  all_reduce_wait,           ///< -> x
+  all_reduce_start,          ///< x... -> : all from the first to the end of the last, which lie in one bucket
+  all_reduce_wait,           ///< -> x: the bucket
   broadcast, all_gather, reduce_scatter,  ///< x -> y, complete when the step ends
 };
 
@@ -197,6 +197,12 @@ struct StepList {
     }
   }
 };
+
+/// Elements that an all_reduce_start sends: its operands and the padding between them.
+inline std::int64_t sent_elements(Step const& start) {
+  Ref const &first = start.reads.front(), &last = start.reads.back();
+  return (last.offset + last.bytes() - first.offset) / static_cast<std::int64_t>(size_of(first.dtype));
+}
 
 inline Ref contiguous_ref(BufferId buffer, std::int64_t offset, DType dtype, Shape const& shape) {
   return {buffer, offset, dtype, shape, shape.row_major_strides()};

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Every operation that a graph may hold, executed, against the interpreter.
+// Covers: <tutti/graph/calls.hpp> <tutti/graph/generic_steps.hpp>
+
+#include "graph/run_graph.hpp"
+
+#include <tutti/graph/composites.hpp>
+#include <tutti/graph/grad.hpp>
+#include <tutti/graph/repeat.hpp>
+
+using namespace tutti;
+using namespace tutti::graph;
+using test::check_graph;
+
+namespace {
+
+std::vector<Shape> const shapes{{}, {1}, {7}, {0}, {3, 5}, {1, 33}, {2, 3, 4}, {17, 1, 9}, {5, 0, 2}, {130, 67}};
+
+template <class F>
+Graph built(F&& f) {
+  Builder builder;
+  f(builder);
+  return builder.graph();
+}
+
+}  // namespace
+
+TEST_CASE("elementwise operations of every shape") {
+  for (Shape const& shape : shapes)
+    check_graph(built([&](Builder& b) {
+      Var const x = b.input("x", DType::float32, shape), y = b.input("y", DType::float32, shape);
+      Var const positive = x * x + 0.5;
+      b.output("sum", x + y);
+      b.output("difference", x - y);
+      b.output("product", x * y);
+      b.output("quotient", x / positive);
+      b.output("maximum", maximum(x, y));
+      b.output("negative", -x);
+      b.output("exponential", exp(x));
+      b.output("logarithm", log(positive));
+      b.output("tanh", tanh(x));
+      b.output("logistic", logistic(x));
+      b.output("sine", sin(x));
+      b.output("cosine", cos(y));
+      b.output("root", sqrt(positive));
+      b.output("reciprocal_root", rsqrt(positive));
+      b.output("power", pow(positive, 1.5));
+      b.output("gelu", gelu(x * 3.0));
+      b.output("select", select(less(x, y), x * 2.0, y - 1.0));
+      b.output("less_equal", less_equal(x, y));
+      b.output("equal", equal(x, maximum(x, y)));
+      b.output("not_equal", not_equal(x, maximum(x, y)));
+      b.output("constant", constant(b, 2.5, shape, DType::float32));
+      b.output("barrier", barrier(x) + stop_gradient(y));
+    }));
+}
+
+TEST_CASE("operands of different shapes broadcast") {
+  check_graph(built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {4, 1, 5}), y = b.input("y", DType::float32, {3, 1}), z = b.input("z", DType::float32, {});
+    b.output("all", (x + y) * z - exp(y));
+    b.output("column", y + z);
+  }));
+}
+
+TEST_CASE("conversions between types") {
+  check_graph(built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {11, 3}), i = b.input("i", DType::int32, {11, 3}), p = b.input("p", DType::boolean, {11, 3});
+    b.output("to_int", convert(x * 10.0, DType::int32));
+    b.output("to_double", convert(x, DType::float64) * 3.0);
+    b.output("back", convert(convert(x, DType::float64) / 3.0, DType::float32));
+    b.output("from_int", convert(i, DType::float32) * x);
+    b.output("from_bool", select(p, x, convert(p, DType::float32)));
+    b.output("to_bool", convert(i, DType::boolean));
+  }));
+  // Sixteen bits of the result: what is stored is rounded.
+  check_graph(built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {101});
+    b.output("bfloat16", convert(convert(x, DType::bfloat16), DType::float32) + x);
+    b.output("float16", convert(x, DType::float16));
+  }), 0x1p-8);
+}
+
+TEST_CASE("integers are exact to 64 bits") {
+  Graph const graph = built([](Builder& b) {
+    Var const i = b.input("i", DType::int64, {13});
+    Var const large = i * 1000003.0 * 1000003.0 + 12345.0;
+    b.output("large", large);
+    b.output("order", less(large, large + 1.0));
+    b.output("equal", equal(large, large + 1.0));
+    b.output("maximum", maximum(-i, i - 3.0));
+    b.output("quotient", large / 7.0);
+  });
+  test::RunOptions options;
+  options.limit = 900;
+  auto const results = test::run_executor(graph, options);
+  auto const input = test::random_values(graph, graph.inputs[0], 900);
+  for (std::size_t k = 0; k < 13; ++k) {
+    std::int64_t const i = static_cast<std::int64_t>(input[k]), large = i * 1000003 * 1000003 + 12345;
+    auto const at = [&](char const* name) { return reinterpret_cast<std::int64_t const*>(results.at(name).data())[k]; };
+    CHECK(at("large") == large);
+    CHECK(at("maximum") == std::max(-i, i - 3));
+    CHECK(at("quotient") == large / 7);
+    CHECK(results.at("order")[k] == std::byte{1});
+    CHECK(results.at("equal")[k] == std::byte{0});
+  }
+}
+
+TEST_CASE("shapes change without moving elements, or move them right") {
+  check_graph(built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {4, 6, 5}), y = b.input("y", DType::float32, {4, 2, 5});
+    b.output("reshape", reshape(x, {8, 15}) * 2.0);
+    b.output("transpose", transpose(x, {2, 0, 1}));
+    b.output("both", reshape(transpose(x, {1, 0, 2}), {24, 5}) + 1.0);
+    b.output("again", transpose(reshape(transpose(x, {1, 2, 0}), {30, 4}), {1, 0}));
+    b.output("slice", slice(x, {1, 0, 2}, {3, 6, 5}, {1, 2, 1}) - 1.0);
+    b.output("empty", slice(x, {1, 0, 2}, {1, 6, 5}));
+    b.output("pad", pad(x, {1, 0, 2}, {0, 1, 0}, {0, 2, 1}, -3));
+    b.output("concatenate", concatenate({x, y, x}, 1));
+    b.output("rows", concatenate({reshape(y, {8, 5}), reshape(x, {24, 5})}, 0));
+    b.output("x", x);
+    b.output("iota", iota(b, {3, 4, 2}, 1, DType::float32));
+    b.output("positions", iota(b, {3, 4}, 0, DType::int32));
+  }));
+}
+
+TEST_CASE("slices whose place is known only at run time are clamped") {
+  for (std::int64_t limit : {1, 4, 100})
+    check_graph(built([](Builder& b) {
+      Var const x = b.input("x", DType::float32, {6, 7}), u = b.input("u", DType::float32, {2, 3});
+      Var const i = b.scalar("i", DType::int32), j = b.scalar("j", DType::int64);
+      b.output("slice", dynamic_slice(x, {i, convert(j, DType::int32)}, {3, 2}));
+      b.output("update", dynamic_update_slice(x * 2.0, u, {i, convert(j, DType::int32)}));
+      b.output("negative", dynamic_slice(x, {-i, convert(j, DType::int32) - 3.0}, {3, 2}));
+    }), 2e-5, limit);
+}
+
+TEST_CASE("reductions over any axes") {
+  for (Shape const& shape : {Shape{3, 4, 5}, Shape{1, 1, 1}, Shape{2, 0, 3}, Shape{129, 3, 17}})
+    check_graph(built([&](Builder& b) {
+      Var const x = b.input("x", DType::float32, shape), i = b.input("i", DType::int32, shape);
+      b.output("leading", reduce_sum(x, {0}));
+      b.output("two", reduce_sum(x, {0, 1}));
+      b.output("last", reduce_sum(x, {2}));
+      b.output("middle", reduce_max(x, {1}));
+      b.output("outer", reduce_max(x, {0, 2}));
+      b.output("all", reduce_sum(x, {0, 1, 2}));
+      b.output("view", reduce_sum(transpose(x, {2, 0, 1}), {1}));
+      b.output("double", reduce_sum(convert(x, DType::float64), {0, 2}));
+      b.output("integers", reduce_sum(i, {1, 2}));
+    }));
+}
+
+TEST_CASE("products with any axes contracted, batched or transposed") {
+  check_graph(built([](Builder& b) {
+    Var const a = b.input("a", DType::float32, {3, 4, 5}), c = b.input("c", DType::float32, {5, 6}), d = b.input("d", DType::float32, {3, 5, 2});
+    b.output("right", dot_general(a, c, {2}, {0}));
+    b.output("batch", dot_general(a, d, {2}, {1}, {0}, {0}));
+    b.output("rows", dot_general(a, reshape(b.input("e", DType::float32, {3, 4, 7}), {3, 4, 7}), {0, 1}, {0, 1}));
+    b.output("swapped", dot_general(transpose(a, {1, 0, 2}), b.input("f", DType::float32, {4, 3, 2}), {1, 0}, {1, 0}));
+    b.output("scattered", dot_general(a, b.input("g", DType::float32, {4, 3, 2, 5}), {0, 2}, {1, 3}));
+    b.output("views", dot_general(transpose(c, {1, 0}), transpose(a, {2, 1, 0}), {1}, {0}));
+    b.output("outer", dot_general(a, c, {}, {}));
+    b.output("inner", dot_general(c, c, {0, 1}, {0, 1}));
+    b.output("broadcast", dot_general(broadcast_to(c, {3, 5, 6}), d, {1}, {1}, {0}, {0}));
+    b.output("double", dot_general(convert(a, DType::float64), convert(c, DType::float64), {2}, {0}));
+    b.output("nothing", dot_general(b.input("h", DType::float32, {3, 0}), b.input("i", DType::float32, {0, 4}), {1}, {0}));
+  }));
+  check_graph(built([](Builder& b) {
+    Var const a = b.input("a", DType::float32, {2, 3, 37, 19}), c = b.input("c", DType::float32, {2, 3, 41, 19});
+    b.output("scores", dot_general(a, c, {3}, {3}, {0, 1}, {0, 1}));
+  }));
+}
+
+TEST_CASE("rows are gathered, and added up where indices repeat") {
+  for (std::int64_t limit : {1, 6})
+    check_graph(built([](Builder& b) {
+      Var const table = b.input("table", DType::float32, {6, 3, 2}), i = b.input("i", DType::int32, {4, 5});
+      Var const rows = gather(table, i);
+      b.output("rows", rows);
+      b.output("sum", scatter_add(table * 2.0, i, rows));
+      b.output("onto_zeros", scatter_add(constant(b, 0, {6, 3, 2}, DType::float32), i, rows * 0.5));
+      b.output("integers", gather(b.input("words", DType::int64, {6}), i));
+    }), 2e-5, limit);
+  Graph const graph = built([](Builder& b) { b.output("rows", gather(b.input("table", DType::float32, {3, 2}), b.input("i", DType::int32, {50}))); });
+  REQUIRE_ERROR(test::run_executor(graph), ErrorKind::out_of_range, "outside [0, 3)");
+}
+
+TEST_CASE("random bits depend on seed, step, stream and position") {
+  check_graph(built([](Builder& b) {
+    Var const seed = b.scalar("seed", DType::int64), step = b.scalar("step", DType::int64), stream = b.scalar("stream", DType::int64);
+    b.output("bits", rng_bits({5, 7}, seed, step, stream));
+    b.output("one", rng_bits({}, seed, step + 1.0, stream));
+    b.output("uniform", convert(rng_bits({101}, seed, step, stream), DType::float32) * 0x1p-32);
+  }), 2e-5, 1 << 20);
+}
+
+TEST_CASE("composites without a gradient") {
+  check_graph(built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {2, 9, 8}), w = b.input("w", DType::float32, {24, 8}), bias = b.input("bias", DType::float32, {24});
+    Var const h = linear(x, w, bias);
+    b.output("linear", linear(x, w));
+    b.output("biased", h);
+    b.output("attention", attention(h, 4));
+    b.output("norm", layer_norm(x, b.input("gamma", DType::float32, {8}), b.input("beta", DType::float32, {8})));
+    Var const tokens = b.input("tokens", DType::int32, {2, 9}), table = b.input("table", DType::float32, {5, 8});
+    b.output("embedding", embed(table, tokens));
+    b.output("positions", embed(table, b.input("p", DType::float32, {11, 8}), tokens));
+    auto const losses = cross_entropy_losses(linear(x, table), tokens, 2);
+    b.output("mean", losses.mean);
+    b.output("tokens", losses.tokens);
+    auto const fused = linear_cross_entropy_losses(x, b.input("head", DType::float32, {7, 8}), tokens, 5, 3);
+    b.output("fused_mean", fused.mean);
+    b.output("fused_tokens", fused.tokens);
+    b.output("squares", square_sum(x));
+    b.output("onto", square_sum(h, square_sum(x)));
+  }), 1e-4);
+}
+
+TEST_CASE("a loop runs over slices of its stacked operands, and zero times") {
+  for (std::int64_t length : {0, 1, 3}) {
+    Builder builder;
+    Var const x = builder.input("x", DType::float32, {4, 6}), outer = builder.input("outer", DType::float32, {6});
+    Var const w = builder.parameter("w", {length, 6, 6}, normal(1), true);
+    RepeatTrace body(builder, x, length, Where::current());
+    Var const slice = body.slice(w, "w");
+    Var const y = body.finish(tanh(linear(body.carried(), slice)) + outer);
+    builder.output("y", y);
+    Var const loss = sum_all(y * y);
+    List<Var> const g = gradients(loss, {w, x});
+    builder.output("dw", g[0]);
+    builder.output("dx", g[1]);
+    check_graph(canonical(builder.graph()), 1e-4);
+  }
+}
