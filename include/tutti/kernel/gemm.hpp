@@ -7,14 +7,14 @@
 
 namespace tutti::kernel {
 
-/// What is done to an output tile before it is stored, in this order: + bias, save, GELU, + residual.
+/// What is done to an output tile before it is stored, in this order: + bias, save, GELU, * GELU', + residual.
 struct GemmEpilogue {
   float const* bias = nullptr;         ///< (N), added to every row
   float* saved = nullptr;              ///< (M, N), leading dimension of c: the value before GELU; only with gelu
   bool gelu = false;                   ///< tanh form of GELU
   float const* residual = nullptr;     ///< (M, N), leading dimension `residual_stride`; may be c itself
   std::int64_t residual_stride = 0;
-  float const* gelu_gradient = nullptr;  ///< (M, N), leading dimension of c: multiply the result by GELU'(this)
+  float const* gelu_gradient = nullptr;  ///< (M, N), leading dimension of c, may be c itself: multiply by GELU'(this)
 };
 
 /// Computes   c (M, N) = epilogue(alpha * A B + beta * c)

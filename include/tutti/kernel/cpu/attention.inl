@@ -144,12 +144,6 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
     std::int64_t const n = tokens - first < attention_keys ? tokens - first : attention_keys;
     pack_rows(packed_kt + first * dims, k + first * row, 1, row, d, n);
   }
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (std::int64_t c = 0; c < d; c += F32::lanes) {
-      int const n = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
-      store_partial(dk + t * row + c, zero(), n);
-      store_partial(dv + t * row + c, zero(), n);
-    }
   for (std::int64_t q0 = 0; q0 < tokens; q0 += attention_queries) {
     std::int64_t const queries = tokens - q0 < attention_queries ? tokens - q0 : attention_queries;
     for (std::int64_t j = 0; j < across; ++j) {
@@ -192,13 +186,19 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
         }
         multiply_panel(n, packed_kt + first * dims, depth, d, ds + j, across, padded, result + j, across, 1.0f, first == 0 ? 0.0f : 1.0f);
       }
+      // Keys that earlier queries saw have a sum already, the others get their first term.
+      std::int64_t const seen = q0 == 0 ? 0 : visible_keys(q0, tokens) - first;
+      std::int64_t const old = seen < 0 ? 0 : seen < n ? seen : n;
       for (int which = 0; which < 2; ++which) {
         pack_rows(packed_p, which == 0 ? p : ds, across, 1, n, queries);
         float const* const rows = which == 0 ? dout_rows : query_rows;
         float* const target = (which == 0 ? dv : dk) + first * row;
         for (std::int64_t c = 0; c < d; c += width) {
           int const cols = static_cast<int>(d - c < width ? d - c : width);
-          multiply_panel(queries, packed_p, queries, n, rows + c * queries, panel_columns(cols), cols, target + c, row, 1.0f, 1.0f);
+          float const* const right = rows + c * queries;
+          int const right_row = panel_columns(cols);
+          multiply_panel(queries, packed_p, queries, old, right, right_row, cols, target + c, row, 1.0f, 1.0f);
+          multiply_panel(queries, packed_p + old * queries, queries, n - old, right, right_row, cols, target + old * row + c, row, 1.0f, 0.0f);
         }
       }
     }

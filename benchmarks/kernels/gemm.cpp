@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Matrix products of GPT-2 124M against OpenBLAS, and attention against our own matrix product, in one process, in random
+/// order. Operands are verified before anything is timed. Ratios above 1 mean that tutti is faster.
+///
+///   gemm [--threads N] [--isa NAME] [--rows M] [--json FILE] [Google Benchmark's flags]
+
+#include "peaks.hpp"
+
+#include <tutti/exec/context.hpp>
+#include <tutti/kernel/cpu/attention.hpp>
+#include <tutti/kernel/cpu/gemm.hpp>
+
+#include <benchmark/benchmark.h>
+#include <cblas.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" {
+void openblas_set_num_threads(int);
+char* openblas_get_corename(void);
+}
+
+namespace {
+
+using namespace tutti;
+using std::int64_t;
+
+enum class Form { nt, nn, tn };  // y = x w^T; dx = dy w; dw = dy^T x
+
+std::vector<float> random_floats(int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> draw(-1, 1);
+  std::vector<float> result(static_cast<std::size_t>(count));
+  for (float& value : result) value = draw(engine);
+  return result;
+}
+
+struct Product {
+  int64_t m, n, k;
+  Form form;
+  std::vector<float> a, b, c;
+  Product(int64_t rows, int64_t columns, int64_t terms, Form which)
+      : m(rows), n(columns), k(terms), form(which), a(random_floats(rows * terms, 1)), b(random_floats(terms * columns, 2)),
+        c(static_cast<std::size_t>(rows * columns), NAN) {}
+  std::string name() const {
+    char const* const forms[] = {"nt", "nn", "tn"};
+    return std::string("gemm_") + forms[static_cast<int>(form)] + "/" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+  }
+  kernel::Gemm ours() {
+    kernel::Gemm g;
+    g.m = m, g.n = n, g.k = k, g.a = a.data(), g.b = b.data(), g.c = c.data(), g.c_row = n;
+    g.a_row = form == Form::tn ? 1 : k;
+    g.a_column = form == Form::tn ? m : 1;
+    g.b_row = form == Form::nt ? 1 : n;
+    g.b_column = form == Form::nt ? k : 1;
+    return g;
+  }
+  void rival() {
+    auto const size = [](int64_t x) { return static_cast<blasint>(x); };
+    cblas_sgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans, form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n),
+                size(k), 1.0f, a.data(), size(form == Form::tn ? m : k), b.data(), size(form == Form::nt ? k : n), 0.0f, c.data(), size(n));
+  }
+  /// Largest difference of sampled elements to sums in double, relative to the expected rounding.
+  bool right() {
+    kernel::Gemm const g = ours();
+    std::mt19937_64 engine(3);
+    for (int sample = 0; sample < 200; ++sample) {
+      int64_t const i = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(m)), j = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(n));
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p) sum += double(g.a[i * g.a_row + p * g.a_column]) * double(g.b[p * g.b_row + j * g.b_column]);
+      if (!(std::abs(sum - double(c[static_cast<std::size_t>(i * n + j)])) <= 1e-6 * static_cast<double>(k))) return false;
+    }
+    std::fill(c.begin(), c.end(), NAN);
+    return true;
+  }
+};
+
+struct AttentionRun {
+  int64_t batch, tokens, heads = 12, head_size = 64;
+  std::vector<float> qkv, out, lse, dout, dqkv;
+  AttentionRun(int64_t batches, int64_t length) : batch(batches), tokens(length) {
+    int64_t const size = batch * tokens * heads * head_size;
+    qkv = random_floats(3 * size, 4), dout = random_floats(size, 5);
+    out.resize(static_cast<std::size_t>(size)), dqkv.resize(static_cast<std::size_t>(3 * size));
+    lse.resize(static_cast<std::size_t>(batch * heads * tokens));
+  }
+  double flops() const { return 2.0 * static_cast<double>(batch * heads * tokens * (tokens + 1) * head_size); }  // two products, half of each
+  void forward(exec::Context& context) {
+    kernel::cpu::attention(context, {batch, tokens, heads, head_size, 0.125f, qkv.data(), out.data(), lse.data()});
+  }
+  void backward(exec::Context& context) {
+    kernel::cpu::attention_gradient(context,
+                                    {batch, tokens, heads, head_size, 0.125f, dout.data(), qkv.data(), out.data(), lse.data(), dqkv.data()});
+  }
+};
+
+/// Seconds an iteration of every repetition, by name: of the processor for one thread, of the clock for several.
+struct Collector : benchmark::BenchmarkReporter {
+  bool processor_time = false;
+  std::map<std::string, std::vector<double>> seconds;
+  bool ReportContext(Context const&) override { return true; }
+  void ReportRuns(std::vector<Run> const& runs) override {
+    for (Run const& run : runs)
+      if (run.run_type == Run::RT_Iteration && !run.error_occurred)
+        seconds[run.run_name.function_name].push_back((processor_time ? run.cpu_accumulated_time : run.real_accumulated_time) /
+                                                    static_cast<double>(run.iterations));
+  }
+  double median(std::string const& name) {
+    auto& values = seconds[name];
+    if (values.empty()) return NAN;
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+  }
+};
+
+struct Row {
+  std::string name, ours, rival;
+  double work;
+};
+
+template <class F>
+void add(std::string const& name, F f) {
+  benchmark::RegisterBenchmark(name.c_str(), [f](benchmark::State& state) {
+    for (auto _ : state) f();
+  })->UseRealTime();
+}
+
+int run(int argc, char** argv) {
+  exec::ContextOptions options;
+  std::string json;
+  int64_t only_rows = 0;
+  std::vector<char*> rest;
+  std::string defaults[] = {"--benchmark_enable_random_interleaving=true", "--benchmark_repetitions=9", "--benchmark_min_time=0.03"};
+  rest.push_back(argv[0]);
+  for (std::string& flag : defaults) rest.push_back(flag.data());
+  for (int i = 1; i < argc; ++i) {
+    auto const is = [&](char const* flag) { return std::strcmp(argv[i], flag) == 0 && i + 1 < argc; };
+    if (is("--threads")) options.threads = std::atoi(argv[++i]);
+    else if (is("--json")) json = argv[++i];
+    else if (is("--rows")) only_rows = std::atoll(argv[++i]);
+    else if (is("--isa")) {
+      std::string const wanted = argv[++i];
+      for (exec::Isa isa : exec::all_isas)
+        if (exec::name(isa) == wanted) options.isa = isa;
+    } else rest.push_back(argv[i]);
+  }
+  int count = static_cast<int>(rest.size());
+  benchmark::Initialize(&count, rest.data());
+  if (benchmark::ReportUnrecognizedArguments(count, rest.data())) return 1;
+
+  exec::Context context(options);
+  openblas_set_num_threads(context.threads());
+  bench::Peaks const peaks = bench::measure_peaks(context);
+  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, reads %.1f GB/s\n", context.threads(),
+              std::string(exec::name(context.isa())).c_str(), openblas_get_corename(), peaks.flops * 1e-9, peaks.read * 1e-9);
+
+  std::vector<std::unique_ptr<Product>> products;
+  std::vector<std::unique_ptr<AttentionRun>> attentions;
+  std::vector<Row> rows;
+  int64_t const shapes[][2] = {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}};
+  for (int64_t m : {256, 1024, 4096}) {
+    if (only_rows != 0 && m != only_rows) continue;
+    for (auto const& shape : shapes)
+      for (Form form : {Form::nt, Form::nn, Form::tn}) {
+        // The gradient of a weight sums over the rows of the batch.
+        auto product = form == Form::tn ? std::make_unique<Product>(shape[0], shape[1], m, form) : std::make_unique<Product>(m, shape[0], shape[1], form);
+        Product* const p = product.get();
+        kernel::cpu::gemm(context, p->ours());
+        if (!p->right()) {
+          std::fprintf(stderr, "%s: tutti's result is wrong\n", p->name().c_str());
+          return 1;
+        }
+        p->rival();
+        if (!p->right()) {
+          std::fprintf(stderr, "%s: the rival's result is wrong\n", p->name().c_str());
+          return 1;
+        }
+        Row row{p->name(), p->name() + "/tutti", p->name() + "/openblas", 2.0 * static_cast<double>(p->m * p->n * p->k)};
+        add(row.ours, [p, &context] { kernel::cpu::gemm(context, p->ours()); });
+        add(row.rival, [p] { p->rival(); });
+        rows.push_back(row);
+        products.push_back(std::move(product));
+      }
+  }
+  Product reference(1024, 768, 768, Form::nt);
+  std::string const unit = "attention_unit/gemm";
+  double const unit_flops = 2.0 * 1024 * 768 * 768;
+  add(unit, [&] { kernel::cpu::gemm(context, reference.ours()); });
+  struct AttentionRow {
+    std::string name;
+    double work;
+  };
+  std::vector<AttentionRow> attention_rows;
+  for (int64_t tokens : {64, 256, 1024}) {
+    if (only_rows != 0) break;
+    attentions.push_back(std::make_unique<AttentionRun>(1024 / tokens, tokens));
+    AttentionRun* const run = attentions.back().get();
+    run->forward(context);
+    add("attention/" + std::to_string(tokens), [run, &context] { run->forward(context); });
+    add("attention_gradient/" + std::to_string(tokens), [run, &context] { run->backward(context); });
+    attention_rows.push_back({"attention/" + std::to_string(tokens), run->flops()});
+    attention_rows.push_back({"attention_gradient/" + std::to_string(tokens), 2.5 * run->flops()});
+  }
+
+  Collector collector;
+  collector.processor_time = context.threads() == 1;
+  benchmark::RunSpecifiedBenchmarks(&collector);
+  std::FILE* const file = json.empty() ? nullptr : std::fopen(json.c_str(), "w");
+  auto const report = [file](std::string const& name, double ours, double rival) {
+    if (!std::isfinite(ours / rival)) return;  // filtered out
+    std::printf("%-34s %8.1f %8.1f GFLOP/s  ratio %.3f\n", name.c_str(), ours * 1e-9, rival * 1e-9, ours / rival);
+    if (file != nullptr)
+      std::fprintf(file, "{\"name\": \"%s\", \"ours\": %.6g, \"rival\": %.6g, \"ratio\": %.4f, \"unit\": \"FLOP/s\"}\n", name.c_str(), ours, rival, ours / rival);
+  };
+  double logarithms = 0;
+  int compared = 0;
+  std::printf("%-34s %8s %8s\n", "product", "tutti", "OpenBLAS");
+  for (Row const& row : rows) {
+    double const ours = row.work / collector.median(row.ours), rival = row.work / collector.median(row.rival);
+    report(row.name, ours, rival);
+    if (std::isfinite(ours / rival)) logarithms += std::log(ours / rival), ++compared;
+  }
+  if (compared > 0) std::printf("geometric mean of %d ratios: %.3f\n", compared, std::exp(logarithms / compared));
+  std::printf("%-34s %8s %8s\n", "causal attention", "tutti", "its gemm");
+  for (AttentionRow const& row : attention_rows) report(row.name, row.work / collector.median(row.name), unit_flops / collector.median(unit));
+  double const after = kernel::cpu::measure_peak_flops(context, 5);
+  if (std::abs(after / peaks.flops - 1) > 0.05)
+    std::printf("The peak moved from %.0f to %.0f GFLOP/s meanwhile: the machine was not quiet.\n", peaks.flops * 1e-9, after * 1e-9);
+  if (file != nullptr) std::fclose(file);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (tutti::Error const& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
