@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/infer/generate.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/infer/generate.hpp>

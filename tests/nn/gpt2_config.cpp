@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/nn/gpt2_weights.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/nn/gpt2_config.hpp>

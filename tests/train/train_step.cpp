@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/loop.hpp>
+// The loop around the step is exercised by trainer.py, as users run it.
+#include "support/catch.hpp"
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/gpt2_state.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::train;
+
+namespace {
+
+nn::Gpt2Config const config{.layers = 2, .heads = 2, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+optim::AdamW const adamw{.weight_decay = 0.1};
+
+/// Rows [first, first + rows) of a global batch of 12, the same for every layout.
+struct Rows {
+  Tensor<std::int32_t> tokens, targets;
+  Rows(std::int64_t step, std::int64_t first, std::int64_t rows) : tokens(Shape{rows, 8}), targets(Shape{rows, 8}) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t t = 0; t < 8; ++t) {
+        tokens(r, t) = static_cast<std::int32_t>((step * 7 + (first + r) * 5 + t * 3) % 20);
+        targets(r, t) = static_cast<std::int32_t>((step * 7 + (first + r) * 5 + (t + 1) * 3) % 20);
+      }
+  }
+  Batch at(std::int64_t step) const { return {step, tokens.view(), targets.view()}; }
+};
+
+struct Outcome {
+  std::vector<float> losses;
+  std::uint64_t hash = 0;
+};
+
+Outcome train(int ranks, std::int64_t micro_steps, int threads, int steps = 5) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  threads::run(ranks, [&](Communicator<Threads>& communicator) {
+    exec::Context context({.threads = threads});
+    std::int64_t const share = 12 / ranks;
+    TrainStep<nn::Gpt2Loss> step(context, config, adamw, {.batch = share / micro_steps, .sequence = 8, .micro_steps = micro_steps, .clip = 0.5});
+    step.initialise(42);
+    step.connect(parallel::data_parallel(communicator));
+    Outcome& outcome = outcomes[static_cast<std::size_t>(communicator.rank())];
+    for (int i = 0; i < steps; ++i) {
+      Rows const rows(i, communicator.rank() * share, share);
+      outcome.losses.push_back(step(rows.at(i), 1e-2).loss);
+    }
+    outcome.hash = parallel::hash(step.state());
+  });
+  for (Outcome const& outcome : outcomes) CHECK(outcome.losses == outcomes[0].losses);
+  if (micro_steps == 1)
+    for (Outcome const& outcome : outcomes) CHECK(outcome.hash == outcomes[0].hash);
+  return outcomes[0];
+}
+
+}  // namespace
+
+TEST_CASE("losses agree for every number of ranks and micro-steps, and are bitwise the same for every number of threads") {
+  Outcome const reference = train(1, 1, 1);
+  CHECK(reference.losses.back() < reference.losses.front() - 0.1f);
+  for (auto [ranks, micro_steps] : std::initializer_list<std::pair<int, int>>{{1, 2}, {1, 3}, {2, 1}, {2, 3}, {3, 1}, {4, 1}}) {
+    INFO(ranks << " ranks, " << micro_steps << " micro-steps");
+    Outcome const other = train(ranks, micro_steps, 1);
+    for (std::size_t i = 0; i < reference.losses.size(); ++i) CHECK(other.losses[i] == Approx(reference.losses[i]).epsilon(1e-5));
+    Outcome const again = train(ranks, micro_steps, 1);
+    CHECK(again.losses == other.losses);
+    CHECK(again.hash == other.hash);
+  }
+  for (int threads : {2, 3}) CHECK(train(1, 1, threads).hash == reference.hash);
+}
+
+TEST_CASE("the first loss is log of the vocabulary, evaluation changes nothing, and impossible arguments get a sentence") {
+  exec::Context context({.threads = 1});
+  TrainStep<nn::Gpt2Loss> step(context, config, adamw, {.batch = 2, .sequence = 8});
+  step.initialise(42);
+  CHECK(step.parameter_count() == nn::parameter_count(config));
+  Rows const rows(0, 0, 2);
+  std::uint64_t const before = parallel::hash(step.state());
+  CHECK(step.evaluate(rows.at(0).tokens, rows.at(0).targets) == Approx(std::log(20.0)).epsilon(0.02));
+  CHECK(parallel::hash(step.state()) == before);
+  Rows const three(0, 0, 3);
+  REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "must both be (2, 8)");
+  Rows foreign(0, 0, 2);
+  foreign.tokens(1, 3) = 20;
+  REQUIRE_ERROR(step(foreign.at(0), 1e-3), ErrorKind::out_of_range, "20");
+  CHECK(step(rows.at(0), 1e-3).loss == Approx(std::log(20.0)).epsilon(0.02));
+  CHECK(step.updates() == 1);
+  CHECK(test::contains(step.table(), "adamw"));
+  using Step = TrainStep<nn::Gpt2Loss>;
+  REQUIRE_ERROR(Step(context, config, adamw, {.batch = 0}), ErrorKind::configuration, "at least 1");
+  REQUIRE_ERROR(Step(context, config, adamw, {.compute = DType::bfloat16}), ErrorKind::unavailable, "bfloat16");
+}
