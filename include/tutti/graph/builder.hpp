@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Builds a graph node by node. Equal nodes are one node (hash-consing), which is why a parameter used twice is one value.
+/// Builds a graph node by node. Equal nodes are one node (hash-consing), which is why a parameter used twice is one
+/// value.
 
 #include <tutti/comm/port.hpp>
 #include <tutti/graph/infer_types.hpp>
@@ -46,7 +47,8 @@ class Builder {
 
   /// A tensor that the user gives at every run. `varying` says that ranks give different ones (their part of a batch):
   /// gradients of what is replicated are then averaged over ranks where they arise.
-  constexpr Var input(std::string_view name, DType dtype, Shape const& shape, Replication replication = Replication::replicated,
+  constexpr Var input(std::string_view name, DType dtype, Shape const& shape,
+                      Replication replication = Replication::replicated,
                       std::source_location where = std::source_location::current()) {
     return leaf(Op::input, name, {dtype, replication, shape}, graph_.inputs, where);
   }
@@ -67,10 +69,12 @@ class Builder {
     graph_.parameters.push_back({var.id, init, stacked});
     return var;
   }
-  constexpr void output(std::string_view name, Var value, std::source_location where = std::source_location::current()) {
+  constexpr void output(std::string_view name, Var value,
+                        std::source_location where = std::source_location::current()) {
     std::int32_t const index = intern(name);
     for (Output const& other : graph_.outputs)
-      if (other.name == index) refuse(where, Op::result, ErrorKind::invalid_argument, "two outputs have the same name; give each its own");
+      if (depth_ == 0 && other.name == index)
+        refuse(where, Op::result, ErrorKind::invalid_argument, "two outputs have the same name; give each its own");
     graph_.outputs.push_back({index, adopt(value, where)});
   }
   /// After a run `target`, a parameter or state, holds `value`.
@@ -79,7 +83,8 @@ class Builder {
     if (graph_.op(to) != Op::parameter && graph_.op(to) != Op::state)
       refuse(where, graph_.op(to), ErrorKind::invalid_argument, "only parameters and states can be updated");
     for (Update const& other : graph_.updates)
-      if (other.target == to) refuse(where, graph_.op(to), ErrorKind::invalid_argument, "this tensor already has an update");
+      if (other.target == to)
+        refuse(where, graph_.op(to), ErrorKind::invalid_argument, "this tensor already has an update");
     if (graph_.shape(to) != graph_.shape(from))
       refuse(where, graph_.op(to), "an update keeps the shape", graph_.shape(to), graph_.shape(from));
     if (graph_.dtype(to) != graph_.dtype(from))
@@ -142,7 +147,8 @@ class Builder {
   constexpr std::int32_t intern(std::string_view wanted) {
     std::uint32_t const h = hash(wanted);
     for (std::size_t i = 0; i < name_hashes_.size(); ++i)
-      if (name_hashes_[i] == h && graph_.text_of(static_cast<std::int32_t>(i)) == wanted) return static_cast<std::int32_t>(i);
+      if (name_hashes_[i] == h && graph_.text_of(static_cast<std::int32_t>(i)) == wanted)
+        return static_cast<std::int32_t>(i);
     name_hashes_.push_back(h);
     Range const range{static_cast<std::int32_t>(graph_.text.size()), static_cast<std::int32_t>(wanted.size())};
     graph_.text.append(wanted.begin(), wanted.end());
@@ -153,7 +159,8 @@ class Builder {
   constexpr void load(Graph graph) {
     graph_ = std::move(graph);
     for (Id id = 0; id < graph_.size(); ++id) hashes_.push_back(hash(id));
-    for (std::size_t i = 0; i < graph_.names.size(); ++i) name_hashes_.push_back(hash(graph_.text_of(static_cast<std::int32_t>(i))));
+    for (std::size_t i = 0; i < graph_.names.size(); ++i)
+      name_hashes_.push_back(hash(graph_.text_of(static_cast<std::int32_t>(i))));
     grow();
   }
   /// Body inputs in the order that Graph documents; called when a body is closed.
@@ -175,7 +182,9 @@ class Builder {
 
   constexpr void reconcile(Draft& wanted, std::source_location where) {
     OpClass const kind = info(wanted.op).kind;
-    if (kind == OpClass::collective || kind == OpClass::structure || kind == OpClass::leaf || wanted.operands.size() < 2) return;
+    if (kind == OpClass::collective || kind == OpClass::structure || kind == OpClass::leaf ||
+        wanted.operands.size() < 2)
+      return;
     bool varying = false;
     for (Id id : wanted.operands) varying = varying || graph_.replication(id) == Replication::varying;
     if (!varying) return;
@@ -222,7 +231,8 @@ class Builder {
     h = hash_type(h, types[0]);
     if (!table_.empty())
       for (std::size_t slot = h & (table_.size() - 1); table_[slot] != none; slot = (slot + 1) & (table_.size() - 1))
-        if (hashes_[static_cast<std::size_t>(table_[slot])] == h && equal(table_[slot], wanted, types)) return table_[slot];
+        if (hashes_[static_cast<std::size_t>(table_[slot])] == h && equal(table_[slot], wanted, types))
+          return table_[slot];
     return append(wanted, types, where);
   }
 

@@ -3,8 +3,8 @@
 /// @file
 /// One numbering for every order in which the same graph may have been built, equality, and graphs frozen into arrays.
 ///
-/// C++ does not fix the order in which `f(a(), b())` evaluates its arguments, so ids differ between compilers, and between a
-/// constant expression and a run. Canonical graphs do not.
+/// C++ does not fix the order in which `f(a(), b())` evaluates its arguments, so ids differ between compilers, and
+/// between a constant expression and a run. Canonical graphs do not.
 
 #include <tutti/graph/ir.hpp>
 
@@ -113,8 +113,8 @@ class Renumbering {
 
 }  // namespace detail
 
-/// The graph without dead nodes: listed leaves first, then everything else in the order in which a walk from the outputs, then
-/// from the updates, finishes it. Bodies are canonical since their repeat was made.
+/// The graph without dead nodes: listed leaves first, then everything else in the order in which a walk from the
+/// outputs, then from the updates, finishes it. Bodies are canonical since their repeat was made.
 constexpr Graph canonical(Graph const& graph, bool sources = true) {
   detail::Renumbering renumbering(graph, sources);
   Graph& to = renumbering.to;
@@ -128,8 +128,10 @@ constexpr Graph canonical(Graph const& graph, bool sources = true) {
   for (Output const& output : graph.outputs) roots.push_back(output.node);
   for (Update const& update : graph.updates) roots.push_back(update.value);
   for (Id id : reachable_order(graph, roots)) renumbering.add(id);
-  for (Output const& output : graph.outputs) to.outputs.push_back({renumbering.name(output.name), renumbering[output.node]});
-  for (Update const& update : graph.updates) to.updates.push_back({renumbering[update.target], renumbering[update.value]});
+  for (Output const& output : graph.outputs)
+    to.outputs.push_back({renumbering.name(output.name), renumbering[output.node]});
+  for (Update const& update : graph.updates)
+    to.updates.push_back({renumbering[update.target], renumbering[update.value]});
   if (!sources)
     for (Graph& body : to.bodies) body = canonical(body, false);
   return std::move(renumbering.to);
@@ -145,7 +147,9 @@ struct Writer {
   constexpr void put(std::int32_t word) { words.push_back(static_cast<std::uint32_t>(word)); }
   constexpr void put(double word) { words.push_back(std::bit_cast<std::uint64_t>(word)); }
   constexpr void put(char word) { words.push_back(static_cast<unsigned char>(word)); }
-  constexpr void put(Range range) { words.push_back(static_cast<std::uint64_t>(range.first) << 32 | static_cast<std::uint32_t>(range.count)); }
+  constexpr void put(Range range) {
+    words.push_back(static_cast<std::uint64_t>(range.first) << 32 | static_cast<std::uint32_t>(range.count));
+  }
   constexpr void put(Init const& init) {
     put(static_cast<std::int32_t>(init.kind));
     put(init.deviation);
@@ -164,7 +168,8 @@ struct Writer {
     put(update.value);
   }
   constexpr void put(Type const& type) {
-    put(static_cast<std::int32_t>(type.dtype) | static_cast<std::int32_t>(type.replication) << 8 | type.shape.rank() << 16);
+    put(static_cast<std::int32_t>(type.dtype) | static_cast<std::int32_t>(type.replication) << 8 |
+        type.shape.rank() << 16);
     for (std::int64_t extent : type.shape) put(extent);
   }
   constexpr void put(Node const& node) {
@@ -184,9 +189,11 @@ struct Writer {
     for (T const& value : values) put(value);
   }
   constexpr void put(Graph const& graph) {
-    put(graph.nodes), put(graph.inputs), put(graph.states), put(graph.scalars), put(graph.parameters), put(graph.state_inits);
+    put(graph.nodes), put(graph.inputs), put(graph.states), put(graph.scalars), put(graph.parameters),
+        put(graph.state_inits);
     put(graph.outputs), put(graph.updates), put(graph.bodies);
-    put(graph.operand_pool), put(graph.integer_pool), put(graph.real_pool), put(graph.type_pool), put(graph.names), put(graph.text);
+    put(graph.operand_pool), put(graph.integer_pool), put(graph.real_pool), put(graph.type_pool), put(graph.names),
+        put(graph.text);
   }
 };
 
@@ -246,9 +253,11 @@ struct Reader {
     for (T& value : values) get(value);
   }
   constexpr void get(Graph& graph) {
-    get(graph.nodes), get(graph.inputs), get(graph.states), get(graph.scalars), get(graph.parameters), get(graph.state_inits);
+    get(graph.nodes), get(graph.inputs), get(graph.states), get(graph.scalars), get(graph.parameters),
+        get(graph.state_inits);
     get(graph.outputs), get(graph.updates), get(graph.bodies);
-    get(graph.operand_pool), get(graph.integer_pool), get(graph.real_pool), get(graph.type_pool), get(graph.names), get(graph.text);
+    get(graph.operand_pool), get(graph.integer_pool), get(graph.real_pool), get(graph.type_pool), get(graph.names),
+        get(graph.text);
   }
 };
 
@@ -268,16 +277,18 @@ constexpr Graph thaw(std::span<std::uint64_t const> words) {
 }
 
 /// Same operations on same operands, whatever the order of construction and the source lines.
-constexpr bool same(Graph const& a, Graph const& b) { return words_of(canonical(a, false)) == words_of(canonical(b, false)); }
+constexpr bool same(Graph const& a, Graph const& b) {
+  return words_of(canonical(a, false)) == words_of(canonical(b, false));
+}
 
 namespace detail {
 template <class Make>
 inline constexpr std::size_t frozen_size = words_of(Make{}()).size();
 }  // namespace detail
 
-/// The words of the graph that `Make{}()` returns, made in constant expressions: a `static constexpr` array for the run time to thaw.
-/// `Make` is a stateless function object. A large program is made in stages, each with the compiler's whole budget of steps:
-/// one Make traces, the next thaws that and differentiates.
+/// The words of the graph that `Make{}()` returns, made in constant expressions: a `static constexpr` array for the run
+/// time to thaw. `Make` is a stateless function object. A large program is made in stages, each with the compiler's
+/// whole budget of steps: one Make traces, the next thaws that and differentiates.
 template <class Make>
 constexpr auto freeze() {
   std::array<std::uint64_t, detail::frozen_size<Make>> frozen{};

@@ -24,7 +24,8 @@ struct GradientCheck {
 };
 
 /// Draws every leaf of `interpreter` that a test did not set by name in `given`.
-inline void randomise(Interpreter& interpreter, GradientCheckOptions const& options, std::vector<std::pair<std::string, naive::Values>> const& given = {}) {
+inline void randomise(Interpreter& interpreter, GradientCheckOptions const& options,
+                      std::vector<std::pair<std::string, naive::Values>> const& given = {}) {
   Graph const& graph = interpreter.graph();
   for (Id id = 0; id < graph.size(); ++id) {
     if (graph[id].name == none) continue;
@@ -34,8 +35,9 @@ inline void randomise(Interpreter& interpreter, GradientCheckOptions const& opti
       naive::Values values(naive::at(graph.shape(id).size()));
       for (std::size_t i = 0; i < values.size(); ++i) {
         std::uint64_t const at = i + (own ? static_cast<std::uint64_t>(rank) << 32 : 0);
-        values[i] = is_floating(graph.dtype(id)) ? options.spread * static_cast<double>(random.normal(at))
-                                                 : static_cast<double>(random.bits(at) % static_cast<std::uint64_t>(options.integers));
+        values[i] = is_floating(graph.dtype(id))
+                        ? options.spread * static_cast<double>(random.normal(at))
+                        : static_cast<double>(random.bits(at) % static_cast<std::uint64_t>(options.integers));
       }
       interpreter.set(graph.name(id), std::move(values), rank);
     }
@@ -43,10 +45,11 @@ inline void randomise(Interpreter& interpreter, GradientCheckOptions const& opti
   for (auto const& [name, values] : given) interpreter.set(name, values);
 }
 
-/// Differentiates `graph` with respect to all parameters and compares. Over several ranks the loss is the average of the ranks' losses,
-/// and ranks hold equal parameters.
+/// Differentiates `graph` with respect to all parameters and compares. Over several ranks the loss is the average of
+/// the ranks' losses, and ranks hold equal parameters.
 inline GradientCheck check_gradients(Graph const& graph, GradientCheckOptions const& options = {},
-                                     std::vector<std::pair<std::string, naive::Values>> const& given = {}, int ranks = 1) {
+                                     std::vector<std::pair<std::string, naive::Values>> const& given = {},
+                                     int ranks = 1) {
   Interpreter forward(graph, ranks), backward(grad(graph, options.loss), ranks);
   randomise(forward, options, given);
   for (Id id = 0; id < graph.size(); ++id)
@@ -66,8 +69,9 @@ inline GradientCheck check_gradients(Graph const& graph, GradientCheckOptions co
     naive::Values const& gradient = backward.output("gradient." + name);
     CounterRandom const random{options.seed, 1000};
     for (int sample = 0; sample < options.samples && !values.empty(); ++sample) {
-      std::size_t const i = values.size() <= static_cast<std::size_t>(options.samples) ? static_cast<std::size_t>(sample) % values.size()
-                                                                                      : random.bits(static_cast<std::uint64_t>(sample)) % values.size();
+      std::size_t const i = values.size() <= static_cast<std::size_t>(options.samples)
+                                ? static_cast<std::size_t>(sample) % values.size()
+                                : random.bits(static_cast<std::uint64_t>(sample)) % values.size();
       auto const with = [&](double offset) {
         naive::Values moved = values;
         moved[i] += offset;
@@ -80,7 +84,8 @@ inline GradientCheck check_gradients(Graph const& graph, GradientCheckOptions co
       ++result.tried;
       if (!(error <= result.worst)) {
         result.worst = error;
-        result.where = name + "[" + std::to_string(i) + "]: gradient " + std::to_string(gradient[i]) + ", difference " + std::to_string(difference);
+        result.where = name + "[" + std::to_string(i) + "]: gradient " + std::to_string(gradient[i]) + ", difference " +
+                       std::to_string(difference);
       }
     }
   }

@@ -8,7 +8,8 @@
 namespace tutti::graph {
 
 namespace detail {
-constexpr Var composite(Op op, std::initializer_list<Var> operands, List<std::int64_t> integers, List<double> reals, Where where) {
+constexpr Var composite(Op op, std::initializer_list<Var> operands, List<std::int64_t> integers, List<double> reals,
+                        Where where) {
   Builder* builder = nullptr;
   for (Var v : operands) builder = &home(v, Var{builder, none}, {}, where);
   List<Id> ids;
@@ -39,11 +40,12 @@ constexpr Var linear(Var x, Var weight, Var bias, Where where = Where::current()
 constexpr Var layer_norm(Var x, Var gamma, Var beta, double eps = 1e-5, Where where = Where::current()) {
   return detail::result(detail::composite(Op::layer_norm, {x, gamma, beta}, {}, {eps}, where), 0, where);
 }
-/// Causal self-attention on packed projections (B, T, 3C): rows of Q, then K, then V, each of `heads` heads. Scores are scaled by
-/// 1 / sqrt(head size).
+/// Causal self-attention on packed projections (B, T, 3C): rows of Q, then K, then V, each of `heads` heads. Scores are
+/// scaled by 1 / sqrt(head size).
 constexpr Var attention(Var qkv, int heads, Where where = Where::current()) {
   std::int64_t const channels = qkv.rank() == 3 ? qkv.shape()[2] / 3 : 1;
-  double const scale = detail::reciprocal_root(static_cast<double>(heads > 0 && channels >= heads ? channels / heads : 1));
+  double const scale =
+      detail::reciprocal_root(static_cast<double>(heads > 0 && channels >= heads ? channels / heads : 1));
   return detail::result(detail::composite(Op::attention, {qkv}, {heads}, {scale}, where), 0, where);
 }
 /// Rows of table (V, C) for tokens (B, T): (B, T, C).
@@ -60,28 +62,31 @@ struct Losses {
   Var mean, tokens;
 };
 /// Softmax cross-entropy of logits (..., V) against targets (...); targets equal to `ignored` do not count.
-constexpr Losses cross_entropy_losses(Var logits, Var targets, std::int64_t ignored = -1, Where where = Where::current()) {
+constexpr Losses cross_entropy_losses(Var logits, Var targets, std::int64_t ignored = -1,
+                                      Where where = Where::current()) {
   Var const node = detail::composite(Op::cross_entropy, {logits, targets}, {ignored}, {1}, where);
   return {detail::result(node, 0, where), detail::result(node, 2, where)};
 }
 constexpr Var cross_entropy(Var logits, Var targets, std::int64_t ignored = -1, Where where = Where::current()) {
   return detail::result(detail::composite(Op::cross_entropy, {logits, targets}, {ignored}, {1}, where), 0, where);
 }
-/// cross_entropy(linear(x, weight), targets) that never holds all logits. The weight may have more rows than there are classes:
-/// `vocabulary` of them count (0: all).
-constexpr Losses linear_cross_entropy_losses(Var x, Var weight, Var targets, std::int64_t vocabulary = 0, std::int64_t ignored = -1,
-                                             Where where = Where::current()) {
+/// cross_entropy(linear(x, weight), targets) that never holds all logits. The weight may have more rows than there are
+/// classes: `vocabulary` of them count (0: all).
+constexpr Losses linear_cross_entropy_losses(Var x, Var weight, Var targets, std::int64_t vocabulary = 0,
+                                             std::int64_t ignored = -1, Where where = Where::current()) {
   if (vocabulary == 0 && weight.rank() > 0) vocabulary = weight.shape()[0];
   Var const node = detail::composite(Op::linear_cross_entropy, {x, weight, targets}, {ignored, vocabulary}, {1}, where);
   return {detail::result(node, 0, where), detail::result(node, 3, where)};
 }
-constexpr Var linear_cross_entropy(Var x, Var weight, Var targets, std::int64_t vocabulary = 0, std::int64_t ignored = -1,
-                                   Where where = Where::current()) {
+constexpr Var linear_cross_entropy(Var x, Var weight, Var targets, std::int64_t vocabulary = 0,
+                                   std::int64_t ignored = -1, Where where = Where::current()) {
   return linear_cross_entropy_losses(x, weight, targets, vocabulary, ignored, where).mean;
 }
 
 /// Sum of x^2 in float64, onto `base` (float64 ()): for the norm of all gradients.
-constexpr Var square_sum(Var x, Where where = Where::current()) { return detail::composite(Op::square_sum, {x}, {}, {}, where); }
+constexpr Var square_sum(Var x, Where where = Where::current()) {
+  return detail::composite(Op::square_sum, {x}, {}, {}, where);
+}
 constexpr Var square_sum(Var x, Var base, Where where = Where::current()) {
   return detail::composite(Op::square_sum, {x, base}, {}, {}, where);
 }
@@ -93,10 +98,12 @@ struct AdamWResult {
   Var parameter, m, v;
 };
 /// One step; kernel/adamw.hpp has the equation. Everything from `learning_rate` on is float32 ().
-constexpr AdamWResult adamw(Var parameter, Var gradient, Var m, Var v, Var learning_rate, Var correction1, Var correction2,
-                            Var gradient_scale, AdamWCoefficients const& c, Where where = Where::current()) {
-  Var const node = detail::composite(Op::adamw, {parameter, gradient, m, v, learning_rate, correction1, correction2, gradient_scale}, {},
-                                     {c.beta1, c.beta2, c.eps, c.weight_decay}, where);
+constexpr AdamWResult adamw(Var parameter, Var gradient, Var m, Var v, Var learning_rate, Var correction1,
+                            Var correction2, Var gradient_scale, AdamWCoefficients const& c,
+                            Where where = Where::current()) {
+  Var const node =
+      detail::composite(Op::adamw, {parameter, gradient, m, v, learning_rate, correction1, correction2, gradient_scale},
+                        {}, {c.beta1, c.beta2, c.eps, c.weight_decay}, where);
   return {detail::result(node, 0, where), detail::result(node, 1, where), detail::result(node, 2, where)};
 }
 

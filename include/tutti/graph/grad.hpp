@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Reverse-mode gradient of a value with respect to others, in the same graph. Cotangents are collected by node, so a parameter used
-/// twice needs nothing special; the order of their sums follows from the graph alone, never from C++'s order of evaluation.
+/// Reverse-mode gradient of a value with respect to others, in the same graph. Cotangents are collected by node, so a
+/// parameter used twice needs nothing special; the order of their sums follows from the graph alone, never from C++'s
+/// order of evaluation.
 
 #include <tutti/graph/canonical.hpp>
 #include <tutti/graph/vjp.hpp>
@@ -34,9 +35,11 @@ class Reverse {
 
   constexpr void add(Id id, Var cotangent) {
     Id const value = builder_.adopt(cotangent);
-    if (builder_.graph().shape(value) != builder_.graph().shape(id) || builder_.graph().dtype(value) != builder_.graph().dtype(id))
-      refuse(Where::current(), builder_.graph().op(id), "a gradient rule made a cotangent of another shape or dtype; please report it",
-             builder_.graph().shape(id), builder_.graph().shape(value));
+    if (builder_.graph().shape(value) != builder_.graph().shape(id) ||
+        builder_.graph().dtype(value) != builder_.graph().dtype(id))
+      refuse(Where::current(), builder_.graph().op(id),
+             "a gradient rule made a cotangent of another shape or dtype; please report it", builder_.graph().shape(id),
+             builder_.graph().shape(value));
     Id& sum = cotangents_[at(id)];
     sum = sum == none ? value : sum_of(sum, value);
   }
@@ -48,7 +51,8 @@ class Reverse {
       Graph const& graph = builder_.graph();
       Op const op = graph.op(id);
       if (op == Op::result) {
-        if (cotangents_[at(id)] != none) results_.push_back({graph.operand(id, 0), static_cast<int>(graph.integer(id)), cotangents_[at(id)]});
+        if (cotangents_[at(id)] != none)
+          results_.push_back({graph.operand(id, 0), static_cast<int>(graph.integer(id)), cotangents_[at(id)]});
         continue;
       }
       Back node{builder_, *this, id, {graph.operands(id).begin(), graph.operands(id).end()},
@@ -78,19 +82,22 @@ class Reverse {
   };
   static constexpr std::size_t at(Id id) { return static_cast<std::size_t>(id); }
 
-  /// A table's gradient that stands on nothing can be made to stand on the rest of the sum: rows are then added in place.
+  /// A table's gradient that stands on nothing can be made to stand on the rest of the sum: rows are then added in
+  /// place.
   constexpr Id onto(Id value, Id base) {
     Graph const& graph = builder_.graph();
     if (graph.op(value) == Op::result && graph.integer(value) == 0) {
       Id const node = graph.operand(value, 0);
       if (graph.op(node) == Op::embedding_gradient && graph.operands(node).size() == 2) {
         auto const integers = graph.integers(node);
-        Id const based = builder_.emit(draft(Op::embedding_gradient, {graph.operand(node, 0), graph.operand(node, 1), base},
-                                             {integers.begin(), integers.end()}));
+        Id const based =
+            builder_.emit(draft(Op::embedding_gradient, {graph.operand(node, 0), graph.operand(node, 1), base},
+                                {integers.begin(), integers.end()}));
         return builder_.emit(draft(Op::result, {based}, {0}));
       }
     }
-    if (graph.op(value) == Op::scatter_add && graph.op(graph.operand(value, 0)) == Op::constant && graph.real(graph.operand(value, 0)) == 0)
+    if (graph.op(value) == Op::scatter_add && graph.op(graph.operand(value, 0)) == Op::constant &&
+        graph.real(graph.operand(value, 0)) == 0)
       return builder_.emit(draft(Op::scatter_add, {base, graph.operand(value, 1), graph.operand(value, 2)}));
     return none;
   }
@@ -112,15 +119,16 @@ constexpr void Back::give(int i, Var cotangent) const {
   if (wants(i)) reverse.add(operands[static_cast<std::size_t>(i)], cotangent);
 }
 
-/// d loss / d wrt for every entry of `wrt`, zeros where there is no path. `seed` is the cotangent of the loss: 1 / n makes the gradients of
-/// an average over n micro-batches.
-/// Requires  the loss is a floating scalar, and `wrt` are leaves or intermediate values of the same graph.
-/// Ranks     a loss that varies over ranks stands for the average of the ranks' losses: gradients of replicated values are averaged over
+/// d loss / d wrt for every entry of `wrt`, zeros where there is no path. `seed` is the cotangent of the loss: 1 / n
+/// makes the gradients of an average over n micro-batches. Requires  the loss is a floating scalar, and `wrt` are
+/// leaves or intermediate values of the same graph. Ranks     a loss that varies over ranks stands for the average of
+/// the ranks' losses: gradients of replicated values are averaged over
 ///           ranks where they arise (see `vary`).
 constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, Where where = Where::current()) {
   if (loss.builder == nullptr) refuse(where, Op::input, ErrorKind::invalid_argument, "the loss belongs to no graph");
   if (loss.rank() != 0) refuse(where, Op::input, "only a scalar has a gradient; sum or average it first", loss.shape());
-  if (!is_floating(loss.dtype())) refuse(where, Op::input, "only a floating value has a gradient", loss.dtype(), DType::float32);
+  if (!is_floating(loss.dtype()))
+    refuse(where, Op::input, "only a floating value has a gradient", loss.dtype(), DType::float32);
   Builder& builder = *loss.builder;
   List<Id> ids;
   for (Var v : wrt) ids.push_back(builder.adopt(v, where));
@@ -136,11 +144,13 @@ constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, W
 }
 
 /// The graph with one more output per parameter: "gradient.NAME" of the output `loss`.
-constexpr Graph grad(Graph const& graph, std::string_view loss = "loss", double seed = 1, Where where = Where::current()) {
+constexpr Graph grad(Graph const& graph, std::string_view loss = "loss", double seed = 1,
+                     Where where = Where::current()) {
   Builder builder;
   builder.load(graph);
   Id const id = graph.find_output(loss);
-  if (id == none) refuse(where, Op::input, ErrorKind::invalid_argument, "the graph has no output of that name; name its loss");
+  if (id == none)
+    refuse(where, Op::input, ErrorKind::invalid_argument, "the graph has no output of that name; name its loss");
   List<Var> wrt;
   for (Parameter const& parameter : graph.parameters) wrt.push_back({&builder, parameter.node});
   List<Var> const values = gradients({&builder, id}, wrt, seed, where);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Gradient of `repeat`: the body is differentiated once; the forward node keeps what that gradient reads (residuals, as stacked results),
-/// and a second repeat runs the other way.
+/// Gradient of `repeat`: the body is differentiated once; the forward node keeps what that gradient reads (residuals,
+/// as stacked results), and a second repeat runs the other way.
 
 #include <tutti/graph/grad.hpp>
 
@@ -98,8 +98,13 @@ class BodyGradient {
   /// Cheaper to do again than to keep.
   constexpr bool is_free(Id id) const {
     switch (body_.graph().op(id)) {
-      case Op::constant: case Op::iota: case Op::rank: case Op::reshape: case Op::broadcast_in_dim: case Op::vary: case Op::stop_gradient:
-        return true;
+      case Op::constant:
+      case Op::iota:
+      case Op::rank:
+      case Op::reshape:
+      case Op::broadcast_in_dim:
+      case Op::vary:
+      case Op::stop_gradient: return true;
       default: return false;
     }
   }
@@ -124,7 +129,8 @@ class BodyGradient {
       int const inputs = static_cast<int>(forward_inputs_.size());
       while (input < inputs && forward_inputs_[static_cast<std::size_t>(input)] != id) ++input;
       if (input == inputs && graph.op(id) == Op::input) continue;  // a cotangent or a sum: listed already
-      if (input >= shape_.carried && input < shape_.carried + shape_.invariants) invariants_.push_back({id, n_.in(input)});
+      if (input >= shape_.carried && input < shape_.carried + shape_.invariants)
+        invariants_.push_back({id, n_.in(input)});
       else if (input >= shape_.carried + shape_.invariants && input < inputs) slices_.push_back({id, n_.in(input)});
       else {
         slices_.push_back({id, {}, static_cast<std::int32_t>(residuals_.size())});
@@ -151,7 +157,8 @@ class BodyGradient {
     if (residuals_.empty()) return;
     body_.order_inputs(forward_inputs_);
     for (std::size_t i = 0; i < residuals_.size(); ++i)
-      body_.output(reflect::Path("residual.").append(first_residual_ + static_cast<int>(i)), {&body_, residuals_[i]}, n_.where);
+      body_.output(reflect::Path("residual.").append(first_residual_ + static_cast<int>(i)), {&body_, residuals_[i]},
+                   n_.where);
     n_.builder.extend_repeat(n_.id, canonical(body_.graph()), n_.where);
   }
 
@@ -159,16 +166,17 @@ class BodyGradient {
     List<Id> operands;
     for (std::size_t i = 0; i < carries_.size(); ++i) {
       Var initial = carries_[i].initial;
-      if (backward.replication(backward.outputs[i].node) == Replication::varying) initial = vary(initial, comm::PortOp::avg, n_.where);
+      if (backward.replication(backward.outputs[i].node) == Replication::varying)
+        initial = vary(initial, comm::PortOp::avg, n_.where);
       operands.push_back(initial.id);
     }
     for (Slice const& invariant : invariants_) operands.push_back(invariant.stacked.id);
     for (Slice const& slice : slices_)
       operands.push_back(slice.residual == none ? slice.stacked.id : n_.out(first_residual_ + slice.residual).id);
     Draft node = draft(Op::repeat, std::move(operands),
-                       {shape_.length, static_cast<std::int64_t>(carries_.size()), static_cast<std::int64_t>(invariants_.size()),
-                        static_cast<std::int64_t>(slices_.size()), std::int64_t{!shape_.reversed},
-                        static_cast<std::int64_t>(shape_.residuals)});
+                       {shape_.length, static_cast<std::int64_t>(carries_.size()),
+                        static_cast<std::int64_t>(invariants_.size()), static_cast<std::int64_t>(slices_.size()),
+                        std::int64_t{!shape_.reversed}, static_cast<std::int64_t>(shape_.residuals)});
     node.body = n_.builder.add_body(backward);
     Var const repeat = detail::emit(n_.builder, std::move(node), n_.where);
     for (std::size_t i = 0; i < carries_.size(); ++i)

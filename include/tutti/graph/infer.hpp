@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What every operation requires of its operands, and the types of its results. The only place where shapes are checked.
+/// What every operation requires of its operands, and the types of its results. The only place where shapes are
+/// checked.
 ///
-/// A mistake throws; in a constant expression the call of `refuse` is the compile error, and the compiler prints the line here with
-/// its sentence, then the user's line. So the sentence stands literally in each call.
+/// A mistake throws; in a constant expression the call of `refuse` is the compile error, and the compiler prints the
+/// line here with its sentence, then the user's line. So the sentence stands literally in each call.
 
 #include <tutti/graph/ir.hpp>
 
@@ -21,7 +22,8 @@ struct Draft {
   List<Id> operands;
   List<std::int64_t> integers;
   List<double> reals;
-  Type type;  ///< wanted result where it does not follow from the operands: leaves, reshape, convert, broadcasts, dynamic_slice
+  Type type;  ///< wanted result where it does not follow from the operands: leaves, reshape, convert, broadcasts,
+              ///< dynamic_slice
   std::int32_t name = none;
   std::int32_t body = none;
 };
@@ -36,7 +38,8 @@ constexpr Draft draft(Op op, List<Id> operands, List<std::int64_t> integers = {}
 [[noreturn]] inline void refuse(std::source_location where, Op op, std::string const& sentence, Shape const& a) {
   throw Error(ErrorKind::shape, std::string(name(op)), sentence + " (shape here: " + to_string(a) + ")", where);
 }
-[[noreturn]] inline void refuse(std::source_location where, Op op, std::string const& sentence, Shape const& a, Shape const& b) {
+[[noreturn]] inline void refuse(std::source_location where, Op op, std::string const& sentence, Shape const& a,
+                                Shape const& b) {
   throw Error(ErrorKind::shape, std::string(name(op)),
               sentence + " (shapes here: " + to_string(a) + " and " + to_string(b) + ")", where);
 }
@@ -79,7 +82,8 @@ struct Operands {
 
   constexpr void same_dtype(int first, int end) const {
     for (int i = first + 1; i < end; ++i)
-      if (dtype(i) != dtype(first)) refuse(where, draft.op, "operands differ in dtype; convert one of them", dtype(first), dtype(i));
+      if (dtype(i) != dtype(first))
+        refuse(where, draft.op, "operands differ in dtype; convert one of them", dtype(first), dtype(i));
   }
   constexpr void same_shape(int first, int end) const {
     for (int i = first + 1; i < end; ++i)
@@ -91,7 +95,8 @@ struct Operands {
       refuse(where, draft.op, "the operand must be of a floating type; convert it", dtype(i), DType::float32);
   }
   constexpr void indices(int i) const {
-    if (!is_integer(dtype(i))) refuse(where, draft.op, "indices must be integers; convert them", dtype(i), DType::int32);
+    if (!is_integer(dtype(i)))
+      refuse(where, draft.op, "indices must be integers; convert them", dtype(i), DType::int32);
   }
   constexpr void scalars(int first, int end) const {
     for (int i = first; i < end; ++i)
@@ -99,7 +104,8 @@ struct Operands {
   }
   constexpr void vector_of(int i, std::int64_t extent, Shape const& against) const {
     if (shape(i).rank() != 1 || shape(i)[0] != extent)
-      refuse(where, draft.op, "the vector's length must be the last extent of the tensor that it belongs to", against, shape(i));
+      refuse(where, draft.op, "the vector's length must be the last extent of the tensor that it belongs to", against,
+             shape(i));
   }
 };
 
@@ -152,8 +158,8 @@ constexpr Shape dot_result(Operands const& in) {
     int const at = i < batch ? 2 + i : 2 + batch + i;
     int const step = i < batch ? batch : contracted;
     auto const axis_a = values[static_cast<std::size_t>(at)], axis_b = values[static_cast<std::size_t>(at + step)];
-    if (axis_a < 0 || axis_a >= a.rank() || axis_b < 0 || axis_b >= b.rank() || used_a[static_cast<std::size_t>(axis_a)] ||
-        used_b[static_cast<std::size_t>(axis_b)])
+    if (axis_a < 0 || axis_a >= a.rank() || axis_b < 0 || axis_b >= b.rank() ||
+        used_a[static_cast<std::size_t>(axis_a)] || used_b[static_cast<std::size_t>(axis_b)])
       refuse(in.where, in.draft.op, "an axis is named twice or is not below its operand's rank", a, b);
     used_a[static_cast<std::size_t>(axis_a)] = used_b[static_cast<std::size_t>(axis_b)] = true;
     if (a[static_cast<int>(axis_a)] != b[static_cast<int>(axis_b)])
@@ -190,7 +196,8 @@ constexpr Shape padded(Operands const& in) {
   Shape out = x;
   for (int axis = 0; axis < rank; ++axis) {
     std::int64_t const low = in.integer(axis), high = in.integer(rank + axis), interior = in.integer(2 * rank + axis);
-    if (low < 0 || high < 0 || interior < 0) refuse(in.where, in.draft.op, "padding must not be negative; use slice", x);
+    if (low < 0 || high < 0 || interior < 0)
+      refuse(in.where, in.draft.op, "padding must not be negative; use slice", x);
     out = out.with(axis, low + x[axis] + (x[axis] > 0 ? (x[axis] - 1) * interior : 0) + high);
   }
   return out;
@@ -199,7 +206,8 @@ constexpr Shape padded(Operands const& in) {
 constexpr Shape concatenated(Operands const& in) {
   auto const axis = static_cast<int>(in.integer(0));
   if (in.count() == 0) refuse(in.where, in.draft.op, ErrorKind::invalid_argument, "there is nothing to concatenate");
-  if (axis < 0 || axis >= in.shape(0).rank()) refuse(in.where, in.draft.op, "the axis is not below the rank", in.shape(0));
+  if (axis < 0 || axis >= in.shape(0).rank())
+    refuse(in.where, in.draft.op, "the axis is not below the rank", in.shape(0));
   std::int64_t total = 0;
   for (int i = 0; i < in.count(); ++i) {
     if (in.shape(i).rank() != in.shape(0).rank() || in.shape(i).with(axis, 0) != in.shape(0).with(axis, 0))

@@ -45,7 +45,8 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
       std::int64_t const heads = in.integer(0);
       if (x.rank() != 3 || x[2] % 3 != 0) refuse(where, op, "packed projections must have shape (B, T, 3C)", x);
       if (heads < 1 || x[2] / 3 % heads != 0)
-        refuse(where, op, "the channels C of packed projections (B, T, 3C) must divide by the number of heads", x, Shape{heads});
+        refuse(where, op, "the channels C of packed projections (B, T, 3C) must divide by the number of heads", x,
+               Shape{heads});
       f32(Shape{x[0], heads, x[1]});
       return x.with(2, x[2] / 3);
     }
@@ -59,7 +60,8 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
         in.same_dtype(1, 3);
         Shape const& positions = in.shape(2);
         if (positions.rank() != 2 || positions[1] != table[1] || positions[0] < x[1])
-          refuse(where, op, "positions must have shape (T or more, C): shorter than the tokens' rows or of other width", x, positions);
+          refuse(where, op, "positions must have shape (T or more, C): shorter than the tokens' rows or of other width",
+                 x, positions);
       }
       return appended(x, table[1]);
     }
@@ -87,7 +89,8 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
         refuse(where, op, "x (..., C) needs a weight (V, C): the last extents must be equal", x, w);
       if (in.integer(1) < 1 || in.integer(1) > w[0])
         refuse(where, op, "the vocabulary must be between 1 and the rows of the weight", w, Shape{in.integer(1)});
-      if (leading(x) != in.shape(2)) refuse(where, op, "x (..., C) needs targets (...): one target per row", x, in.shape(2));
+      if (leading(x) != in.shape(2))
+        refuse(where, op, "x (..., C) needs targets (...): one target per row", x, in.shape(2));
       more.push_back(in[0]);
       more.push_back(in[1]);
       f32(in.shape(2));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Runs a graph in double, one naive loop per operation, on any number of simulated ranks in step with each other. Slow and plain: the
-/// reference that everything faster is compared with.
+/// Runs a graph in double, one naive loop per operation, on any number of simulated ranks in step with each other. Slow
+/// and plain: the reference that everything faster is compared with.
 
 #include <tutti/comm/port.hpp>
 #include <tutti/graph/interpreter_composites.hpp>
@@ -14,7 +14,8 @@ class Interpreter {
   using Values = naive::Values;
 
   /// Parameters and states start at zero, or one where `Init` says so; random ones are the caller's to set.
-  explicit Interpreter(Graph graph, int ranks = 1) : graph_(std::move(graph)), leaves_(naive::at(ranks), Cells(graph_.nodes.size())) {
+  explicit Interpreter(Graph graph, int ranks = 1)
+      : graph_(std::move(graph)), leaves_(naive::at(ranks), Cells(graph_.nodes.size())) {
     auto const fill = [&](Id id, Init const& init) {
       for (Cells& rank : leaves_)
         rank[naive::at(id)] = {Values(naive::at(graph_.shape(id).size()), init.kind == Init::Kind::ones ? 1.0 : 0.0)};
@@ -30,25 +31,33 @@ class Interpreter {
   void set(std::string_view name, Values values, int rank = -1) {
     Id const id = graph_.find_leaf(name);
     if (id == none)
-      throw Error(ErrorKind::invalid_argument, "Interpreter::set", "the graph has no input, scalar, parameter or state \"" + std::string(name) + "\"");
+      throw Error(ErrorKind::invalid_argument, "Interpreter::set",
+                  "the graph has no input, scalar, parameter or state \"" + std::string(name) + "\"");
     if (values.size() != naive::at(graph_.shape(id).size()))
-      throw Error(ErrorKind::shape, "Interpreter::set", std::to_string(values.size()) + " values for \"" + std::string(name) + "\" of shape " + to_string(graph_.shape(id)));
+      throw Error(ErrorKind::shape, "Interpreter::set",
+                  std::to_string(values.size()) + " values for \"" + std::string(name) + "\" of shape " +
+                      to_string(graph_.shape(id)));
     for (int r = 0; r < ranks(); ++r)
       if (rank == -1 || rank == r) leaves_[naive::at(r)][naive::at(id)] = {values};
   }
   /// Present value of a leaf.
-  Values const& get(std::string_view name, int rank = 0) const { return leaves_[naive::at(rank)][naive::at(graph_.find_leaf(name))].at(0); }
+  Values const& get(std::string_view name, int rank = 0) const {
+    return leaves_[naive::at(rank)][naive::at(graph_.find_leaf(name))].at(0);
+  }
 
   /// Evaluates everything, then makes the updates.
   void run() {
     cells_ = leaves_;
     evaluate(graph_, cells_);
     for (Update const& update : graph_.updates)
-      for (int r = 0; r < ranks(); ++r) leaves_[naive::at(r)][naive::at(update.target)] = cells_[naive::at(r)][naive::at(update.value)];
+      for (int r = 0; r < ranks(); ++r)
+        leaves_[naive::at(r)][naive::at(update.target)] = cells_[naive::at(r)][naive::at(update.value)];
   }
   Values const& output(std::string_view name, int rank = 0) const {
     Id const id = graph_.find_output(name);
-    if (id == none) throw Error(ErrorKind::invalid_argument, "Interpreter::output", "the graph has no output \"" + std::string(name) + "\"");
+    if (id == none)
+      throw Error(ErrorKind::invalid_argument, "Interpreter::output",
+                  "the graph has no output \"" + std::string(name) + "\"");
     return cells_[naive::at(rank)][naive::at(id)][0];
   }
 
@@ -74,7 +83,8 @@ class Interpreter {
           std::vector<Values>& out = ranks[r][naive::at(id)];
           if (graph[id].name != none) {
             if (out.empty())
-              throw Error(ErrorKind::invalid_argument, "Interpreter::run", "\"" + std::string(graph.name(id)) + "\" has no value; set it before the run");
+              throw Error(ErrorKind::invalid_argument, "Interpreter::run",
+                          "\"" + std::string(graph.name(id)) + "\" has no value; set it before the run");
           } else if (op == Op::rank) {
             out = {{static_cast<double>(r)}};
           } else if (op == Op::result) {
@@ -103,7 +113,8 @@ class Interpreter {
       std::vector<Values>& out = cells[naive::at(id)];
       out.clear();
       for (std::size_t i = 0; i < body.outputs.size(); ++i)
-        out.push_back(i < carried ? cells[naive::at(graph.operand(id, static_cast<int>(i)))][0] : Values(naive::at(graph.type(id, static_cast<int>(i)).shape.size())));
+        out.push_back(i < carried ? cells[naive::at(graph.operand(id, static_cast<int>(i)))][0]
+                                  : Values(naive::at(graph.type(id, static_cast<int>(i)).shape.size())));
     }
     for (std::int64_t step = 0; step < shape.length; ++step) {
       std::int64_t const index = shape.reversed ? shape.length - 1 - step : step;
@@ -112,7 +123,9 @@ class Interpreter {
         for (std::size_t i = 0; i < body.inputs.size(); ++i) {
           Values const& outer = ranks[r][naive::at(graph.operand(id, static_cast<int>(i)))][0];
           inner[r][naive::at(body.inputs[i])] = {i < carried ? ranks[r][naive::at(id)][i]
-                                                 : i < carried + naive::at(shape.invariants) ? outer : part(outer, index, shape.length)};
+                                                 : i < carried + naive::at(shape.invariants)
+                                                     ? outer
+                                                     : part(outer, index, shape.length)};
         }
       evaluate(body, inner);
       for (std::size_t r = 0; r < ranks.size(); ++r)
@@ -120,7 +133,9 @@ class Interpreter {
           Values const& value = inner[r][naive::at(body.outputs[i].node)][0];
           Values& out = ranks[r][naive::at(id)][i];
           if (i < carried) out = value;
-          else std::copy(value.begin(), value.end(), out.begin() + static_cast<std::ptrdiff_t>(naive::at(index) * value.size()));
+          else
+            std::copy(value.begin(), value.end(),
+                      out.begin() + static_cast<std::ptrdiff_t>(naive::at(index) * value.size()));
         }
     }
   }
@@ -135,7 +150,9 @@ class Interpreter {
     }
     bool const sized = op == Op::all_gather || op == Op::reduce_scatter;
     if (sized && graph.integer(id) != static_cast<std::int64_t>(ranks.size()))
-      throw Error(ErrorKind::configuration, std::string(name(op)), "the graph was made for " + std::to_string(graph.integer(id)) + " ranks, here are " + std::to_string(ranks.size()));
+      throw Error(ErrorKind::configuration, std::string(name(op)),
+                  "the graph was made for " + std::to_string(graph.integer(id)) + " ranks, here are " +
+                      std::to_string(ranks.size()));
     Values all;
     if (op == Op::all_gather) {
       for (std::size_t r = 0; r < ranks.size(); ++r) all.insert(all.end(), value(r).begin(), value(r).end());
@@ -149,7 +166,9 @@ class Interpreter {
         for (double& x : all) x /= static_cast<double>(ranks.size());
     }
     for (std::size_t r = 0; r < ranks.size(); ++r)
-      ranks[r][naive::at(id)] = {op == Op::reduce_scatter ? part(all, static_cast<std::int64_t>(r), static_cast<std::int64_t>(ranks.size())) : all};
+      ranks[r][naive::at(id)] = {op == Op::reduce_scatter
+                                     ? part(all, static_cast<std::int64_t>(r), static_cast<std::int64_t>(ranks.size()))
+                                     : all};
   }
 
   Graph graph_;

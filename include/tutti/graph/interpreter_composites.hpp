@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The composites in double, from the contracts in kernel/: nothing is shared with their decompositions, which are checked against this.
+/// The composites in double, from the contracts in kernel/: nothing is shared with their decompositions, which are
+/// checked against this.
 
 #include <tutti/graph/interpreter_kernels.hpp>
 
@@ -51,7 +52,8 @@ inline std::vector<Values> layer_norm_gradient(Call const& c) {
     }
     for (std::int64_t i = 0; i < n; ++i) {
       double const xh = (c.in(1)[at(r * n + i)] - m) * s;
-      dx[at(r * n + i)] = s * (c.in(0)[at(r * n + i)] * c.in(2)[at(i)] - h_sum / static_cast<double>(n) - xh * hx_sum / static_cast<double>(n));
+      dx[at(r * n + i)] = s * (c.in(0)[at(r * n + i)] * c.in(2)[at(i)] - h_sum / static_cast<double>(n) -
+                               xh * hx_sum / static_cast<double>(n));
     }
   }
   return {dx, dgamma, dbeta};
@@ -82,12 +84,14 @@ inline std::vector<Values> attention(Call const& c) {
   Shape const& shape = c.shape(0);
   std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
   Values out(at(shape[0] * tokens * channels)), lse(at(shape[0] * heads * tokens));
-  for_each_query(c.in(0), shape, heads, c.real(), [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double log_sum) {
-    lse[at((b * heads + h) * tokens + t)] = log_sum;
-    for (std::int64_t u = 0; u <= t; ++u)
-      for (std::int64_t i = 0; i < size; ++i)
-        out[at((b * tokens + t) * channels + h * size + i)] += p[at(u)] * c.in(0)[at((b * tokens + u) * 3 * channels + 2 * channels + h * size + i)];
-  });
+  for_each_query(c.in(0), shape, heads, c.real(),
+                 [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double log_sum) {
+                   lse[at((b * heads + h) * tokens + t)] = log_sum;
+                   for (std::int64_t u = 0; u <= t; ++u)
+                     for (std::int64_t i = 0; i < size; ++i)
+                       out[at((b * tokens + t) * channels + h * size + i)] +=
+                           p[at(u)] * c.in(0)[at((b * tokens + u) * 3 * channels + 2 * channels + h * size + i)];
+                 });
   return {out, lse};
 }
 
@@ -96,28 +100,30 @@ inline std::vector<Values> attention_gradient(Call const& c) {
   Values const &dout = c.in(0), &qkv = c.in(1);
   std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
   Values d(qkv.size());
-  for_each_query(qkv, shape, heads, c.real(), [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double) {
-    double const* g = dout.data() + (b * tokens + t) * channels + h * size;
-    std::size_t const q = at((b * tokens + t) * 3 * channels + h * size);
-    Values dp(p.size());
-    double inner = 0;
-    for (std::size_t u = 0; u < p.size(); ++u) {
-      std::size_t const v = at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + 2 * channels + h * size);
-      for (std::int64_t i = 0; i < size; ++i) {
-        dp[u] += g[i] * qkv[v + at(i)];
-        d[v + at(i)] += p[u] * g[i];
-      }
-      inner += p[u] * dp[u];
-    }
-    for (std::size_t u = 0; u < p.size(); ++u) {
-      std::size_t const k = at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + channels + h * size);
-      double const ds = c.real() * p[u] * (dp[u] - inner);
-      for (std::int64_t i = 0; i < size; ++i) {
-        d[q + at(i)] += ds * qkv[k + at(i)];
-        d[k + at(i)] += ds * qkv[q + at(i)];
-      }
-    }
-  });
+  for_each_query(
+      qkv, shape, heads, c.real(), [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double) {
+        double const* g = dout.data() + (b * tokens + t) * channels + h * size;
+        std::size_t const q = at((b * tokens + t) * 3 * channels + h * size);
+        Values dp(p.size());
+        double inner = 0;
+        for (std::size_t u = 0; u < p.size(); ++u) {
+          std::size_t const v =
+              at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + 2 * channels + h * size);
+          for (std::int64_t i = 0; i < size; ++i) {
+            dp[u] += g[i] * qkv[v + at(i)];
+            d[v + at(i)] += p[u] * g[i];
+          }
+          inner += p[u] * dp[u];
+        }
+        for (std::size_t u = 0; u < p.size(); ++u) {
+          std::size_t const k = at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + channels + h * size);
+          double const ds = c.real() * p[u] * (dp[u] - inner);
+          for (std::int64_t i = 0; i < size; ++i) {
+            d[q + at(i)] += ds * qkv[k + at(i)];
+            d[k + at(i)] += ds * qkv[q + at(i)];
+          }
+        }
+      });
   return {d};
 }
 
@@ -126,7 +132,8 @@ inline std::vector<Values> embedding(Call const& c) {
   Values out(at(c.out().size()));
   for (std::size_t i = 0; i < c.in(0).size(); ++i)
     for (std::size_t k = 0, row = row_of(c, c.in(0)[i], c.shape(1)[0]); k < at(width); ++k)
-      out[i * at(width) + k] = c.in(1)[row * at(width) + k] + (c.count() == 3 ? c.in(2)[i % at(tokens) * at(width) + k] : 0);
+      out[i * at(width) + k] =
+          c.in(1)[row * at(width) + k] + (c.count() == 3 ? c.in(2)[i % at(tokens) * at(width) + k] : 0);
   return {out};
 }
 
@@ -143,7 +150,8 @@ inline std::vector<Values> embedding_gradient(Call const& c) {
 }
 
 /// Mean loss, scaled gradient of the logits, loss per row.
-inline std::vector<Values> losses(Call const& c, Values const& logits, Values const& targets, std::int64_t vocabulary, double ignored, double scale) {
+inline std::vector<Values> losses(Call const& c, Values const& logits, Values const& targets, std::int64_t vocabulary,
+                                  double ignored, double scale) {
   std::size_t const rows = targets.size(), width = at(vocabulary);
   Values gradient(rows * width), row_losses(rows);
   double total = 0, valid = 0;
@@ -157,7 +165,8 @@ inline std::vector<Values> losses(Call const& c, Values const& logits, Values co
     for (std::size_t i = 0; i < width; ++i) sum += std::exp(z[i] - top);
     row_losses[r] = top + std::log(sum) - z[target];
     total += row_losses[r];
-    for (std::size_t i = 0; i < width; ++i) gradient[r * width + i] = scale * (std::exp(z[i] - top) / sum - double(i == target)) / valid;
+    for (std::size_t i = 0; i < width; ++i)
+      gradient[r * width + i] = scale * (std::exp(z[i] - top) / sum - double(i == target)) / valid;
   }
   return {{valid > 0 ? total / valid : 0}, gradient, row_losses};
 }
@@ -167,8 +176,10 @@ inline std::vector<Values> linear_cross_entropy(Call const& c) {
   Values logits(rows * vocabulary);
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t v = 0; v < vocabulary; ++v)
-      for (std::size_t i = 0; i < width; ++i) logits[r * vocabulary + v] += c.in(0)[r * width + i] * c.in(1)[v * width + i];
-  std::vector<Values> const loss = losses(c, logits, c.in(2), c.integer(1), static_cast<double>(c.integer(0)), c.real());
+      for (std::size_t i = 0; i < width; ++i)
+        logits[r * vocabulary + v] += c.in(0)[r * width + i] * c.in(1)[v * width + i];
+  std::vector<Values> const loss =
+      losses(c, logits, c.in(2), c.integer(1), static_cast<double>(c.integer(0)), c.real());
   Values dx(c.in(0).size()), dweight(c.in(1).size());
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t v = 0; v < vocabulary; ++v)
@@ -213,7 +224,8 @@ inline std::vector<Values> composite(Call const& c) {
     }
     case Op::adamw: return adamw(c);
     default:
-      throw Error(ErrorKind::internal, std::string(name(c.graph.op(c.id))), "the interpreter lacks this composite; please report it");
+      throw Error(ErrorKind::internal, std::string(name(c.graph.op(c.id))),
+                  "the interpreter lacks this composite; please report it");
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// One naive loop in double per operation, written from the equations alone: the oracle of gradients, decompositions and the executor.
+/// One naive loop in double per operation, written from the equations alone: the oracle of gradients, decompositions
+/// and the executor.
 
 #include <tutti/graph/ir.hpp>
 #include <tutti/tensor/random.hpp>
@@ -149,7 +150,8 @@ inline Values dot(Call const& c) {
 inline std::size_t row_of(Call const& c, double index, std::int64_t rows) {
   if (!(index >= 0 && index < static_cast<double>(rows)))
     throw Error(ErrorKind::out_of_range, std::string(name(c.graph.op(c.id))),
-                "index " + std::to_string(static_cast<std::int64_t>(index)) + " is outside the table of " + std::to_string(rows) + " rows");
+                "index " + std::to_string(static_cast<std::int64_t>(index)) + " is outside the table of " +
+                    std::to_string(rows) + " rows");
   return static_cast<std::size_t>(index);
 }
 
@@ -161,16 +163,21 @@ inline Values primitive(Call const& c) {
   auto const clamped_starts = [&](int first, Shape const& box, Shape const& whole) {
     Index starts{};
     for (int axis = 0; axis < whole.rank(); ++axis)
-      starts[at(axis)] = std::clamp<std::int64_t>(static_cast<std::int64_t>(c.in(first + axis)[0]), 0, whole[axis] - box[axis]);
+      starts[at(axis)] =
+          std::clamp<std::int64_t>(static_cast<std::int64_t>(c.in(first + axis)[0]), 0, whole[axis] - box[axis]);
     return starts;
   };
   switch (op) {
     case Op::constant: out.assign(out.size(), c.real()); break;
-    case Op::iota: for_each(out_shape, [&](Index const& i, std::int64_t flat) { out[at(flat)] = static_cast<double>(i[at(c.integer())]); }); break;
+    case Op::iota:
+      for_each(out_shape,
+               [&](Index const& i, std::int64_t flat) { out[at(flat)] = static_cast<double>(i[at(c.integer())]); });
+      break;
     case Op::broadcast_in_dim:
       for_each(out_shape, [&](Index const& i, std::int64_t flat) {
         Index from{};
-        for (int axis = 0; axis < c.shape(0).rank(); ++axis) from[at(axis)] = c.shape(0)[axis] == 1 ? 0 : i[at(c.integer(axis))];
+        for (int axis = 0; axis < c.shape(0).rank(); ++axis)
+          from[at(axis)] = c.shape(0)[axis] == 1 ? 0 : i[at(c.integer(axis))];
         out[at(flat)] = c.in(0)[position(c.shape(0), from)];
       });
       break;
@@ -185,7 +192,8 @@ inline Values primitive(Call const& c) {
       for_each(out_shape, [&](Index const& i, std::int64_t flat) {
         Index from{};
         int const rank = out_shape.rank();
-        for (int axis = 0; axis < rank; ++axis) from[at(axis)] = c.integer(axis) + i[at(axis)] * c.integer(2 * rank + axis);
+        for (int axis = 0; axis < rank; ++axis)
+          from[at(axis)] = c.integer(axis) + i[at(axis)] * c.integer(2 * rank + axis);
         out[at(flat)] = c.in(0)[position(c.shape(0), from)];
       });
       break;
@@ -194,7 +202,8 @@ inline Values primitive(Call const& c) {
       for_each(c.shape(0), [&](Index const& i, std::int64_t flat) {
         Index to{};
         int const rank = out_shape.rank();
-        for (int axis = 0; axis < rank; ++axis) to[at(axis)] = c.integer(axis) + i[at(axis)] * (c.integer(2 * rank + axis) + 1);
+        for (int axis = 0; axis < rank; ++axis)
+          to[at(axis)] = c.integer(axis) + i[at(axis)] * (c.integer(2 * rank + axis) + 1);
         out[position(out_shape, to)] = c.in(0)[at(flat)];
       });
       break;
@@ -229,22 +238,24 @@ inline Values primitive(Call const& c) {
     case Op::gather: {
       std::size_t const width = c.shape(0)[0] == 0 ? 0 : c.in(0).size() / at(c.shape(0)[0]);
       for (std::size_t i = 0; i < c.in(1).size(); ++i)
-        for (std::size_t k = 0, row = row_of(c, c.in(1)[i], c.shape(0)[0]); k < width; ++k) out[i * width + k] = c.in(0)[row * width + k];
+        for (std::size_t k = 0, row = row_of(c, c.in(1)[i], c.shape(0)[0]); k < width; ++k)
+          out[i * width + k] = c.in(0)[row * width + k];
       break;
     }
     case Op::scatter_add: {
       std::size_t const width = out_shape[0] == 0 ? 0 : c.in(0).size() / at(out_shape[0]);
       out = c.in(0);
       for (std::size_t i = 0; i < c.in(1).size(); ++i)
-        for (std::size_t k = 0, row = row_of(c, c.in(1)[i], out_shape[0]); k < width; ++k) out[row * width + k] += c.in(2)[i * width + k];
+        for (std::size_t k = 0, row = row_of(c, c.in(1)[i], out_shape[0]); k < width; ++k)
+          out[row * width + k] += c.in(2)[i * width + k];
       break;
     }
     case Op::rng_bits: {
       auto const word = [&](int i) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(c.in(i)[0])); };
       for (std::size_t i = 0; i < out.size(); ++i) {
         std::uint64_t const block = i / 4;
-        out[i] = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), static_cast<std::uint32_t>(word(1)),
-                             static_cast<std::uint32_t>(word(2))},
+        out[i] = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                             static_cast<std::uint32_t>(word(1)), static_cast<std::uint32_t>(word(2))},
                             {static_cast<std::uint32_t>(word(0)), static_cast<std::uint32_t>(word(0) >> 32)})[i % 4];
       }
       break;

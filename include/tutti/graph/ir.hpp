@@ -91,12 +91,14 @@ struct Update {
 
 /// Leaves that are listed keep their place in the lists, also when nothing uses them.
 ///
-/// A body is a graph without parameters, states, scalars or updates. For a repeat node of c carried values, v invariants and s
-/// stacked operands its inputs are, in this order: c carried, v invariants, s slices (stacked without the first axis);
-/// its outputs: c next carried values (same types as the initial ones), then one value per stacked result. Iteration i reads slice i
-/// and writes slice i of the stacked results; i runs from 0, or from L - 1 down when `reversed` is set.
+/// A body is a graph without parameters, states, scalars or updates. For a repeat node of c carried values, v
+/// invariants and s stacked operands its inputs are, in this order: c carried, v invariants, s slices (stacked without
+/// the first axis); its outputs: c next carried values (same types as the initial ones), then one value per stacked
+/// result. Iteration i reads slice i and writes slice i of the stacked results; i runs from 0, or from L - 1 down when
+/// `reversed` is set.
 ///
-/// A node of several results (more than one in `types`) is used through `result` nodes alone; a result without a node is not wanted.
+/// A node of several results (more than one in `types`), and any repeat, is used through `result` nodes alone; a result
+/// that no node projects is not wanted.
 struct Graph {
   List<Node> nodes;
   List<Id> inputs, states, scalars;
@@ -128,8 +130,12 @@ struct Graph {
 
   constexpr std::span<Id const> operands(Id id) const noexcept { return part(operand_pool, (*this)[id].operands); }
   constexpr Id operand(Id id, int index) const noexcept { return operands(id)[static_cast<std::size_t>(index)]; }
-  constexpr std::span<std::int64_t const> integers(Id id) const noexcept { return part(integer_pool, (*this)[id].integers); }
-  constexpr std::int64_t integer(Id id, int index = 0) const noexcept { return integers(id)[static_cast<std::size_t>(index)]; }
+  constexpr std::span<std::int64_t const> integers(Id id) const noexcept {
+    return part(integer_pool, (*this)[id].integers);
+  }
+  constexpr std::int64_t integer(Id id, int index = 0) const noexcept {
+    return integers(id)[static_cast<std::size_t>(index)];
+  }
   constexpr std::span<double const> reals(Id id) const noexcept { return part(real_pool, (*this)[id].reals); }
   constexpr double real(Id id, int index = 0) const noexcept { return reals(id)[static_cast<std::size_t>(index)]; }
   constexpr Graph const& body(Id id) const noexcept { return bodies[static_cast<std::size_t>((*this)[id].body)]; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A growable array for constant expressions. std::vector works there too, but constructs and destroys every element by a call: tracing
-/// and differentiating one GPT block then takes more than the million steps that clang allows by default. This takes a fifth.
+/// A growable array for constant expressions. std::vector works there too, but constructs and destroys every element by
+/// a call: tracing and differentiating one GPT block then takes more than the million steps that clang allows by
+/// default. This takes a fifth.
 
 #include <cstddef>
 #include <initializer_list>
@@ -30,7 +31,9 @@ class List {
   }
   constexpr List(List const& other) { append(other.begin(), other.end()); }
   constexpr List(List&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), capacity_(std::exchange(other.capacity_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
   constexpr List& operator=(List other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);

@@ -25,12 +25,24 @@ enum class Op : std::uint8_t {
   rank,       ///< int32 (): the number of this rank, 0 without a Port
 
   // Elementwise.
-  add, subtract, multiply, divide, maximum,
-  negate, exponential, logarithm, tanh, logistic, sine, cosine, square_root, reciprocal_square_root,
-  power,    ///< <exponent>: x^exponent
-  compare,  ///< {Comparison}: boolean
-  select,   ///< predicate (boolean), a, b
-  convert,  ///< to the node's dtype
+  add,
+  subtract,
+  multiply,
+  divide,
+  maximum,
+  negate,
+  exponential,
+  logarithm,
+  tanh,
+  logistic,
+  sine,
+  cosine,
+  square_root,
+  reciprocal_square_root,
+  power,          ///< <exponent>: x^exponent
+  compare,        ///< {Comparison}: boolean
+  select,         ///< predicate (boolean), a, b
+  convert,        ///< to the node's dtype
   gelu,           ///< tanh form
   gelu_gradient,  ///< g, x: g * gelu'(x)
   stop_gradient,  ///< identity, no gradient
@@ -49,7 +61,8 @@ enum class Op : std::uint8_t {
   // Reductions and products.
   reduce_sum,   ///< {axes, ascending}: dropped
   reduce_max,   ///< {axes, ascending}: dropped
-  dot_general,  ///< a, b; {batch count, contracted count, a's batch axes, b's batch axes, a's contracted, b's contracted};
+  dot_general,  ///< a, b; {batch count, contracted count, a's batch axes, b's batch axes, a's contracted, b's
+                ///< contracted};
                 ///< result: batch, a's free axes, b's free axes
   gather,       ///< table (R, ...), indices (...): rows
   scatter_add,  ///< base (R, ...), indices (...), rows: base plus every row at its index
@@ -57,19 +70,19 @@ enum class Op : std::uint8_t {
                 ///< counter (i/4 low, i/4 high, step, stream) and key (seed low, seed high)
 
   // Composites of kernel/: each is one kernel call, results that nobody uses are not computed.
-  linear,                ///< x (..., I), weight (O, I) [, bias (O)]: x weight^T + bias, (..., O)
-  layer_norm,            ///< x (..., C), gamma (C), beta (C); <eps> -> y (..., C), mean (...), rstd (...)
-  layer_norm_gradient,   ///< dy, x, gamma, mean, rstd -> dx, dgamma, dbeta
-  attention,             ///< qkv (B, T, 3C); {heads} <scale>: causal -> out (B, T, C), lse (B, heads, T)
-  attention_gradient,    ///< dout, qkv, out, lse; {heads} <scale>: dqkv
-  embedding,             ///< tokens (B, T), table (V, C) [, positions (P >= T, C)]: (B, T, C)
-  embedding_gradient,    ///< tokens, dout [, base (V, C)]; {table rows, position rows} -> dtable (+ base), dpositions
-  cross_entropy,         ///< logits (..., V), targets (...); {ignored} <scale> -> mean loss (), scale * dlogits, losses (...)
+  linear,               ///< x (..., I), weight (O, I) [, bias (O)]: x weight^T + bias, (..., O)
+  layer_norm,           ///< x (..., C), gamma (C), beta (C); <eps> -> y (..., C), mean (...), rstd (...)
+  layer_norm_gradient,  ///< dy, x, gamma, mean, rstd -> dx, dgamma, dbeta
+  attention,            ///< qkv (B, T, 3C); {heads} <scale>: causal -> out (B, T, C), lse (B, heads, T)
+  attention_gradient,   ///< dout, qkv, out, lse; {heads} <scale>: dqkv
+  embedding,            ///< tokens (B, T), table (V, C) [, positions (P >= T, C)]: (B, T, C)
+  embedding_gradient,   ///< tokens, dout [, base (V, C)]; {table rows, position rows} -> dtable (+ base), dpositions
+  cross_entropy,  ///< logits (..., V), targets (...); {ignored} <scale> -> mean loss (), scale * dlogits, losses (...)
   linear_cross_entropy,  ///< x (..., C), weight (padded V, C), targets (...); {ignored, vocabulary} <scale>
                          ///< -> mean loss (), scale * dx, scale * dweight, losses (...)
   square_sum,            ///< x [, base float64 ()]: float64 (), base plus sum of x^2
-  adamw,                 ///< parameter, gradient, m, v, learning rate, correction 1, correction 2, gradient scale (float32 ());
-                         ///< <beta1, beta2, eps, weight decay> -> parameter, m, v
+  adamw,  ///< parameter, gradient, m, v, learning rate, correction 1, correction 2, gradient scale (float32 ());
+          ///< <beta1, beta2, eps, weight decay> -> parameter, m, v
 
   // Ranks. The state of every value is `Node::replication`.
   vary,            ///< {PortOp}: a replicated value used by each rank on its own; no traffic, VJP all_reduce
@@ -80,7 +93,8 @@ enum class Op : std::uint8_t {
   reduce_scatter,  ///< {ranks, PortOp}: (ranks * N, ...) -> (N, ...) varying
 
   // Structure.
-  repeat,  ///< carried initial values, invariants, stacked (L, ...); {L, carried, invariants, stacked, reversed, Residuals};
+  repeat,  ///< carried initial values, invariants, stacked (L, ...); {L, carried, invariants, stacked, reversed,
+           ///< Residuals};
            ///< see Graph::bodies -> final carried values, then stacked results (L, ...)
   result,  ///< a node of several results; {index}. The only user that such a node has.
 };

@@ -11,18 +11,21 @@
 
 namespace tutti::graph {
 
-/// An argument of an operator: a value, a parameter or a number, with the line where it was written. Operators cannot have default
-/// arguments, but the conversion to this type can.
+/// An argument of an operator: a value, a parameter or a number, with the line where it was written. Operators cannot
+/// have default arguments, but the conversion to this type can.
 struct Operand {
   Var var;
   double number = 0;
   std::source_location where;
 
   constexpr Operand(Var value, std::source_location at = std::source_location::current()) : var(value), where(at) {}
-  constexpr Operand(double value, std::source_location at = std::source_location::current()) : number(value), where(at) {}
+  constexpr Operand(double value, std::source_location at = std::source_location::current())
+      : number(value), where(at) {}
   template <class Handle>
-    requires(std::convertible_to<Handle const&, Var> && !std::same_as<Handle, Var>)
-  constexpr Operand(Handle const& value, std::source_location at = std::source_location::current()) : var(value), where(at) {}
+  requires(std::convertible_to<Handle const&, Var> &&
+           !std::same_as<Handle, Var>) constexpr Operand(Handle const& value,
+                                                         std::source_location at = std::source_location::current())
+      : var(value), where(at) {}
 };
 
 using Axes = std::initializer_list<std::int64_t>;
@@ -49,7 +52,9 @@ constexpr bool is_constant(Var v, double value) { return constant_value(v) == va
 constexpr Var adopted(Builder& builder, Var v, Where where) { return {&builder, builder.adopt(v, where)}; }
 constexpr List<std::int64_t> listed(Axes axes) { return {axes.begin(), axes.end()}; }
 
-constexpr Var emit(Builder& builder, Draft wanted, Where where) { return {&builder, builder.emit(std::move(wanted), where)}; }
+constexpr Var emit(Builder& builder, Draft wanted, Where where) {
+  return {&builder, builder.emit(std::move(wanted), where)};
+}
 constexpr Var unary(Op op, Var x, Where where, List<double> reals = {}) {
   Builder& builder = home(x, {}, {}, where);
   return emit(builder, draft(op, {x.id}, {}, std::move(reals)), where);
@@ -62,14 +67,16 @@ constexpr Var result(Var node, int index, Where where) {
 }  // namespace detail
 
 /// Every element is `value`.
-constexpr Var constant(Builder& builder, double value, Shape const& shape = {}, DType dtype = DType::float32, Where where = Where::current()) {
+constexpr Var constant(Builder& builder, double value, Shape const& shape = {}, DType dtype = DType::float32,
+                       Where where = Where::current()) {
   return detail::emit(builder, draft(Op::constant, {}, {}, {value}, {dtype, Replication::replicated, shape}), where);
 }
 constexpr Var full_like(Var x, double value, Where where = Where::current()) {
   return constant(detail::home(x), value, x.shape(), x.dtype(), where);
 }
 /// Element i along `axis` is i.
-constexpr Var iota(Builder& builder, Shape const& shape, int axis, DType dtype = DType::int32, Where where = Where::current()) {
+constexpr Var iota(Builder& builder, Shape const& shape, int axis, DType dtype = DType::int32,
+                   Where where = Where::current()) {
   return detail::emit(builder, draft(Op::iota, {}, {axis}, {}, {dtype, Replication::replicated, shape}), where);
 }
 
@@ -77,7 +84,8 @@ constexpr Var iota(Builder& builder, Shape const& shape, int axis, DType dtype =
 constexpr Var broadcast_in_dim(Var x, Shape const& shape, List<std::int64_t> axes, Where where = Where::current()) {
   if (x.shape() == shape) return x;
   if (auto const value = detail::constant_value(x)) return constant(*x.builder, *value, shape, x.dtype(), where);
-  return detail::emit(detail::home(x), draft(Op::broadcast_in_dim, {x.id}, std::move(axes), {}, {x.dtype(), {}, shape}), where);
+  return detail::emit(detail::home(x), draft(Op::broadcast_in_dim, {x.id}, std::move(axes), {}, {x.dtype(), {}, shape}),
+                      where);
 }
 /// As NumPy does: aligned at the last axis.
 constexpr Var broadcast_to(Var x, Shape const& shape, Where where = Where::current()) {
@@ -118,7 +126,8 @@ constexpr Var binary(Op op, Operand const& a, Operand const& b) {
   Pair const pair = matched(op, a, b);
   return emit(*pair.a.builder, draft(op, {pair.a.id, pair.b.id}), a.where);
 }
-/// Folds two constants; keeps a seed of one, or of one over the number of micro-batches, a constant through the reverse pass.
+/// Folds two constants; keeps a seed of one, or of one over the number of micro-batches, a constant through the reverse
+/// pass.
 constexpr std::optional<double> folded(Op op, Var a, Var b) {
   auto const x = constant_value(a), y = constant_value(b);
   if (!x || !y || a.dtype() != b.dtype() || !is_floating(a.dtype())) return std::nullopt;
@@ -165,14 +174,18 @@ constexpr Var logistic(Var x, Where where = Where::current()) { return detail::u
 constexpr Var sin(Var x, Where where = Where::current()) { return detail::unary(Op::sine, x, where); }
 constexpr Var cos(Var x, Where where = Where::current()) { return detail::unary(Op::cosine, x, where); }
 constexpr Var sqrt(Var x, Where where = Where::current()) { return detail::unary(Op::square_root, x, where); }
-constexpr Var rsqrt(Var x, Where where = Where::current()) { return detail::unary(Op::reciprocal_square_root, x, where); }
+constexpr Var rsqrt(Var x, Where where = Where::current()) {
+  return detail::unary(Op::reciprocal_square_root, x, where);
+}
 constexpr Var pow(Var x, double exponent, Where where = Where::current()) {
   if (exponent == 1) return x;
   return detail::unary(Op::power, x, where, {exponent});
 }
 constexpr Var gelu(Var x, Where where = Where::current()) { return detail::unary(Op::gelu, x, where); }
 /// The value without a gradient.
-constexpr Var stop_gradient(Var x, Where where = Where::current()) { return detail::unary(Op::stop_gradient, x, where); }
+constexpr Var stop_gradient(Var x, Where where = Where::current()) {
+  return detail::unary(Op::stop_gradient, x, where);
+}
 /// The value, computed anew where this stands: never merged with an equal one.
 constexpr Var barrier(Var x, Where where = Where::current()) {
   Builder& builder = detail::home(x, {}, {}, where);
@@ -181,7 +194,8 @@ constexpr Var barrier(Var x, Where where = Where::current()) {
 
 constexpr Var compare(Comparison comparison, Operand a, Operand b) {
   detail::Pair const pair = detail::matched(Op::compare, a, b);
-  return detail::emit(*pair.a.builder, draft(Op::compare, {pair.a.id, pair.b.id}, {static_cast<std::int64_t>(comparison)}), a.where);
+  return detail::emit(*pair.a.builder,
+                      draft(Op::compare, {pair.a.id, pair.b.id}, {static_cast<std::int64_t>(comparison)}), a.where);
 }
 constexpr Var less(Operand a, Operand b) { return compare(Comparison::less, a, b); }
 constexpr Var less_equal(Operand a, Operand b) { return compare(Comparison::less_equal, a, b); }
@@ -210,7 +224,8 @@ constexpr Var reshape(Var x, Shape const& shape, Where where = Where::current())
 }
 constexpr Var transpose(Var x, List<std::int64_t> permutation, Where where = Where::current()) {
   bool identity = static_cast<int>(permutation.size()) == x.rank();
-  for (std::size_t i = 0; i < permutation.size(); ++i) identity = identity && permutation[i] == static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < permutation.size(); ++i)
+    identity = identity && permutation[i] == static_cast<std::int64_t>(i);
   if (identity) return x;
   return detail::emit(detail::home(x), draft(Op::transpose, {x.id}, std::move(permutation)), where);
 }
@@ -234,7 +249,8 @@ constexpr Var concatenate(std::initializer_list<Var> parts, int axis, Where wher
   for (Var part : parts) builder = &detail::home(part, Var{builder, none}, {}, where);
   List<Id> ids;
   for (Var part : parts) ids.push_back(builder->adopt(part, where));
-  if (builder == nullptr) refuse(where, Op::concatenate, ErrorKind::invalid_argument, "there is nothing to concatenate");
+  if (builder == nullptr)
+    refuse(where, Op::concatenate, ErrorKind::invalid_argument, "there is nothing to concatenate");
   return detail::emit(*builder, draft(Op::concatenate, std::move(ids), {axis}), where);
 }
 
@@ -244,9 +260,13 @@ constexpr Var reduce(Op op, Var x, List<std::int64_t> axes, Where where) {
   if (axes.empty()) return x;
   return detail::emit(detail::home(x), draft(op, {x.id}, std::move(axes)), where);
 }
-constexpr Var reduce_sum(Var x, Axes axes, Where where = Where::current()) { return reduce(Op::reduce_sum, x, detail::listed(axes), where); }
+constexpr Var reduce_sum(Var x, Axes axes, Where where = Where::current()) {
+  return reduce(Op::reduce_sum, x, detail::listed(axes), where);
+}
 /// Ties share the gradient evenly.
-constexpr Var reduce_max(Var x, Axes axes, Where where = Where::current()) { return reduce(Op::reduce_max, x, detail::listed(axes), where); }
+constexpr Var reduce_max(Var x, Axes axes, Where where = Where::current()) {
+  return reduce(Op::reduce_max, x, detail::listed(axes), where);
+}
 constexpr Var sum_all(Var x, Where where = Where::current()) {
   List<std::int64_t> axes;
   for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
@@ -258,7 +278,8 @@ constexpr Var mean_all(Var x, Where where = Where::current()) {
 
 /// Result: batch axes, free axes of a, free axes of b.
 constexpr Var dot_general(Var a, Var b, List<std::int64_t> contract_a, List<std::int64_t> contract_b,
-                          List<std::int64_t> batch_a = {}, List<std::int64_t> batch_b = {}, Where where = Where::current()) {
+                          List<std::int64_t> batch_a = {}, List<std::int64_t> batch_b = {},
+                          Where where = Where::current()) {
   Builder& builder = detail::home(a, b, {}, where);
   List<std::int64_t> values{static_cast<std::int64_t>(batch_a.size()), static_cast<std::int64_t>(contract_a.size())};
   for (auto const* list : {&batch_a, &batch_b, &contract_a, &contract_b}) values.append(list->begin(), list->end());

@@ -46,8 +46,9 @@ constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
   return detail::emit(builder, draft(Op::rank, {}, {}, {}, {DType::int32, Replication::varying, {}}), where);
 }
 
-/// A replicated value, used by each rank on its own from here on; the gradient is reduced with `op`: `sum` where the loss adds up
-/// over ranks, `avg` where it is the average of the ranks' losses. Mixing replicated and varying values does this by itself, with `avg`.
+/// A replicated value, used by each rank on its own from here on; the gradient is reduced with `op`: `sum` where the
+/// loss adds up over ranks, `avg` where it is the average of the ranks' losses. Mixing replicated and varying values
+/// does this by itself, with `avg`.
 constexpr Var vary(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
   if (x.type().replication == Replication::varying || detail::constant_value(x)) return x;
   return detail::emit(detail::home(x), draft(Op::vary, {x.id}, {static_cast<std::int64_t>(op)}), where);
@@ -58,7 +59,8 @@ constexpr Var partial(Var x, Where where = Where::current()) { return detail::un
 /// sum or avg over ranks; the result is replicated.
 constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
   if (op != comm::PortOp::sum && op != comm::PortOp::avg)
-    refuse(where, Op::all_reduce, ErrorKind::invalid_argument, "graphs reduce by sum and avg alone: others have no gradient");
+    refuse(where, Op::all_reduce, ErrorKind::invalid_argument,
+           "graphs reduce by sum and avg alone: others have no gradient");
   if (x.type().replication == Replication::replicated && !detail::constant_value(x))
     refuse(where, Op::all_reduce, ErrorKind::communication,
            "the value is equal on all ranks already; pass vary(x) to mean each rank's copy");
@@ -75,7 +77,8 @@ constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
 }
 /// This rank's rows of the reduction: (ranks * N, ...) -> (N, ...).
 constexpr Var reduce_scatter(Var x, int ranks, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
-  return detail::emit(detail::home(x), draft(Op::reduce_scatter, {x.id}, {ranks, static_cast<std::int64_t>(op)}), where);
+  return detail::emit(detail::home(x), draft(Op::reduce_scatter, {x.id}, {ranks, static_cast<std::int64_t>(op)}),
+                      where);
 }
 
 }  // namespace tutti::graph

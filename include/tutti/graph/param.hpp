@@ -18,8 +18,8 @@ struct Param {
   constexpr operator Var() const { return var; }
 };
 
-/// `length` blocks of one kind. Their parameters are stored stacked, (length, ...), under the names of the block's members;
-/// `repeat` runs them one after another.
+/// `length` blocks of one kind. Their parameters are stored stacked, (length, ...), under the names of the block's
+/// members; `repeat` runs them one after another.
 template <class Block>
 struct Stack {
   using block_type = Block;
@@ -34,15 +34,21 @@ template <class Block>
 inline constexpr bool is_stack<Stack<Block>> = true;
 }  // namespace detail
 
-/// Calls f(name, param, layers) for every Param of a model in the order of its definition; `layers` is 0 outside stacks. Members of other
-/// types (sizes, configuration) are passed over. A stack's own name stands before those of its block: "blocks.ln_1.gamma".
+/// In place of a number of layers: not in a stack.
+inline constexpr std::int64_t not_stacked = -1;
+
+/// Calls f(name, param, layers) for every Param of a model in the order of its definition; `layers` is `not_stacked`
+/// outside stacks. Members of other types (sizes, configuration) are passed over. A stack's own name stands before
+/// those of its block: "blocks.ln_1.gamma".
 template <class Model, class F>
-constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix = {}, std::int64_t layers = 0) {
+constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix = {},
+                                  std::int64_t layers = not_stacked) {
   using Plain = std::remove_cv_t<Model>;
   if constexpr (std::is_same_v<Plain, Param>) {
     f(prefix, model, layers);
   } else if constexpr (detail::is_stack<Plain>) {
-    static_assert(reflect::Reflected<typename Plain::block_type>, "the block of a Stack must be a struct defined with BOOST_HANA_DEFINE_STRUCT");
+    static_assert(reflect::Reflected<typename Plain::block_type>,
+                  "the block of a Stack must be a struct defined with BOOST_HANA_DEFINE_STRUCT");
     for_each_parameter(model.block, f, prefix, model.length);
   } else if constexpr (reflect::Reflected<Plain>) {
     reflect::for_each_member(model, [&](std::string_view name, auto& member) {
@@ -53,13 +59,15 @@ constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix =
 }
 
 /// Shape of the tensor that holds the parameter.
-constexpr Shape stored_shape(Param const& param, std::int64_t layers) { return layers == 0 ? param.shape : with_first(layers, param.shape); }
+constexpr Shape stored_shape(Param const& param, std::int64_t layers) {
+  return layers == not_stacked ? param.shape : with_first(layers, param.shape);
+}
 
 /// The model with every parameter declared in the graph, in the order of the definition.
 template <class Model>
 constexpr Model bind(Builder& builder, Model model, std::source_location where = std::source_location::current()) {
   for_each_parameter(model, [&](std::string_view name, Param& param, std::int64_t layers) {
-    param.var = builder.parameter(name, stored_shape(param, layers), param.init, layers != 0, where);
+    param.var = builder.parameter(name, stored_shape(param, layers), param.init, layers != not_stacked, where);
   });
   return model;
 }
@@ -68,7 +76,9 @@ constexpr Model bind(Builder& builder, Model model, std::source_location where =
 template <class Model>
 constexpr std::int64_t parameter_count(Model const& model) {
   std::int64_t count = 0;
-  for_each_parameter(model, [&](std::string_view, Param const& param, std::int64_t layers) { count += stored_shape(param, layers).size(); });
+  for_each_parameter(model, [&](std::string_view, Param const& param, std::int64_t layers) {
+    count += stored_shape(param, layers).size();
+  });
   return count;
 }
 

@@ -38,7 +38,8 @@ inline void print(Graph const& graph, std::string const& indent, std::string& ou
     }
     if (node.reals.count != 0) {
       out += " <";
-      for (std::size_t i = 0; i < graph.reals(id).size(); ++i) out += (i == 0 ? "" : ", ") + short_number(graph.reals(id)[i]);
+      for (std::size_t i = 0; i < graph.reals(id).size(); ++i)
+        out += (i == 0 ? "" : ", ") + short_number(graph.reals(id)[i]);
       out += ">";
     }
     out += " :";
@@ -52,9 +53,11 @@ inline void print(Graph const& graph, std::string const& indent, std::string& ou
     if (node.op == Op::repeat) print(graph.body(id), indent + "    ", out);
   }
   for (Update const& update : graph.updates)
-    out += indent + "update \"" + std::string(graph.name(update.target)) + "\" <- %" + std::to_string(update.value) + "\n";
+    out +=
+        indent + "update \"" + std::string(graph.name(update.target)) + "\" <- %" + std::to_string(update.value) + "\n";
   for (Output const& output : graph.outputs)
-    out += indent + "output \"" + std::string(graph.text_of(output.name)) + "\" = %" + std::to_string(output.node) + "\n";
+    out +=
+        indent + "output \"" + std::string(graph.text_of(output.name)) + "\" = %" + std::to_string(output.node) + "\n";
 }
 
 }  // namespace detail

@@ -24,7 +24,8 @@ class RepeatTrace {
     Id const id = outer_.adopt(stacked, where_);
     Type const type = outer_.graph().type(id);
     if (type.shape.rank() == 0 || type.shape[0] != length_)
-      refuse(where_, Op::repeat, "a stacked operand needs one element per iteration along its first axis", type.shape, Shape{length_});
+      refuse(where_, Op::repeat, "a stacked operand needs one element per iteration along its first axis", type.shape,
+             Shape{length_});
     stacked_.push_back(id);
     Var const inner = body_.input(name, type.dtype, without_first(type.shape), type.replication, where_);
     slices_.push_back(inner.id);
@@ -48,9 +49,10 @@ class RepeatTrace {
     for (Id id : body_.captured()) operands.push_back(id);
     for (Id id : stacked_) operands.push_back(id);
     body_.order_inputs(std::move(inputs));
-    Draft wanted_node = draft(Op::repeat, std::move(operands),
-                              {length_, 1, static_cast<std::int64_t>(body_.captured().size()), static_cast<std::int64_t>(slices_.size()), 0,
-                               static_cast<std::int64_t>(Residuals::save_needed)});
+    Draft wanted_node =
+        draft(Op::repeat, std::move(operands),
+              {length_, 1, static_cast<std::int64_t>(body_.captured().size()),
+               static_cast<std::int64_t>(slices_.size()), 0, static_cast<std::int64_t>(Residuals::save_needed)});
     wanted_node.body = outer_.add_body(canonical(body_.graph()));
     return detail::result(detail::emit(outer_, std::move(wanted_node), where_), 0, where_);
   }
@@ -70,7 +72,8 @@ template <class Block, class F>
 constexpr Var repeat(Stack<Block> const& blocks, Var x, F&& f, Where where = Where::current()) {
   RepeatTrace body(detail::home(x, {}, {}, where), x, blocks.length, where);
   Block block = blocks.block;
-  for_each_parameter(block, [&](std::string_view name, Param& param, std::int64_t) { param.var = body.slice(param.var, name); });
+  for_each_parameter(
+      block, [&](std::string_view name, Param& param, std::int64_t) { param.var = body.slice(param.var, name); });
   return body.finish(f(static_cast<Block const&>(block), body.carried()));
 }
 

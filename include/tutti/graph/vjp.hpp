@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The vector-Jacobian product of every operation, about one line each. The table is total: an operation that op.hpp declares
-/// differentiable and that has no rule here does not compile.
+/// The vector-Jacobian product of every operation, about one line each. The table is total: an operation that op.hpp
+/// declares differentiable and that has no rule here does not compile.
 ///
-/// n.g() is the cotangent of the result, n.in(i) an operand, n.out() the result; n.give(i, v) adds v to operand i's cotangent.
+/// n.g() is the cotangent of the result, n.in(i) an operand, n.out() the result; n.give(i, v) adds v to operand i's
+/// cotangent.
 
 #include <tutti/graph/composites.hpp>
 
@@ -57,7 +58,8 @@ constexpr List<std::int64_t> ascending(std::int64_t first, std::int64_t end) {
 }
 constexpr List<std::int64_t> inverse(List<std::int64_t> const& permutation) {
   List<std::int64_t> values(permutation.size(), 0);
-  for (std::size_t i = 0; i < permutation.size(); ++i) values[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < permutation.size(); ++i)
+    values[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
   return values;
 }
 constexpr List<std::int64_t> others(List<std::int64_t> const& axes, int rank) {
@@ -153,9 +155,12 @@ constexpr Var operand_order(Var x, List<std::int64_t> const& batch, List<std::in
   return transpose(x, std::move(permutation));
 }
 constexpr void back_dot(Back const& n) {
-  auto const list = [](std::span<std::int64_t const> values) { return List<std::int64_t>(values.begin(), values.end()); };
+  auto const list = [](std::span<std::int64_t const> values) {
+    return List<std::int64_t>(values.begin(), values.end());
+  };
   DotShape const dot = dot_shape(n.builder.graph(), n.id);
-  List<std::int64_t> const za = list(dot.batch_a), zb = list(dot.batch_b), ka = list(dot.contract_a), kb = list(dot.contract_b);
+  List<std::int64_t> const za = list(dot.batch_a), zb = list(dot.batch_b), ka = list(dot.contract_a),
+                           kb = list(dot.contract_b);
   auto const batch = static_cast<std::int64_t>(za.size());
   auto const free_a = static_cast<std::int64_t>(n.in(0).rank()) - batch - static_cast<std::int64_t>(ka.size());
   auto const free_of = [](List<std::int64_t> bound, List<std::int64_t> const& more, int rank) {
@@ -164,8 +169,9 @@ constexpr void back_dot(Back const& n) {
   };
   Var const g = n.g();
   if (n.wants(0))
-    n.give(0, operand_order(dot_general(g, n.in(1), ascending(batch + free_a, g.rank()), free_of(zb, kb, n.in(1).rank()),
-                                        ascending(0, batch), zb), za, ka, kb));
+    n.give(0, operand_order(dot_general(g, n.in(1), ascending(batch + free_a, g.rank()),
+                                        free_of(zb, kb, n.in(1).rank()), ascending(0, batch), zb),
+                            za, ka, kb));
   if (n.wants(1))
     n.give(1, operand_order(dot_general(g, n.in(0), ascending(batch, batch + free_a), free_of(za, ka, n.in(0).rank()),
                                         ascending(0, batch), za), zb, kb, ka));
@@ -194,7 +200,8 @@ constexpr void back_embedding(Back const& n) {
   if (n.wants(1)) n.give(1, result(d, 0, n.where));
   if (n.count() == 3 && n.wants(2)) n.give(2, result(d, 1, n.where));
 }
-/// The loss kernels make their gradients themselves: a constant cotangent goes into their scale, any other one multiplies what they made.
+/// The loss kernels make their gradients themselves: a constant cotangent goes into their scale, any other one
+/// multiplies what they made.
 constexpr void back_loss(Back const& n) {
   for (int i = 1; i < static_cast<int>(n.cotangents.size()); ++i)
     if (n.has_g(i))
@@ -206,8 +213,9 @@ constexpr void back_loss(Back const& n) {
   if (seed && *seed != scale) {
     bool used = false;  // somebody relies on the present scale already
     for (Id id = 0; id < n.builder.graph().size(); ++id)
-      used = used || (n.builder.graph().op(id) == Op::result && n.builder.graph().operand(id, 0) == n.id &&
-                      n.builder.graph().integer(id) > 0 && n.builder.graph().integer(id) + 1 < n.builder.graph().results(n.id));
+      used = used ||
+             (n.builder.graph().op(id) == Op::result && n.builder.graph().operand(id, 0) == n.id &&
+              n.builder.graph().integer(id) > 0 && n.builder.graph().integer(id) + 1 < n.builder.graph().results(n.id));
     scale = *seed;
     if (used) node = emit(n.builder, draft(n.builder.graph().op(n.id), n.operands, n.integers(), {scale}), n.where);
     else n.builder.replace_real(n.id, 0, scale);
@@ -256,7 +264,10 @@ inline constexpr Rule rules[] = {
     {Op::power, [](Back const& n) { n.give(0, n.g() * (pow(n.in(0), n.real() - 1) * n.real())); }},
     {Op::select, [](Back const& n) { n.give(1, select(n.in(0), n.g(), 0.0)), n.give(2, select(n.in(0), 0.0, n.g())); }},
     {Op::convert, [](Back const& n) { n.give(0, convert(n.g(), n.in(0).dtype())); }},
-    {Op::gelu, [](Back const& n) { n.give(0, composite(Op::gelu_gradient, {n.g(), n.in(0)}, {}, {}, n.where)); }},
+    {Op::gelu,
+     [](Back const& n) {
+       n.give(0, composite(Op::gelu_gradient, {n.g(), n.in(0)}, {}, {}, n.where));
+     }},
     {Op::barrier, [](Back const& n) { n.give(0, n.g()); }},
     {Op::broadcast_in_dim, back_broadcast},
     {Op::reshape, [](Back const& n) { n.give(0, reshape(n.g(), n.in(0).shape())); }},
@@ -264,8 +275,10 @@ inline constexpr Rule rules[] = {
     {Op::slice, back_slice},
     {Op::pad, back_pad},
     {Op::concatenate, back_concatenate},
-    {Op::dynamic_slice, [](Back const& n) { n.give(0, dynamic_update_slice(full_like(n.in(0), 0), n.g(), starts_of(n, 1))); }},
-    {Op::dynamic_update_slice, [](Back const& n) {
+    {Op::dynamic_slice,
+     [](Back const& n) { n.give(0, dynamic_update_slice(full_like(n.in(0), 0), n.g(), starts_of(n, 1))); }},
+    {Op::dynamic_update_slice,
+     [](Back const& n) {
        n.give(0, dynamic_update_slice(n.g(), full_like(n.in(1), 0), starts_of(n, 2)));
        n.give(1, dynamic_slice(n.g(), starts_of(n, 2), n.in(1).shape()));
      }},
@@ -280,14 +293,16 @@ inline constexpr Rule rules[] = {
     {Op::embedding, back_embedding},
     {Op::cross_entropy, back_loss},
     {Op::linear_cross_entropy, back_loss},
-    {Op::square_sum, [](Back const& n) {
+    {Op::square_sum,
+     [](Back const& n) {
        n.give(0, n.in(0) * convert(n.g() * 2.0, n.in(0).dtype()));
        if (n.count() == 2) n.give(1, n.g());
      }},
     {Op::vary, [](Back const& n) { n.give(0, all_reduce(vary(n.g(), port_op(n)), port_op(n))); }},
     {Op::partial, [](Back const& n) { n.give(0, n.g()); }},
     {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), port_op(n))); }},
-    {Op::broadcast, [](Back const& n) {
+    {Op::broadcast,
+     [](Back const& n) {
        Var const here = equal(rank_number(n.builder, n.where), static_cast<double>(n.integer()));
        n.give(0, select(here, vary(n.g(), comm::PortOp::sum), 0.0));
      }},
@@ -305,10 +320,13 @@ inline constexpr auto rule_of = rule_table();
 
 constexpr bool rules_are_total() {
   for (OpInfo const& facts : op_table)
-    if ((facts.differentiability == Differentiability::rule) != (rule_of[static_cast<std::size_t>(facts.op)] != nullptr)) return false;
+    if ((facts.differentiability == Differentiability::rule) !=
+        (rule_of[static_cast<std::size_t>(facts.op)] != nullptr))
+      return false;
   return true;
 }
-static_assert(rules_are_total(), "every operation that op.hpp declares differentiable needs a rule in `rules`, and no other has one");
+static_assert(rules_are_total(),
+              "every operation that op.hpp declares differentiable needs a rule in `rules`, and no other has one");
 
 }  // namespace detail
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Members of a struct by name. Structs say `BOOST_HANA_DEFINE_STRUCT(Name, (Type, member), ...)` once; everything that iterates
-/// over them goes through here, so that Boost.Hana is named in one place.
+/// Members of a struct by name. Structs say `BOOST_HANA_DEFINE_STRUCT(Name, (Type, member), ...)` once; everything that
+/// iterates over them goes through here, so that Boost.Hana is named in one place.
 
 #include <boost/hana/accessors.hpp>
 #include <boost/hana/concept/struct.hpp>
@@ -24,7 +24,8 @@ namespace tutti::reflect {
 template <class T>
 concept Reflected = boost::hana::Struct<std::remove_cv_t<T>>::value;
 
-/// Calls f(name, member) for every member in the order of the definition; `name` is a std::string_view that lives for ever.
+/// Calls f(name, member) for every member in the order of the definition; `name` is a std::string_view that lives for
+/// ever.
 template <class T, class F>
   requires Reflected<T>
 constexpr void for_each_member(T& object, F&& f) {
@@ -65,7 +66,8 @@ constexpr Path joined(std::string_view prefix, std::string_view name) {
   return path;
 }
 
-/// Calls f(path, leaf) for every member that is not itself such a struct, at any depth. `path` is a std::string_view that lives for the call.
+/// Calls f(path, leaf) for every member that is not itself such a struct, at any depth. `path` is a std::string_view
+/// that lives for the call.
 template <class T, class F>
 constexpr void for_each_leaf(T& object, F&& f, std::string_view prefix = {}) {
   if constexpr (Reflected<T>) {

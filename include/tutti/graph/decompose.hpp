@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Composites written out in primitives: what a backend without their kernels runs, what an exporter prints, and what
+/// can be differentiated any number of times.
+
+#include <tutti/graph/composites.hpp>
+#include <tutti/graph/vjp.hpp>
+
+namespace tutti::graph {
+
+namespace detail {
+
+/// A composite being written out: operands by position in the new graph.
+struct Parts {
+  Builder& builder;
+  Graph const& graph;
+  Id id;
+  List<Var> operands;
+
+  constexpr Var in(int i) const { return operands[static_cast<std::size_t>(i)]; }
+  constexpr int count() const { return static_cast<int>(operands.size()); }
+  constexpr std::int64_t integer(int i = 0) const { return graph.integer(id, i); }
+  constexpr double real(int i = 0) const { return graph.real(id, i); }
+};
+
+/// Sum over the last axis, kept as 1 for broadcasting.
+constexpr Var last_sum(Var x) { return reshape(reduce_sum(x, {-1}), x.shape().with(x.rank() - 1, 1)); }
+constexpr Var last_mean(Var x) { return last_sum(x) * (1.0 / static_cast<double>(last(x.shape()))); }
+constexpr Var leading_sum(Var x) { return reduce(Op::reduce_sum, x, ascending(0, x.rank() - 1), Where::current()); }
+constexpr Var matrix(Var x, Var weight) { return dot_general(x, weight, {x.rank() - 1}, {1}); }
+
+constexpr double gelu_factor = 0.7978845608028654, gelu_cubic = 0.044715;
+constexpr Var gelu_tanh(Var x) { return tanh((x + x * x * x * gelu_cubic) * gelu_factor); }
+
+constexpr List<Var> written_layer_norm(Parts const& p) {
+  Var const x = p.in(0), mean = last_mean(x), d = x - mean, rstd = rsqrt(last_mean(d * d) + p.real());
+  return {d * rstd * p.in(1) + p.in(2), reshape(mean, leading(x.shape())), reshape(rstd, leading(x.shape()))};
+}
+constexpr List<Var> written_layer_norm_gradient(Parts const& p) {
+  Var const g = p.in(0), x = p.in(1);
+  Shape const kept = x.shape().with(x.rank() - 1, 1);
+  Var const rstd = reshape(p.in(4), kept), xh = (x - reshape(p.in(3), kept)) * rstd, h = g * p.in(2);
+  return {rstd * (h - last_mean(h) - xh * last_mean(h * xh)), leading_sum(g * xh), leading_sum(g)};
+}
+
+/// Q, K and V as (B, T, heads, size).
+struct Heads {
+  Var q, k, v;
+};
+constexpr Heads heads_of(Var qkv, std::int64_t heads) {
+  std::int64_t const batch = qkv.shape()[0], tokens = qkv.shape()[1], size = qkv.shape()[2] / 3 / heads;
+  auto const part = [&](std::int64_t i) {
+    Var const rows = slice(qkv, {0, 0, i * heads * size}, {batch, tokens, (i + 1) * heads * size});
+    return reshape(rows, Shape{batch, tokens, heads, size});
+  };
+  return {part(0), part(1), part(2)};
+}
+/// (B, heads, T, T): true where the key is not after the query.
+constexpr Var causal(Builder& builder, Shape const& shape) {
+  return less_equal(iota(builder, shape, 3), iota(builder, shape, 2));
+}
+constexpr Var scores_of(Heads const& h, double scale) {
+  return dot_general(h.q, h.k, {3}, {3}, {0, 2}, {0, 2}) * scale;
+}
+
+constexpr List<Var> written_attention(Parts const& p) {
+  Var const qkv = p.in(0);
+  Heads const h = heads_of(qkv, p.integer());
+  Var const s = scores_of(h, p.real()), allowed = causal(p.builder, s.shape());
+  Shape const kept = s.shape().with(3, 1);
+  Var const top = stop_gradient(reshape(reduce_max(select(allowed, s, -1e30), {3}), kept));
+  Var const e = select(allowed, exp(select(allowed, s - top, 0.0)), 0.0), sum = last_sum(e);
+  Var const out = dot_general(e / sum, h.v, {3}, {1}, {0, 1}, {0, 2});  // (B, heads, T, size)
+  return {reshape(transpose(out, {0, 2, 1, 3}), qkv.shape().with(2, qkv.shape()[2] / 3)),
+          reshape(log(sum) + top, leading(s.shape()))};
+}
+constexpr List<Var> written_attention_gradient(Parts const& p) {
+  Var const qkv = p.in(1);
+  Heads const h = heads_of(qkv, p.integer());
+  Var const s = scores_of(h, p.real()), allowed = causal(p.builder, s.shape());
+  Shape const kept = s.shape().with(3, 1);
+  Var const probability = select(allowed, exp(select(allowed, s - reshape(p.in(3), kept), 0.0)), 0.0);
+  Var const dout = reshape(p.in(0), h.q.shape()), out = reshape(p.in(2), h.q.shape());
+  Var const inner = reshape(transpose(reduce_sum(dout * out, {3}), {0, 2, 1}), kept);
+  Var const ds = probability * (dot_general(dout, h.v, {3}, {3}, {0, 2}, {0, 2}) - inner) * p.real();
+  // (B, heads, T, size) back to (B, T, C)
+  auto const rows = [&](Var x) { return reshape(transpose(x, {0, 2, 1, 3}), qkv.shape().with(2, qkv.shape()[2] / 3)); };
+  Var const dq = rows(dot_general(ds, h.k, {3}, {1}, {0, 1}, {0, 2})),
+            dk = rows(dot_general(ds, h.q, {2}, {1}, {0, 1}, {0, 2}));
+  Var const dv = rows(dot_general(probability, dout, {2}, {1}, {0, 1}, {0, 2}));
+  return {concatenate({dq, dk, dv}, 2)};
+}
+
+constexpr List<Var> written_embedding(Parts const& p) {
+  Var const rows = gather(p.in(1), p.in(0));
+  if (p.count() == 2) return {rows};
+  return {rows + slice(p.in(2), {0, 0}, {rows.shape()[1], rows.shape()[2]})};
+}
+constexpr List<Var> written_embedding_gradient(Parts const& p) {
+  Var const g = p.in(1);
+  Var const base = p.count() == 3 ? p.in(2) : constant(p.builder, 0, p.graph.shape(p.id), g.dtype());
+  Var const table = scatter_add(base, p.in(0), g);
+  if (p.integer(1) == 0) return {table, constant(p.builder, 0, p.graph.type(p.id, 1).shape, g.dtype())};
+  return {table, pad(reduce_sum(g, {0}), {0, 0}, {p.integer(1) - g.shape()[1], 0})};
+}
+
+/// Mean loss, scaled gradient of the logits, loss per row.
+constexpr List<Var> written_losses(Builder& builder, Var logits, Var targets, std::int64_t ignored, double scale) {
+  Shape const kept = logits.shape().with(logits.rank() - 1, 1);
+  Var const top = stop_gradient(reshape(reduce_max(logits, {-1}), kept)), e = exp(logits - top), sum = last_sum(e);
+  Var const valid = convert(not_equal(targets, static_cast<double>(ignored)), logits.dtype());
+  Var const number = maximum(sum_all(valid), 1.0);
+  Var const hot = convert(
+      equal(iota(builder, logits.shape(), logits.rank() - 1, targets.dtype()), reshape(targets, kept)), logits.dtype());
+  Var const rows = (reshape(log(sum) + top, targets.shape()) - reduce_sum(hot * logits, {-1})) * valid;
+  return {sum_all(rows) / number, (e / sum - hot) * reshape(valid, kept) / number * scale, rows};
+}
+constexpr List<Var> written_linear_cross_entropy(Parts const& p) {
+  Shape const w = p.in(1).shape();
+  std::int64_t const vocabulary = p.integer(1);
+  Var const x = p.in(0), weight = slice(p.in(1), {0, 0}, {vocabulary, w[1]});
+  List<Var> const loss = written_losses(p.builder, matrix(x, weight), p.in(2), p.integer(0), p.real());
+  Var const dz = loss[1], dx = dot_general(dz, weight, {dz.rank() - 1}, {0});
+  List<std::int64_t> const rows = ascending(0, dz.rank() - 1);
+  return {loss[0], dx, pad(dot_general(dz, x, rows, rows), {0, 0}, {w[0] - vocabulary, 0}), loss[2]};
+}
+
+constexpr List<Var> written_adamw(Parts const& p) {
+  double const b1 = p.real(0), b2 = p.real(1);
+  Var const g = p.in(1) * p.in(7), m = p.in(2) * b1 + g * (1 - b1), v = p.in(3) * b2 + g * g * (1 - b2);
+  Var const direction = m / p.in(5) / (sqrt(v / p.in(6)) + p.real(2)) + p.in(0) * p.real(3);
+  return {p.in(0) - direction * p.in(4), m, v};
+}
+
+/// Results of a composite in primitives; empty when the operation is not one.
+constexpr List<Var> written(Parts const& p) {
+  switch (p.graph.op(p.id)) {
+    case Op::gelu: return {p.in(0) * (gelu_tanh(p.in(0)) + 1.0) * 0.5};
+    case Op::gelu_gradient: {
+      Var const x = p.in(1), t = gelu_tanh(x);
+      return {p.in(0) * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * (x * x * (3 * gelu_cubic) + 1.0) * (0.5 * gelu_factor))};
+    }
+    case Op::linear: {
+      Var const y = matrix(p.in(0), p.in(1));
+      return {p.count() == 3 ? y + p.in(2) : y};
+    }
+    case Op::layer_norm: return written_layer_norm(p);
+    case Op::layer_norm_gradient: return written_layer_norm_gradient(p);
+    case Op::attention: return written_attention(p);
+    case Op::attention_gradient: return written_attention_gradient(p);
+    case Op::embedding: return written_embedding(p);
+    case Op::embedding_gradient: return written_embedding_gradient(p);
+    case Op::cross_entropy: return written_losses(p.builder, p.in(0), p.in(1), p.integer(), p.real());
+    case Op::linear_cross_entropy: return written_linear_cross_entropy(p);
+    case Op::square_sum: {
+      Var const x = convert(p.in(0), DType::float64), sum = sum_all(x * x);
+      return {p.count() == 2 ? p.in(1) + sum : sum};
+    }
+    case Op::adamw: return written_adamw(p);
+    default: return {};
+  }
+}
+
+}  // namespace detail
+
+/// The same function without composites, bodies included.
+constexpr Graph decompose(Graph const& graph) {
+  Builder outermost;
+  Builder builder(&outermost);  // bodies may have leaves of equal names
+  List<List<Var>> values(graph.nodes.size());
+  auto const leaf = [&](Id id, Var v) { values[static_cast<std::size_t>(id)] = {v}; };
+  for (Id id : graph.inputs)
+    leaf(id, builder.input(graph.name(id), graph.dtype(id), graph.shape(id), graph.replication(id)));
+  for (Id id : graph.scalars) leaf(id, builder.scalar(graph.name(id), graph.dtype(id)));
+  for (Parameter const& parameter : graph.parameters)
+    leaf(parameter.node,
+         builder.parameter(graph.name(parameter.node), graph.shape(parameter.node), parameter.init, parameter.stacked));
+  for (std::size_t i = 0; i < graph.states.size(); ++i)
+    leaf(graph.states[i], builder.state(graph.name(graph.states[i]), graph.shape(graph.states[i]), graph.state_inits[i],
+                                        graph.dtype(graph.states[i])));
+  auto const value = [&](Id id) { return values[static_cast<std::size_t>(id)][0]; };
+  for (Id id = 0; id < graph.size(); ++id) {
+    List<Var>& results = values[static_cast<std::size_t>(id)];
+    if (!results.empty()) continue;
+    if (graph.op(id) == Op::result) {
+      results = {values[static_cast<std::size_t>(graph.operand(id, 0))][static_cast<std::size_t>(graph.integer(id))]};
+      continue;
+    }
+    detail::Parts parts{builder, graph, id, {}};
+    for (Id operand : graph.operands(id)) parts.operands.push_back(value(operand));
+    results = detail::written(parts);
+    if (!results.empty()) continue;
+    Draft node = draft(graph.op(id), {}, {graph.integers(id).begin(), graph.integers(id).end()},
+                       {graph.reals(id).begin(), graph.reals(id).end()}, graph.type(id));
+    for (Var operand : parts.operands) node.operands.push_back(operand.id);
+    if (graph.op(id) == Op::repeat) node.body = builder.add_body(decompose(graph.body(id)));
+    Var const copy = detail::emit(builder, std::move(node), Where::current());
+    bool const projected = graph.results(id) > 1 || graph.op(id) == Op::repeat;
+    for (int i = 0; i < graph.results(id); ++i)
+      results.push_back(projected ? detail::result(copy, i, Where::current()) : copy);
+  }
+  for (Output const& output : graph.outputs) builder.output(graph.text_of(output.name), value(output.node));
+  for (Update const& update : graph.updates) builder.update(value(update.target), value(update.value));
+  return canonical(builder.graph());
+}
+
+}  // namespace tutti::graph

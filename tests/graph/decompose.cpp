@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Composites against what they are written out as: forwards, through their own gradients, and through the primitives'
+// gradients.
+
+#include <tutti/graph/check.hpp>
+#include <tutti/graph/decompose.hpp>
+
+#include "model.hpp"
+#include "support/catch.hpp"
+#include "support/tolerance.hpp"
+
+using namespace tutti;
+using namespace tutti::graph;
+
+namespace {
+
+struct Difference {
+  double worst = 0;
+  std::string where;
+};
+
+/// Largest difference between the outputs of two graphs on the same leaves, relative to 1 or the value.
+Difference difference(Graph const& a, Graph const& b, GradientCheckOptions const& options,
+                      std::vector<std::pair<std::string, naive::Values>> const& given = {}) {
+  Interpreter left(a), right(b);
+  randomise(left, options, given);
+  for (Id id = 0; id < a.size(); ++id)
+    if (a[id].name != none) right.set(a.name(id), left.get(a.name(id)));
+  left.run();
+  right.run();
+  Difference result;
+  REQUIRE(a.outputs.size() == b.outputs.size());
+  for (Output const& output : a.outputs) {
+    std::string const name(a.text_of(output.name));
+    naive::Values const &x = left.output(name), &y = right.output(name);
+    REQUIRE(x.size() == y.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      double const error = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(x[i]));
+      if (!(error <= result.worst)) result = {error, name + "[" + std::to_string(i) + "]"};
+    }
+  }
+  return result;
+}
+
+bool has_composites(Graph const& graph) {
+  for (Id id = 0; id < graph.size(); ++id) {
+    if (info(graph.op(id)).kind == OpClass::composite || graph.op(id) == Op::gelu || graph.op(id) == Op::gelu_gradient)
+      return true;
+    if (graph.op(id) == Op::repeat && has_composites(graph.body(id))) return true;
+  }
+  return false;
+}
+
+constexpr double bound = 1e-9;  // thousands of roundings of 1e-16
+
+/// Forward, gradient written out, and gradient of what is written out, all agree.
+void check(Graph const& graph, GradientCheckOptions const& options,
+           std::vector<std::pair<std::string, naive::Values>> const& given = {}) {
+  Graph const own = grad(graph);
+  REQUIRE_FALSE(has_composites(decompose(own)));
+  Difference const written = difference(own, decompose(own), options, given);
+  INFO("composites and their gradients written out: " << written.where);
+  CHECK(written.worst < bound);
+  Difference const derived = difference(own, grad(decompose(graph)), options, given);
+  INFO("own gradients against gradients of primitives: " << derived.where);
+  CHECK(derived.worst < bound);
+}
+
+}  // namespace
+
+TEST_CASE("a whole GPT computes and differentiates the same as its primitives") {
+  for (std::int64_t layers : {0, 1, 3}) {
+    INFO("layers " << layers);
+    check(test::gpt_loss(layers), {.integers = 7});
+  }
+}
+
+TEST_CASE("every composite equals its decomposition at odd sizes") {
+  for (int channels : {1, 2, 6}) {
+    for (int tokens : {1, 3, 5}) {
+      INFO("channels " << channels << ", tokens " << tokens);
+      Builder b;
+      Var const ids = b.input("tokens", DType::int32, {2, tokens}),
+                targets = b.input("targets", DType::int64, {2, tokens});
+      Var const table = b.parameter("table", {4, channels}, zeros()),
+                positions = b.parameter("positions", {tokens + 1, channels}, zeros());
+      Var x = embed(table, positions, ids) + embed(table, ids);
+      x = layer_norm(x, b.parameter("gamma", {channels}, ones()), b.parameter("beta", {channels}, zeros()), 1e-3);
+      x = gelu(linear(x, b.parameter("up", {3 * channels, channels}, zeros()),
+                      b.parameter("bias", {3 * channels}, zeros())));
+      x = attention(x, channels > 1 ? 2 : 1);
+      Losses const head = linear_cross_entropy_losses(x, b.parameter("head", {5, channels}, zeros()), targets, 4, 3);
+      Var const plain = cross_entropy(linear(x, table), targets, 0);
+      b.output("tokens", head.tokens);
+      b.output("loss", head.mean * 0.5 + plain * plain +
+                           convert(square_sum(x, convert(plain, DType::float64)), DType::float32));
+      check(canonical(b.graph()), {.integers = 4});
+    }
+  }
+}
+
+TEST_CASE("when every target is ignored the loss and its gradients are zero, not NaN") {
+  Builder b;
+  Var const x = b.parameter("x", {3, 2}, zeros()), targets = b.input("targets", DType::int32, {3});
+  b.output("loss", cross_entropy(x, targets) + linear_cross_entropy(x, b.parameter("w", {4, 2}, zeros()), targets));
+  Graph const graph = grad(canonical(b.graph()));
+  for (Graph const& g : {graph, decompose(graph)}) {
+    Interpreter run(g);
+    randomise(run, {}, {{"targets", {-1, -1, -1}}});
+    run.run();
+    CHECK(run.output("loss")[0] == 0);
+    for (double value : run.output("gradient.x")) CHECK(value == 0);
+    for (double value : run.output("gradient.w")) CHECK(value == 0);
+  }
+}
+
+TEST_CASE("one AdamW step equals its primitives") {
+  Builder b;
+  Var const p = b.parameter("p", {5}, zeros()), g = b.input("g", DType::float32, {5});
+  Var const m = b.state("m", {5}), v = b.state("v", {5});
+  AdamWResult const next = adamw(p, g, m, v * v, b.scalar("rate"), constant(b, 0.1), constant(b, 0.05),
+                                 b.scalar("scale"), {.beta1 = 0.8, .beta2 = 0.9, .eps = 1e-6, .weight_decay = 0.1});
+  b.output("p", next.parameter);
+  b.output("m", next.m);
+  b.output("v", next.v);
+  Graph const graph = canonical(b.graph());
+  Difference const d = difference(graph, decompose(graph), {});
+  INFO(d.where);
+  CHECK(d.worst < bound);
+}
+
+TEST_CASE("the second derivative exists through the decomposition and is refused without it") {
+  Builder b;
+  Var const x = b.parameter("x", {2, 3}, zeros());
+  b.output("loss", mean_all(gelu(x)));
+  Graph const first = grad(canonical(b.graph()));
+  auto const norm_of_gradient = [](Graph const& graph) {  // in place of the outputs so far
+    Builder again;
+    Graph bare = graph;
+    bare.outputs = {};
+    again.load(bare);
+    Var const g{&again, graph.find_output("gradient.x")};
+    again.output("norm", sum_all(g * g));
+    return canonical(again.graph());
+  };
+  REQUIRE_ERROR(grad(norm_of_gradient(first), "norm"), ErrorKind::unavailable,
+                "decompose the graph before taking the second derivative");
+
+  GradientCheck const result = check_gradients(norm_of_gradient(decompose(first)), {.loss = "norm"});
+  INFO(result.where);
+  CHECK(result.worst < 1e-6);
+}
