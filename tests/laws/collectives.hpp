@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The laws of a communicator, written once for every backend. Each law runs on all ranks and notes what is wrong in its rank's
-/// `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank can neither hang nor hide.
+/// The laws of a communicator, written once for every backend. Each law runs on all ranks and notes what is wrong in
+/// its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank can neither hang
+/// nor hide. Above 400 lines because the laws of one interface belong together.
 
 #include <tutti/comm.hpp>
 
@@ -68,13 +69,14 @@ void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std:
 
 template <Element T>
 std::string title(char const* operation, std::int64_t size, int ranks) {
-  return std::string(operation) + " of " + std::to_string(size) + " " + std::string(name(dtype_of<T>)) + " on " + std::to_string(ranks) + " ranks";
+  return std::string(operation) + " of " + std::to_string(size) + " " + std::string(name(dtype_of<T>)) + " on " +
+         std::to_string(ranks) + " ranks";
 }
 
 // --- Movement --------------------------------------------------------------------------------------------------------
 
-/// broadcast, gather, all_gather, scatter, all_to_all: what arrives is what was sent, for every root; blocking, asynchronous,
-/// in place; scatter then gather, and all_to_all twice, are the identity.
+/// broadcast, gather, all_gather, scatter, all_to_all: what arrives is what was sent, for every root; blocking,
+/// asynchronous, in place; scatter then gather, and all_to_all twice, are the identity.
 template <Element T, class Comm>
 void movement(Comm& comm, Report& report) {
   int const rank = comm.rank();
@@ -107,7 +109,7 @@ void movement(Comm& comm, Report& report) {
     at_root = comm.gather_async(x.clone(), root).wait();
     if (rank == root) {
       expect_elements<T>(report, at_root, n * ranks, called("gather_async"), gathered);
-      std::memset(at_root.data(), 0, static_cast<std::size_t>(at_root.size()) * sizeof(T));
+      std::memset(static_cast<void*>(at_root.data()), 0, static_cast<std::size_t>(at_root.size()) * sizeof(T));
       std::memcpy(at_root[rank].data(), x.data(), static_cast<std::size_t>(n) * sizeof(T));
       comm.gather(at_root[rank], at_root, root);
       expect_elements<T>(report, at_root, n * ranks, called("gather in place"), gathered);
@@ -118,27 +120,33 @@ void movement(Comm& comm, Report& report) {
     Tensor<T> part(Shape{n});
     part.fill(T{});
     comm.scatter(at_root, part, root);
-    expect_elements<T>(report, part, n, called("scatter of gather"), [&](std::int64_t i) { return element<T>(rank, i); });
+    expect_elements<T>(report, part, n, called("scatter of gather"),
+                       [&](std::int64_t i) { return element<T>(rank, i); });
     part.fill(T{});
     comm.scatter_async(at_root, part, root).wait();
     expect_elements<T>(report, part, n, called("scatter_async"), [&](std::int64_t i) { return element<T>(rank, i); });
     if (rank == root) {
       auto const before = at_root.clone();
       comm.scatter(at_root, at_root[rank], root);
-      expect_elements<T>(report, at_root, n * ranks, called("scatter in place"), [&](std::int64_t i) { return before.data()[i]; });
+      expect_elements<T>(report, at_root, n * ranks, called("scatter in place"),
+                         [&](std::int64_t i) { return before.data()[i]; });
     } else {
       comm.scatter(at_root, part, root);
-      expect_elements<T>(report, part, n, called("scatter, root in place"), [&](std::int64_t i) { return element<T>(rank, i); });
+      expect_elements<T>(report, part, n, called("scatter, root in place"),
+                         [&](std::int64_t i) { return element<T>(rank, i); });
     }
 
-    auto const exchanged = [&](std::int64_t i) { return n == 0 ? T{} : element<T>(static_cast<int>(i / n), n * rank + i % n); };
+    auto const exchanged = [&](std::int64_t i) {
+      return n == 0 ? T{} : element<T>(static_cast<int>(i / n), n * rank + i % n);
+    };
     auto const mine = filled<T>(n * ranks, rank);
     Tensor<T> exchange = comm.all_to_all(mine);
     expect_elements<T>(report, exchange, n * ranks, called("all_to_all"), exchanged);
     exchange = comm.all_to_all_async(mine).wait();
     expect_elements<T>(report, exchange, n * ranks, called("all_to_all_async"), exchanged);
     comm.all_to_all(exchange, exchange);
-    expect_elements<T>(report, exchange, n * ranks, called("all_to_all twice, in place"), [&](std::int64_t i) { return mine.data()[i]; });
+    expect_elements<T>(report, exchange, n * ranks, called("all_to_all twice, in place"),
+                       [&](std::int64_t i) { return mine.data()[i]; });
   }
 }
 
@@ -159,10 +167,12 @@ T reduced(Op const&, int ranks, std::int64_t i, int salt = 0) {
       case Operator::logical_or: result = result != 0 || next != 0; break;
     }
   }
-  constexpr bool logical = comm::operator_kind<Op>() == Operator::logical_and || comm::operator_kind<Op>() == Operator::logical_or;
+  constexpr bool logical =
+      comm::operator_kind<Op>() == Operator::logical_and || comm::operator_kind<Op>() == Operator::logical_or;
   if (logical && ranks == 1) return static_cast<T>(element<T>(0, i, salt));
   if constexpr (comm::operator_kind<Op>() == Operator::avg) {
-    if constexpr (is_floating(dtype_of<T>)) return static_cast<T>(static_cast<comm::Accumulator<T>>(result) / static_cast<comm::Accumulator<T>>(ranks));
+    if constexpr (is_floating(dtype_of<T>))
+      return static_cast<T>(static_cast<comm::Accumulator<T>>(result) / static_cast<comm::Accumulator<T>>(ranks));
     else return static_cast<T>(static_cast<std::int64_t>(result) / ranks);
   } else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) {
     return T(static_cast<float>(result));
@@ -200,12 +210,14 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     if (rank == root) expect_elements<T>(report, at_root, n, called("reduce in place"), exact);
     else expect_elements<T>(report, at_root, n, called("reduce in place, not root"), untouched);
     comm.broadcast(at_root, root);
-    expect_elements<T>(report, at_root, n, called("reduce then broadcast"), [&](std::int64_t i) { return all.data()[i]; });
-    std::memset(out.data(), 1, static_cast<std::size_t>(n) * sizeof(T));
+    expect_elements<T>(report, at_root, n, called("reduce then broadcast"),
+                       [&](std::int64_t i) { return all.data()[i]; });
+    std::memset(static_cast<void*>(out.data()), 1, static_cast<std::size_t>(n) * sizeof(T));
     auto const before = out.clone();
     comm.reduce(mine, out, op, root);
     if (rank == root) expect_elements<T>(report, out, n, called("reduce"), exact);
-    else expect_elements<T>(report, out, n, called("reduce, not root"), [&](std::int64_t i) { return before.data()[i]; });
+    else
+      expect_elements<T>(report, out, n, called("reduce, not root"), [&](std::int64_t i) { return before.data()[i]; });
     at_root = comm.reduce_async(mine.clone(), op, root).wait();
     if (rank == root) expect_elements<T>(report, at_root, n, called("reduce_async"), exact);
 
@@ -219,7 +231,8 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     auto in_place = whole.clone();
     comm.reduce_scatter(in_place, in_place.slice(0, n * rank, n * (rank + 1)), op);
     comm.all_gather(in_place.slice(0, n * rank, n * (rank + 1)), in_place);
-    expect_elements<T>(report, in_place, n * ranks, called("reduce_scatter then all_gather, in place"), [&](std::int64_t i) { return reduced<T>(op, ranks, i); });
+    expect_elements<T>(report, in_place, n * ranks, called("reduce_scatter then all_gather, in place"),
+                       [&](std::int64_t i) { return reduced<T>(op, ranks, i); });
   }
 }
 
@@ -249,19 +262,24 @@ void callables(Comm& comm, Report& report) {
     Tensor<std::int64_t> x(Shape{n});
     x.fill(rank + 1);
     comm.all_reduce(x, digits);
-    expect_elements<std::int64_t>(report, x, n, "all_reduce of " + std::to_string(n) + " with a capturing callable, in rank order", [&](std::int64_t) { return expected; });
+    expect_elements<std::int64_t>(report, x, n,
+                                  "all_reduce of " + std::to_string(n) + " with a capturing callable, in rank order",
+                                  [&](std::int64_t) { return expected; });
     x.fill(rank + 1);
     comm.reduce(x, digits, ranks - 1);
-    expect_elements<std::int64_t>(report, x, n, "reduce with a callable", [&](std::int64_t) { return rank == ranks - 1 ? expected : rank + 1; });
+    expect_elements<std::int64_t>(report, x, n, "reduce with a callable",
+                                  [&](std::int64_t) { return rank == ranks - 1 ? expected : rank + 1; });
     Tensor<std::int64_t> whole(Shape{n * ranks});
     whole.fill(rank + 1);
     auto pending = comm.reduce_scatter_async(whole, digits);
     auto const part = pending.wait();
-    expect_elements<std::int64_t>(report, part, n, "reduce_scatter_async with a callable", [&](std::int64_t) { return expected; });
+    expect_elements<std::int64_t>(report, part, n, "reduce_scatter_async with a callable",
+                                  [&](std::int64_t) { return expected; });
     Tensor<std::byte> bytes(Shape{n});
     bytes.fill(static_cast<std::byte>(1 << rank));
     comm.all_reduce(bytes, [](std::byte a, std::byte b) { return a | b; });
-    expect_elements<std::byte>(report, bytes, n, "all_reduce of bytes with or", [&](std::int64_t) { return static_cast<std::byte>((1 << ranks) - 1); });
+    expect_elements<std::byte>(report, bytes, n, "all_reduce of bytes with or",
+                               [&](std::int64_t) { return static_cast<std::byte>((1 << ranks) - 1); });
   }
 }
 
@@ -273,12 +291,14 @@ void narrow_sums(Comm& comm, Report& report) {
     x.fill(bfloat16(comm.rank() == 0 ? 256.0f : 1.0f));
     comm.all_reduce(x, sum);
     bfloat16 const expected(256.0f + static_cast<float>(comm.size() - 1));
-    expect_elements<bfloat16>(report, x, n, "all_reduce of bfloat16 rounds once", [&](std::int64_t) { return expected; });
+    expect_elements<bfloat16>(report, x, n, "all_reduce of bfloat16 rounds once",
+                              [&](std::int64_t) { return expected; });
     Tensor<float16> y(Shape{n});
     y.fill(float16(comm.rank() == 0 ? 2048.0f : 1.0f));
     comm.all_reduce(y, [](float a, float b) { return a + b; });
     float16 const wanted(2048.0f + static_cast<float>(comm.size() - 1));
-    expect_elements<float16>(report, y, n, "all_reduce of float16 with a callable on float rounds once", [&](std::int64_t) { return wanted; });
+    expect_elements<float16>(report, y, n, "all_reduce of float16 with a callable on float rounds once",
+                             [&](std::int64_t) { return wanted; });
   }
 }
 
@@ -288,7 +308,8 @@ void determinism(Comm& comm, Report& report) {
   for (std::int64_t const n : {std::int64_t{7}, std::int64_t{5000}, std::int64_t{100003}}) {
     Tensor<float> x(Shape{n});
     auto const fill = [&] {
-      for (std::int64_t i = 0; i < n; ++i) x.data()[i] = 1.0f / static_cast<float>(1 + (i * 37 + comm.rank() * 101) % 997);
+      for (std::int64_t i = 0; i < n; ++i)
+        x.data()[i] = 1.0f / static_cast<float>(1 + (i * 37 + comm.rank() * 101) % 997);
     };
     fill();
     comm.all_reduce(x, sum);
@@ -298,10 +319,12 @@ void determinism(Comm& comm, Report& report) {
       comm.broadcast(y, 0);
       return y;
     }();
-    expect_elements<float>(report, x, n, "all_reduce gives the same bits on every rank", [&](std::int64_t i) { return rank_0.data()[i]; });
+    expect_elements<float>(report, x, n, "all_reduce gives the same bits on every rank",
+                           [&](std::int64_t i) { return rank_0.data()[i]; });
     fill();
     comm.all_reduce(x, sum);
-    expect_elements<float>(report, x, n, "all_reduce gives the same bits again", [&](std::int64_t i) { return first.data()[i]; });
+    expect_elements<float>(report, x, n, "all_reduce gives the same bits again",
+                           [&](std::int64_t i) { return first.data()[i]; });
   }
 }
 
@@ -317,17 +340,20 @@ void forms(Comm& comm, Report& report) {
   comm.all_reduce(x.slice(1, 1, 3), sum);  // two columns
   for (int i = 0; i < 30; ++i) {
     bool const inside = i % 5 == 1 || i % 5 == 2;
-    report.expect(x.data()[i] == static_cast<float>(inside ? i * ranks : i), "all_reduce of columns touches them alone");
+    report.expect(x.data()[i] == static_cast<float>(inside ? i * ranks : i),
+                  "all_reduce of columns touches them alone");
   }
   auto y = comm.all_gather(x.transpose());
   report.expect(y.shape() == Shape{ranks, 5, 6}, "all_gather of a transposed view: shape");
-  for (int i = 0; i < 30; ++i) report.expect(y.data()[30 * rank + i] == x(i % 6, i / 6), "all_gather of a transposed view");
+  for (int i = 0; i < 30; ++i)
+    report.expect(y.data()[30 * rank + i] == x(i % 6, i / 6), "all_gather of a transposed view");
   Tensor<float> columns(Shape{4, ranks});
   columns.fill(-1.0f);
   std::vector<float> const mine(4, static_cast<float>(rank));
   comm.all_gather_async(mine, columns.transpose()).wait();
   for (int r = 0; r < ranks; ++r)
-    for (int i = 0; i < 4; ++i) report.expect(columns(i, r) == static_cast<float>(r), "all_gather_async into a transposed view");
+    for (int i = 0; i < 4; ++i)
+      report.expect(columns(i, r) == static_cast<float>(r), "all_gather_async into a transposed view");
   std::vector<std::int32_t> numbers{rank, 2 * rank};
   comm.all_reduce(numbers, max);
   report.expect(numbers[0] == ranks - 1 && numbers[1] == 2 * (ranks - 1), "all_reduce of a std::vector");
@@ -336,7 +362,9 @@ void forms(Comm& comm, Report& report) {
   report.expect(pair[0] == 1.0 && pair[1] == 2.0 * ranks, "all_reduce of a std::span");
   report.expect(comm.all_reduce(rank + 1, sum) == ranks * (ranks + 1) / 2, "all_reduce of a number");
   report.expect(comm.broadcast(rank, ranks - 1) == ranks - 1, "broadcast of a number");
-  report.expect(comm.all_reduce(true, logical_and) && comm.all_reduce(rank == 0, logical_or) && comm.all_reduce(rank == 0, logical_and) == (ranks == 1), "bool by logical operators");
+  report.expect(comm.all_reduce(true, logical_and) && comm.all_reduce(rank == 0, logical_or) &&
+                    comm.all_reduce(rank == 0, logical_and) == (ranks == 1),
+                "bool by logical operators");
   auto on_heap = tensor<float>(comm, {3});
   on_heap.fill(1.0f);
   comm.all_reduce(on_heap, sum);
@@ -344,7 +372,8 @@ void forms(Comm& comm, Report& report) {
   auto const node = comm.all_gather(std::array<std::int32_t, 3>{comm.node(), comm.local_rank(), comm.local_size()});
   int peers = 0;
   for (int r = 0; r < ranks; ++r) peers += node(r, 0) == comm.node();
-  report.expect(peers == comm.local_size() && comm.local_rank() < comm.local_size() && node(0, 0) == 0, "node, local rank and size fit together");
+  report.expect(peers == comm.local_size() && comm.local_rank() < comm.local_size() && node(0, 0) == 0,
+                "node, local rank and size fit together");
 }
 
 /// Many operations in flight, finished in another order, dropped, and blocking ones between them.
@@ -429,7 +458,8 @@ void messages(Comm& comm, Report& report) {
     Tensor<T> sized = comm.template recv<T>(last, 7);
     expect_elements<T>(report, sized, n, called("receive with the size inferred"), theirs);
     auto const back = sending.wait();
-    expect_elements<T>(report, back, n, called("send_async hands its tensor back"), [&](std::int64_t i) { return mine.data()[i]; });
+    expect_elements<T>(report, back, n, called("send_async hands its tensor back"),
+                       [&](std::int64_t i) { return mine.data()[i]; });
 
     auto receiving = comm.template recv_async<T>(any_source, 8);
     auto into = comm.recv_async(Tensor<T>(Shape{n}), last, 9);
@@ -442,8 +472,12 @@ void messages(Comm& comm, Report& report) {
 
     auto probed = comm.send_async(mine, next, 11);
     auto message = comm.probe(any_source, any_tag);
-    report.expect(message.source() == last && message.tag() == 11 && message.template count<T>() == n && message.bytes() == n * std::int64_t{sizeof(T)}, called("probe"));
-    if (n % 2 == 0) expect_elements<T>(report, comm.template recv<T>(std::move(message)), n, called("receive of a probed message"), theirs);
+    report.expect(message.source() == last && message.tag() == 11 && message.template count<T>() == n &&
+                      message.bytes() == n * std::int64_t{sizeof(T)},
+                  called("probe"));
+    if (n % 2 == 0)
+      expect_elements<T>(report, comm.template recv<T>(std::move(message)), n, called("receive of a probed message"),
+                         theirs);
     else {
       comm.recv(std::move(message), in);
       expect_elements<T>(report, in, n, called("receive of a probed message into a buffer"), theirs);
@@ -503,14 +537,16 @@ void matching(Comm& comm, Report& report) {
 
 // --- Groups ----------------------------------------------------------------------------------------------------------
 
-/// split: ranks ordered by key, groups independent of each other and of the parent, nested, alive after the parent's next uses.
+/// split: ranks ordered by key, groups independent of each other and of the parent, nested, alive after the parent's
+/// next uses.
 template <class Comm>
 void groups(Comm& comm, Report& report) {
   int const rank = comm.rank();
   int const ranks = comm.size();
   auto parity = comm.split(rank % 2);
   int const expected_size = rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2;
-  report.expect(parity.size() == expected_size && parity.rank() == rank / 2, "split by parity keeps the order of ranks");
+  report.expect(parity.size() == expected_size && parity.rank() == rank / 2,
+                "split by parity keeps the order of ranks");
   auto reversed = comm.split(0, -rank);
   report.expect(reversed.size() == ranks && reversed.rank() == ranks - 1 - rank, "split orders by key");
   auto pending = parity.all_reduce_async(full<int>(Shape{2000}, rank), sum);
@@ -520,7 +556,9 @@ void groups(Comm& comm, Report& report) {
   for (int r = rank % 2; r < ranks; r += 2) exact += r;
   report.expect(pending.wait()(1999) == exact, "a group reduces its own ranks");
   auto alone = reversed.split(reversed.rank());
-  report.expect(alone.size() == 1 && alone.all_reduce(41, sum) == 41 && alone.all_gather(std::array<int, 2>{1, 2}).size() == 2, "a group of one");
+  report.expect(
+      alone.size() == 1 && alone.all_reduce(41, sum) == 41 && alone.all_gather(std::array<int, 2>{1, 2}).size() == 2,
+      "a group of one");
   std::array<int, 1> const seven{7};
   auto sent = comm.send_async(seven, rank, 2);
   report.expect(!reversed.try_probe().has_value(), "messages stay within their communicator");
@@ -563,7 +601,8 @@ void ports(Comm& comm, Report& report) {
   port->wait(d);
   port->wait(c);
   report.expect(x[1000] == total, "all_reduce through a port");
-  report.expect(static_cast<float>(y[4999]) == static_cast<float>(bfloat16(total / static_cast<float>(ranks))), "avg of bfloat16 through a port");
+  report.expect(static_cast<float>(y[4999]) == static_cast<float>(bfloat16(total / static_cast<float>(ranks))),
+                "avg of bfloat16 through a port");
   bool gathered = true;
   for (int r = 0; r < ranks; ++r) gathered = gathered && all[static_cast<std::size_t>(3 * r)] == r;
   report.expect(gathered, "all_gather through a port");
@@ -610,14 +649,18 @@ void refusals(Comm& comm, Report& report) {
   Tensor<float> x = zeros<float>(Shape{12 * 3 + 1});
   Tensor<float> y = zeros<float>(Shape{2, 3});
   auto const out_of_range = std::to_string(ranks);
-  expect_error(report, ErrorKind::invalid_argument, "root " + out_of_range + " does not exist", [&] { comm.broadcast(x, ranks); });
+  expect_error(report, ErrorKind::invalid_argument, "root " + out_of_range + " does not exist",
+               [&] { comm.broadcast(x, ranks); });
   expect_error(report, ErrorKind::invalid_argument, "root -1 does not exist", [&] { comm.reduce(x, sum, -1); });
   expect_error(report, ErrorKind::shape, "shapes are (37,) and (2, 3)", [&] { comm.all_reduce(x, y, sum); });
   expect_error(report, ErrorKind::shape, "once for each rank", [&] { comm.all_gather(x, y); });
   if (ranks > 1) {
-    expect_error(report, ErrorKind::shape, "does not divide", [&] { static_cast<void>(comm.reduce_scatter(zeros<float>(Shape{ranks + 1}), sum)); });
-    expect_error(report, ErrorKind::shape, "does not divide into", [&] { static_cast<void>(comm.all_to_all(zeros<float>(Shape{ranks + 1}))); });
-    expect_error(report, ErrorKind::invalid_argument, "overlap", [&] { comm.all_reduce(x.slice(0, 0, 20), x.slice(0, 10, 30), sum); });
+    expect_error(report, ErrorKind::shape, "does not divide",
+                 [&] { static_cast<void>(comm.reduce_scatter(zeros<float>(Shape{ranks + 1}), sum)); });
+    expect_error(report, ErrorKind::shape, "does not divide into",
+                 [&] { static_cast<void>(comm.all_to_all(zeros<float>(Shape{ranks + 1}))); });
+    expect_error(report, ErrorKind::invalid_argument, "overlap",
+                 [&] { comm.all_reduce(x.slice(0, 0, 20), x.slice(0, 10, 30), sum); });
   }
   expect_error(report, ErrorKind::invalid_argument, "destination rank " + out_of_range, [&] { comm.send(x, ranks); });
   expect_error(report, ErrorKind::invalid_argument, "source rank -2", [&] { comm.recv(x, -2); });
@@ -632,7 +675,8 @@ void refusals(Comm& comm, Report& report) {
   floats.wait();
   std::array<char, 3> const three_letters{'a', 'b', 'c'};
   auto letters = comm.send_async(three_letters, comm.rank(), 1);
-  expect_error(report, ErrorKind::dtype, "no whole number of float32", [&] { static_cast<void>(comm.template recv<float>(comm.rank(), 1)); });
+  expect_error(report, ErrorKind::dtype, "no whole number of float32",
+               [&] { static_cast<void>(comm.template recv<float>(comm.rank(), 1)); });
   letters.wait();
   report.expect(comm.all_reduce(1, sum) == ranks, "after refusals the communicator works");
 }

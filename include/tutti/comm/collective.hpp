@@ -63,8 +63,8 @@ enum class Channel : std::uint8_t { user, internal };
 ///   scatter, reduce_scatter          what each rank receives; `from` holds one block per rank
 ///   all_to_all                       what each pair exchanges; both hold one block per rank
 /// `from` of broadcast and scatter, `to` of reduce and gather count at the root alone; broadcast fills `to` elsewhere.
-/// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce), or the single block is this rank's block of
-///            the other buffer (gather, all_gather, scatter; reduce_scatter where the backend says so).
+/// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce), or the single block is this rank's
+///            block of the other buffer (gather, all_gather, scatter; reduce_scatter where the backend says so).
 struct Collective {
   Kind kind = Kind::barrier;
   DType dtype = DType::byte;

@@ -31,7 +31,11 @@ class CollectiveTask final : public Task<typename To::Result> {
   using Result = typename To::Result;
   template <class Start>
   CollectiveTask(char const* operation, From from, To to, Op op, Start&& start)
-      : Task<Result>(operation), from_(std::move(from)), to_(std::move(to)), op_(std::move(op)), job_(start(from_, to_, op_)) {}
+      : Task<Result>(operation),
+        from_(std::move(from)),
+        to_(std::move(to)),
+        op_(std::move(op)),
+        job_(start(from_, to_, op_)) {}
 
   bool abandon() noexcept override { return job_.abandon(); }
   std::string awaiting() const override { return job_.awaiting(); }
@@ -64,14 +68,15 @@ struct NoOperator {};
 /// Buffers are tensors, views with any strides, and contiguous host memory (std::span, std::vector, ...); P is size().
 /// One-buffer forms work in place. Two-buffer forms take disjoint buffers, or the in-place form of MPI: this rank's
 /// block of the other buffer (`all_gather(x[comm.rank()], x)`), or twice the same buffer for all_to_all.
-/// `*_async` returns a `Request`: a tensor that is moved in is owned until `wait` hands it back, everything else is borrowed and
-/// must stay alive and untouched until the request is complete.
-///
-/// Ranks         all ranks call the same collectives in the same order, with the same counts, types, operators and roots.
-/// Determinism   elements are combined in rank order where the library reduces (Threads; 16-bit floats and callables on every
-///               backend); repeated runs of one layout are bitwise equal, and so are the results on all ranks.
-/// Errors        shape, invalid_argument (checked before anything is started); communication (ranks disagree, one has failed or
-///               left, the transport reports an error); timeout; revoked.
+/// `*_async` returns a `Request`: a tensor that is moved in is owned until `wait` hands it back, everything else is
+/// borrowed and must stay alive and untouched until the request is complete.
+/// After a failed wait on MPI, the memory of a borrowed buffer must stay valid: MPI cannot take a send or a collective
+/// back.
+/// Ranks         all ranks call the same collectives in the same order, with the same counts, types, operators, roots.
+/// Determinism   elements are combined in rank order where the library reduces (Threads; 16-bit floats and callables
+///               on every backend); repeated runs of one layout are bitwise equal, and so are the results on all ranks.
+/// Errors        shape, invalid_argument (checked before anything is started); communication (ranks disagree, one has
+///               failed or left, the transport reports an error); timeout; revoked.
 template <Backend B>
 class Communicator {
   using Kind = comm::Kind;
@@ -102,7 +107,9 @@ class Communicator {
   /// Options for a Context that shares this node's processors with the other ranks.
   exec::ContextOptions context_options() const { return {.threads = 0, .ranks_on_node = local_size()}; }
   double deadline_seconds() const noexcept { return core_->deadline_seconds(); }
-  void set_deadline_seconds(double seconds, Where where = Where::current()) { core_->set_deadline_seconds(seconds, where); }
+  void set_deadline_seconds(double seconds, Where where = Where::current()) {
+    core_->set_deadline_seconds(seconds, where);
+  }
 
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   Communicator split(int color, int key = 0, Where where = Where::current()) {
@@ -162,7 +169,8 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To, class Op>
   auto all_reduce_async(From&& from, To&& to, Op op, Where where = Where::current()) {
-    return start<Kind::all_reduce>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), std::move(op), -1, where);
+    return start<Kind::all_reduce>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                                   std::move(op), -1, where);
   }
 
   /// The same result at `root` alone; elsewhere x is unchanged and `to` is not touched.
@@ -180,14 +188,16 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To, class Op>
   auto reduce_async(From&& from, To&& to, Op op, int root = 0, Where where = Where::current()) {
-    return start<Kind::reduce>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), std::move(op), root, where);
+    return start<Kind::reduce>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                               std::move(op), root, where);
   }
 
   /// Shapes     x (...), result (P, ...) at `root`, (0, ...) elsewhere; `to` counts at `root` alone
   /// Computes   result[r] = x of rank r
   template <comm::Buffer X>
   [[nodiscard]] auto gather(X&& x, int root = 0, Where where = Where::current()) {
-    return run<Kind::gather>(comm::input_of(x), result<X>(stacked(comm::view_of(x).shape(), rank() == root)), comm::NoOperator{}, root, where);
+    return run<Kind::gather>(comm::input_of(x), result<X>(stacked(comm::view_of(x).shape(), rank() == root)),
+                             comm::NoOperator{}, root, where);
   }
   template <comm::Buffer From, comm::Buffer To>
   void gather(From&& from, To&& to, int root = 0, Where where = Where::current()) {
@@ -200,14 +210,16 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To>
   auto gather_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
-    return start<Kind::gather>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), comm::NoOperator{}, root, where);
+    return start<Kind::gather>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                               comm::NoOperator{}, root, where);
   }
 
   /// Shapes     x (...), result (P, ...)
   /// Computes   result[r] = x of rank r, on every rank
   template <comm::Buffer X>
   [[nodiscard]] auto all_gather(X&& x, Where where = Where::current()) {
-    return run<Kind::all_gather>(comm::input_of(x), result<X>(stacked(comm::view_of(x).shape(), true)), comm::NoOperator{}, -1, where);
+    return run<Kind::all_gather>(comm::input_of(x), result<X>(stacked(comm::view_of(x).shape(), true)),
+                                 comm::NoOperator{}, -1, where);
   }
   template <comm::Buffer From, comm::Buffer To>
   void all_gather(From&& from, To&& to, Where where = Where::current()) {
@@ -220,7 +232,8 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To>
   auto all_gather_async(From&& from, To&& to, Where where = Where::current()) {
-    return start<Kind::all_gather>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), comm::NoOperator{}, -1, where);
+    return start<Kind::all_gather>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                                   comm::NoOperator{}, -1, where);
   }
 
   /// Shapes     from (P, ...) at `root`, ignored elsewhere; to (...)
@@ -231,14 +244,16 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To>
   auto scatter_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
-    return start<Kind::scatter>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), comm::NoOperator{}, root, where);
+    return start<Kind::scatter>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                                comm::NoOperator{}, root, where);
   }
 
   /// Shapes     x (P * k, ...), result (k, ...)
   /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
   template <comm::Buffer X, class Op>
   [[nodiscard]] auto reduce_scatter(X&& x, Op const& op, Where where = Where::current()) {
-    return run<Kind::reduce_scatter>(comm::input_of(x), result<X>(part(comm::view_of(x).shape(), where)), op, -1, where);
+    return run<Kind::reduce_scatter>(comm::input_of(x), result<X>(part(comm::view_of(x).shape(), where)), op, -1,
+                                     where);
   }
   template <comm::Buffer From, comm::Buffer To, class Op>
   void reduce_scatter(From&& from, To&& to, Op const& op, Where where = Where::current()) {
@@ -251,7 +266,8 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To, class Op>
   auto reduce_scatter_async(From&& from, To&& to, Op op, Where where = Where::current()) {
-    return start<Kind::reduce_scatter>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), std::move(op), -1, where);
+    return start<Kind::reduce_scatter>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                                       std::move(op), -1, where);
   }
 
   /// Shapes     x (P * k, ...), result the same
@@ -271,7 +287,8 @@ class Communicator {
   }
   template <comm::Buffer From, comm::Buffer To>
   auto all_to_all_async(From&& from, To&& to, Where where = Where::current()) {
-    return start<Kind::all_to_all>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)), comm::NoOperator{}, -1, where);
+    return start<Kind::all_to_all>(comm::input_of(std::forward<From>(from)), comm::operand_of(std::forward<To>(to)),
+                                   comm::NoOperator{}, -1, where);
   }
 
   // --- Messages ----------------------------------------------------------------------------------------------------
@@ -318,7 +335,8 @@ class Communicator {
   }
   template <comm::Buffer Out, comm::Buffer In>
   auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
-    return request(transfer("send_recv", comm::input_of(std::forward<Out>(out)), comm::operand_of(std::forward<In>(in)), to, tag, from, tag, where));
+    return request(transfer("send_recv", comm::input_of(std::forward<Out>(out)), comm::operand_of(std::forward<In>(in)),
+                            to, tag, from, tag, where));
   }
   /// The message received has the shape of the one sent.
   template <comm::Buffer Out>
@@ -336,7 +354,8 @@ class Communicator {
     return job.take();
   }
   /// The same without waiting.
-  [[nodiscard]] std::optional<Message<B>> try_probe(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+  [[nodiscard]] std::optional<Message<B>> try_probe(int from = any_source, int tag = any_tag,
+                                                    Where where = Where::current()) {
     check_source("try_probe", from, tag, where);
     comm::ProbeJob<B> job(*core_, from, tag);
     if (!core_->test(job, where)) return std::nullopt;
@@ -373,16 +392,22 @@ class Communicator {
   Shape part(Shape const& shape, Where where) const {
     if (shape.rank() == 0 || shape[0] % size() != 0)
       throw Error(ErrorKind::shape, "reduce_scatter",
-                  "the first axis of shape " + to_string(shape) + " does not divide by the " + std::to_string(size()) + " ranks", where)
+                  "the first axis of shape " + to_string(shape) + " does not divide by the " + std::to_string(size()) +
+                      " ranks",
+                  where)
           .with_rank(rank());
     return shape.with(0, shape[0] / size());
   }
-  [[noreturn]] void refuse(char const* operation, std::string message, Where where, ErrorKind kind = ErrorKind::invalid_argument) const {
+  [[noreturn]] void refuse(char const* operation, std::string message, Where where,
+                           ErrorKind kind = ErrorKind::invalid_argument) const {
     throw Error(kind, operation, std::move(message), where).with_rank(rank());
   }
   void check_rank(char const* operation, char const* what, int r, Where where) const {
     if (r < 0 || r >= size())
-      refuse(operation, std::string(what) + " " + std::to_string(r) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1), where);
+      refuse(
+          operation,
+          std::string(what) + " " + std::to_string(r) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
+          where);
   }
   void check_tag(char const* operation, int tag, Where where) const {
     if (tag < 0 || tag > 32767) refuse(operation, "tag " + std::to_string(tag) + " is outside 0 to 32767", where);
@@ -398,13 +423,16 @@ class Communicator {
   template <class X>
   static constexpr void check_operand() {
     if constexpr (!std::same_as<X, None>)
-      static_assert(std::same_as<typename X::Place, Device>, "tutti: this buffer lives on another device than the communicator works on. Copy it to the communicator's device first");
+      static_assert(std::same_as<typename X::Place, Device>,
+                    "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                    "communicator's device first");
   }
   template <class X>
   static constexpr void check_output() {
     check_operand<X>();
     if constexpr (!std::same_as<X, None>)
-      static_assert(X::writable, "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
+      static_assert(X::writable,
+                    "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
   }
 
   template <class Out, class In>
@@ -433,7 +461,8 @@ class Communicator {
   comm::Collective call(From const& from, To const& to, Op const& op, int root, Where where) const {
     check_operand<From>();
     check_output<To>();
-    constexpr bool rooted = kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter;
+    constexpr bool rooted =
+        kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter;
     char const* const operation = comm::name(kind).data();
     if constexpr (rooted) check_rank(operation, "root", root, where);
     bool const root_here = rank() == root;
@@ -448,9 +477,11 @@ class Communicator {
       result.count = to.size();
       result.from = to.data();
       if constexpr (!std::same_as<From, None>) {
-        static_assert(std::same_as<typename From::Value, T>, "tutti: the two buffers of this collective have different element types");
+        static_assert(std::same_as<typename From::Value, T>,
+                      "tutti: the two buffers of this collective have different element types");
         result.from = from.data();
-        constexpr bool from_counts = kind == Kind::gather || kind == Kind::all_gather || kind == Kind::all_reduce || kind == Kind::reduce;
+        constexpr bool from_counts =
+            kind == Kind::gather || kind == Kind::all_gather || kind == Kind::all_reduce || kind == Kind::reduce;
         if constexpr (from_counts) result.count = from.size();
         check_shapes<kind>(from, to, root_here, result, where);
       }
@@ -485,10 +516,16 @@ class Communicator {
       rule = "; the first must hold the second once for each rank";
     }
     if (!fits)
-      refuse(comm::name(kind).data(), "shapes are " + to_string(from.shape()) + " and " + to_string(to.shape()) + rule + " (" + std::to_string(ranks) + " here)", where, ErrorKind::shape);
+      refuse(comm::name(kind).data(),
+             "shapes are " + to_string(from.shape()) + " and " + to_string(to.shape()) + rule + " (" +
+                 std::to_string(ranks) + " here)",
+             where, ErrorKind::shape);
     if constexpr (kind == Kind::all_to_all) {
       if (from.size() % ranks != 0)
-        refuse("all_to_all", "shape " + to_string(from.shape()) + " does not divide into " + std::to_string(ranks) + " blocks, one for each rank", where, ErrorKind::shape);
+        refuse("all_to_all",
+               "shape " + to_string(from.shape()) + " does not divide into " + std::to_string(ranks) +
+                   " blocks, one for each rank",
+               where, ErrorKind::shape);
       result.count = from.size() / ranks;
     }
     auto const* const a = reinterpret_cast<std::byte const*>(from.data());
@@ -497,7 +534,9 @@ class Communicator {
     std::int64_t const offset = result.count * bytes * rank();
     bool const aliased = same ? a == b : grows ? a == b + offset : b == a + offset;
     if (!aliased && a < b + to.size() * bytes && b < a + from.size() * bytes)
-      refuse(comm::name(kind).data(), "the buffers overlap. Pass disjoint ones, or the in-place form: this rank's block of the other buffer", where);
+      refuse(comm::name(kind).data(),
+             "the buffers overlap. Pass disjoint ones, or the in-place form: this rank's block of the other buffer",
+             where);
   }
 
   template <comm::Kind kind, class From, class To, class Op>
@@ -511,7 +550,9 @@ class Communicator {
   auto start(From from, To to, Op op, int root, Where where) {
     using Job = comm::CollectiveTask<B, From, To, Op>;
     return request(std::make_unique<Job>(comm::name(kind).data(), std::move(from), std::move(to), std::move(op),
-                                         [&](From const& f, To const& t, Op const& o) { return comm::CollectiveJob<B>(*core_, call<kind>(f, t, o, root, where)); }));
+                                         [&](From const& f, To const& t, Op const& o) {
+                                           return comm::CollectiveJob<B>(*core_, call<kind>(f, t, o, root, where));
+                                         }));
   }
 
   std::shared_ptr<comm::Core<B>> core_;

@@ -16,8 +16,8 @@
 
 namespace tutti {
 
-/// A rank's end of a communicator over one kind of memory. It is used by one thread at a time. Nothing blocks: calls start
-/// operations, `test` asks for them, and whoever waits decides how.
+/// A rank's end of a communicator over one kind of memory. It is used by one thread at a time. Nothing blocks: calls
+/// start operations, `test` asks for them, and whoever waits decides how.
 ///
 /// Minimal operations, `b` a `B`:
 ///   B::Device                          where buffers live
@@ -29,7 +29,7 @@ namespace tutti {
 ///   b.start_recv(p, bytes, from, tag, channel)    -> Operation
 ///   b.try_match(from, tag, match, info)           -> bool, of the user channel
 ///   b.start_recv(match, p, bytes)                 -> Operation
-///   b.test(operation)                  true once complete, and from then on; progresses everything in flight; throws Error
+///   b.test(operation)                  true once complete, and from then on; progresses all in flight; throws Error
 ///   b.received(operation)              MessageInfo of a completed receive
 ///   b.abandon(operation)               gives up after an error; true when nobody will touch its memory any more
 ///   b.awaiting(operation)              text for a missed deadline: who is missing
@@ -40,8 +40,8 @@ namespace tutti {
 ///   B::provides(kind, dtype, op)       whether b.start(collective) does it; everything else is derived from messages
 ///   B::scatters_in_place               whether reduce_scatter may write its own block of `from`
 ///   b.start(collective)                -> Operation; all ranks start the same collectives in the same order
-/// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were started; the
-/// results of collectives are bitwise equal wherever they are equal in mathematics. Models: Threads, Mpi.
+/// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were
+/// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi.
 template <class B>
 concept Backend =
     std::movable<B> && Device<typename B::Device> && std::movable<typename B::Operation> &&

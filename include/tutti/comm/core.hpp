@@ -36,7 +36,8 @@ class Core final : public Progress {
   double deadline_seconds() const noexcept { return deadline_seconds_; }
   void set_deadline_seconds(double seconds, std::source_location where) {
     if (!(seconds > 0 && seconds < 1e9))
-      throw Error(ErrorKind::invalid_argument, "set_deadline", std::to_string(seconds) + " s is no deadline. Pass a positive time", where);
+      throw Error(ErrorKind::invalid_argument, "set_deadline",
+                  std::to_string(seconds) + " s is no deadline. Pass a positive time", where);
     deadline_seconds_ = seconds;
   }
 
@@ -96,7 +97,8 @@ class Core final : public Progress {
   /// Completes what was dropped, within the deadline. What cannot be completed keeps its memory for good.
   void drain() noexcept {
     if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
-      backend.revoke(ErrorKind::communication, "rank " + std::to_string(backend.rank()) + " failed with operations in flight");
+      backend.revoke(ErrorKind::communication,
+                     "rank " + std::to_string(backend.rank()) + " failed with operations in flight");
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const end = exec::now_ns() + deadline_ns();
     while (!orphans_.empty()) {
@@ -136,12 +138,14 @@ class Core final : public Progress {
       Error located(error.kind(), job.operation(), error.message(), where);
       located.with_rank(backend.rank()).with_native(error.native());
       if (job.collective())
-        backend.revoke(error.kind(), std::string(job.operation()) + " failed on rank " + std::to_string(backend.rank()) + ": " + error.message());
+        backend.revoke(error.kind(), std::string(job.operation()) + " failed on rank " +
+                                         std::to_string(backend.rank()) + ": " + error.message());
       job.abandon();
       throw located;
     } catch (...) {
       if (job.collective())
-        backend.revoke(ErrorKind::communication, std::string("the operator of ") + job.operation() + " threw on rank " + std::to_string(backend.rank()));
+        backend.revoke(ErrorKind::communication, std::string("the operator of ") + job.operation() + " threw on rank " +
+                                                     std::to_string(backend.rank()));
       job.abandon();
       throw;
     }

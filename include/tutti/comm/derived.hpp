@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Collectives as messages, for what a backend lacks. Everything is sent at once to everyone concerned; reductions spread the
-/// work: block r of the result is computed by rank r, in rank order. A tag per collective makes the order in which
-/// several of them progress irrelevant.
+/// Collectives as messages, for what a backend lacks. Everything is sent at once to everyone concerned; reductions
+/// spread the work: block r of the result is computed by rank r, in rank order. A tag per collective makes the order in
+/// which several of them progress irrelevant.
 
 #include <tutti/comm/core.hpp>
 #include <tutti/tensor/storage.hpp>
@@ -26,7 +26,12 @@ template <Backend B>
 class Derived {
  public:
   Derived(Core<B>& core, Collective const& call)
-      : core_(core), call_(call), rank_(core.backend.rank()), size_(core.backend.size()), element_(static_cast<std::int64_t>(size_of(call.dtype))), tag_(core.next_tag()) {
+      : core_(core),
+        call_(call),
+        rank_(core.backend.rank()),
+        size_(core.backend.size()),
+        element_(static_cast<std::int64_t>(size_of(call.dtype))),
+        tag_(core.next_tag()) {
     begin();
   }
 
@@ -65,7 +70,9 @@ class Derived {
     return call_.count / size_ * r + call_.count % size_ * r / size_;
   }
   static std::byte* plus(void* p, std::int64_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
-  static std::byte const* plus(void const* p, std::int64_t bytes) noexcept { return static_cast<std::byte const*>(p) + bytes; }
+  static std::byte const* plus(void const* p, std::int64_t bytes) noexcept {
+    return static_cast<std::byte const*>(p) + bytes;
+  }
 
   void send(void const* from, std::int64_t bytes, int to) {
     operations_.push_back(core_.backend.start_send(from, bytes, to, tag_, Channel::internal));
@@ -129,8 +136,9 @@ class Derived {
     std::int64_t const own = bound(rank_ + 1) - bound(rank_);
     std::vector<void const*> inputs(static_cast<std::size_t>(size_));
     for (int peer = 0; peer < size_; ++peer)
-      inputs[static_cast<std::size_t>(peer)] = peer == rank_ ? static_cast<void const*>(plus(call_.from, bound(rank_) * element_))
-                                                             : plus(inputs_.data(), peer * own * element_);
+      inputs[static_cast<std::size_t>(peer)] = peer == rank_
+                                                   ? static_cast<void const*>(plus(call_.from, bound(rank_) * element_))
+                                                   : plus(inputs_.data(), peer * own * element_);
     void* result = call_.to;
     if (call_.kind == Kind::all_reduce || (call_.kind == Kind::reduce && rank_ == call_.root)) {
       result = plus(call_.to, bound(rank_) * element_);

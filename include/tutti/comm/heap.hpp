@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A communicator's heap: memory that ranks of one node can reach in each other's address space where the backend has such
-/// memory, private memory otherwise.
+/// A communicator's heap: memory that the ranks of one node reach without a copy where the backend has such memory,
+/// private memory otherwise.
 
 #include <tutti/comm/core.hpp>
 #include <tutti/tensor/tensor.hpp>

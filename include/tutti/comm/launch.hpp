@@ -34,8 +34,8 @@ inline void report(int rank, char const* what) noexcept {
 }  // namespace comm
 
 /// Calls f(communicator) on every rank and returns the exit code for main: the largest that a rank returned, 1 after an
-/// exception, whose message goes to the error stream. `Threads` reads --ranks N (or TUTTI_RANKS, else one rank for each processor),
-/// `Mpi` takes the ranks that mpiexec started.
+/// exception, whose message goes to the error stream. `Threads` reads --ranks N (or TUTTI_RANKS, else one rank for each
+/// processor), `Mpi` takes the ranks that mpiexec started.
 /// Ranks      f runs once on each.
 /// Errors     none are thrown. Under MPI an exception on one rank ends the job.
 template <Backend B, class F>

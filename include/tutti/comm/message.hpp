@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Point-to-point operations as jobs, and `Message`: one taken out of the queue by a probe, so that no other receive can
-/// get it between the look at its size and its arrival.
+/// Point-to-point operations as jobs, and `Message`: one taken out of the queue by a probe, so that no other receive
+/// can get it between the look at its size and its arrival.
 
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
@@ -72,8 +72,8 @@ class TransferJob : public Job {
     info_ = core_.backend.received(receive_);
     if (info_.bytes != expected_)
       throw Error(ErrorKind::shape, operation(),
-                  "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) + " has " +
-                      std::to_string(info_.bytes) + " bytes, the buffer " + std::to_string(expected_) +
+                  "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
+                      " has " + std::to_string(info_.bytes) + " bytes, the buffer " + std::to_string(expected_) +
                       ". Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)");
     return true;
   }
@@ -166,8 +166,9 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
   void begin(Message<B>& message) {
     if (message.bytes() % std::int64_t{sizeof(T)} != 0)
       throw Error(ErrorKind::dtype, "recv",
-                  "the message from rank " + std::to_string(message.source()) + " with tag " + std::to_string(message.tag()) + " has " +
-                      std::to_string(message.bytes()) + " bytes, which are no whole number of " + std::string(name(dtype_of<T>)) +
+                  "the message from rank " + std::to_string(message.source()) + " with tag " +
+                      std::to_string(message.tag()) + " has " + std::to_string(message.bytes()) +
+                      " bytes, which are no whole number of " + std::string(name(dtype_of<T>)) +
                       ". Receive it as what was sent");
     result_ = Result(Shape{message.template count<T>()});
     transfer_.receive(message.match(), result_.data(), message.bytes());

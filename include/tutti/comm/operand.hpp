@@ -31,10 +31,12 @@ template <class T, class D>
 TensorView<T, D> view_of(TensorView<T, D> const& view) noexcept { return view; }
 /// Anything that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
 template <class X>
-  requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> && requires(X& x) { std::span(x); })
+  requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> &&
+           requires(X& x) { requires Element<typename decltype(std::span(x))::value_type>; })
 auto view_of(X& x) noexcept {
   auto const elements = std::span(x);
-  return TensorView<typename decltype(elements)::element_type>(elements.data(), Shape{static_cast<std::int64_t>(elements.size())});
+  return TensorView<typename decltype(elements)::element_type>(elements.data(),
+                                                               Shape{static_cast<std::int64_t>(elements.size())});
 }
 
 /// A tensor, a view of one, or contiguous host memory.
@@ -93,8 +95,8 @@ struct NoOperand {
   void store() const noexcept {}
 };
 
-/// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A view with
-/// gaps is packed into a temporary, and `store` brings results back to where they belong.
+/// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A
+/// view with gaps is packed into a temporary, and `store` brings results back to where they belong.
 template <class T, class D, bool Owned>
 class Operand {
  public:
@@ -138,13 +140,15 @@ class Operand {
 
 /// An rvalue tensor is owned, everything else borrowed.
 template <class X>
-inline constexpr bool is_owned = is_tensor<X> && !std::is_const_v<X>;  // X as deduced by X&&: no reference for an rvalue
+inline constexpr bool is_owned =
+    is_tensor<X> && !std::is_const_v<X>;  // X as deduced by X&&: no reference for an rvalue
 
 /// A temporary container would be gone before an asynchronous operation is done.
 template <class X>
 constexpr void check_lifetime() {
   static_assert(std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || std::ranges::enable_borrowed_range<X>,
-                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move in a Tensor");
+                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
+                "in a Tensor");
 }
 
 template <class X>

@@ -82,8 +82,10 @@ inline constexpr bool is_number =
 template <class T, class Op>
 constexpr bool reducible() noexcept {
   if constexpr (!NamedOperator<Op>) return Combines<Op, Accumulator<T>> || Combines<Op, T>;
-  else if constexpr (Op::kind == Operator::logical_and || Op::kind == Operator::logical_or) return std::integral<T> && !std::same_as<T, char>;
-  else if constexpr (Op::kind == Operator::min || Op::kind == Operator::max) return is_number<T> || std::same_as<T, char>;
+  else if constexpr (Op::kind == Operator::logical_and || Op::kind == Operator::logical_or)
+    return std::integral<T> && !std::same_as<T, char>;
+  else if constexpr (Op::kind == Operator::min || Op::kind == Operator::max)
+    return is_number<T> || std::same_as<T, char>;
   else return is_number<T>;
 }
 
@@ -91,7 +93,8 @@ constexpr bool reducible() noexcept {
 struct Reduction {
   Operator op = Operator::none;
   void const* state = nullptr;
-  /// out[i] = inputs[0][i] op inputs[1][i] op ... for i < count; avg divides by `ranks`. `out` may be one of the inputs.
+  /// out[i] = inputs[0][i] op inputs[1][i] op ... for i < count; avg divides by `ranks`. `out` may be one of the
+  /// inputs.
   void (*fold)(void const* state, void const* const* inputs, int ranks, void* out, std::int64_t count) = nullptr;
   /// data[i] /= ranks, where the backend could only sum. Set for avg alone.
   void (*divide)(void* data, std::int64_t count, int ranks) = nullptr;
@@ -176,9 +179,10 @@ Reduction reduction_of(Op const& op) {
                 "tutti: bool is reduced by logical_and, logical_or or a callable. Convert it to an integer to count");
   static_assert(std::same_as<T, bool> || !NamedOperator<Op> || reducible<T, Op>(),
                 "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the tensor");
-  static_assert(NamedOperator<Op> || reducible<T, Op>(),
-                "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_and, logical_or, or a const callable "
-                "that takes two elements and returns one");
+  static_assert(
+      NamedOperator<Op> || reducible<T, Op>(),
+      "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_and, logical_or, or a const callable "
+      "that takes two elements and returns one");
   Reduction reduction{operator_kind<Op>(), &op, nullptr, nullptr};
   if constexpr (reducible<T, Op>()) {
     reduction.fold = &detail::fold<T, Op>;

@@ -27,7 +27,8 @@ class Port {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  /// In place on `count` elements of a floating type or a 32- or 64-bit signed integer. The memory belongs to the operation until it is done.
+  /// In place on `count` elements of a floating type or a 32- or 64-bit signed integer. The memory belongs to the
+  /// operation until it is done.
   virtual Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op,
                                   std::source_location where) = 0;
   virtual Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) = 0;

@@ -77,8 +77,8 @@ class Progress {
 
 }  // namespace comm
 
-/// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and alone
-/// until it is complete. Dropped unfinished, it passes to its communicator, which completes it. Move-only.
+/// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and
+/// untouched until it is complete. Dropped unfinished, it passes to its communicator, which completes it. Move-only.
 template <class Result>
 class Request {
  public:
@@ -125,7 +125,8 @@ class Request {
  private:
   void require(std::source_location where) const {
     if (task_ == nullptr)
-      throw Error(ErrorKind::invalid_argument, "Request::wait", "this request holds no operation. wait() was called before", where);
+      throw Error(ErrorKind::invalid_argument, "Request::wait",
+                  "this request holds no operation. wait() was called before", where);
   }
   void drop() noexcept {
     if (task_ == nullptr) return;

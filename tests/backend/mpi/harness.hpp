@@ -2,30 +2,26 @@
 #pragma once
 /// @file
 /// Runs a law on the ranks that mpiexec started; reports are combined with MPI's own reduction, so that every rank sees
-/// the verdict of all. TUTTI_TEST_COUNT_LIMIT lowers the count limit, to test the path of large counts with small ones.
+/// the verdict of all. Each law runs twice: as the library is, and with a count limit of 1000, which sends small
+/// messages along the path of large counts.
 
 #include "laws/collectives.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
 
-#include <cstdlib>
+#include <cstdint>
+#include <exception>
 
 namespace tutti::test {
 
 using Ranks = Mpi;
 
-inline MpiOptions mpi_options() {
-  MpiOptions options;
-  if (char const* const limit = std::getenv("TUTTI_TEST_COUNT_LIMIT")) options.count_limit = std::atoll(limit);
-  return options;
-}
-
 template <class F>
 void on_ranks(F&& law) {
   laws::Report report;
-  {
-    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, mpi_options()));
+  for (std::int64_t const limit : {mpi::default_count_limit, std::int64_t{1000}}) {
+    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, {.count_limit = limit}));
     try {
       law(comm, report);
     } catch (std::exception const& error) {  // the others may wait for this rank: the watchdog ends them

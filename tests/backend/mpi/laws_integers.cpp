@@ -7,6 +7,7 @@
 using namespace tutti;
 using test::on_ranks;
 
-TEMPLATE_TEST_CASE("Mpi reduces integers exactly", "", bool, char, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t) {
+TEMPLATE_TEST_CASE("Mpi reduces integers exactly", "", bool, char, std::int8_t, std::uint8_t, std::int16_t,
+                   std::uint16_t) {
   on_ranks([](auto& comm, laws::Report& report) { laws::reductions<TestType>(comm, report); });
 }

@@ -7,6 +7,7 @@
 using namespace tutti;
 using test::on_ranks;
 
-TEMPLATE_TEST_CASE("Threads reduces wide integers exactly", "", std::int32_t, std::uint32_t, std::int64_t, std::uint64_t) {
+TEMPLATE_TEST_CASE("Threads reduces wide integers exactly", "", std::int32_t, std::uint32_t, std::int64_t,
+                   std::uint64_t) {
   on_ranks([](auto& comm, laws::Report& report) { laws::reductions<TestType>(comm, report); });
 }

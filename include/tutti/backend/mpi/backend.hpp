@@ -33,7 +33,10 @@ class Mpi {
    public:
     Operation() = default;
     Operation(Operation&& other) noexcept
-        : requests_(std::move(other.requests_)), request_(std::exchange(other.request_, MPI_REQUEST_NULL)), info_(other.info_), receives_(other.receives_) {
+        : requests_(std::move(other.requests_)),
+          request_(std::exchange(other.request_, MPI_REQUEST_NULL)),
+          info_(other.info_),
+          receives_(other.receives_) {
       other.requests_.clear();
     }
     Operation& operator=(Operation&& other) noexcept {
@@ -89,7 +92,9 @@ class Mpi {
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
   explicit Mpi(MPI_Comm parent, MpiOptions options = {}) : options_(options), handles_(std::make_unique<Handles>()) {
     if (options_.count_limit < 1 || (!mpi::has_large_counts && options_.count_limit > INT_MAX))
-      throw Error(ErrorKind::configuration, "Mpi", "a count limit of " + std::to_string(options_.count_limit) + " is outside 1 to " + std::to_string(mpi::default_count_limit));
+      throw Error(ErrorKind::configuration, "Mpi",
+                  "a count limit of " + std::to_string(options_.count_limit) + " is outside 1 to " +
+                      std::to_string(mpi::default_count_limit));
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
     begin();
   }
@@ -101,7 +106,8 @@ class Mpi {
   int node() const noexcept { return node_; }
   int local_rank() const noexcept { return local_rank_; }
   int local_size() const noexcept { return local_size_; }
-  /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep late.
+  /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep
+  /// late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
   MPI_Comm native() const noexcept { return handles_->user; }
 
@@ -115,7 +121,9 @@ class Mpi {
     Operation operation;
     operation.receives_ = true;
     mpi::Bytes const b(bytes, options_.count_limit);
-    check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, on(channel), &operation.request_), "MPI_Irecv");
+    check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
+                     on(channel), &operation.request_),
+          "MPI_Irecv");
     return operation;
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
@@ -129,7 +137,9 @@ class Mpi {
     check_revoked();
     int flag = 0;
     MPI_Status status;
-    check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag, &match.message_, &status), "MPI_Improbe");
+    check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag,
+                      &match.message_, &status),
+          "MPI_Improbe");
     if (flag == 0) return false;
     info = info_of(status);
     match.bytes_ = info.bytes;
@@ -153,7 +163,9 @@ class Mpi {
     bool const nothing = block == 0;
     switch (call.kind) {
       case comm::Kind::barrier: check(MPI_Ibarrier(comm, request), "MPI_Ibarrier"); break;
-      case comm::Kind::broadcast: check(mpi::ibcast(call.to, b.count(), b.type(), call.root, comm, request), "MPI_Ibcast"); break;
+      case comm::Kind::broadcast:
+        check(mpi::ibcast(call.to, b.count(), b.type(), call.root, comm, request), "MPI_Ibcast");
+        break;
       case comm::Kind::gather: {
         void const* const from = root && !nothing && call.from == own_in_to ? MPI_IN_PLACE : call.from;
         check(mpi::igather(from, call.to, b.count(), b.type(), call.root, comm, request), "MPI_Igather");
@@ -169,7 +181,9 @@ class Mpi {
         check(mpi::iscatter(call.from, to, b.count(), b.type(), call.root, comm, request), "MPI_Iscatter");
         break;
       }
-      case comm::Kind::all_to_all: check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall"); break;
+      case comm::Kind::all_to_all:
+        check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall");
+        break;
       case comm::Kind::reduce: case comm::Kind::all_reduce: case comm::Kind::reduce_scatter: break;
     }
     return operation;
@@ -188,7 +202,8 @@ class Mpi {
       if (operation.receives_) operation.info_ = info_of(status);
     }
     if (!operation.requests_.empty()) {
-      int const code = MPI_Testall(static_cast<int>(operation.requests_.size()), operation.requests_.data(), &flag, MPI_STATUSES_IGNORE);
+      int const code = MPI_Testall(static_cast<int>(operation.requests_.size()), operation.requests_.data(), &flag,
+                                   MPI_STATUSES_IGNORE);
       if (code != MPI_SUCCESS) fail(operation, code, "MPI_Testall");
       if (flag == 0) {
         check_revoked();
@@ -206,7 +221,8 @@ class Mpi {
     bool gone = false;
     if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL) {
       int flag = 0;
-      gone = MPI_Cancel(&operation.request_) == MPI_SUCCESS && MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
+      gone = MPI_Cancel(&operation.request_) == MPI_SUCCESS &&
+             MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
     }
     if (!gone) mpi::Environment::abandoned().store(true);
     operation.request_ = MPI_REQUEST_NULL;
@@ -216,7 +232,8 @@ class Mpi {
   std::string awaiting(Operation const& operation) const {
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
     if (operation.receives_) return "no matching message has arrived";
-    return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) + " has not made the matching call";
+    return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
+           " has not made the matching call";
   }
 
   /// Local: MPI cannot tell the others.
@@ -267,7 +284,8 @@ class Mpi {
     mpi::check(MPI_Comm_rank(handles_->user, &rank_), "MPI_Comm_rank");
     mpi::check(MPI_Comm_size(handles_->user, &size_), "MPI_Comm_size");
     MPI_Comm local = MPI_COMM_NULL;
-    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
+               "MPI_Comm_split_type");
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_free(&local);
@@ -275,14 +293,17 @@ class Mpi {
     int before = 0;
     mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
     node_ = rank_ == 0 ? 0 : before;
-    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
+               "MPI_Comm_split_type");
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
     MPI_Comm_free(&local);
     policy_ = {.spins = 200, .yields = 50'000, .sleep_ns = 50'000};
     if (local_size_ > exec::available_processors()) policy_.spins = 0;
   }
 
-  MPI_Comm on(comm::Channel channel) const noexcept { return channel == comm::Channel::user ? handles_->user : handles_->internal; }
+  MPI_Comm on(comm::Channel channel) const noexcept {
+    return channel == comm::Channel::user ? handles_->user : handles_->internal;
+  }
   static MessageInfo info_of(MPI_Status& status) noexcept {
     MPI_Count bytes = 0;
     MPI_Get_elements_x(&status, MPI_BYTE, &bytes);
@@ -310,22 +331,30 @@ class Mpi {
     auto* const to = static_cast<std::byte*>(call.to);
     std::int64_t const limit = options_.count_limit;
     if (call.kind == comm::Kind::reduce_scatter && call.count <= limit) {
-      check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &operation.request_), "MPI_Ireduce_scatter_block");
+      check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &operation.request_),
+            "MPI_Ireduce_scatter_block");
       return;
     }
     auto const part = [&](std::byte const* in, std::byte* out, std::int64_t n, int root) {
-      MPI_Request* const request = call.count <= limit ? &operation.request_ : &operation.requests_.emplace_back(MPI_REQUEST_NULL);
+      MPI_Request* const request =
+          call.count <= limit ? &operation.request_ : &operation.requests_.emplace_back(MPI_REQUEST_NULL);
       auto const count = static_cast<MPI_Count>(n);
       bool const in_place = in == out && n != 0;
-      if (root < 0) check(mpi::iallreduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, comm, request), "MPI_Iallreduce");
-      else check(mpi::ireduce(in_place && rank_ == root ? MPI_IN_PLACE : in, out, count, type, op, root, comm, request), "MPI_Ireduce");
+      if (root < 0)
+        check(mpi::iallreduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, comm, request), "MPI_Iallreduce");
+      else
+        check(mpi::ireduce(in_place && rank_ == root ? MPI_IN_PLACE : in, out, count, type, op, root, comm, request),
+              "MPI_Ireduce");
     };
     int const roots = call.kind == comm::Kind::reduce_scatter ? size_ : 1;
     for (int r = 0; r < roots; ++r)
       for (std::int64_t at = 0; at == 0 || at < call.count; at += limit) {
         std::int64_t const n = call.count - at < limit ? call.count - at : limit;
-        if (call.kind == comm::Kind::reduce_scatter) part(from + (r * call.count + at) * element, r == rank_ ? to + at * element : nullptr, n, r);
-        else part(from + at * element, to == nullptr ? nullptr : to + at * element, n, call.kind == comm::Kind::reduce ? call.root : -1);
+        if (call.kind == comm::Kind::reduce_scatter)
+          part(from + (r * call.count + at) * element, r == rank_ ? to + at * element : nullptr, n, r);
+        else
+          part(from + at * element, to == nullptr ? nullptr : to + at * element, n,
+               call.kind == comm::Kind::reduce ? call.root : -1);
       }
   }
 

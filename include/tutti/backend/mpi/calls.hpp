@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The calls of MPI that take counts, with 64-bit counts. Where mpi.h declares the `_c` functions of MPI-4 they are used, told
-/// by asking for the function and not by a version number; elsewhere counts above the limit are expressed by
-/// derived types (movement) or split (reductions).
+/// The calls of MPI that take counts, with 64-bit counts. Where mpi.h declares the `_c` functions of MPI-4 they are
+/// used, told by asking for the function and not by a version number; elsewhere counts above the limit are expressed
+/// by derived types (movement) or split (reductions).
 
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/collective.hpp>
@@ -104,7 +104,8 @@ int ialltoall(void const* from, void* to, Count n, MPI_Datatype type, MPI_Comm c
   else return MPI_Ialltoall(from, static_cast<int>(n), type, to, static_cast<int>(n), type, comm, request);
 }
 template <class Count>
-int ireduce(void const* from, void* to, Count n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, MPI_Request* request) {
+int ireduce(void const* from, void* to, Count n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+            MPI_Request* request) {
   if constexpr (has_large_counts) return MPI_Ireduce_c(from, to, n, type, op, root, comm, request);
   else return MPI_Ireduce(from, to, static_cast<int>(n), type, op, root, comm, request);
 }
@@ -114,7 +115,8 @@ int iallreduce(void const* from, void* to, Count n, MPI_Datatype type, MPI_Op op
   else return MPI_Iallreduce(from, to, static_cast<int>(n), type, op, comm, request);
 }
 template <class Count>
-int ireduce_scatter(void const* from, void* to, Count n, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+int ireduce_scatter(void const* from, void* to, Count n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                    MPI_Request* request) {
   if constexpr (has_large_counts) return MPI_Ireduce_scatter_block_c(from, to, n, type, op, comm, request);
   else return MPI_Ireduce_scatter_block(from, to, static_cast<int>(n), type, op, comm, request);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// MPI's life: initialised only if nobody has, finalised only by who initialised, and the world checked against the launcher.
+/// MPI's life: initialised only if nobody has, finalised only by who initialised, and the world checked against the
+/// launcher.
 
 #include <tutti/backend/mpi/error.hpp>
 
@@ -25,8 +26,10 @@ inline Announced announced_ranks() noexcept {
   return {};
 }
 
-/// Keep one alive while communicators of MPI are in use; main's first object is the place. Cheap when MPI runs already.
-/// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started several.
+/// Keep one alive while communicators of MPI are in use; main's first object is the place. Cheap when MPI runs already: then
+/// the application's error handlers stay, and one that is fatal on MPI_COMM_WORLD can end the job before an Error is thrown.
+/// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
+///          several.
 class Environment {
  public:
   Environment() : Environment(nullptr, nullptr) {}
@@ -34,13 +37,17 @@ class Environment {
     int flag = 0;
     MPI_Finalized(&flag);
     if (flag != 0)
-      throw Error(ErrorKind::communication, "mpi::Environment", "MPI was finalised before. A process can use MPI once: keep one environment alive");
+      throw Error(ErrorKind::communication, "mpi::Environment",
+                  "MPI was finalised before. A process can use MPI once: keep one environment alive");
     MPI_Initialized(&flag);
     if (flag != 0) {
       check(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
     } else {
       check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
       owns_ = true;
+      // MPICH reports what it finds on completion to the world's handler, not to the operation's communicator.
+      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+      MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     }
     int size = 1;
     check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
@@ -51,7 +58,9 @@ class Environment {
       if (owns_) MPI_Finalize();
       throw Error(ErrorKind::communication, "mpi::Environment",
                   "the launcher started " + std::to_string(announced.ranks) + " ranks (" + announced.variable +
-                      "), but MPI sees one: the program was linked with another MPI than the launcher's. Start it with the mpiexec of " + library());
+                      "), but MPI sees one: the program was linked with another MPI than the launcher's. Start it with "
+                      "the mpiexec of " +
+                      library());
     }
   }
   Environment(Environment const&) = delete;

@@ -24,9 +24,14 @@ inline std::string error_text(int code) {
   int error_class = MPI_ERR_UNKNOWN;
   MPI_Error_class(code, &error_class);
   if (error_class == MPI_ERR_TRUNCATE)
-    throw Error(ErrorKind::shape, call, "a rank sent more than this rank's buffer holds. Make the same call, with the same counts, on every rank", where)
+    throw Error(
+        ErrorKind::shape, call,
+        "a rank sent more than this rank's buffer holds. Make the same call, with the same counts, on every rank",
+        where)
         .with_native(error_text(code));
-  throw Error(ErrorKind::communication, call, std::string(call) + " failed. The communicator cannot be used any more", where).with_native(error_text(code));
+  throw Error(ErrorKind::communication, call, std::string(call) + " failed. The communicator cannot be used any more",
+              where)
+      .with_native(error_text(code));
 }
 
 inline void check(int code, char const* call, std::source_location where = std::source_location::current()) {

@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-/// MPI_Abort is called here and nowhere else: a rank that fails must not leave the others waiting, and the process exists for f alone.
+/// MPI_Abort is called here and nowhere else: a rank that fails must not leave the others waiting, and the process
+/// exists for f alone.
 template <class F>
 int Mpi::launch(int argc, char** argv, F& f) {
   int rank = -1;

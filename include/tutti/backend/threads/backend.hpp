@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// `Threads`: ranks are threads of one process and work on each other's memory. A large reduction is one pass: each rank
-/// combines its slice of all inputs, in rank order, and writes it to all outputs. Other collectives pull from the source.
+/// `Threads`: ranks are threads of one process and work on each other's memory. A large reduction is one pass: each
+/// rank combines its slice of all inputs, in rank order, and writes it to all outputs. Other collectives pull from the
+/// source. Above 400 lines because messages and collectives share one progress engine.
 
 #include <tutti/backend/threads/group.hpp>
 #include <tutti/comm/concepts.hpp>
@@ -58,6 +59,7 @@ class Threads {
   exec::WaitPolicy wait_policy() const noexcept { return group_->world().policy(); }
 
   Operation start(comm::Collective const& call) {
+    group_->check(comm::name(call.kind).data(), call.where);
     State& state = take(State::collective);
     state.call = call;
     state.sequence = sequence_++;
@@ -118,7 +120,7 @@ class Threads {
       match = find(box, from, tag, comm::Channel::user);
     }
     if (match == nullptr) {
-      group_->check();
+      group_->check("probe");
       if (gone) throw_departed("probe", from);
       return false;
     }
@@ -134,7 +136,7 @@ class Threads {
       recycle(operation);
       return true;
     }
-    group_->check();
+    group_->check("test");
     check_departed(*operation.state_);
     return false;
   }
@@ -147,9 +149,11 @@ class Threads {
     if (!state->complete) {
       exec::Backoff backoff(wait_policy());
       if (state->type == State::collective) {
-        group_->alarm().raise(ErrorKind::revoked, "rank " + std::to_string(rank_) + " gave up " + comm::describe(state->call));
+        group_->alarm().raise(ErrorKind::revoked,
+                              "rank " + std::to_string(rank_) + " gave up " + comm::describe(state->call));
         for (int r = 0; r < size_; ++r)
-          while (group_->entry(state->sequence, r).working.load(std::memory_order_seq_cst) == state->sequence + 1) backoff.step();
+          while (group_->entry(state->sequence, r).working.load(std::memory_order_seq_cst) == state->sequence + 1)
+            backoff.step();
       } else if (state->type == State::send) {
         std::uint32_t expected = threads::Letter::posted;
         if (!state->letter->state.compare_exchange_strong(expected, threads::Letter::withdrawn))
@@ -166,8 +170,8 @@ class Threads {
     if (state == nullptr) return {};
     if (state->type == State::send) return "rank " + std::to_string(state->peer) + " has not received the message";
     if (state->type == State::receive)
-      return "no message from " + (state->peer < 0 ? std::string("any rank") : "rank " + std::to_string(state->peer)) + " with " +
-             (state->info.tag < 0 ? std::string("any tag") : "tag " + std::to_string(state->info.tag));
+      return "no message from " + (state->peer < 0 ? std::string("any rank") : "rank " + std::to_string(state->peer)) +
+             " with " + (state->info.tag < 0 ? std::string("any tag") : "tag " + std::to_string(state->info.tag));
     std::string here;
     std::string missing;
     for (int r = 0; r < size_; ++r) {
@@ -239,8 +243,9 @@ class Threads {
     for (State* state : active_) {
       if (state->type == State::collective) state->complete = advance(*state);
       else if (state->letter != nullptr)
-        state->complete = state->type == State::send ? state->letter->state.load(std::memory_order_acquire) == threads::Letter::delivered
-                                                     : deliver(*state);
+        state->complete = state->type == State::send
+                              ? state->letter->state.load(std::memory_order_acquire) == threads::Letter::delivered
+                              : deliver(*state);
       changed |= state->complete;
     }
     if (!changed) return;
@@ -303,19 +308,22 @@ class Threads {
     return size_ > 1;
   }
   [[noreturn]] void throw_departed(char const* operation, int rank) {
-    group_->check();
-    throw Error(ErrorKind::communication, operation,
-                (rank < 0 ? std::string("all other ranks have") : "rank " + std::to_string(rank) + " has") +
-                    " returned from the function of the run without taking part. Every rank must make the matching call");
+    group_->check(operation);
+    throw Error(
+        ErrorKind::communication, operation,
+        (rank < 0 ? std::string("all other ranks have") : "rank " + std::to_string(rank) + " has") +
+            " returned from the function of the run without taking part. Every rank must make the matching call");
   }
   void check_departed(State& state) {
     if (!group_->any_departed()) return;
     if (state.type == State::collective) {
       for (int r = 0; r < size_; ++r)
-        if (group_->departed(r) && state.phase < 2 && group_->entry(state.sequence, r).arrived.load(std::memory_order_acquire) <= state.sequence)
+        if (group_->departed(r) && state.phase < 2 &&
+            group_->entry(state.sequence, r).arrived.load(std::memory_order_acquire) <= state.sequence)
           throw_departed(comm::name(state.call.kind).data(), r);
     } else if (state.type == State::send) {
-      if (group_->departed(state.peer) && state.letter->state.load(std::memory_order_acquire) == threads::Letter::posted)
+      if (group_->departed(state.peer) &&
+          state.letter->state.load(std::memory_order_acquire) == threads::Letter::posted)
         throw_departed("send", state.peer);
     } else if (state.letter == nullptr && alone(state.peer)) {
       match_receives();  // its last letter may have come in between
@@ -326,12 +334,15 @@ class Threads {
   // --- Collectives ---
 
   static std::uint64_t facts_of(comm::Collective const& call) noexcept {
-    return std::uint64_t{static_cast<std::uint8_t>(call.kind)} | std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
-           std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 | std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
+    return std::uint64_t{static_cast<std::uint8_t>(call.kind)} |
+           std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
+           std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 |
+           std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
   }
   /// The most that any rank contributes: the same number on all ranks, which decides whether contributions are inlined.
   std::int64_t contribution_bound(comm::Collective const& call) const noexcept {
-    bool const blocks = call.kind == comm::Kind::scatter || call.kind == comm::Kind::reduce_scatter || call.kind == comm::Kind::all_to_all;
+    bool const blocks = call.kind == comm::Kind::scatter || call.kind == comm::Kind::reduce_scatter ||
+                        call.kind == comm::Kind::all_to_all;
     return call.block_bytes() * (blocks ? size_ : 1);
   }
   std::int64_t contributed(comm::Collective const& call) const noexcept {
@@ -343,7 +354,8 @@ class Threads {
     threads::Entry& own = group_->entry(state.sequence, rank_);
     own.facts = facts_of(state.call);
     own.count = state.call.count;
-    if (state.inlined && state.contributed != 0) std::memcpy(own.payload, state.call.from, static_cast<std::size_t>(state.contributed));
+    if (state.inlined && state.contributed != 0)
+      std::memcpy(own.payload, state.call.from, static_cast<std::size_t>(state.contributed));
     own.call = state.call;
     own.arrived.store(state.sequence + 1, std::memory_order_release);
   }
@@ -391,8 +403,8 @@ class Threads {
     for (int r = 1; r < size_; ++r) {
       threads::Entry const& other = group_->entry(state.sequence, r);
       if (other.facts == first.facts && other.count == first.count) continue;
-      std::string text = "ranks disagree: rank 0 calls " + comm::describe(first.call) + ", rank " + std::to_string(r) + " calls " +
-                         comm::describe(other.call) + ". Make the same call on every rank";
+      std::string text = "ranks disagree: rank 0 calls " + comm::describe(first.call) + ", rank " + std::to_string(r) +
+                         " calls " + comm::describe(other.call) + ". Make the same call on every rank";
       group_->alarm().raise(ErrorKind::communication, text);
       throw Error(ErrorKind::communication, std::string(comm::name(state.call.kind)), std::move(text));
     }
@@ -435,8 +447,8 @@ class Threads {
     for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(state, r) + offset;
     state.call.reduction.fold(state.call.reduction.state, inputs_.data(), size_, to, count);
   }
-  /// The slice of a large reduction that belongs to this rank, tile by tile, so that a tile is still in the first-level cache
-  /// when it is written to the other outputs. Only the owner touches a slice, hence in place is safe.
+  /// The slice of a large reduction that belongs to this rank, tile by tile, so that a tile is still in the first-level
+  /// cache when it is written to the other outputs. Only the owner touches a slice, hence in place is safe.
   void reduce_slice(State& state) {
     comm::Collective const& call = state.call;
     auto const element = static_cast<std::int64_t>(size_of(call.dtype));
@@ -452,7 +464,9 @@ class Threads {
       std::byte* const result = static_cast<std::byte*>(group_->entry(state.sequence, first).call.to) + at * element;
       fold(state, at * element, result, count);
       for (int r = 0; all && r < size_; ++r)
-        if (r != rank_) copy(static_cast<std::byte*>(group_->entry(state.sequence, r).call.to) + at * element, result, count * element);
+        if (r != rank_)
+          copy(static_cast<std::byte*>(group_->entry(state.sequence, r).call.to) + at * element, result,
+               count * element);
     }
   }
   static constexpr std::int64_t tile_bytes = 8192;

@@ -56,10 +56,10 @@ class Alarm {
     raised_.store(true, std::memory_order_seq_cst);
   }
   /// Throws the cause if raised.
-  void check(std::source_location where = std::source_location::current()) {
+  void check(char const* operation, std::source_location where) {
     if (!raised_.load(std::memory_order_acquire)) return;
     Guard const guard(mutex_);
-    throw Error(kind_, "Communicator", text_, where);
+    throw Error(kind_, operation, text_, where);
   }
 
  private:
@@ -83,7 +83,9 @@ class World {
     any_departed_.store(true, std::memory_order_release);
   }
   bool any_departed() const noexcept { return any_departed_.load(std::memory_order_acquire); }
-  bool departed(int rank) const noexcept { return departed_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
+  bool departed(int rank) const noexcept {
+    return departed_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
+  }
 
  private:
   exec::WaitPolicy policy_;
@@ -110,8 +112,8 @@ struct alignas(64) Mailbox {
   std::vector<std::shared_ptr<Letter>> letters;
 };
 
-/// One rank's part of a slot. A contribution that fits is copied in beside the arrival word, so that small collectives need
-/// one hand-over and small messages one cache line.
+/// One rank's part of a slot. A contribution that fits is copied in beside the arrival word, so that small collectives
+/// need one hand-over and small messages one cache line.
 struct alignas(64) Entry {
   static constexpr std::int64_t inline_bytes = 1000;
   std::atomic<std::uint64_t> arrived{0};  ///< sequence number + 1
@@ -138,18 +140,22 @@ class Group {
   World& world() noexcept { return *world_; }
   Alarm& alarm() noexcept { return alarm_; }
   bool broken() const noexcept { return alarm_.raised() || world_->alarm().raised(); }
-  void check() {
-    alarm_.check();
-    world_->alarm().check();
+  void check(char const* operation, std::source_location where = std::source_location::current()) {
+    alarm_.check(operation, where);
+    world_->alarm().check(operation, where);
   }
   bool departed(int rank) const noexcept { return world_->departed(members_[static_cast<std::size_t>(rank)]); }
   bool any_departed() const noexcept { return world_->any_departed(); }
 
-  Entry& entry(std::uint64_t sequence, int rank) noexcept { return entries_[sequence % slots * size_ + static_cast<std::size_t>(rank)]; }
+  Entry& entry(std::uint64_t sequence, int rank) noexcept {
+    return entries_[sequence % slots * size_ + static_cast<std::size_t>(rank)];
+  }
   Mailbox& mailbox(int rank) noexcept { return mailboxes_[static_cast<std::size_t>(rank)]; }
 
   /// How many collectives each rank has completely behind it: a slot is free again when everyone has.
-  void complete(int rank, std::uint64_t count) noexcept { completed_[static_cast<std::size_t>(rank)].value.store(count, std::memory_order_release); }
+  void complete(int rank, std::uint64_t count) noexcept {
+    completed_[static_cast<std::size_t>(rank)].value.store(count, std::memory_order_release);
+  }
   std::uint64_t completed_by_all() const noexcept {
     std::uint64_t least = ~std::uint64_t{0};
     for (std::size_t r = 0; r < size_; ++r) {

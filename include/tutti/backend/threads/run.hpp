@@ -27,7 +27,9 @@ namespace detail {
 class Run {
  public:
   explicit Run(int ranks, CommunicatorOptions options)
-      : world_(std::make_shared<World>(ranks, policy(ranks))), group_(std::make_shared<Group>(world_, identity(ranks))), options_(options) {}
+      : world_(std::make_shared<World>(ranks, policy(ranks))),
+        group_(std::make_shared<Group>(world_, identity(ranks))),
+        options_(options) {}
 
   template <class F>
   void body(F& f, int rank) noexcept {
@@ -51,9 +53,12 @@ class Run {
       if (error.rank() < 0) error.with_rank(failed_rank_);
       throw;
     } catch (std::exception const& error) {
-      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", std::string("threw ") + error.what()).with_rank(failed_rank_));
+      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", std::string("threw ") + error.what())
+                                 .with_rank(failed_rank_));
     } catch (...) {
-      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", "threw something that is no std::exception").with_rank(failed_rank_));
+      std::throw_with_nested(
+          Error(ErrorKind::communication, "threads::run", "threw something that is no std::exception")
+              .with_rank(failed_rank_));
     }
   }
 
@@ -99,13 +104,15 @@ class Run {
 }  // namespace detail
 
 /// Calls f(communicator) on `ranks` threads, rank 0 on the caller's, and returns when all have returned.
-/// Errors     what a rank threw first, when it is an Error with the rank set; another exception comes nested in an Error that names the
-///            rank. invalid_argument for a number of ranks outside 1 to 1024; unavailable when the system refuses a thread.
+/// Errors     what a rank threw first, when it is an Error with the rank set; another exception comes nested in an
+///            Error that names the rank. invalid_argument for a number of ranks outside 1 to 1024; unavailable when the
+///            system refuses a thread.
 template <class F>
 void run(int ranks, F&& f, CommunicatorOptions options = {}) {
   using Function = std::remove_reference_t<F>;
   if (ranks < 1 || ranks > max_ranks)
-    throw Error(ErrorKind::invalid_argument, "threads::run", std::to_string(ranks) + " ranks: between 1 and 1024 are possible");
+    throw Error(ErrorKind::invalid_argument, "threads::run",
+                std::to_string(ranks) + " ranks: between 1 and 1024 are possible");
   detail::Run shared(ranks, options);
   struct Start {
     detail::Run* run;
@@ -136,7 +143,8 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
   if (code == 0) shared.body(f, 0);
   for (std::size_t r = 1; r < started; ++r) ::pthread_join(starts[r].handle, nullptr);
   if (code != 0)
-    throw Error(ErrorKind::unavailable, "threads::run", "the system refused thread " + std::to_string(started) + ". Use fewer ranks")
+    throw Error(ErrorKind::unavailable, "threads::run",
+                "the system refused thread " + std::to_string(started) + ". Use fewer ranks")
         .with_native("pthread_create: " + std::to_string(code));
   shared.rethrow();
 }
@@ -148,7 +156,8 @@ inline int ranks_from(int argc, char** argv) {
     std::string const copy(text);
     long const ranks = std::strtol(copy.c_str(), &end, 10);
     if (copy.empty() || *end != 0 || ranks < 1 || ranks > max_ranks)
-      throw Error(ErrorKind::configuration, "launch", std::string(where) + " is '" + copy + "'. Give a number from 1 to 1024");
+      throw Error(ErrorKind::configuration, "launch",
+                  std::string(where) + " is '" + copy + "'. Give a number from 1 to 1024");
     return static_cast<int>(ranks);
   };
   for (int i = 1; i < argc; ++i) {
@@ -156,7 +165,8 @@ inline int ranks_from(int argc, char** argv) {
     if (argument.starts_with("--ranks=")) return parse(argument.substr(8), "--ranks");
     if (argument == "--ranks") return parse(i + 1 < argc ? argv[i + 1] : "", "--ranks");
   }
-  if (char const* const value = std::getenv("TUTTI_RANKS"); value != nullptr && *value != 0) return parse(value, "TUTTI_RANKS");
+  if (char const* const value = std::getenv("TUTTI_RANKS"); value != nullptr && *value != 0)
+    return parse(value, "TUTTI_RANKS");
   return exec::available_processors();
 }
 

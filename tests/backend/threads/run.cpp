@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Runs of ranks and how they fail: whatever one rank does, the others learn it, with its name.
+// Covers: <tutti/backend/threads/backend.hpp>
+// Covers: <tutti/backend/threads/group.hpp>
+
+#include "support/catch.hpp"
+
+#include <tutti/backend/threads.hpp>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace tutti;
+using test::contains;
+
+namespace {
+
+struct Outcome {
+  bool thrown = false;
+  ErrorKind kind = ErrorKind::internal;
+  std::string text;
+};
+
+/// f on every rank; what each rank caught. Ranks go on after their error.
+template <class F>
+std::vector<Outcome> outcomes(int ranks, F&& f, CommunicatorOptions options = {}) {
+  std::vector<Outcome> all(static_cast<std::size_t>(ranks));
+  threads::run(
+      ranks,
+      [&](auto& comm) {
+        auto& mine = all[static_cast<std::size_t>(comm.rank())];
+        try {
+          f(comm);
+        } catch (Error const& error) {
+          mine = {true, error.kind(), error.what()};
+        }
+      },
+      options);
+  return all;
+}
+
+void pause_ms(int ms) {
+  timespec const time{ms / 1000, (ms % 1000) * 1'000'000L};
+  ::nanosleep(&time, nullptr);
+}
+
+template <class F>
+Outcome outcome(F&& f) {
+  try {
+    f();
+  } catch (Error const& error) {
+    return {true, error.kind(), error.what()};
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("run calls the function once on each rank") {
+  for (int ranks : {1, 2, 3, 4, 9}) {
+    std::vector<int> calls(static_cast<std::size_t>(ranks));
+    threads::run(ranks, [&](auto& comm) { calls[static_cast<std::size_t>(comm.rank())] += comm.size(); });
+    CHECK(calls == std::vector<int>(static_cast<std::size_t>(ranks), ranks));
+  }
+}
+
+TEST_CASE("run divides the processors among its ranks") {
+  int threads_of_rank = 0;
+  threads::run(2, [&](auto& comm) {
+    exec::Context context(comm.context_options());
+    if (comm.rank() == 0) threads_of_rank = context.threads();
+  });
+  CHECK(threads_of_rank == std::max(1, exec::available_processors() / 2));
+}
+
+TEST_CASE("run refuses impossible numbers of ranks") {
+  REQUIRE_ERROR(threads::run(0, [](auto&) {}), ErrorKind::invalid_argument, "0 ranks");
+  REQUIRE_ERROR(threads::run(5000, [](auto&) {}), ErrorKind::invalid_argument, "between 1 and 1024");
+}
+
+TEST_CASE("a rank that throws an Error releases the others, and run throws it with its rank") {
+  std::atomic<int> released{0};
+  auto const result = outcome([&] {
+    threads::run(3, [&](auto& comm) {
+      if (comm.rank() == 1) throw Error(ErrorKind::format, "load", "the file is empty");
+      try {
+        comm.barrier();
+      } catch (Error const& error) {
+        if (contains(error.what(), "rank 1 failed") && contains(error.what(), "the file is empty")) ++released;
+        throw;
+      }
+    });
+  });
+  CHECK(result.thrown);
+  CHECK(result.kind == ErrorKind::format);
+  CHECK(contains(result.text, "[rank 1]"));
+  CHECK(released == 2);
+}
+
+TEST_CASE("an exception of another type comes nested in an Error that names the rank") {
+  bool nested = false;
+  try {
+    threads::run(2, [&](auto& comm) {
+      if (comm.rank() == 1) throw std::runtime_error("no such luck");
+      comm.barrier();
+    });
+  } catch (Error const& error) {
+    CHECK(contains(error.what(), "[rank 1]: threw no such luck"));
+    try {
+      std::rethrow_if_nested(error);
+    } catch (std::runtime_error const&) {
+      nested = true;
+    }
+  }
+  CHECK(nested);
+}
+
+TEST_CASE("a rank that returns early is named by those that wait for it") {
+  auto const all = outcomes(3, [](auto& comm) {
+    if (comm.rank() != 2) static_cast<void>(comm.all_reduce(1.0, sum));
+  });
+  CHECK(!all[2].thrown);
+  for (int rank : {0, 1}) {
+    CAPTURE(all[static_cast<std::size_t>(rank)].text);
+    CHECK(contains(all[static_cast<std::size_t>(rank)].text, "rank 2 has returned"));
+  }
+  auto const receive = outcomes(2, [](auto& comm) {
+    if (comm.rank() == 0) static_cast<void>(comm.template recv<int>(1));
+  });
+  CHECK(contains(receive[0].text, "rank 1 has returned"));
+  auto const send = outcomes(2, [](auto& comm) {
+    if (comm.rank() == 0) comm.send(zeros<float>(Shape{100'000}), 1);
+  });
+  CHECK(contains(send[0].text, "rank 1 has returned"));
+}
+
+TEST_CASE("the last message of a rank that has returned still arrives") {
+  auto const all = outcomes(2, [](auto& comm) {
+    if (comm.rank() == 1) {
+      comm.send(std::vector<int>{5}, 0);
+    } else {
+      pause_ms(20);
+      if (comm.template recv<int>(1)(0) != 5) throw Error(ErrorKind::internal, "test", "wrong value");
+    }
+  });
+  CHECK(!all[0].thrown);
+}
+
+TEST_CASE("ranks that disagree learn who calls what, on every rank") {
+  auto const both_named = [](std::vector<Outcome> const& all, std::string const& here, std::string const& there) {
+    for (auto const& one : all) {
+      CAPTURE(one.text);
+      CHECK(one.thrown);
+      CHECK(one.kind == ErrorKind::communication);
+      CHECK(contains(one.text, "rank 0 calls " + here));
+      CHECK(contains(one.text, "rank 1 calls " + there));
+      CHECK(contains(one.text, "run.cpp:"));
+    }
+  };
+  for (std::int64_t const size : {4, 40'000}) {  // sent inline, and by reference
+    both_named(outcomes(3, [&](auto& comm) {
+      auto x = zeros<float>(Shape{comm.rank() == 0 ? 2 * size : size});
+      comm.all_reduce(x, sum);
+    }), "all_reduce(sum, float32, count " + std::to_string(2 * size) + ")", "all_reduce(sum, float32, count " + std::to_string(size) + ")");
+    both_named(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      if (comm.rank() == 0) comm.all_reduce(x, sum);
+      else comm.all_reduce(x, max);
+    }), "all_reduce(sum", "all_reduce(max");
+    both_named(outcomes(2, [&](auto& comm) {
+      auto x = zeros<double>(Shape{size});
+      comm.broadcast(x, comm.rank());
+    }), "broadcast(root 0, float64", "broadcast(root 1, float64");
+    both_named(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      if (comm.rank() == 0) comm.broadcast(x);
+      else comm.all_reduce(x, sum);
+    }), "broadcast(", "all_reduce(");
+    both_named(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      auto y = zeros<std::int32_t>(Shape{size});
+      if (comm.rank() == 0) comm.all_reduce(x, sum);
+      else comm.all_reduce(y, sum);
+    }), "all_reduce(sum, float32", "all_reduce(sum, int32");
+  }
+}
+
+TEST_CASE("after a disagreement the communicator fails at once, with the first cause, and other groups work") {
+  auto const all = outcomes(2, [](auto& comm) {
+    auto other = comm.split(0);
+    try {
+      if (comm.rank() == 0) comm.barrier();
+      else static_cast<void>(comm.broadcast(1));
+    } catch (Error const&) {
+    }
+    if (other.all_reduce(1, sum) != 2) throw Error(ErrorKind::internal, "test", "the other group is broken");
+    comm.barrier();
+  });
+  for (auto const& one : all) CHECK(contains(one.text, "rank 0 calls barrier()"));
+}
+
+TEST_CASE("a deadline names who is missing") {
+  auto const all = outcomes(3, [](auto& comm) {
+    if (comm.rank() == 1) pause_ms(400);
+    comm.barrier();
+  }, {.deadline_seconds = 0.1});
+  for (int rank : {0, 2}) {
+    auto const& one = all[static_cast<std::size_t>(rank)];
+    CAPTURE(one.text);
+    CHECK(contains(one.text, "missing: 1"));
+  }
+  CHECK(all[1].kind == ErrorKind::timeout);  // the late rank learns it too
+  auto const receive = outcomes(1, [](auto& comm) { static_cast<void>(comm.template recv<int>(0, 3)); }, {.deadline_seconds = 0.05});
+  CHECK(receive[0].kind == ErrorKind::timeout);
+  CHECK(contains(receive[0].text, "no message from rank 0 with tag 3"));
+}
+
+TEST_CASE("an operator that throws on one rank ends the collective on all") {
+  for (std::int64_t const size : {3, 50'000}) {
+    std::atomic<int> released{0};
+    auto const result = outcome([&] {
+      threads::run(2, [&](auto& comm) {
+        auto x = zeros<float>(Shape{size});
+        try {
+          comm.all_reduce(x, [&](float a, float b) {
+            if (comm.rank() == 1) throw std::runtime_error("bad operator");
+            return a + b;
+          });
+          comm.barrier();
+        } catch (...) {
+          ++released;
+          throw;
+        }
+      });
+    });
+    CHECK(result.thrown);
+    CHECK(released == 2);
+  }
+}
+
+TEST_CASE("a request that is dropped while its rank fails holds nobody up") {
+  auto const result = outcome([&] {
+    threads::run(2, [&](auto& comm) {
+      auto group = comm.split(0);
+      auto dropped = group.all_reduce_async(zeros<float>(Shape{10'000}), sum);
+      if (comm.rank() == 1) throw Error(ErrorKind::io, "test", "disk full");
+      dropped.wait();
+      group.barrier();
+    });
+  });
+  CHECK(result.thrown);
+  CHECK(contains(result.text, "rank 1"));
+}
+
+TEST_CASE("launch reads the number of ranks, gives the largest exit code, and turns exceptions into a message") {
+  auto const launched = [](std::vector<std::string> arguments, auto&& f) {
+    std::vector<char*> argv{const_cast<char*>("program")};
+    for (auto& argument : arguments) argv.push_back(argument.data());
+    return launch<Threads>(static_cast<int>(argv.size()), argv.data(), f);
+  };
+  std::atomic<int> size{0};
+  CHECK(launched({"--ranks", "3"}, [&](auto& comm) { size = comm.size(); }) == 0);
+  CHECK(size == 3);
+  CHECK(launched({"--other", "--ranks=2"}, [&](auto& comm) { return comm.rank() * 4; }) == 4);
+  CHECK(launched({"--ranks=2"}, [&](auto&) { throw Error(ErrorKind::io, "test", "expected in this test's output"); }) == 1);
+  CHECK(launched({"--ranks=many"}, [&](auto&) {}) == 1);
+  CHECK(launched({"--ranks"}, [&](auto&) {}) == 1);
+  ::setenv("TUTTI_RANKS", "2", 1);
+  CHECK(launched({}, [&](auto& comm) { return comm.size(); }) == 2);
+  ::unsetenv("TUTTI_RANKS");
+  CHECK(launched({}, [&](auto& comm) { return comm.size() == exec::available_processors() ? 0 : 1; }) == 0);
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// A collective call as text and as numbers.
+
+#include "support/catch.hpp"
+
+#include <tutti/comm/collective.hpp>
+
+using namespace tutti;
+using test::contains;
+
+TEST_CASE("a call is described by what ranks must agree on, and by its place") {
+  comm::Collective call;
+  call.where = std::source_location::current();
+  CHECK(contains(comm::describe(call), "barrier() at collective.cpp:"));
+  call.kind = comm::Kind::reduce;
+  call.reduction.op = Operator::max;
+  call.root = 2;
+  call.dtype = DType::bfloat16;
+  call.count = 77;
+  CHECK(contains(comm::describe(call), "reduce(max, root 2, bfloat16, count 77) at "));
+  CHECK(call.block_bytes() == 154);
+}
+
+TEST_CASE("every kind has a name, and three of them reduce") {
+  int reducing = 0;
+  for (int kind = 0; kind < comm::kind_count; ++kind) {
+    CHECK(comm::name(static_cast<comm::Kind>(kind)) != "unknown");
+    reducing += comm::reduces(static_cast<comm::Kind>(kind));
+  }
+  CHECK(reducing == 3);
+}
+
+TEST_CASE("a message counts whole elements") {
+  MessageInfo const info{0, 0, 11};
+  CHECK(info.count<float>() == 2);
+  CHECK(info.count<char>() == 11);
+}
