@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inputs that every contender of the step benchmark reads: an llm.c model file with GPT-2 124M as initialised from seed 42,
-// and token files. The training file holds one batch, so that a loader's order cannot matter.
+// Inputs that every contender of the step benchmark reads: an llm.c model file with GPT-2 124M as initialised from seed
+// 42, and token files. The training file holds one batch, so that a loader's order cannot matter.
 
 #include <tutti/io/token_shard.hpp>
 #include <tutti/nn/gpt2_initialise.hpp>

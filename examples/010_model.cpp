@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A model is a struct of parameters and an ordinary function. Everything else is derived from the two: names, gradient, one
-// program of forward, backward, clip and AdamW, its memory plan. Here: a small network learns to multiply two numbers.
+// A model is a struct of parameters and an ordinary function. Everything else is derived from the two: names, gradient,
+// one program of forward, backward, clip and AdamW, its memory plan. Here: a small network learns to multiply two
+// numbers.
 
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>

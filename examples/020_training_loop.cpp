@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A training loop of one's own: a GPT-2 on two ranks, data parallel. Mpi instead of Threads is the alias and its include.
+// A training loop of one's own: a GPT-2 on two ranks, data parallel. Mpi instead of Threads is the alias and its
+// include.
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/nn.hpp>
@@ -13,11 +14,14 @@ using namespace tutti;
 
 int main(int argc, char** argv) {
   return launch<Ranks>(argc, argv, [](auto& comm) {
-    nn::Gpt2Config const config{.layers = 2, .heads = 2, .channels = 32, .vocabulary = 26, .padded_vocabulary = 32, .max_tokens = 24};
-    optim::Schedule const schedule{.kind = optim::ScheduleKind::cosine, .peak = 1e-2, .warmup_steps = 10, .total_steps = 120};
+    nn::Gpt2Config const config{
+        .layers = 2, .heads = 2, .channels = 32, .vocabulary = 26, .padded_vocabulary = 32, .max_tokens = 24};
+    optim::Schedule const schedule{
+        .kind = optim::ScheduleKind::cosine, .peak = 1e-2, .warmup_steps = 10, .total_steps = 120};
 
     exec::Context context(comm.context_options());
-    train::TrainStep<nn::Gpt2Loss> step(context, config, {.weight_decay = 0.1}, {.batch = 4, .sequence = 24, .clip = 1.0});
+    train::TrainStep<nn::Gpt2Loss> step(context, config, {.weight_decay = 0.1},
+                                        {.batch = 4, .sequence = 24, .clip = 1.0});
     step.initialise(42);
     step.connect(parallel::data_parallel(comm));  // through a type-erased Port: the step's type does not change
 
@@ -25,7 +29,8 @@ int main(int argc, char** argv) {
     for (std::int64_t i = 0; i < schedule.total_steps; ++i) {
       // Each row counts through the alphabet from a letter and by a stride that the model has to find out.
       for (int row = 0; row < 4; ++row) {
-        int const start = static_cast<int>(i * 5 + row * 11 + comm.rank() * 17), stride = 1 + (static_cast<int>(i) + row) % 5;
+        int const start = static_cast<int>(i * 5 + row * 11 + comm.rank() * 17),
+                  stride = 1 + (static_cast<int>(i) + row) % 5;
         for (int t = 0; t < 24; ++t) {
           tokens(row, t) = (start + t * stride) % 26;
           targets(row, t) = (start + (t + 1) * stride) % 26;
@@ -33,7 +38,10 @@ int main(int argc, char** argv) {
       }
       auto const result = step({i, std::as_const(tokens).view(), std::as_const(targets).view()}, schedule(i));
       if (comm.rank() == 0 && (i + 1) % 40 == 0)
-        std::printf("step %3d: loss %s\n", static_cast<int>(i + 1), result.loss < 0.5f ? "below 0.5" : result.loss < 3.3f ? "below 3.3" : "above");
+        std::printf("step %3d: loss %s\n", static_cast<int>(i + 1),
+                    result.loss < 0.5f   ? "below 0.5"
+                    : result.loss < 3.3f ? "below 3.3"
+                                         : "above");
     }
   });
 }

@@ -20,14 +20,21 @@ int main(int argc, char** argv) {
 
   CLI::App app{"Continues a prompt with a trained GPT-2; the text is printed as it is drawn.", "generate"};
   app.set_help_flag("--help", "print this and leave");
-  app.add_option("--checkpoint", checkpoint, "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file")->required();
+  app.add_option("--checkpoint", checkpoint,
+                 "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file")
+      ->required();
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
-  app.add_option("--tokens", count, "most tokens to write")->capture_default_str()->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--tokens", count, "most tokens to write")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_option("--temperature", sampling.temperature, "0 takes the most likely token")->capture_default_str();
   app.add_option("--top-k", sampling.top_k, "draw from the k most likely; 0: from all")->capture_default_str();
-  app.add_option("--top-p", sampling.top_p, "draw from the most likely that together have this mass")->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "draw from the most likely that together have this mass")
+      ->capture_default_str();
   app.add_option("--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
-  app.add_option("--threads", threads, "0: all processors of this process")->capture_default_str()->check(CLI::Range(0, 1024));
+  app.add_option("--threads", threads, "0: all processors of this process")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
   app.add_flag("--quiet", quiet, "print the new text alone, without the prompt");
@@ -44,7 +51,8 @@ int main(int argc, char** argv) {
     auto const model = tutti::train::Gpt2Model::load(checkpoint);
     if (tokenizer_path.empty()) {
       bool const folder = std::filesystem::is_directory(checkpoint);
-      std::filesystem::path const beside = folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
+      std::filesystem::path const beside =
+          folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
       tokenizer_path = (beside / "tokenizer.json").string();
     }
     tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer(tokenizer_path);

@@ -31,7 +31,8 @@ int main(int argc, char** argv) {
 #if TUTTI_EXAMPLES_MPI
   return tutti::launch<tutti::Mpi>(argc, argv, train);
 #else
-  std::fputs("train_gpt2: built without MPI. Use --backend threads, or install MPICH (libmpich-dev) and build again\n", stderr);
+  std::fputs("train_gpt2: built without MPI. Use --backend threads, or install MPICH (libmpich-dev) and build again\n",
+             stderr);
   return 2;
 #endif
 }

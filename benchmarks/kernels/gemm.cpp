@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Matrix products of GPT-2 124M against OpenBLAS, and attention against our own matrix product, in one process, in random
-/// order. Operands are verified before anything is timed. Ratios above 1 mean that tutti is faster.
+/// Matrix products of GPT-2 124M against OpenBLAS, and attention against our own matrix product, in one process, in
+/// random order. Operands are verified before anything is timed. Ratios above 1 mean that tutti is faster.
 ///
 ///   gemm [--threads N] [--isa NAME] [--rows M] [--json FILE] [Google Benchmark's flags]
 
@@ -51,11 +51,17 @@ struct Product {
   Form form;
   std::vector<float> a, b, c;
   Product(int64_t rows, int64_t columns, int64_t terms, Form which)
-      : m(rows), n(columns), k(terms), form(which), a(random_floats(rows * terms, 1)), b(random_floats(terms * columns, 2)),
+      : m(rows),
+        n(columns),
+        k(terms),
+        form(which),
+        a(random_floats(rows * terms, 1)),
+        b(random_floats(terms * columns, 2)),
         c(static_cast<std::size_t>(rows * columns), NAN) {}
   std::string name() const {
     char const* const forms[] = {"nt", "nn", "tn"};
-    return std::string("gemm_") + forms[static_cast<int>(form)] + "/" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+    return std::string("gemm_") + forms[static_cast<int>(form)] + "/" + std::to_string(m) + "x" + std::to_string(n) +
+           "x" + std::to_string(k);
   }
   kernel::Gemm ours() {
     kernel::Gemm g;
@@ -68,18 +74,22 @@ struct Product {
   }
   void rival() {
     auto const size = [](int64_t x) { return static_cast<blasint>(x); };
-    cblas_sgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans, form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n),
-                size(k), 1.0f, a.data(), size(form == Form::tn ? m : k), b.data(), size(form == Form::nt ? k : n), 0.0f, c.data(), size(n));
+    cblas_sgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans,
+                form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), 1.0f, a.data(),
+                size(form == Form::tn ? m : k), b.data(), size(form == Form::nt ? k : n), 0.0f, c.data(), size(n));
   }
   /// Largest difference of sampled elements to sums in double, relative to the expected rounding.
   bool right() {
     kernel::Gemm const g = ours();
     std::mt19937_64 engine(3);
     for (int sample = 0; sample < 200; ++sample) {
-      int64_t const i = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(m)), j = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(n));
+      int64_t const i = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(m)),
+                    j = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(n));
       double sum = 0;
-      for (int64_t p = 0; p < k; ++p) sum += double(g.a[i * g.a_row + p * g.a_column]) * double(g.b[p * g.b_row + j * g.b_column]);
-      if (!(std::abs(sum - double(c[static_cast<std::size_t>(i * n + j)])) <= 1e-6 * static_cast<double>(k))) return false;
+      for (int64_t p = 0; p < k; ++p)
+        sum += double(g.a[i * g.a_row + p * g.a_column]) * double(g.b[p * g.b_row + j * g.b_column]);
+      if (!(std::abs(sum - double(c[static_cast<std::size_t>(i * n + j)])) <= 1e-6 * static_cast<double>(k)))
+        return false;
     }
     std::fill(c.begin(), c.end(), NAN);
     return true;
@@ -95,13 +105,15 @@ struct AttentionRun {
     out.resize(static_cast<std::size_t>(size)), dqkv.resize(static_cast<std::size_t>(3 * size));
     lse.resize(static_cast<std::size_t>(batch * heads * tokens));
   }
-  double flops() const { return 2.0 * static_cast<double>(batch * heads * tokens * (tokens + 1) * head_size); }  // two products, half of each
+  double flops() const {
+    return 2.0 * static_cast<double>(batch * heads * tokens * (tokens + 1) * head_size);
+  }  // two products, half of each
   void forward(exec::Context& context) {
     kernel::cpu::attention(context, {batch, tokens, heads, head_size, 0.125f, qkv.data(), out.data(), lse.data()});
   }
   void backward(exec::Context& context) {
-    kernel::cpu::attention_gradient(context,
-                                    {batch, tokens, heads, head_size, 0.125f, dout.data(), qkv.data(), out.data(), lse.data(), dqkv.data()});
+    kernel::cpu::attention_gradient(context, {batch, tokens, heads, head_size, 0.125f, dout.data(), qkv.data(),
+                                              out.data(), lse.data(), dqkv.data()});
   }
 };
 
@@ -113,8 +125,9 @@ struct Collector : benchmark::BenchmarkReporter {
   void ReportRuns(std::vector<Run> const& runs) override {
     for (Run const& run : runs)
       if (run.run_type == Run::RT_Iteration && !run.error_occurred)
-        seconds[run.run_name.function_name].push_back((processor_time ? run.cpu_accumulated_time : run.real_accumulated_time) /
-                                                    static_cast<double>(run.iterations));
+        seconds[run.run_name.function_name].push_back(
+            (processor_time ? run.cpu_accumulated_time : run.real_accumulated_time) /
+            static_cast<double>(run.iterations));
   }
   double median(std::string const& name) {
     auto& values = seconds[name];
@@ -141,7 +154,8 @@ int run(int argc, char** argv) {
   std::string json;
   int64_t only_rows = 0;
   std::vector<char*> rest;
-  std::string defaults[] = {"--benchmark_enable_random_interleaving=true", "--benchmark_repetitions=9", "--benchmark_min_time=0.03"};
+  std::string defaults[] = {"--benchmark_enable_random_interleaving=true", "--benchmark_repetitions=9",
+                            "--benchmark_min_time=0.03"};
   rest.push_back(argv[0]);
   for (std::string& flag : defaults) rest.push_back(flag.data());
   for (int i = 1; i < argc; ++i) {
@@ -163,7 +177,8 @@ int run(int argc, char** argv) {
   openblas_set_num_threads(context.threads());
   bench::Peaks const peaks = bench::measure_peaks(context);
   std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, reads %.1f GB/s\n", context.threads(),
-              std::string(exec::name(context.isa())).c_str(), openblas_get_corename(), peaks.flops * 1e-9, peaks.read * 1e-9);
+              std::string(exec::name(context.isa())).c_str(), openblas_get_corename(), peaks.flops * 1e-9,
+              peaks.read * 1e-9);
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;
@@ -174,7 +189,8 @@ int run(int argc, char** argv) {
     for (auto const& shape : shapes)
       for (Form form : {Form::nt, Form::nn, Form::tn}) {
         // The gradient of a weight sums over the rows of the batch.
-        auto product = form == Form::tn ? std::make_unique<Product>(shape[0], shape[1], m, form) : std::make_unique<Product>(m, shape[0], shape[1], form);
+        auto product = form == Form::tn ? std::make_unique<Product>(shape[0], shape[1], m, form)
+                                        : std::make_unique<Product>(m, shape[0], shape[1], form);
         Product* const p = product.get();
         kernel::cpu::gemm(context, p->ours());
         if (!p->right()) {
@@ -186,7 +202,8 @@ int run(int argc, char** argv) {
           std::fprintf(stderr, "%s: the rival's result is wrong\n", p->name().c_str());
           return 1;
         }
-        Row row{p->name(), p->name() + "/tutti", p->name() + "/openblas", 2.0 * static_cast<double>(p->m * p->n * p->k)};
+        Row row{p->name(), p->name() + "/tutti", p->name() + "/openblas",
+                2.0 * static_cast<double>(p->m * p->n * p->k)};
         add(row.ours, [p, &context] { kernel::cpu::gemm(context, p->ours()); });
         add(row.rival, [p] { p->rival(); });
         rows.push_back(row);
@@ -221,7 +238,8 @@ int run(int argc, char** argv) {
     if (!std::isfinite(ours / rival)) return;  // filtered out
     std::printf("%-34s %8.1f %8.1f GFLOP/s  ratio %.3f\n", name.c_str(), ours * 1e-9, rival * 1e-9, ours / rival);
     if (file != nullptr)
-      std::fprintf(file, "{\"name\": \"%s\", \"ours\": %.6g, \"rival\": %.6g, \"ratio\": %.4f, \"unit\": \"FLOP/s\"}\n", name.c_str(), ours, rival, ours / rival);
+      std::fprintf(file, "{\"name\": \"%s\", \"ours\": %.6g, \"rival\": %.6g, \"ratio\": %.4f, \"unit\": \"FLOP/s\"}\n",
+                   name.c_str(), ours, rival, ours / rival);
   };
   double logarithms = 0;
   int compared = 0;
@@ -233,10 +251,12 @@ int run(int argc, char** argv) {
   }
   if (compared > 0) std::printf("geometric mean of %d ratios: %.3f\n", compared, std::exp(logarithms / compared));
   std::printf("%-34s %8s %8s\n", "causal attention", "tutti", "its gemm");
-  for (AttentionRow const& row : attention_rows) report(row.name, row.work / collector.median(row.name), unit_flops / collector.median(unit));
+  for (AttentionRow const& row : attention_rows)
+    report(row.name, row.work / collector.median(row.name), unit_flops / collector.median(unit));
   double const after = kernel::cpu::measure_peak_flops(context, 5);
   if (std::abs(after / peaks.flops - 1) > 0.05)
-    std::printf("The peak moved from %.0f to %.0f GFLOP/s meanwhile: the machine was not quiet.\n", peaks.flops * 1e-9, after * 1e-9);
+    std::printf("The peak moved from %.0f to %.0f GFLOP/s meanwhile: the machine was not quiet.\n", peaks.flops * 1e-9,
+                after * 1e-9);
   if (file != nullptr) std::fclose(file);
   return 0;
 }

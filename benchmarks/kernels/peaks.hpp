@@ -39,6 +39,8 @@ inline double measure_read(exec::Context& context) {
   return sums[0] == 0 ? 0 : best;
 }
 
-inline Peaks measure_peaks(exec::Context& context) { return {kernel::cpu::measure_peak_flops(context, 5), measure_read(context)}; }
+inline Peaks measure_peaks(exec::Context& context) {
+  return {kernel::cpu::measure_peak_flops(context, 5), measure_read(context)};
+}
 
 }  // namespace tutti::bench

@@ -37,7 +37,9 @@ class MessagesOnly {
     return inner_.start_recv(to, bytes, from, tag, channel);
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) { return inner_.start_recv(match, to, bytes); }
-  bool try_match(int from, int tag, Match& match, MessageInfo& info) { return inner_.try_match(from, tag, match, info); }
+  bool try_match(int from, int tag, Match& match, MessageInfo& info) {
+    return inner_.try_match(from, tag, match, info);
+  }
   bool test(Operation& operation) { return inner_.test(operation); }
   MessageInfo received(Operation const& operation) const noexcept { return inner_.received(operation); }
   bool abandon(Operation& operation) noexcept { return inner_.abandon(operation); }

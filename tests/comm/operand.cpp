@@ -15,10 +15,12 @@
 
 using namespace tutti;
 
-static_assert(comm::Buffer<Tensor<float>&> && comm::Buffer<Tensor<float> const&> && comm::Buffer<TensorView<float const>>);
+static_assert(comm::Buffer<Tensor<float>&> && comm::Buffer<Tensor<float> const&> &&
+              comm::Buffer<TensorView<float const>>);
 static_assert(comm::Buffer<std::vector<double>&> && comm::Buffer<std::span<int>> && comm::Buffer<std::array<char, 3>&>);
 static_assert(!comm::Buffer<float&> && !comm::Buffer<std::vector<std::string>&> && !comm::Buffer<int>);
-static_assert(std::is_const_v<std::remove_pointer_t<decltype(comm::view_of(std::declval<std::vector<int> const&>()).data())>>);
+static_assert(
+    std::is_const_v<std::remove_pointer_t<decltype(comm::view_of(std::declval<std::vector<int> const&>()).data())>>);
 
 TEST_CASE("a view with gaps is packed in row-major order and stored back") {
   Tensor<int> x(Shape{3, 4, 5});

@@ -42,7 +42,8 @@ std::vector<T> folded(Op const& op, std::vector<std::vector<T>> const& inputs, b
   auto const reduction = comm::reduction_of<T>(op);
   std::vector<T> fresh(inputs[0].size());
   T* const out = in_place ? const_cast<T*>(inputs.back().data()) : fresh.data();
-  reduction.fold(reduction.state, pointers.data(), static_cast<int>(inputs.size()), out, static_cast<std::int64_t>(fresh.size()));
+  reduction.fold(reduction.state, pointers.data(), static_cast<int>(inputs.size()), out,
+                 static_cast<std::int64_t>(fresh.size()));
   return in_place ? inputs.back() : fresh;
 }
 
@@ -56,7 +57,8 @@ TEST_CASE("fold combines in rank order, for sizes around its block, also into on
         for (std::size_t r = 0; r < 3; ++r) inputs[r][i] = static_cast<std::int64_t>(10 * i + r);
       std::vector<std::int64_t> expected(n);
       for (std::size_t i = 0; i < n; ++i) expected[i] = (inputs[0][i] - 2 * inputs[1][i]) - 2 * inputs[2][i];
-      CHECK(folded<std::int64_t>([](std::int64_t a, std::int64_t b) { return a - 2 * b; }, inputs, in_place) == expected);
+      CHECK(folded<std::int64_t>([](std::int64_t a, std::int64_t b) { return a - 2 * b; }, inputs, in_place) ==
+            expected);
     }
 }
 
@@ -74,8 +76,10 @@ TEST_CASE("avg divides once, integers towards zero") {
 }
 
 TEST_CASE("16-bit floats are accumulated in float and rounded once") {
-  CHECK(folded<bfloat16>(sum, {{bfloat16(256)}, {bfloat16(1)}, {bfloat16(1)}, {bfloat16(1)}, {bfloat16(1)}})[0] == bfloat16(260.0f));
-  CHECK(folded<float16>([](float a, float b) { return a + b; }, {{float16(2048)}, {float16(1)}, {float16(1)}})[0] == float16(2050.0f));
+  CHECK(folded<bfloat16>(sum, {{bfloat16(256)}, {bfloat16(1)}, {bfloat16(1)}, {bfloat16(1)}, {bfloat16(1)}})[0] ==
+        bfloat16(260.0f));
+  CHECK(folded<float16>([](float a, float b) { return a + b; }, {{float16(2048)}, {float16(1)}, {float16(1)}})[0] ==
+        float16(2050.0f));
   CHECK(folded<bfloat16>(OnBfloat16{}, {{bfloat16(3)}, {bfloat16(4)}})[0] == bfloat16(3.0f));
 }
 
@@ -85,6 +89,7 @@ TEST_CASE("logical operators give 0 or 1") {
 }
 
 TEST_CASE("every operator has a name") {
-  for (Operator const op : {Operator::none, Operator::sum, Operator::prod, Operator::min, Operator::max, Operator::avg, Operator::logical_and, Operator::logical_or, Operator::callable})
+  for (Operator const op : {Operator::none, Operator::sum, Operator::prod, Operator::min, Operator::max, Operator::avg,
+                            Operator::logical_and, Operator::logical_or, Operator::callable})
     CHECK(name(op) != "unknown");
 }

@@ -13,7 +13,8 @@ TEST_CASE("every length and every flipped bit gives another hash") {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i * 37);
   std::set<std::uint64_t> seen;
   std::size_t tries = 0;
-  for (std::size_t length = 0; length <= bytes.size(); ++length, ++tries) seen.insert(hash_bytes({bytes.data(), length}));
+  for (std::size_t length = 0; length <= bytes.size(); ++length, ++tries)
+    seen.insert(hash_bytes({bytes.data(), length}));
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     bytes[bit / 8] ^= std::byte(1 << bit % 8);
     seen.insert(hash_bytes(bytes));

@@ -60,9 +60,11 @@ float constexpr not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-/// Every 2^16 / `per_binade`-th float of both signs between the smallest subnormal and `largest`, and all special values.
+/// Every 2^16 / `per_binade`-th float of both signs between the smallest subnormal and `largest`, and all special
+/// values.
 std::vector<float> samples(float largest, std::uint32_t step = 9973) {
-  std::vector<float> all{0.0f, -0.0f, infinity, -infinity, not_a_number, -not_a_number, 1.0f, -1.0f, 0.625f, -0.625f, from_bits(1), from_bits(0x00800000)};
+  std::vector<float> all{0.0f, -0.0f, infinity, -infinity, not_a_number, -not_a_number,
+                         1.0f, -1.0f, 0.625f,   -0.625f,   from_bits(1), from_bits(0x00800000)};
   for (std::uint32_t bits = 1; bits < 0x7f800000u && from_bits(bits) <= largest; bits += step) {
     all.push_back(from_bits(bits));
     all.push_back(-from_bits(bits));
@@ -73,7 +75,8 @@ std::vector<float> samples(float largest, std::uint32_t step = 9973) {
 /// Distance in units of the last place of the correctly rounded result, at the subnormal range's fixed spacing below.
 double error_ulp(float value, double exact) {
   if (std::isnan(exact)) return std::isnan(value) ? 0 : 1e30;
-  if (std::isinf(exact) || std::abs(exact) > 3.4028235677973366e38) return double(value) == (exact > 0 ? double(infinity) : -double(infinity)) ? 0 : 1e30;
+  if (std::isinf(exact) || std::abs(exact) > 3.4028235677973366e38)
+    return double(value) == (exact > 0 ? double(infinity) : -double(infinity)) ? 0 : 1e30;
   if (!std::isfinite(value)) return std::abs(exact) > 3.402823e38 ? 0 : 1e30;
   int exponent = 0;
   std::frexp(exact, &exponent);
@@ -251,7 +254,8 @@ TEST_CASE("dot2 sums products of bfloat16 pairs, dot4 products of bytes exactly"
     state = state * 1664525u + 1013904223u;
     b.push_back(static_cast<std::int32_t>(state));
   }
-  for (std::int32_t extreme : {-1, 0x7f7f7f7f, static_cast<std::int32_t>(0x80808080u)}) a[static_cast<std::size_t>(extreme & 31)] = -1, b[static_cast<std::size_t>(extreme & 31)] = extreme;
+  for (std::int32_t extreme : {-1, 0x7f7f7f7f, static_cast<std::int32_t>(0x80808080u)})
+    a[static_cast<std::size_t>(extreme & 31)] = -1, b[static_cast<std::size_t>(extreme & 31)] = extreme;
   std::vector<std::int32_t> pairs_a, pairs_b;
   for (int i = 0; i < 64; ++i) {
     auto const pair = [](float low, float high) {
@@ -287,7 +291,8 @@ TEST_CASE("load_transposed turns four columns into vectors and repeats the last 
       cpu::transpose(isa, p.data(), 7, rows, out.data());
       for (int c = 0; c < 4; ++c)
         for (int r = 0; r < cpu::lanes(isa); ++r)
-          CHECK(out[static_cast<std::size_t>(c * cpu::lanes(isa) + r)] == p[static_cast<std::size_t>(std::min(r, rows - 1) * 7 + c)]);
+          CHECK(out[static_cast<std::size_t>(c * cpu::lanes(isa) + r)] ==
+                p[static_cast<std::size_t>(std::min(r, rows - 1) * 7 + c)]);
     }
 }
 

@@ -29,8 +29,15 @@ TUTTI_TARGET inline void compare(float const* a, float const* b, int n, float* o
   for (int i = 0; i < n; i += F32::lanes) {
     int const left = n - i < F32::lanes ? n - i : F32::lanes;
     F32 const x = load_partial(a + i, left), y = load_partial(b + i, left), one = set(1.0f), two = add(one, one);
-    F32 const results[9] = {select(less(x, y), one, two), select(less_equal(x, y), one, two), select(equal(x, y), one, two),
-                            select(not_equal(x, y), one, two), min(x, y), max(x, y), copysign(x, y), sqrt(abs(x)), neg(x)};
+    F32 const results[9] = {select(less(x, y), one, two),
+                            select(less_equal(x, y), one, two),
+                            select(equal(x, y), one, two),
+                            select(not_equal(x, y), one, two),
+                            min(x, y),
+                            max(x, y),
+                            copysign(x, y),
+                            sqrt(abs(x)),
+                            neg(x)};
     for (int r = 0; r < 9; ++r) {
       float lane[F32::lanes];
       store(lane, results[r]);
@@ -42,8 +49,15 @@ TUTTI_TARGET inline void integers(std::int32_t const* a, std::int32_t const* b, 
   for (int i = 0; i < n; i += F32::lanes) {
     int const left = n - i < F32::lanes ? n - i : F32::lanes;
     I32 const x = load_partial(a + i, left), y = load_partial(b + i, left);
-    I32 const results[9] = {add(x, y), sub(x, y), mul(x, y), bit_xor(x, bit_and(x, y)), shift_left<3>(x), shift_right<3>(x),
-                            shift_right_logical<3>(x), select(less(x, y), x, y), to_i32(to_f32(shift_right<8>(y)))};
+    I32 const results[9] = {add(x, y),
+                            sub(x, y),
+                            mul(x, y),
+                            bit_xor(x, bit_and(x, y)),
+                            shift_left<3>(x),
+                            shift_right<3>(x),
+                            shift_right_logical<3>(x),
+                            select(less(x, y), x, y),
+                            to_i32(to_f32(shift_right<8>(y)))};
     for (int r = 0; r < 9; ++r) {
       std::int32_t lane[F32::lanes];
       store(lane, results[r]);

@@ -17,7 +17,8 @@ using Row = std::vector<double>;
 
 /// Tensors of a small model with weights large enough that every part of it matters.
 struct Model {
-  nn::Gpt2Config config{.layers = 2, .heads = 3, .channels = 24, .vocabulary = 50, .padded_vocabulary = 128, .max_tokens = 16};
+  nn::Gpt2Config config{
+      .layers = 2, .heads = 3, .channels = 24, .vocabulary = 50, .padded_vocabulary = 128, .max_tokens = 16};
   std::array<std::vector<float>, 16> tensors;
   nn::Gpt2Weights weights;
 
@@ -52,30 +53,36 @@ Row norm(Row const& x, float const* g, float const* b) {
   for (double v : x) mean += v / double(x.size());
   for (double v : x) variance += (v - mean) * (v - mean) / double(x.size());
   Row y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * double(g[i]) + double(b[i]);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    y[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * double(g[i]) + double(b[i]);
   return y;
 }
 
 /// Logits after the last token, everything computed anew in double.
 Row oracle(Model const& m, std::vector<std::int32_t> const& tokens) {
   std::size_t const c = std::size_t(m.config.channels), heads = std::size_t(m.config.heads), hs = c / heads;
-  auto const t = [&](std::size_t i, std::size_t layer) { return m.tensors[i].data() + layer * m.tensors[i].size() / std::size_t(m.config.layers); };
+  auto const t = [&](std::size_t i, std::size_t layer) {
+    return m.tensors[i].data() + layer * m.tensors[i].size() / std::size_t(m.config.layers);
+  };
   std::vector<Row> x;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     Row row(c);
-    for (std::size_t j = 0; j < c; ++j) row[j] = double(m.tensors[0][std::size_t(tokens[i]) * c + j]) + double(m.tensors[1][i * c + j]);
+    for (std::size_t j = 0; j < c; ++j)
+      row[j] = double(m.tensors[0][std::size_t(tokens[i]) * c + j]) + double(m.tensors[1][i * c + j]);
     x.push_back(row);
   }
   for (std::size_t layer = 0; layer < std::size_t(m.config.layers); ++layer) {
     std::vector<Row> qkv;
-    for (Row const& row : x) qkv.push_back(linear(norm(row, t(2, layer), t(3, layer)), t(4, layer), t(5, layer), 3 * c));
+    for (Row const& row : x)
+      qkv.push_back(linear(norm(row, t(2, layer), t(3, layer)), t(4, layer), t(5, layer), 3 * c));
     for (std::size_t i = 0; i < x.size(); ++i) {
       Row mixed(c);
       for (std::size_t h = 0; h < heads; ++h) {
         Row p(i + 1);
         double mass = 0;
         for (std::size_t k = 0; k <= i; ++k) {
-          for (std::size_t d = 0; d < hs; ++d) p[k] += qkv[i][h * hs + d] * qkv[k][c + h * hs + d] / std::sqrt(double(hs));
+          for (std::size_t d = 0; d < hs; ++d)
+            p[k] += qkv[i][h * hs + d] * qkv[k][c + h * hs + d] / std::sqrt(double(hs));
           mass += p[k] = std::exp(p[k]);
         }
         for (std::size_t k = 0; k <= i; ++k)
@@ -91,7 +98,8 @@ Row oracle(Model const& m, std::vector<std::int32_t> const& tokens) {
       for (std::size_t j = 0; j < c; ++j) row[j] += out[j];
     }
   }
-  return linear(norm(x.back(), m.tensors[14].data(), m.tensors[15].data()), m.tensors[0].data(), nullptr, std::size_t(m.config.vocabulary));
+  return linear(norm(x.back(), m.tensors[14].data(), m.tensors[15].data()), m.tensors[0].data(), nullptr,
+                std::size_t(m.config.vocabulary));
 }
 
 void check_close(std::span<float const> logits, Row const& expected) {
@@ -113,7 +121,8 @@ TEST_CASE("logits agree with a naive model in double, prompt at once or token by
     Gpt2Decoder whole(context, model.weights), single(context, model.weights);
     check_close(whole.append(tokens), oracle(model, tokens));
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      check_close(single.append({&tokens[i], 1}), oracle(model, {tokens.begin(), tokens.begin() + std::ptrdiff_t(i) + 1}));
+      check_close(single.append({&tokens[i], 1}),
+                  oracle(model, {tokens.begin(), tokens.begin() + std::ptrdiff_t(i) + 1}));
     CHECK(single.length() == 7);
     std::int32_t const more[] = {5, 6};  // several tokens behind a filled cache
     std::vector<std::int32_t> all = tokens;

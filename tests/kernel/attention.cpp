@@ -29,7 +29,9 @@ struct Oracle {
     dqkv.assign(test::length(s.batch * t_end * 3 * c), 0);
     for (int64_t b = 0; b < s.batch; ++b)
       for (int64_t h = 0; h < s.heads; ++h) {
-        auto const at = [&](int64_t t, int64_t which, int64_t i) { return test::length((b * t_end + t) * 3 * c + which * c + h * d + i); };
+        auto const at = [&](int64_t t, int64_t which, int64_t i) {
+          return test::length((b * t_end + t) * 3 * c + which * c + h * d + i);
+        };
         auto const o = [&](int64_t t, int64_t i) { return test::length((b * t_end + t) * c + h * d + i); };
         for (int64_t t = 0; t < t_end; ++t) {
           std::vector<double> p(test::length(t + 1));
@@ -87,9 +89,11 @@ void check(Case s, float spread = 1) {
         float* const lse = out + rows * c;
         float* const dqkv = lse + rows * s.heads;
         kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), out, lse});
-        kernel::cpu::attention_gradient(context, {s.batch, s.tokens, s.heads, s.head_size, scale, dout.data(), qkv.data(), out, lse, dqkv});
+        kernel::cpu::attention_gradient(
+            context, {s.batch, s.tokens, s.heads, s.head_size, scale, dout.data(), qkv.data(), out, lse, dqkv});
         std::vector<float> without(test::length(rows * c), poison);
-        kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), without.data(), nullptr});
+        kernel::cpu::attention(context,
+                               {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), without.data(), nullptr});
         REQUIRE(std::equal(without.begin(), without.end(), out));
         return all;
       },
@@ -99,7 +103,8 @@ void check(Case s, float spread = 1) {
         float const* const out = all.data();
         test::require_close(out, oracle.out, terms * (1 + score), double(spread), "out");
         test::require_close(out + rows * c, oracle.lse, terms, 1 + score, "lse");
-        test::require_close(out + rows * c + rows * s.heads, oracle.dqkv, terms * (1 + score), std::max(1.0, largest(oracle.dqkv)), "dqkv");
+        test::require_close(out + rows * c + rows * s.heads, oracle.dqkv, terms * (1 + score),
+                            std::max(1.0, largest(oracle.dqkv)), "dqkv");
       });
 }
 
@@ -131,8 +136,10 @@ TEST_CASE("attention of nothing does nothing") {
       [&](exec::Context& context) {
         float untouched = 7;
         for (Case s : {Case{0, 5, 2, 8}, Case{1, 0, 2, 8}, Case{1, 5, 0, 8}, Case{1, 5, 2, 0}}) {
-          kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, 1, &untouched, &untouched, &untouched});
-          kernel::cpu::attention_gradient(context, {s.batch, s.tokens, s.heads, s.head_size, 1, &untouched, &untouched, &untouched, &untouched, &untouched});
+          kernel::cpu::attention(context,
+                                 {s.batch, s.tokens, s.heads, s.head_size, 1, &untouched, &untouched, &untouched});
+          kernel::cpu::attention_gradient(context, {s.batch, s.tokens, s.heads, s.head_size, 1, &untouched, &untouched,
+                                                    &untouched, &untouched, &untouched});
         }
         return std::vector<float>{untouched};
       },
@@ -146,7 +153,8 @@ TEST_CASE("attention_decode equals attention's last row, over the cache's first 
       int64_t const batch = 2, heads = 3, capacity = length + 5, stride = heads * d + 7;
       test::Random random(static_cast<std::uint64_t>(length * 131 + d));
       std::vector<float> const q = random.floats(batch * stride);
-      std::vector<float> keys = random.floats(batch * heads * capacity * d), values = random.floats(batch * heads * capacity * d);
+      std::vector<float> keys = random.floats(batch * heads * capacity * d),
+                         values = random.floats(batch * heads * capacity * d);
       for (int64_t bh = 0; bh < batch * heads; ++bh)
         for (int64_t i = length * d; i < capacity * d; ++i)
           keys[test::length(bh * capacity * d + i)] = values[test::length(bh * capacity * d + i)] = poison;
@@ -158,17 +166,20 @@ TEST_CASE("attention_decode equals attention's last row, over the cache's first 
         for (int64_t t = 0; t < length; ++t) {
           double score = 0;
           for (int64_t i = 0; i < d; ++i)
-            score += double(q[test::length(bh / heads * stride + bh % heads * d + i)]) * double(keys[test::length((bh * capacity + t) * d + i)]);
+            score += double(q[test::length(bh / heads * stride + bh % heads * d + i)]) *
+                     double(keys[test::length((bh * capacity + t) * d + i)]);
           sum += p[test::length(t)] = std::exp(score * double(scale));
         }
         for (int64_t t = 0; t < length; ++t)
           for (int64_t i = 0; i < d; ++i)
-            exact[test::length(bh * d + i)] += p[test::length(t)] / sum * double(values[test::length((bh * capacity + t) * d + i)]);
+            exact[test::length(bh * d + i)] +=
+                p[test::length(t)] / sum * double(values[test::length((bh * capacity + t) * d + i)]);
       }
       test::on_every_context(
           [&](exec::Context& context) {
             std::vector<float> out(test::length(batch * heads * d), poison);
-            kernel::cpu::attention_decode(context, {batch, length, capacity, heads, d, scale, q.data(), stride, keys.data(), values.data(), out.data()});
+            kernel::cpu::attention_decode(context, {batch, length, capacity, heads, d, scale, q.data(), stride,
+                                                    keys.data(), values.data(), out.data()});
             return out;
           },
           [&](std::vector<float> const& out) {

@@ -47,12 +47,14 @@ enum Extras { plain, accumulate, bias_gelu, residual_in_place, gradient, everyth
 /// One product against the naive loop, for every instruction set; 1 and 3 threads must agree to the last bit.
 void check(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, Extras extras) {
   std::mt19937 random(static_cast<unsigned>(m * 7919 + n * 104729 + k));
-  Matrix a(m, k, a_transposed, random), b(k, n, b_transposed, random), c0(m, n, false, random), residual(m, n, false, random, 5);
+  Matrix a(m, k, a_transposed, random), b(k, n, b_transposed, random), c0(m, n, false, random),
+      residual(m, n, false, random, 5);
   Matrix bias(1, n, false, random), pre(m, n, false, random);
   float const untouched = c0.data.empty() ? 0 : 12345.0f;
   for (int64_t i = 0; i < m; ++i)
     for (int64_t g = 0; g < 3; ++g) c0(i, n + g) = untouched;
-  float const alpha = extras == plain ? 1.0f : 0.75f, beta = extras == accumulate || extras == everything ? -0.5f : 0.0f;
+  float const alpha = extras == plain ? 1.0f : 0.75f,
+              beta = extras == accumulate || extras == everything ? -0.5f : 0.0f;
   double const tolerance = test::tolerance<float>(k + 4);
   for (exec::Isa isa : isas()) {
     std::vector<float> first, first_saved;
@@ -72,7 +74,8 @@ void check(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed
         for (int64_t i = 0; i < m; ++i)
           for (int64_t j = 0; j < n; ++j) c(i, j) = std::numeric_limits<float>::quiet_NaN();
       kernel::GemmEpilogue& e = g.epilogue;
-      if (extras == bias_gelu || extras == everything) e.bias = bias.data.data(), e.gelu = true, e.saved = saved.data.data();
+      if (extras == bias_gelu || extras == everything)
+        e.bias = bias.data.data(), e.gelu = true, e.saved = saved.data.data();
       if (extras == everything) e.residual = residual.data.data(), e.residual_stride = residual.row;
       if (extras == residual_in_place) e.residual = c.data.data(), e.residual_stride = c.row;
       if (extras == gradient) e.gelu_gradient = pre.data.data();
@@ -106,12 +109,14 @@ void check(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed
           right = right && test::close(double(c(i, j)), value, tolerance, scale);
           if (!right) {
             INFO(exec::name(isa) << " m " << m << " n " << n << " k " << k << " A" << (a_transposed ? "^T" : "") << " B"
-                                 << (b_transposed ? "^T" : "") << " extras " << int(extras) << " at " << i << ", " << j);
+                                 << (b_transposed ? "^T" : "") << " extras " << int(extras) << " at " << i << ", "
+                                 << j);
             CHECK(double(c(i, j)) == Approx(value));
             REQUIRE(right);
           }
         }
-        for (int64_t gap = 0; gap < 3; ++gap) right = right && c(i, n + gap) == untouched && saved(i, n + gap) == untouched;
+        for (int64_t gap = 0; gap < 3; ++gap)
+          right = right && c(i, n + gap) == untouched && saved(i, n + gap) == untouched;
         INFO("wrote beyond column " << n << " of row " << i);
         REQUIRE(right);
       }
@@ -196,7 +201,8 @@ TEST_CASE("column_sum adds all rows, in an order that threads do not change") {
             exec::Context context(options);
             std::vector<float> out = start;
             if (beta == 0.0f)
-              for (int64_t j = 0; j < n; ++j) out[static_cast<std::size_t>(j)] = std::numeric_limits<float>::quiet_NaN();
+              for (int64_t j = 0; j < n; ++j)
+                out[static_cast<std::size_t>(j)] = std::numeric_limits<float>::quiet_NaN();
             kernel::cpu::column_sum(context, {m, n, x.data(), out.data(), beta});
             if (threads == 1) first = out;
             REQUIRE(test::same_bits(first, out));

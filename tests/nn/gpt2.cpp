@@ -16,7 +16,8 @@ using namespace tutti::nn;
 
 namespace {
 
-constexpr Gpt2Config tiny{.layers = 2, .heads = 2, .channels = 8, .vocabulary = 11, .padded_vocabulary = 16, .max_tokens = 5};
+constexpr Gpt2Config tiny{
+    .layers = 2, .heads = 2, .channels = 8, .vocabulary = 11, .padded_vocabulary = 16, .max_tokens = 5};
 
 constexpr graph::Graph loss_graph(Gpt2Config const& config) {
   return graph::trace(make_parameters(config), [](graph::Builder& builder, Gpt2 const& p) {
@@ -64,8 +65,9 @@ TEST_CASE("a model without information loses log of the vocabulary, padding rows
 }
 
 TEST_CASE("gradients of every parameter agree with central differences, an ignored target and the tied head included") {
-  graph::GradientCheck const check = graph::check_gradients(
-      loss_graph(tiny), {.samples = 8}, {{"tokens", {1, 2, 3, 4, 5, 6, 7, 8}}, {"targets", {0, 1, 2, 3, 10, 9, -1, 7}}});
+  graph::GradientCheck const check =
+      graph::check_gradients(loss_graph(tiny), {.samples = 8},
+                             {{"tokens", {1, 2, 3, 4, 5, 6, 7, 8}}, {"targets", {0, 1, 2, 3, 10, 9, -1, 7}}});
   INFO(check.where);
   CHECK(check.tried >= 16 * 8 - 16);
   CHECK(check.worst < 1e-6);

@@ -13,8 +13,9 @@ TEST_CASE("descriptors give the published sizes") {
     char const* name;
     std::int64_t parameters;
   };
-  for (Row row : {Row{"d6", 30357504}, Row{"d12", 124475904}, Row{"d24", 354871296}, Row{"d36", 774090240}, Row{"d48", 1557686400},
-                  Row{"d60", 2754259200}, Row{"d72", 7316887680}, Row{"d84", 12220657920}, Row{"gpt2:d12", 124475904}}) {
+  for (Row row : {Row{"d6", 30357504}, Row{"d12", 124475904}, Row{"d24", 354871296}, Row{"d36", 774090240},
+                  Row{"d48", 1557686400}, Row{"d60", 2754259200}, Row{"d72", 7316887680}, Row{"d84", 12220657920},
+                  Row{"gpt2:d12", 124475904}}) {
     INFO(row.name);
     CHECK(parameter_count(gpt2_from_descriptor(row.name)) == row.parameters);
   }
@@ -57,6 +58,7 @@ TEST_CASE("sizes that cannot be are refused by name") {
   REQUIRE_ERROR(validate(with([](auto& c) { c.heads = 0; })), ErrorKind::configuration, "heads 0");
   REQUIRE_ERROR(validate(with([](auto& c) { c.channels = 100; })), ErrorKind::configuration, "channels 100");
   REQUIRE_ERROR(validate(with([](auto& c) { c.vocabulary = 1; })), ErrorKind::configuration, "vocabulary 1");
-  REQUIRE_ERROR(validate(with([](auto& c) { c.padded_vocabulary = 10; })), ErrorKind::configuration, "padded vocabulary 10");
+  REQUIRE_ERROR(validate(with([](auto& c) { c.padded_vocabulary = 10; })), ErrorKind::configuration,
+                "padded vocabulary 10");
   REQUIRE_ERROR(validate(with([](auto& c) { c.max_tokens = 0; })), ErrorKind::configuration, "max tokens 0");
 }

@@ -10,7 +10,8 @@ using namespace tutti::nn;
 
 namespace {
 
-Gpt2Config const config{.layers = 3, .heads = 4, .channels = 48, .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 32};
+Gpt2Config const config{
+    .layers = 3, .heads = 4, .channels = 48, .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 32};
 
 /// All tensors one after another, in file order.
 std::vector<float> initialised(std::uint32_t seed) {

@@ -34,7 +34,8 @@ constexpr AdamW adamw{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-3, .weight_decay
 
 /// Leaves by name, carried from program to program as a State would.
 using State = std::map<std::string, Values>;
-graph::Interpreter run(graph::Graph const& graph, State& state, Values const& x, double rate = 0.1, int step = 1, int ranks = 1) {
+graph::Interpreter run(graph::Graph const& graph, State& state, Values const& x, double rate = 0.1, int step = 1,
+                       int ranks = 1) {
   graph::Interpreter interpreter(graph, ranks);
   for (auto const& [name, values] : state)
     if (graph.find_leaf(name) != graph::none) interpreter.set(name, values);

@@ -41,7 +41,8 @@ TEST_CASE("a constant schedule ignores warm-up") {
 
 TEST_CASE("schedules never rise after warm-up and survive runs shorter than it") {
   for (std::string_view text : schedule_names) {
-    Schedule s{.kind = schedule_from_name(text), .peak = 1.0, .warmup_steps = 5, .total_steps = 40, .final_fraction = 0.2};
+    Schedule s{
+        .kind = schedule_from_name(text), .peak = 1.0, .warmup_steps = 5, .total_steps = 40, .final_fraction = 0.2};
     for (std::int64_t step = 5; step < 60; ++step) CHECK(s(step + 1) <= s(step));
     s.total_steps = 3;
     for (std::int64_t step = 0; step < 10; ++step) CHECK(std::isfinite(s(step)));

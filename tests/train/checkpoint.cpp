@@ -23,8 +23,11 @@ struct Contents {
   Tensor<float> weight = full<float>({2, 3}, 1.5f), moment = full<float>({2, 3}, 0.25f);
   CheckpointContents at(std::int64_t step) {
     weight(0, 0) = float(step);
-    return {.step = step, .parameters = {io::named("weight", weight.view())}, .optimizer = {io::named("m.weight", moment.view())},
-            .facts = {{"model", {{"layers", 2}}}}, .tokenizer = "{}"};
+    return {.step = step,
+            .parameters = {io::named("weight", weight.view())},
+            .optimizer = {io::named("m.weight", moment.view())},
+            .facts = {{"model", {{"layers", 2}}}},
+            .tokenizer = "{}"};
   }
 };
 
@@ -87,7 +90,9 @@ TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentenc
   save_checkpoint(folder.path, contents.at(1), 0);
 
   for (auto [text, part] : std::initializer_list<std::pair<char const*, char const*>>{
-           {"not json", "checkpoint.json"}, {"{}", "lacks a fact"}, {R"({"format": "other", "version": 1, "step": 1})", "not a checkpoint of tutti"},
+           {"not json", "checkpoint.json"},
+           {"{}", "lacks a fact"},
+           {R"({"format": "other", "version": 1, "step": 1})", "not a checkpoint of tutti"},
            {R"({"format": "tutti checkpoint", "version": 99, "step": 1})", "version 99"}}) {
     io::write_file((first / "checkpoint.json").string(), text);
     REQUIRE_ERROR(Checkpoint(first), ErrorKind::format, part);

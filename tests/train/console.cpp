@@ -34,10 +34,19 @@ TEST_CASE("the smoothed value starts at the first and forgets slowly") {
 }
 
 TEST_CASE("a step line has everything, and says n/a where the peak is not known") {
-  StepReport const r{.step = 7, .steps = 1000, .loss = 3.25, .grad_norm = 0.5, .learning_rate = 3e-4, .ms = 12.5, .exposed_comm_ms = 1.5,
-                     .tokens_per_second = 20480, .utilisation = 0.421, .seconds_left = 75};
+  StepReport const r{.step = 7,
+                     .steps = 1000,
+                     .loss = 3.25,
+                     .grad_norm = 0.5,
+                     .learning_rate = 3e-4,
+                     .ms = 12.5,
+                     .exposed_comm_ms = 1.5,
+                     .tokens_per_second = 20480,
+                     .utilisation = 0.421,
+                     .seconds_left = 75};
   CHECK(Console::describe(r) ==
-        "step    7/1000  loss 3.2500  norm 0.500  lr 3.00e-04  12.5 ms  mfu 42.1 %  20480 tok/s  waits 1.5 ms  1:15 left");
+        "step    7/1000  loss 3.2500  norm 0.500  lr 3.00e-04  12.5 ms  mfu 42.1 %  20480 tok/s  waits 1.5 ms  1:15 "
+        "left");
   StepReport unknown = r;
   unknown.utilisation = 0;
   CHECK(test::contains(Console::describe(unknown), "mfu n/a"));

@@ -10,7 +10,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-nn::Gpt2Config const config{.layers = 2, .heads = 2, .channels = 16, .vocabulary = 100, .padded_vocabulary = 128, .max_tokens = 12};
+nn::Gpt2Config const config{
+    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 100, .padded_vocabulary = 128, .max_tokens = 12};
 
 struct Folder {
   fs::path path = fs::temp_directory_path() / ("tutti-gpt2-files-" + std::to_string(::getpid()));
@@ -37,7 +38,8 @@ fs::path saved(fs::path const& out, Gpt2Model const& model, nn::Gpt2Config const
   for (std::size_t i = 0; i < nn::gpt2_tensors.size(); ++i)
     contents.parameters.push_back(
         {std::string(nn::gpt2_tensors[i].name), DType::float32, nn::gpt2_shape(config, i), model.weights().data[i]});
-  std::sort(contents.parameters.begin(), contents.parameters.end(), [](auto const& a, auto const& b) { return a.name < b.name; });
+  std::sort(contents.parameters.begin(), contents.parameters.end(),
+            [](auto const& a, auto const& b) { return a.name < b.name; });
   return save_checkpoint(out, contents, 0);
 }
 

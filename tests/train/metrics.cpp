@@ -12,7 +12,9 @@ using train::Metrics;
 
 namespace {
 
-std::filesystem::path file() { return std::filesystem::temp_directory_path() / ("tutti-metrics-" + std::to_string(::getpid()) + ".jsonl"); }
+std::filesystem::path file() {
+  return std::filesystem::temp_directory_path() / ("tutti-metrics-" + std::to_string(::getpid()) + ".jsonl");
+}
 
 std::vector<Metrics::Json> lines() {
   std::vector<Metrics::Json> all;

@@ -22,7 +22,8 @@ struct Data {
   ~Data() { fs::remove_all(folder); }
 
   Setup with(std::vector<std::string> words, int ranks = 1) const {
-    words.insert(words.begin(), {"train_gpt2", "--data", folder.string(), "--layers", "1", "--channels", "8", "--heads", "2", "--vocabulary", "60"});
+    words.insert(words.begin(), {"train_gpt2", "--data", folder.string(), "--layers", "1", "--channels", "8", "--heads",
+                                 "2", "--vocabulary", "60"});
     std::vector<char const*> argv;
     for (std::string const& word : words) argv.push_back(word.c_str());
     Parsed const parsed = parse(static_cast<int>(argv.size()), argv.data());

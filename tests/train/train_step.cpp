@@ -17,7 +17,8 @@ using namespace tutti::train;
 
 namespace {
 
-nn::Gpt2Config const config{.layers = 2, .heads = 2, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+nn::Gpt2Config const config{
+    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
 optim::AdamW const adamw{.weight_decay = 0.1};
 
 /// Rows [first, first + rows) of a global batch of 12, the same for every layout.
@@ -43,7 +44,8 @@ Outcome train(int ranks, std::int64_t micro_steps, int threads, int steps = 5) {
   threads::run(ranks, [&](Communicator<Threads>& communicator) {
     exec::Context context({.threads = threads});
     std::int64_t const share = 12 / ranks;
-    TrainStep<nn::Gpt2Loss> step(context, config, adamw, {.batch = share / micro_steps, .sequence = 8, .micro_steps = micro_steps, .clip = 0.5});
+    TrainStep<nn::Gpt2Loss> step(
+        context, config, adamw, {.batch = share / micro_steps, .sequence = 8, .micro_steps = micro_steps, .clip = 0.5});
     step.initialise(42);
     step.connect(parallel::data_parallel(communicator));
     Outcome& outcome = outcomes[static_cast<std::size_t>(communicator.rank())];
@@ -61,13 +63,16 @@ Outcome train(int ranks, std::int64_t micro_steps, int threads, int steps = 5) {
 
 }  // namespace
 
-TEST_CASE("losses agree for every number of ranks and micro-steps, and are bitwise the same for every number of threads") {
+TEST_CASE(
+    "losses agree for every number of ranks and micro-steps, and are bitwise the same for every number of threads") {
   Outcome const reference = train(1, 1, 1);
   CHECK(reference.losses.back() < reference.losses.front() - 0.1f);
-  for (auto [ranks, micro_steps] : std::initializer_list<std::pair<int, int>>{{1, 2}, {1, 3}, {2, 1}, {2, 3}, {3, 1}, {4, 1}}) {
+  for (auto [ranks, micro_steps] :
+       std::initializer_list<std::pair<int, int>>{{1, 2}, {1, 3}, {2, 1}, {2, 3}, {3, 1}, {4, 1}}) {
     INFO(ranks << " ranks, " << micro_steps << " micro-steps");
     Outcome const other = train(ranks, micro_steps, 1);
-    for (std::size_t i = 0; i < reference.losses.size(); ++i) CHECK(other.losses[i] == Approx(reference.losses[i]).epsilon(1e-5));
+    for (std::size_t i = 0; i < reference.losses.size(); ++i)
+      CHECK(other.losses[i] == Approx(reference.losses[i]).epsilon(1e-5));
     Outcome const again = train(ranks, micro_steps, 1);
     CHECK(again.losses == other.losses);
     CHECK(again.hash == other.hash);
@@ -75,7 +80,8 @@ TEST_CASE("losses agree for every number of ranks and micro-steps, and are bitwi
   for (int threads : {2, 3}) CHECK(train(1, 1, threads).hash == reference.hash);
 }
 
-TEST_CASE("the first loss is log of the vocabulary, evaluation changes nothing, and impossible arguments get a sentence") {
+TEST_CASE(
+    "the first loss is log of the vocabulary, evaluation changes nothing, and impossible arguments get a sentence") {
   exec::Context context({.threads = 1});
   TrainStep<nn::Gpt2Loss> step(context, config, adamw, {.batch = 2, .sequence = 8});
   step.initialise(42);

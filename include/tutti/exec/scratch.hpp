@@ -30,7 +30,8 @@ class Scratch {
     std::size_t const rounded = (bytes + page - 1) / page * page;
     void* const grown = rounded < bytes ? nullptr : std::aligned_alloc(page, rounded);
     if (grown == nullptr)
-      throw Error(ErrorKind::out_of_memory, "Scratch", std::to_string(bytes) + " bytes of working memory could not be allocated");
+      throw Error(ErrorKind::out_of_memory, "Scratch",
+                  std::to_string(bytes) + " bytes of working memory could not be allocated");
     if (page == huge_page) ::madvise(grown, rounded, MADV_HUGEPAGE);
     std::free(memory_);
     memory_ = grown;

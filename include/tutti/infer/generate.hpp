@@ -12,12 +12,12 @@
 
 namespace tutti::infer {
 
-/// Continues `context` (one token at least) by up to `count` tokens and hands each to `emit(token)` as soon as it is drawn.
-/// Ends early before emitting `stop` (negative: never). When the decoder is full, the newer half of the text is read again:
-/// positions are learned, so a cache cannot be shifted.
-/// Returns the number of tokens emitted.
+/// Continues `context` (one token at least) by up to `count` tokens and hands each to `emit(token)` as soon as it is
+/// drawn. Ends early before emitting `stop` (negative: never). When the decoder is full, the newer half of the text is
+/// read again: positions are learned, so a cache cannot be shifted. Returns the number of tokens emitted.
 template <class Emit>
-std::int64_t generate(Gpt2Decoder& decoder, Sampler& sampler, std::vector<std::int32_t> context, std::int64_t count, std::int32_t stop, Emit&& emit) {
+std::int64_t generate(Gpt2Decoder& decoder, Sampler& sampler, std::vector<std::int32_t> context, std::int64_t count,
+                      std::int32_t stop, Emit&& emit) {
   auto const newest = [&](std::int64_t most) {
     auto const kept = std::min<std::int64_t>(most, static_cast<std::int64_t>(context.size()));
     return std::span<std::int32_t const>(context).last(static_cast<std::size_t>(kept));

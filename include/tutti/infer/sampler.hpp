@@ -17,7 +17,7 @@ namespace tutti::infer {
 struct SamplerOptions {
   double temperature = 1.0;  ///< 0: always the most likely token (the lowest id among equals)
   std::int64_t top_k = 0;    ///< keep the k most likely; 0 keeps all
-  double top_p = 1.0;        ///< then keep the smallest set of the most likely whose mass reaches p (Holtzman et al. 2020)
+  double top_p = 1.0;  ///< then keep the smallest set of the most likely whose mass reaches p (Holtzman et al. 2020)
   std::uint64_t seed = 1337;
 };
 
@@ -40,7 +40,8 @@ class Sampler {
     for (std::size_t id = 0; id < logits.size(); ++id)
       if (std::isfinite(logits[id])) order_.push_back(static_cast<std::int32_t>(id));
     if (order_.empty())
-      throw Error(ErrorKind::invalid_argument, "Sampler", "none of the " + std::to_string(logits.size()) + " logits is finite");
+      throw Error(ErrorKind::invalid_argument, "Sampler",
+                  "none of the " + std::to_string(logits.size()) + " logits is finite");
     auto const more_likely = [&](std::int32_t a, std::int32_t b) {
       float const x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
       return x != y ? x > y : a < b;
@@ -61,7 +62,8 @@ class Sampler {
     weights_.clear();
     double mass = 0;
     for (std::int32_t id : order_) {
-      weights_.push_back(std::exp((double(logits[static_cast<std::size_t>(id)]) - double(highest)) / options_.temperature));
+      weights_.push_back(
+          std::exp((double(logits[static_cast<std::size_t>(id)]) - double(highest)) / options_.temperature));
       mass += weights_.back();
     }
     if (options_.top_p < 1) {

@@ -7,12 +7,14 @@
 
 namespace tutti::kernel {
 
-/// Shapes    x (rows, C); weight (padded_vocabulary, C) of which the first `vocabulary` rows are classes; targets (rows);
+/// Shapes    x (rows, C); weight (padded_vocabulary, C) of which the first `vocabulary` rows are classes; targets
+/// (rows);
 ///           dx (rows, C); dweight (padded_vocabulary, C)
-/// Computes  z = x weight^T; loss = scale_loss * sum over rows with target != ignored of (logsumexp(z) - z[target]), divided by their number
+/// Computes  z = x weight^T; loss = scale_loss * sum over rows with target != ignored of (logsumexp(z) - z[target]),
+/// divided by their number
 ///           (0 when there is none), and with dx / dweight given, `scale` times the gradients of that mean:
-///           dz = scale * (softmax(z) - onehot) / valid; dx = dz weight; dweight = dz^T x  (beta 0; padded rows get zero)
-///           Logits exist for one chunk of rows at a time: never rows * vocabulary at once.
+///           dz = scale * (softmax(z) - onehot) / valid; dx = dz weight; dweight = dz^T x  (beta 0; padded rows get
+///           zero) Logits exist for one chunk of rows at a time: never rows * vocabulary at once.
 /// Aliasing  dx may be x. dx and dweight may be null independently (evaluation needs neither).
 /// Errors    out_of_range, naming row and target, before anything is written.
 /// Numerics  loss summed in double in row order; independent of the number of threads.

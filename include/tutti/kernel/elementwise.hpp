@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Contracts of elementwise chains and of the structural primitives: what the graph executor runs where no composite stands.
+/// Contracts of elementwise chains and of the structural primitives: what the graph executor runs where no composite
+/// stands.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/tensor/shape.hpp>
@@ -44,7 +45,8 @@ struct ElementwiseOutput {
 
 /// Computes  every instruction for every element of `shape`, in tiles that stay in L1.
 /// Aliasing  an output may be a contiguous input of the same dtype.
-/// Numerics  fp32 registers (integers and bool up to 2^24 are exact in them; wider integer chains are not elementwise work);
+/// Numerics  fp32 registers (integers and bool up to 2^24 are exact in them; wider integer chains are not elementwise
+/// work);
 ///           float64 inputs or outputs make the chain run in double. Functions within 4 ulp or 1e-7 absolute.
 /// Limits    16 inputs, 64 instructions, 8 outputs.
 struct Elementwise {
@@ -55,7 +57,8 @@ struct Elementwise {
 };
 
 /// Computes  out = sum or max over the axes whose bit is set in `axes`; out is contiguous over the kept axes.
-/// Numerics  fp32 accumulation in row-major order in blocks, independent of the number of threads. Max of nothing is -inf.
+/// Numerics  fp32 accumulation in row-major order in blocks, independent of the number of threads. Max of nothing is
+/// -inf.
 struct Reduce {
   Shape shape;
   std::array<std::int64_t, Shape::max_rank> strides{};
@@ -65,7 +68,8 @@ struct Reduce {
   float* out = nullptr;
 };
 
-/// Strided copy of `element_size`-byte elements: transposes, slices, pads and concatenations are copies between strided boxes.
+/// Strided copy of `element_size`-byte elements: transposes, slices, pads and concatenations are copies between strided
+/// boxes.
 struct StridedCopy {
   Shape shape;
   std::int64_t element_size = 4;

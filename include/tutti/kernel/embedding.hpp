@@ -21,7 +21,8 @@ struct Embedding {
 /// Shapes    dout (B, T, C); dtable (vocabulary, C); dpositions (`position_rows`, C)
 /// Computes  dtable[tokens[b, t]] += dout[b, t] (accumulates onto dtable; `zero_table` clears it first);
 ///           dpositions[t] = sum over b of dout[b, t] for t < T, rows from T to position_rows are set to zero
-/// Numerics  every table row is summed in the order of (b, t): bitwise the same for any number of threads. Null outputs are skipped.
+/// Numerics  every table row is summed in the order of (b, t): bitwise the same for any number of threads. Null outputs
+/// are skipped.
 struct EmbeddingGradient {
   std::int64_t batch = 0, tokens_per_row = 0, channels = 0, vocabulary = 0, position_rows = 0;
   std::int32_t const* tokens = nullptr;

@@ -18,7 +18,8 @@ struct GemmEpilogue {
 };
 
 /// Computes   c (M, N) = epilogue(alpha * A B + beta * c)
-/// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at b[k * b_row + j * b_column];
+/// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at b[k * b_row + j *
+/// b_column];
 ///            c element (i, j) at c[i * c_row + j]. One stride of A and of B must be 1.
 /// Requires   beta 0 does not read c. c overlaps neither A nor B. Zero M or N: nothing; zero K: beta * c.
 /// Numerics   fp32 accumulation, the order over K depends on shape and ISA alone, never on the number of threads.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// GPT-2 (Radford et al. 2019) as a struct of parameters and a function object; gradient, memory plan, communication and
-/// checkpoints are derived from the two.
+/// GPT-2 (Radford et al. 2019) as a struct of parameters and a function object; gradient, memory plan, communication
+/// and checkpoints are derived from the two.
 
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/nn/layers.hpp>
@@ -11,7 +11,8 @@ namespace tutti::nn {
 
 /// Pre-norm transformer block. Shapes: x (B, T, C).
 struct Gpt2Block {
-  BOOST_HANA_DEFINE_STRUCT(Gpt2Block, (LayerNorm, ln_1), (Linear, qkv), (Linear, proj), (LayerNorm, ln_2), (Linear, fc), (Linear, out));
+  BOOST_HANA_DEFINE_STRUCT(Gpt2Block, (LayerNorm, ln_1), (Linear, qkv), (Linear, proj), (LayerNorm, ln_2), (Linear, fc),
+                           (Linear, out));
 
   constexpr Var operator()(Var x, int heads) const {
     x = x + proj(attention(qkv(ln_1(x)), heads));

@@ -30,14 +30,18 @@ constexpr std::int64_t padded_vocabulary(std::int64_t vocabulary) noexcept { ret
 
 /// Throws Error(configuration) unless a model can have these sizes.
 constexpr void validate(Gpt2Config const& c, std::source_location where = std::source_location::current()) {
-  auto const refuse = [&](std::string const& what) { throw Error(ErrorKind::configuration, "Gpt2Config", what, where); };
+  auto const refuse = [&](std::string const& what) {
+    throw Error(ErrorKind::configuration, "Gpt2Config", what, where);
+  };
   if (c.layers < 1) refuse("layers " + std::to_string(c.layers) + " must be at least 1");
   if (c.heads < 1) refuse("heads " + std::to_string(c.heads) + " must be at least 1");
   if (c.channels < 1 || c.channels % c.heads != 0)
-    refuse("channels " + std::to_string(c.channels) + " must be a positive multiple of heads " + std::to_string(c.heads));
+    refuse("channels " + std::to_string(c.channels) + " must be a positive multiple of heads " +
+           std::to_string(c.heads));
   if (c.vocabulary < 2) refuse("vocabulary " + std::to_string(c.vocabulary) + " must be at least 2");
   if (c.padded_vocabulary < c.vocabulary)
-    refuse("padded vocabulary " + std::to_string(c.padded_vocabulary) + " is below the vocabulary " + std::to_string(c.vocabulary));
+    refuse("padded vocabulary " + std::to_string(c.padded_vocabulary) + " is below the vocabulary " +
+           std::to_string(c.vocabulary));
   if (c.max_tokens < 1) refuse("max tokens " + std::to_string(c.max_tokens) + " must be at least 1");
 }
 
@@ -73,8 +77,9 @@ inline Gpt2Config gpt2_from_descriptor(std::string_view descriptor) {
   for (Size const& size : sizes)
     if (size.name == short_name)
       return {.layers = size.layers, .heads = size.heads, .channels = size.channels};
-  throw Error(ErrorKind::configuration, "gpt2_from_descriptor",
-              "model '" + std::string(descriptor) + "' is unknown. Use d6, d12, d24, d36, d48, d60, d72 or d84, or give sizes");
+  throw Error(
+      ErrorKind::configuration, "gpt2_from_descriptor",
+      "model '" + std::string(descriptor) + "' is unknown. Use d6, d12, d24, d36, d48, d60, d72 or d84, or give sizes");
 }
 
 }  // namespace tutti::nn

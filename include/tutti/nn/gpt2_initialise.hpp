@@ -13,10 +13,12 @@
 
 namespace tutti::nn {
 
-/// Fills the sixteen tensors (gpt2_shape). Normal(0, 0.02); where a projection ends in the residual stream the deviation
-/// is 0.02 / sqrt(2 layers). Layer-norm weights are one, biases and padding rows of the embedding zero.
-/// Determinism  one generator, drawn in this order: embedding (vocabulary rows only), positions, then layer by layer qkv, proj, fc, out.
-inline void initialise_gpt2(Gpt2Config const& c, std::array<float*, gpt2_tensors.size()> const& tensors, std::uint32_t seed) {
+/// Fills the sixteen tensors (gpt2_shape). Normal(0, 0.02); where a projection ends in the residual stream the
+/// deviation is 0.02 / sqrt(2 layers). Layer-norm weights are one, biases and padding rows of the embedding zero.
+/// Determinism  one generator, drawn in this order: embedding (vocabulary rows only), positions, then layer by layer
+/// qkv, proj, fc, out.
+inline void initialise_gpt2(Gpt2Config const& c, std::array<float*, gpt2_tensors.size()> const& tensors,
+                            std::uint32_t seed) {
   Mt19937 generator(seed);
   float const residual = 0.02f * (1.0f / std::sqrt(2.0f * float(c.layers)));  // rounded as the original rounds
   for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -19,14 +19,18 @@ struct LayerNorm {
   BOOST_HANA_DEFINE_STRUCT(LayerNorm, (Param, weight), (Param, bias));
   double epsilon = 1e-5;
 
-  constexpr Var operator()(Var x, graph::Where where = graph::Where::current()) const { return layer_norm(x, weight, bias, epsilon, where); }
+  constexpr Var operator()(Var x, graph::Where where = graph::Where::current()) const {
+    return layer_norm(x, weight, bias, epsilon, where);
+  }
 };
 
 /// Shapes  weight (out, in), bias (out); x (..., in)
 struct Linear {
   BOOST_HANA_DEFINE_STRUCT(Linear, (Param, weight), (Param, bias));
 
-  constexpr Var operator()(Var x, graph::Where where = graph::Where::current()) const { return linear(x, weight, bias, where); }
+  constexpr Var operator()(Var x, graph::Where where = graph::Where::current()) const {
+    return linear(x, weight, bias, where);
+  }
 };
 
 constexpr LayerNorm layer_norm_of(std::int64_t channels, double epsilon = 1e-5) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// AdamW as part of a program: gradient, reduction over ranks, clipping and update join the graph of the loss, so that one plan
-/// and one run cover the whole step.
+/// AdamW as part of a program: gradient, reduction over ranks, clipping and update join the graph of the loss, so that
+/// one plan and one run cover the whole step.
 
 #include <tutti/graph/composites.hpp>
 #include <tutti/graph/grad.hpp>
@@ -12,13 +12,14 @@
 
 namespace tutti::optim {
 
-/// Loshchilov, Hutter 2019 (arXiv 1711.05101). Weight decay applies to matrices and embeddings: parameters of rank two or more,
-/// the axis of layers not counted.
+/// Loshchilov, Hutter 2019 (arXiv 1711.05101). Weight decay applies to matrices and embeddings: parameters of rank two
+/// or more, the axis of layers not counted.
 struct AdamW {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
 };
 
-/// Which part of a step a program does. A step of n micro-steps is `whole` for n = 1, else `first`, n - 2 times `middle`, `last`.
+/// Which part of a step a program does. A step of n micro-steps is `whole` for n = 1, else `first`, n - 2 times
+/// `middle`, `last`.
 enum class Pass : unsigned char { whole, first, middle, last };
 
 struct StepOptions {
@@ -41,7 +42,8 @@ constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where)
 /// States     "m.NAME", "v.NAME"; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
 /// Outputs    loss, averaged over micro-steps and ranks, and grad_norm, before clipping (of `whole` and `last`)
 /// Computes   scale = clip / max(norm, clip), as PyTorch and llm.c clip; norm summed in double
-constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOptions const& options, graph::Where where = graph::Where::current()) {
+constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOptions const& options,
+                        graph::Where where = graph::Where::current()) {
   using graph::Var;
   graph::Builder& builder = *loss.builder;
   graph::List<graph::Parameter> const parameters = builder.graph().parameters;
@@ -50,7 +52,8 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
   // The accumulated value plus this micro-step's, kept for the next one where there is one.
   auto const accumulated = [&](Var value, std::string_view name) {
     if (pass == Pass::whole) return value;
-    Var const sum = builder.state(reflect::Path("accumulated.").append(name), value.shape(), graph::zeros(), value.dtype(), where);
+    Var const sum =
+        builder.state(reflect::Path("accumulated.").append(name), value.shape(), graph::zeros(), value.dtype(), where);
     if (reads) value = sum + value;
     if (writes) builder.update(sum, value, where);
     return value;
@@ -72,13 +75,16 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
   }
   Var const norm = convert(sqrt(squares, where), DType::float32, where);
   builder.output("grad_norm", norm, where);
-  Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip) : graph::constant(builder, 1, {}, DType::float32, where);
+  Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip)
+                                     : graph::constant(builder, 1, {}, DType::float32, where);
   Var const learning_rate = builder.scalar("learning_rate", DType::float32, where);
   Var const correction1 = builder.scalar("correction1", DType::float32, where);
   Var const correction2 = builder.scalar("correction2", DType::float32, where);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
-    Var const m = builder.state(reflect::Path("m.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32, where);
-    Var const v = builder.state(reflect::Path("v.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32, where);
+    Var const m =
+        builder.state(reflect::Path("m.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32, where);
+    Var const v =
+        builder.state(reflect::Path("v.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32, where);
     double const decay = detail::decays(builder.graph(), parameters[i]) ? adamw.weight_decay : 0.0;
     auto const next = graph::adamw(wrt[i], gradients[i], m, v, learning_rate, correction1, correction2, scale,
                                    {adamw.beta1, adamw.beta2, adamw.epsilon, decay}, where);

@@ -33,7 +33,8 @@ inline ScheduleKind schedule_from_name(std::string_view text) {
 }
 
 /// Learning rate at a step, counted from 0 to total_steps - 1.
-/// Source    the forms of llm.c: warm-up is peak * (step + 1) / warmup_steps; wsd is Hägele et al. 2024 (arXiv 2405.18392).
+/// Source    the forms of llm.c: warm-up is peak * (step + 1) / warmup_steps; wsd is Hägele et al. 2024 (arXiv
+/// 2405.18392).
 struct Schedule {
   ScheduleKind kind = ScheduleKind::cosine;
   double peak = 3e-4;

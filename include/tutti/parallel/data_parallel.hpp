@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Data parallelism: every rank holds all parameters and sees its share of the batch; gradients are averaged. Written over
-/// Port, so that nothing here is compiled once for each backend.
+/// Data parallelism: every rank holds all parameters and sees its share of the batch; gradients are averaged. Written
+/// over Port, so that nothing here is compiled once for each backend.
 
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/port.hpp>
@@ -30,8 +30,11 @@ DataParallel data_parallel(Communicator<B>& communicator) {
 }
 
 /// In place over all ranks. Blocking.
-inline void all_reduce(comm::Port& port, std::span<double> values, comm::PortOp op, std::source_location where = std::source_location::current()) {
-  if (port.size() > 1) port.wait(port.start_all_reduce(values.data(), static_cast<std::int64_t>(values.size()), DType::float64, op, where));
+inline void all_reduce(comm::Port& port, std::span<double> values, comm::PortOp op,
+                       std::source_location where = std::source_location::current()) {
+  if (port.size() > 1)
+    port.wait(
+        port.start_all_reduce(values.data(), static_cast<std::int64_t>(values.size()), DType::float64, op, where));
 }
 inline void barrier(comm::Port& port, std::source_location where = std::source_location::current()) {
   double nothing = 0;
@@ -39,9 +42,11 @@ inline void barrier(comm::Port& port, std::source_location where = std::source_l
 }
 
 /// Gives every rank the contents of rank `root`. Ranks: all, with states of the same fields.
-inline void broadcast(comm::Port& port, graph::State& state, int root = 0, std::source_location where = std::source_location::current()) {
+inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
+                      std::source_location where = std::source_location::current()) {
   if (port.size() == 1) return;
-  for (graph::Field& field : state.fields()) port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
+  for (graph::Field& field : state.fields())
+    port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
 }
 
 /// Hash over names and contents of all fields.
@@ -55,7 +60,8 @@ inline std::uint64_t hash(graph::State const& state) {
 }
 
 /// Errors: communication, on every rank, naming the ranks whose state differs from rank 0's. Ranks: all.
-inline void require_equal(comm::Port& port, graph::State const& state, std::string const& when, std::source_location where = std::source_location::current()) {
+inline void require_equal(comm::Port& port, graph::State const& state, std::string const& when,
+                          std::source_location where = std::source_location::current()) {
   if (port.size() == 1) return;
   std::uint64_t const mine = hash(state);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(port.size()));
@@ -65,7 +71,9 @@ inline void require_equal(comm::Port& port, graph::State const& state, std::stri
     if (all[rank] != all[0]) differing += (differing.empty() ? "" : ", ") + std::to_string(rank);
   if (!differing.empty())
     throw Error(ErrorKind::communication, "parallel::require_equal",
-                "parameters differ from rank 0's on rank " + differing + " " + when + ". Memory or network is faulty, or the ranks run different programs", where)
+                "parameters differ from rank 0's on rank " + differing + " " + when +
+                    ". Memory or network is faulty, or the ranks run different programs",
+                where)
         .with_rank(port.rank());
 }
 

@@ -5,9 +5,8 @@
 ///
 ///   <out>/checkpoints/step_00000100/parameters.safetensors   parameters by name, layers stacked
 ///                                   optimizer.safetensors    moments by name
-///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the two files' tensors
-///                                   tokenizer.json           when the run has one
-///                                   COMPLETE                 written last
+///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the two
+///                                   files' tensors tokenizer.json           when the run has one COMPLETE written last
 ///
 /// Nothing in it depends on how many ranks wrote it.
 
@@ -97,7 +96,8 @@ struct CheckpointContents {
 /// Writes aside, syncs, renames, marks, and then removes the oldest so that `keep` remain (0: all).
 /// Blocking: until the device has the bytes. Errors: io; an older checkpoint is never lost to a failed newer one.
 /// Returns the folder.
-inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents, std::int64_t keep) {
+inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents,
+                                             std::int64_t keep) {
   namespace fs = std::filesystem;
   fs::path const all = out / "checkpoints";
   io::make_folder(all.string());
@@ -106,7 +106,10 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   fs::path const former = all / ("." + detail::step_folder(contents.step) + ".former");
   std::error_code code;
   auto const must = [&](char const* what) {
-    if (code) throw Error(ErrorKind::io, "save_checkpoint", target.string() + " " + what + ". Free space or choose another --out").with_native(code.message());
+    if (code)
+      throw Error(ErrorKind::io, "save_checkpoint",
+                  target.string() + " " + what + ". Free space or choose another --out")
+          .with_native(code.message());
   };
   fs::remove_all(aside, code);
   must("cannot be prepared");
@@ -156,21 +159,25 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
   fs::path folder = wanted;
   if (wanted == "latest" || is_step) {
     std::vector<std::int64_t> const steps = detail::complete_steps(out);
-    if (steps.empty()) refuse("there is no complete checkpoint in " + (out / "checkpoints").string() + ". Start without --resume");
+    if (steps.empty())
+      refuse("there is no complete checkpoint in " + (out / "checkpoints").string() + ". Start without --resume");
     std::int64_t step = steps.back();
     if (is_step) {
       auto const [end, code] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), step);
-      if (code != std::errc{} || end != wanted.data() + wanted.size() || !std::binary_search(steps.begin(), steps.end(), step)) {
+      if (code != std::errc{} || end != wanted.data() + wanted.size() ||
+          !std::binary_search(steps.begin(), steps.end(), step)) {
         std::string have;
         for (std::int64_t one : steps) have += (have.empty() ? "" : ", ") + std::to_string(one);
-        refuse("step " + wanted + " is not among the complete checkpoints in " + (out / "checkpoints").string() + ": " + have);
+        refuse("step " + wanted + " is not among the complete checkpoints in " + (out / "checkpoints").string() + ": " +
+               have);
       }
     }
     folder = out / "checkpoints" / detail::step_folder(step);
   }
   if (!fs::is_directory(folder)) refuse(folder.string() + " is not a checkpoint folder");
   if (!fs::exists(folder / detail::complete_marker))
-    refuse(folder.string() + " has no " + detail::complete_marker + ": writing it was interrupted. Use an older checkpoint");
+    refuse(folder.string() + " has no " + detail::complete_marker +
+           ": writing it was interrupted. Use an older checkpoint");
   return folder;
 }
 
@@ -180,7 +187,8 @@ class Checkpoint {
   /// Errors: io; format, when the files are damaged, do not belong together, or are of another kind.
   explicit Checkpoint(std::filesystem::path const& folder)
       : folder_(folder),
-        facts_(io::parse_json(io::read_file((folder / "checkpoint.json").string()), (folder / "checkpoint.json").string(), "Checkpoint")),
+        facts_(io::parse_json(io::read_file((folder / "checkpoint.json").string()),
+                              (folder / "checkpoint.json").string(), "Checkpoint")),
         parameters_((folder / "parameters.safetensors").string()),
         optimizer_((folder / "optimizer.safetensors").string()) {
     auto const refuse = [&](std::string const& what) {
@@ -189,7 +197,8 @@ class Checkpoint {
     try {
       if (facts_.at("format") != "tutti checkpoint") refuse("is not a checkpoint of tutti");
       if (facts_.at("version") != detail::checkpoint_version)
-        refuse("has version " + facts_.at("version").dump() + ", this program reads " + std::to_string(detail::checkpoint_version));
+        refuse("has version " + facts_.at("version").dump() + ", this program reads " +
+               std::to_string(detail::checkpoint_version));
       step_ = facts_.at("step").get<std::int64_t>();
       for (auto const* which : {"parameters", "optimizer"}) {
         io::Safetensors const& file = which[0] == 'p' ? parameters_ : optimizer_;
@@ -197,7 +206,9 @@ class Checkpoint {
           refuse(std::string("is damaged: ") + which + ".safetensors does not hold what was saved");
       }
     } catch (nlohmann::json::exception const& error) {
-      throw Error(ErrorKind::format, "Checkpoint", (folder / "checkpoint.json").string() + " lacks a fact or has one of another type. Use another checkpoint")
+      throw Error(
+          ErrorKind::format, "Checkpoint",
+          (folder / "checkpoint.json").string() + " lacks a fact or has one of another type. Use another checkpoint")
           .with_native(error.what());
     }
     if (step_ < 0) refuse("has a negative step");

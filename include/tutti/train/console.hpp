@@ -37,7 +37,8 @@ class Smoothed {
 /// "1,234,567"
 inline std::string with_commas(std::int64_t value) {
   std::string digits = std::to_string(std::abs(value));
-  for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
+  for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
   return value < 0 ? "-" + digits : digits;
 }
 /// "1.5 GB"
@@ -53,7 +54,8 @@ inline std::string human_bytes(double bytes) {
 /// "1:02:03" or "2:03"
 inline std::string human_time(double seconds) {
   auto const s = static_cast<std::int64_t>(std::min(seconds, 1e9) + 0.5);
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) : fmt::format("{}:{:02}", s / 60, s % 60);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 /// What is known after a step.
@@ -72,7 +74,9 @@ class Console {
   explicit Console(std::FILE* out) : out_(out), terminal_(::isatty(::fileno(out)) != 0) {}
   /// Into a file of its own. Errors: io.
   explicit Console(std::string const& path) : out_(std::fopen(path.c_str(), "a")), owned_(true) {
-    if (out_ == nullptr) throw Error(ErrorKind::io, "Console", path + " cannot be written. Choose another --out").with_native(std::strerror(errno));
+    if (out_ == nullptr)
+      throw Error(ErrorKind::io, "Console", path + " cannot be written. Choose another --out")
+          .with_native(std::strerror(errno));
   }
   Console(Console&& other) noexcept { swap(other); }
   Console& operator=(Console&& other) noexcept {
@@ -118,8 +122,8 @@ class Console {
   }
 
   static std::string describe(StepReport const& r) {
-    std::string text = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.1f} ms", r.step, std::to_string(r.steps).size(), r.steps, r.loss,
-                                   r.grad_norm, r.learning_rate, r.ms);
+    std::string text = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.1f} ms", r.step,
+                                   std::to_string(r.steps).size(), r.steps, r.loss, r.grad_norm, r.learning_rate, r.ms);
     text += r.utilisation > 0 ? fmt::format("  mfu {:.1f} %", 100 * r.utilisation) : "  mfu n/a";
     text += fmt::format("  {:.0f} tok/s  waits {:.1f} ms", r.tokens_per_second, r.exposed_comm_ms);
     if (r.seconds_left > 0) text += "  " + human_time(r.seconds_left) + " left";

@@ -30,12 +30,19 @@ inline Json to_json(nn::Gpt2Config const& c) {
 inline nn::Gpt2Config gpt2_config(Checkpoint const& checkpoint) {
   try {
     nlohmann::json const& m = checkpoint.facts().at("model");
-    nn::Gpt2Config const config{.layers = m.at("layers"), .heads = m.at("heads"), .channels = m.at("channels"), .vocabulary = m.at("vocabulary"),
-                                .padded_vocabulary = m.at("padded_vocabulary"), .max_tokens = m.at("max_tokens"), .epsilon = m.at("epsilon")};
+    nn::Gpt2Config const config{.layers = m.at("layers"),
+                                .heads = m.at("heads"),
+                                .channels = m.at("channels"),
+                                .vocabulary = m.at("vocabulary"),
+                                .padded_vocabulary = m.at("padded_vocabulary"),
+                                .max_tokens = m.at("max_tokens"),
+                                .epsilon = m.at("epsilon")};
     nn::validate(config);
     return config;
   } catch (nlohmann::json::exception const& error) {
-    throw Error(ErrorKind::format, "gpt2_config", (checkpoint.folder() / "checkpoint.json").string() + " does not describe a GPT-2. Use another checkpoint")
+    throw Error(
+        ErrorKind::format, "gpt2_config",
+        (checkpoint.folder() / "checkpoint.json").string() + " does not describe a GPT-2. Use another checkpoint")
         .with_native(error.what());
   }
 }
@@ -50,24 +57,31 @@ inline nn::Gpt2Config gpt2_config(io::LlmcModel const& model) {
 }
 
 namespace detail {
-[[noreturn]] inline void throw_tensor(std::string const& file, std::string_view name, Shape const& has, Shape const& wants) {
+[[noreturn]] inline void throw_tensor(std::string const& file, std::string_view name, Shape const& has,
+                                      Shape const& wants) {
   throw Error(ErrorKind::format, "read_gpt2",
-              file + ": tensor '" + std::string(name) + "' has shape " + to_string(has) + ", the model needs " + to_string(wants) + ". Use another file");
+              file + ": tensor '" + std::string(name) + "' has shape " + to_string(has) + ", the model needs " +
+                  to_string(wants) + ". Use another file");
 }
 }  // namespace detail
 
-/// Copies the sixteen tensors of a file into `tensors` (shapes of nn::gpt2_shape). Errors: format, dtype, naming file and tensor.
-inline void read_gpt2(Checkpoint const& checkpoint, nn::Gpt2Config const& config, std::array<float*, nn::gpt2_tensors.size()> const& tensors) {
+/// Copies the sixteen tensors of a file into `tensors` (shapes of nn::gpt2_shape). Errors: format, dtype, naming file
+/// and tensor.
+inline void read_gpt2(Checkpoint const& checkpoint, nn::Gpt2Config const& config,
+                      std::array<float*, nn::gpt2_tensors.size()> const& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     io::NamedTensor const& tensor = checkpoint.parameters().at(nn::gpt2_tensors[i].name);
     Shape const wanted = nn::gpt2_shape(config, i);
     if (tensor.shape != wanted) detail::throw_tensor(checkpoint.parameters().path(), tensor.name, tensor.shape, wanted);
     if (tensor.dtype != DType::float32)
-      throw Error(ErrorKind::dtype, "read_gpt2", checkpoint.parameters().path() + ": tensor '" + tensor.name + "' is " + std::string(name(tensor.dtype)) + ", not float32");
+      throw Error(ErrorKind::dtype, "read_gpt2",
+                  checkpoint.parameters().path() + ": tensor '" + tensor.name + "' is " +
+                      std::string(name(tensor.dtype)) + ", not float32");
     std::memcpy(tensors[i], tensor.data, tensor.bytes());
   }
 }
-inline void read_gpt2(io::LlmcModel const& model, nn::Gpt2Config const& config, std::array<float*, nn::gpt2_tensors.size()> const& tensors) {
+inline void read_gpt2(io::LlmcModel const& model, nn::Gpt2Config const& config,
+                      std::array<float*, nn::gpt2_tensors.size()> const& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     io::NamedTensor const& tensor = model.tensors()[i];
     Shape const wanted = nn::gpt2_shape(config, i);
@@ -132,7 +146,8 @@ class Gpt2Model {
   }
   /// The checkpoint that `load` reads of a folder.
   static std::filesystem::path folder(std::filesystem::path const& path) {
-    return std::filesystem::exists(path / "checkpoints") ? find_checkpoint(path, "latest") : find_checkpoint({}, path.string());
+    return std::filesystem::exists(path / "checkpoints") ? find_checkpoint(path, "latest")
+                                                         : find_checkpoint({}, path.string());
   }
 
  private:

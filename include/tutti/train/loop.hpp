@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample, checkpoint, leave.
+/// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
+/// checkpoint, leave.
 
 #include <tutti/infer/generate.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
@@ -24,19 +25,21 @@ namespace tutti::train {
 
 /// Trains a GPT-2 as the options say.
 /// Ranks     all, with the same options.
-/// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if it were done.
-/// Errors    those of its parts; checkpoints written before stay.
+/// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if it were
+/// done. Errors    those of its parts; checkpoints written before stay.
 class Run {
  public:
   template <Backend B>
-  Run(Communicator<B>& communicator, Options const& options) : Run(comm::port(communicator), communicator.local_size(), options) {}
+  Run(Communicator<B>& communicator, Options const& options)
+      : Run(comm::port(communicator), communicator.local_size(), options) {}
   /// `ranks_on_node` ranks share this node's processors.
   Run(std::shared_ptr<comm::Port> port, int ranks_on_node, Options const& options)
       : port_(std::move(port)),
         ranks_on_node_(ranks_on_node),
         setup_(make_setup(options, port_->size())),
         context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
-        step_(context_, setup_.model, {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
+        step_(context_, setup_.model,
+              {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
               {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {}
 
   void operator()() {
@@ -64,7 +67,8 @@ class Run {
     if (o().out.empty()) return;
     if (root()) io::make_folder(o().out);
     parallel::barrier(*port_);
-    if (root()) metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
+    if (root())
+      metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
     else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
   }
 
@@ -75,8 +79,10 @@ class Run {
         if (field.parameter || field.name.starts_with("accumulated.")) continue;
         TensorView<float const> const saved = setup_.resume->optimizer().view<float>(field.name);
         if (!(saved.shape() == field.shape))
-          throw Error(ErrorKind::format, "train_gpt2", setup_.resume->optimizer().path() + ": '" + field.name + "' has shape " + to_string(saved.shape()) +
-                                                           ", the model needs " + to_string(field.shape) + ". Use another checkpoint");
+          throw Error(ErrorKind::format, "train_gpt2",
+                      setup_.resume->optimizer().path() + ": '" + field.name + "' has shape " +
+                          to_string(saved.shape()) + ", the model needs " + to_string(field.shape) +
+                          ". Use another checkpoint");
         std::copy_n(saved.data(), saved.size(), field.view<float>().data());
       }
       step_.set_updates(setup_.first_step);
@@ -111,33 +117,62 @@ class Run {
     std::int64_t const state_bytes = step_.state().bytes(), work_bytes = step_.workspace_bytes();
     std::int64_t const parameters = nn::parameter_count(m);
     double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
-    auto const count = [](std::int64_t n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+    auto const count = [](std::int64_t n, char const* what) {
+      return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+    };
     std::vector<std::pair<std::string, std::string>> rows{
-        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor(), name(context_.isa()), peak_flops_ / 1e9)},
-        {"layout", fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
-        {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions", setup_.model_origin, m.layers, m.channels, m.heads,
-                              m.vocabulary, m.padded_vocabulary, m.max_tokens)},
+        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor(), name(context_.isa()),
+                               peak_flops_ / 1e9)},
+        {"layout",
+         fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
+        {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
+                              setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
+                              m.max_tokens)},
         {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
         {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
-        {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data, with_commas(setup_.validation->corpus().tokens())) : "nothing"},
-        {"step", fmt::format("{} tokens = batch {} x sequence {} x {} x {}; {:.1f} GFLOP", with_commas(setup_.tokens_per_step()), setup_.rows, o().sequence,
-                             count(ranks(), "rank"), count(setup_.micro_steps, "micro-step"), flops / 1e9)},
-        {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps, setup_.train->epochs_at(setup_.steps))},
-        {"optimizer", fmt::format("AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}", o().schedule, o().learning_rate, o().warmup,
-                                  o().beta1, o().beta2, o().weight_decay, o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
-        {"memory", fmt::format("{} a rank: {} parameters and moments, {} activations and gradients", human_bytes(static_cast<double>(state_bytes + work_bytes)),
-                               human_bytes(static_cast<double>(state_bytes)), human_bytes(static_cast<double>(work_bytes)))},
-        {"traffic", ranks() == 1 ? std::string("none") : fmt::format("{} of gradients averaged over {} each step", human_bytes(4.0 * static_cast<double>(parameters)), count(ranks(), "rank"))},
+        {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
+                                                     with_commas(setup_.validation->corpus().tokens()))
+                                       : "nothing"},
+        {"step", fmt::format("{} tokens = batch {} x sequence {} x {} x {}; {:.1f} GFLOP",
+                             with_commas(setup_.tokens_per_step()), setup_.rows, o().sequence, count(ranks(), "rank"),
+                             count(setup_.micro_steps, "micro-step"), flops / 1e9)},
+        {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps,
+                              setup_.train->epochs_at(setup_.steps))},
+        {"optimizer",
+         fmt::format(
+             "AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}",
+             o().schedule, o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
+             o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
+        {"memory",
+         fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
+                     human_bytes(static_cast<double>(state_bytes + work_bytes)),
+                     human_bytes(static_cast<double>(state_bytes)), human_bytes(static_cast<double>(work_bytes)))},
+        {"traffic", ranks() == 1
+                        ? std::string("none")
+                        : fmt::format("{} of gradients averaged over {} each step",
+                                      human_bytes(4.0 * static_cast<double>(parameters)), count(ranks(), "rank"))},
         {"seed", std::to_string(o().seed)},
         {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
     console_.table(rows);
     for (std::string const& change : setup_.changes) console_.line("changed on resume: " + change);
     if (busy > may)
-      console_.line(fmt::format("WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
-    metrics_.write({{"type", "start"}, {"step", setup_.first_step}, {"steps", setup_.steps}, {"ranks", ranks()}, {"threads", context_.threads()},
-                    {"backend", o().backend}, {"isa", name(context_.isa())}, {"processor", processor()}, {"peak_gflops", peak_flops_ / 1e9},
-                    {"parameters", parameters}, {"model", to_json(m)}, {"tokens_per_step", setup_.tokens_per_step()}, {"rows", setup_.rows},
-                    {"micro_steps", setup_.micro_steps}, {"seed", o().seed}});
+      console_.line(fmt::format(
+          "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
+    metrics_.write({{"type", "start"},
+                    {"step", setup_.first_step},
+                    {"steps", setup_.steps},
+                    {"ranks", ranks()},
+                    {"threads", context_.threads()},
+                    {"backend", o().backend},
+                    {"isa", name(context_.isa())},
+                    {"processor", processor()},
+                    {"peak_gflops", peak_flops_ / 1e9},
+                    {"parameters", parameters},
+                    {"model", to_json(m)},
+                    {"tokens_per_step", setup_.tokens_per_step()},
+                    {"rows", setup_.rows},
+                    {"micro_steps", setup_.micro_steps},
+                    {"seed", o().seed}});
     last_validated_ = -1;
   }
 
@@ -160,16 +195,33 @@ class Run {
     double const seconds = now() - begin;
     if (!std::isfinite(result.loss))
       throw Error(ErrorKind::invalid_argument, "train_gpt2",
-                  fmt::format("the loss of step {} is {}: training has diverged. Lower --learning-rate, or resume an earlier checkpoint", step + 1, result.loss));
+                  fmt::format("the loss of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
+                              "earlier checkpoint",
+                              step + 1, result.loss));
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
     if (step > setup_.first_step) speed_.add(speed);
     double const smoothed = speed_.empty() ? speed : speed_.value();
     double const utilisation = speed * nn::flops_per_token(setup_.model, o().sequence) / peak_flops_;
-    console_.step({.step = step + 1, .steps = setup_.steps, .loss = result.loss, .grad_norm = result.grad_norm, .learning_rate = rate, .ms = seconds * 1e3,
-                   .exposed_comm_ms = result.exposed_comm_ms, .tokens_per_second = smoothed, .utilisation = utilisation,
-                   .seconds_left = static_cast<double>(setup_.steps - step - 1) * static_cast<double>(setup_.tokens_per_step()) / smoothed});
-    metrics_.write({{"type", "step"}, {"step", step + 1}, {"loss", result.loss}, {"grad_norm", result.grad_norm}, {"lr", rate}, {"ms", seconds * 1e3},
-                    {"tokens_per_second", speed}, {"mfu", utilisation}, {"exposed_comm_ms", result.exposed_comm_ms}});
+    console_.step({.step = step + 1,
+                   .steps = setup_.steps,
+                   .loss = result.loss,
+                   .grad_norm = result.grad_norm,
+                   .learning_rate = rate,
+                   .ms = seconds * 1e3,
+                   .exposed_comm_ms = result.exposed_comm_ms,
+                   .tokens_per_second = smoothed,
+                   .utilisation = utilisation,
+                   .seconds_left = static_cast<double>(setup_.steps - step - 1) *
+                                   static_cast<double>(setup_.tokens_per_step()) / smoothed});
+    metrics_.write({{"type", "step"},
+                    {"step", step + 1},
+                    {"loss", result.loss},
+                    {"grad_norm", result.grad_norm},
+                    {"lr", rate},
+                    {"ms", seconds * 1e3},
+                    {"tokens_per_second", speed},
+                    {"mfu", utilisation},
+                    {"exposed_comm_ms", result.exposed_comm_ms}});
     step_seconds_ += seconds;
     done_ = step + 1;
     auto const due = [&](std::int64_t every) { return every > 0 && done_ % every == 0; };
@@ -185,7 +237,8 @@ class Run {
     data::ValidationLoader const& loader = *setup_.validation;
     if (done_ == 0) done_ = setup_.first_step;
     std::int64_t const batches_all = (loader.windows() + setup_.rows - 1) / setup_.rows;
-    std::int64_t const batches = o().validation_batches == 0 ? batches_all : std::min(o().validation_batches, batches_all);
+    std::int64_t const batches =
+        o().validation_batches == 0 ? batches_all : std::min(o().validation_batches, batches_all);
     Tensor<std::int32_t> tokens(Shape{setup_.rows, o().sequence}), targets(Shape{setup_.rows, o().sequence});
     double totals[3] = {};  // loss, predictions, bytes of text
     data::Share const share = data::share_of(batches, port_->rank(), ranks());
@@ -203,7 +256,8 @@ class Run {
     validation_loss_ = totals[0] / std::max(totals[1], 1.0);
     bool const text_known = totals[2] > 0;
     bits_per_byte_ = text_known ? data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])) : 0;
-    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, validation_loss_, text_known ? fmt::format(", {:.4f} bits per byte", bits_per_byte_) : ""));
+    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, validation_loss_,
+                              text_known ? fmt::format(", {:.4f} bits per byte", bits_per_byte_) : ""));
     Metrics::Json row{{"type", "validation"}, {"step", done_}, {"loss", validation_loss_}};
     row["bits_per_byte"] = text_known ? Metrics::Json(bits_per_byte_) : Metrics::Json(nullptr);
     metrics_.write(row);
@@ -215,7 +269,9 @@ class Run {
     last_sampled_ = done_;
     if (!root() || !setup_.tokenizer) return;
     infer::Gpt2Decoder decoder(context_, nn::gpt2_weights(setup_.model, step_.state()));
-    infer::Sampler sampler({.temperature = 0.8, .top_p = 0.95, .seed = static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_)});
+    infer::Sampler sampler({.temperature = 0.8,
+                            .top_p = 0.95,
+                            .seed = static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_)});
     std::vector<std::int32_t> context{setup_.tokenizer->end_of_text()};
     setup_.tokenizer->encode_to(context, o().sample_prompt);
     std::vector<std::int32_t> made;
@@ -237,10 +293,12 @@ class Run {
     contents.tokenizer = setup_.tokenizer_text;
     for (graph::Field const& field : step_.state().fields()) {
       if (field.name.starts_with("accumulated.")) continue;
-      (field.parameter ? contents.parameters : contents.optimizer).push_back({field.name, field.dtype, field.shape, field.data()});
+      (field.parameter ? contents.parameters : contents.optimizer)
+          .push_back({field.name, field.dtype, field.shape, field.data()});
     }
     for (auto* list : {&contents.parameters, &contents.optimizer})
-      std::sort(list->begin(), list->end(), [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
+      std::sort(list->begin(), list->end(),
+                [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
     Json settings = Json::object();
     for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
     contents.facts = {{"model", to_json(setup_.model)}, {"settings", settings},
@@ -260,7 +318,9 @@ class Run {
     if (last_saved_ != done_ && step > setup_.first_step && (stopped || !o().no_final_checkpoint)) checkpoint();
     parallel::barrier(*port_);  // the files are complete before any rank leaves
     std::int64_t const steps = step - setup_.first_step;
-    if (stopped) console_.line(fmt::format("stopped by {} after step {}; go on with --resume latest", stop_ == SIGINT ? "SIGINT" : "SIGTERM", step));
+    if (stopped)
+      console_.line(fmt::format("stopped by {} after step {}; go on with --resume latest",
+                                stop_ == SIGINT ? "SIGINT" : "SIGTERM", step));
     else console_.line(fmt::format("done: {} steps in {}, {:.1f} ms a step, {:.0f} tok/s", steps, human_time(seconds),
                                    steps > 0 ? 1e3 * step_seconds_ / static_cast<double>(steps) : 0.0, speed_.value()));
     Metrics::Json row{{"type", "end"}, {"step", step}, {"seconds", seconds}, {"stopped", stopped}};

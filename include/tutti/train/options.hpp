@@ -36,7 +36,8 @@ struct Options {
   double weight_decay = 0.1;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double clip = 1.0;               ///< global norm; 0 does not clip
-  std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0, keep = 3;
+  std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0,
+               keep = 3;
   std::string sample_prompt;
   std::string resume;              ///< latest, a step, or a path
   std::int64_t seed = 42;
@@ -63,11 +64,14 @@ inline void declare(CLI::App& app, Options& o) {
   auto* const data = app.add_option_group("Data");
   data->add_option("--data", o.data, "training shards: a file or a quoted pattern");
   data->add_option("--validation-data", o.validation_data, "validation shards");
-  data->add_option("--tokenizer", o.tokenizer, "tokenizer.json for samples and bits per byte (default: beside the data)");
+  data->add_option("--tokenizer", o.tokenizer,
+                   "tokenizer.json for samples and bits per byte (default: beside the data)");
   data->add_option("--batch", o.batch, "sequences per rank and micro-step");
   data->add_option("--sequence", o.sequence, "tokens per sequence");
-  data->add_option("--total-tokens", o.total_tokens, "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)");
-  data->add_option("--sync-freq", o.sync_freq, "micro-steps whose gradients are summed before ranks synchronise and update");
+  data->add_option("--total-tokens", o.total_tokens,
+                   "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)");
+  data->add_option("--sync-freq", o.sync_freq,
+                   "micro-steps whose gradients are summed before ranks synchronise and update");
   data->add_option("--seed", o.seed, "of initial weights and data order");
   auto* const optimizer = app.add_option_group("Optimizer");
   optimizer->add_option("--steps", o.steps, "updates (default: one pass over the training data)");
@@ -81,8 +85,10 @@ inline void declare(CLI::App& app, Options& o) {
   optimizer->add_option("--epsilon", o.epsilon, "AdamW");
   optimizer->add_option("--clip,--gradient-clip", o.clip, "largest global norm of the gradient; 0 does not clip");
   auto* const run = app.add_option_group("Run");
-  run->add_option("--validate-every", o.validate_every, "steps; validation also runs before the first and after the last");
-  run->add_option("--validation-batches", o.validation_batches, "at most so many (default: all of the validation data)");
+  run->add_option("--validate-every", o.validate_every,
+                  "steps; validation also runs before the first and after the last");
+  run->add_option("--validation-batches", o.validation_batches,
+                  "at most so many (default: all of the validation data)");
   run->add_option("--sample-every", o.sample_every, "steps");
   run->add_option("--sample-tokens", o.sample_tokens, "length of a sample");
   run->add_option("--sample-prompt", o.sample_prompt, "beginning of a sample");
@@ -172,13 +178,16 @@ inline void validate(Options const& o) {
   if (o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0)) {
     if (o.layers == 0 || o.channels == 0 || o.heads == 0)
       refuse("--layers/--channels/--heads", "", "give all three, or --model");
-    if (o.channels % o.heads != 0) refuse("--channels", o.channels, "is not a multiple of --heads " + std::to_string(o.heads));
+    if (o.channels % o.heads != 0)
+      refuse("--channels", o.channels, "is not a multiple of --heads " + std::to_string(o.heads));
   }
   if (o.data.empty() && o.resume.empty()) refuse("--data", "", "is needed: the training shards");
-  if (!o.resume.empty() && o.resume == "latest" && o.out.empty()) refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
+  if (!o.resume.empty() && o.resume == "latest" && o.out.empty())
+    refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
 }
 
-/// Calls f(name, value) for every option that decides what is learned: what a checkpoint records and a resumed run takes over.
+/// Calls f(name, value) for every option that decides what is learned: what a checkpoint records and a resumed run
+/// takes over.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {
   f("data", o.data);

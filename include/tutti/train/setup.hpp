@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// From what the user said to what a run is: files found, sizes known, the batch divided, everything checked before work begins.
+/// From what the user said to what a run is: files found, sizes known, the batch divided, everything checked before
+/// work begins.
 
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
@@ -48,8 +49,10 @@ inline void expand_data_folder(Options& o) {
   namespace fs = std::filesystem;
   if (fs::is_directory(o.data)) {
     fs::path const folder = o.data;
-    if (o.validation_data.empty() && fs::exists(folder / "validation.bin")) o.validation_data = (folder / "validation.bin").string();
-    if (o.tokenizer.empty() && fs::exists(folder / "tokenizer.json")) o.tokenizer = (folder / "tokenizer.json").string();
+    if (o.validation_data.empty() && fs::exists(folder / "validation.bin"))
+      o.validation_data = (folder / "validation.bin").string();
+    if (o.tokenizer.empty() && fs::exists(folder / "tokenizer.json"))
+      o.tokenizer = (folder / "tokenizer.json").string();
     o.data = (folder / "train*.bin").string();
   } else if (o.tokenizer.empty()) {
     fs::path const beside = fs::path(o.data).parent_path() / "tokenizer.json";
@@ -61,7 +64,8 @@ inline void expand_data_folder(Options& o) {
 inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
   nlohmann::json const& facts = checkpoint.facts();
   if (!facts.contains("settings") || !facts.at("settings").is_object())
-    throw Error(ErrorKind::format, "train_gpt2", checkpoint.folder().string() + " records no settings. Use another checkpoint");
+    throw Error(ErrorKind::format, "train_gpt2",
+                checkpoint.folder().string() + " records no settings. Use another checkpoint");
   nlohmann::json const& settings = facts.at("settings");
   for_each_setting(o, [&](char const* name, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
@@ -70,10 +74,13 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
     try {
       saved = settings.at(name).get<Value>();
     } catch (nlohmann::json::exception const& error) {
-      throw Error(ErrorKind::format, "train_gpt2", checkpoint.folder().string() + ": setting '" + name + "' has another type. Use another checkpoint").with_native(error.what());
+      throw Error(ErrorKind::format, "train_gpt2",
+                  checkpoint.folder().string() + ": setting '" + name + "' has another type. Use another checkpoint")
+          .with_native(error.what());
     }
     if (!o.typed.contains(name)) value = saved;
-    else if (value != saved) changes.push_back(std::string(name) + " " + settings.at(name).dump() + " -> " + nlohmann::json(value).dump());
+    else if (value != saved)
+      changes.push_back(std::string(name) + " " + settings.at(name).dump() + " -> " + nlohmann::json(value).dump());
   });
 }
 
@@ -88,23 +95,28 @@ inline void divide_batch(Setup& s, int ranks) {
     return;
   }
   std::string const total = "--total-tokens " + std::to_string(o.total_tokens);
-  if (o.total_tokens % o.sequence != 0) refuse(total + " is not a multiple of --sequence " + std::to_string(o.sequence));
+  if (o.total_tokens % o.sequence != 0)
+    refuse(total + " is not a multiple of --sequence " + std::to_string(o.sequence));
   s.global_rows = o.total_tokens / o.sequence;
   if (s.global_rows % ranks != 0)
-    refuse(total + " is " + std::to_string(s.global_rows) + " sequences, which " + std::to_string(ranks) + " ranks cannot share evenly. Choose another number of ranks or tokens");
+    refuse(total + " is " + std::to_string(s.global_rows) + " sequences, which " + std::to_string(ranks) +
+           " ranks cannot share evenly. Choose another number of ranks or tokens");
   std::int64_t const share = s.global_rows / ranks;
   if (o.sync_freq > 0) {
     if (share % o.sync_freq != 0)
-      refuse(total + " is " + std::to_string(share) + " sequences per rank, which --sync-freq " + std::to_string(o.sync_freq) + " does not divide");
+      refuse(total + " is " + std::to_string(share) + " sequences per rank, which --sync-freq " +
+             std::to_string(o.sync_freq) + " does not divide");
     s.micro_steps = o.sync_freq;
     s.rows = share / o.sync_freq;
     if (o.typed.contains("batch") && s.rows != o.batch)
-      refuse(total + " with --sync-freq " + std::to_string(o.sync_freq) + " needs --batch " + std::to_string(s.rows) + ", not " + std::to_string(o.batch));
+      refuse(total + " with --sync-freq " + std::to_string(o.sync_freq) + " needs --batch " + std::to_string(s.rows) +
+             ", not " + std::to_string(o.batch));
     return;
   }
   s.rows = std::min(o.batch, share);
   if (share % s.rows != 0 && o.typed.contains("batch"))
-    refuse(total + " is " + std::to_string(share) + " sequences per rank, which --batch " + std::to_string(o.batch) + " does not divide");
+    refuse(total + " is " + std::to_string(share) + " sequences per rank, which --batch " + std::to_string(o.batch) +
+           " does not divide");
   while (share % s.rows != 0) --s.rows;
   s.micro_steps = share / s.rows;
 }
@@ -117,8 +129,9 @@ inline void choose_model(Setup& s) {
     s.model_origin = "checkpoint " + s.resume->folder().string();
     bool const typed = o.typed.contains("layers") || o.typed.contains("channels") || o.typed.contains("heads");
     if (typed && (o.layers != s.model.layers || o.channels != s.model.channels || o.heads != s.model.heads))
-      refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " + std::to_string(s.model.channels) + " channels, " +
-             std::to_string(s.model.heads) + " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
+      refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
+             std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
+             " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
     return;
   }
   if (o.model.ends_with(".bin")) {
@@ -166,10 +179,11 @@ inline Setup make_setup(Options options, int ranks) {
   }
   detail::choose_model(s);
   if (o.sequence > s.model.max_tokens)
-    refuse("--sequence " + std::to_string(o.sequence) + " is longer than the " + std::to_string(s.model.max_tokens) + " positions of the model");
+    refuse("--sequence " + std::to_string(o.sequence) + " is longer than the " + std::to_string(s.model.max_tokens) +
+           " positions of the model");
   if (s.tokenizer && s.tokenizer->vocabulary() > s.model.vocabulary)
-    refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) + " tokens, the model only " +
-           std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
+    refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) +
+           " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
   detail::divide_batch(s, ranks);
   data::TokenCorpus corpus(o.data);
@@ -183,7 +197,8 @@ inline Setup make_setup(Options options, int ranks) {
   if (o.steps == 0) o.steps = std::max<std::int64_t>(1, s.train->windows() / s.global_rows);
   s.steps = o.steps;
   if (s.first_step > s.steps)
-    refuse("the checkpoint is at step " + std::to_string(s.first_step) + ", beyond --steps " + std::to_string(s.steps) + ". Ask for more steps");
+    refuse("the checkpoint is at step " + std::to_string(s.first_step) + ", beyond --steps " + std::to_string(s.steps) +
+           ". Ask for more steps");
   s.schedule = {.kind = optim::schedule_from_name(o.schedule), .peak = o.learning_rate, .warmup_steps = o.warmup,
                 .total_steps = s.steps, .final_fraction = o.final_fraction};
   return s;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A training step as a function: batch and learning rate in, loss out. Model, gradient, reduction, clipping and update are one
-/// program for each part of the step, planned once.
+/// A training step as a function: batch and learning rate in, loss out. Model, gradient, reduction, clipping and update
+/// are one program for each part of the step, planned once.
 
 #include <tutti/graph/executor.hpp>
 #include <tutti/optim/adamw.hpp>
@@ -40,17 +40,20 @@ struct StepResult {
 
 /// `Loss` is a function object over a parameter struct: Loss::Config, make_parameters(Config), and
 /// loss(parameters, tokens, targets) -> scalar Var.
-/// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order of sums alone.
+/// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
+/// of sums alone.
 template <class Loss>
 class TrainStep {
  public:
   using Config = typename Loss::Config;
 
-  /// Errors: configuration, shape, unavailable. Memory for parameters and moments is taken here, for activations at the first run.
+  /// Errors: configuration, shape, unavailable. Memory for parameters and moments is taken here, for activations at the
+  /// first run.
   TrainStep(exec::Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
       : context_(context), config_(config), adamw_(adamw), options_(options) {
     if (options.compute != DType::float32)
-      throw Error(ErrorKind::unavailable, "TrainStep", "matrix products in " + std::string(name(options.compute)) + " are not there. Use float32");
+      throw Error(ErrorKind::unavailable, "TrainStep",
+                  "matrix products in " + std::string(name(options.compute)) + " are not there. Use float32");
     if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1)
       throw Error(ErrorKind::configuration, "TrainStep", "batch, sequence and micro-steps must be at least 1");
     state_.add(traced(std::nullopt));
@@ -69,11 +72,12 @@ class TrainStep {
     return count;
   }
 
-  /// Parameters as the model says (a free `initialise(config, state, seed)` found by its arguments, else each by its Init),
-  /// moments zero.
+  /// Parameters as the model says (a free `initialise(config, state, seed)` found by its arguments, else each by its
+  /// Init), moments zero.
   void initialise(std::uint64_t seed) {
     state_.initialise(seed);
-    if constexpr (requires { initialise_parameters(config_, state_, seed); }) initialise_parameters(config_, state_, seed);
+    if constexpr (requires { initialise_parameters(config_, state_, seed); })
+      initialise_parameters(config_, state_, seed);
     updates_ = 0;
   }
   /// Updates done so far: decides AdamW's bias correction. A resumed run sets it.
@@ -88,13 +92,15 @@ class TrainStep {
     parallel_ = std::move(data_parallel);
   }
 
-  /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of the communicator.
+  /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of
+  /// the communicator.
   StepResult operator()(Batch const& batch, double learning_rate) {
     prepare();
     Shape const wanted{options_.micro_steps * options_.batch, options_.sequence};
     if (!(batch.tokens.shape() == wanted) || !(batch.targets.shape() == wanted))
       throw Error(ErrorKind::shape, "TrainStep",
-                  "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) + " must both be " + to_string(wanted));
+                  "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) +
+                      " must both be " + to_string(wanted));
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       bool const last = micro + 1 == options_.micro_steps;
@@ -157,7 +163,9 @@ class TrainStep {
       graph::Var const tokens = builder.input("tokens", DType::int32, shape);
       graph::Var const targets = builder.input("targets", DType::int32, shape);
       graph::Var const loss = Loss{}(parameters, tokens, targets);
-      if (pass) optim::minimise(loss, *pass, adamw_, {.clip = options_.clip, .micro_steps = options_.micro_steps, .reduce = reduce});
+      if (pass)
+        optim::minimise(loss, *pass, adamw_,
+                        {.clip = options_.clip, .micro_steps = options_.micro_steps, .reduce = reduce});
       else builder.output("loss", loss);
     });
   }
@@ -180,7 +188,8 @@ class TrainStep {
     workspace_ = graph::Workspace::of(all, parallel_.port.get());
     auto const bind = [&](Runnable& runnable) {
       runnable.executor = std::make_unique<graph::Executor>(
-          context_, *runnable.program, state_, graph::ExecutorOptions{.port = parallel_.port.get(), .workspace = workspace_, .profile = options_.profile});
+          context_, *runnable.program, state_,
+          graph::ExecutorOptions{.port = parallel_.port.get(), .workspace = workspace_, .profile = options_.profile});
     };
     for (Runnable& runnable : programs_) bind(runnable);
     bind(*evaluation_);

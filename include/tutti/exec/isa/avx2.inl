@@ -27,7 +27,9 @@ TUTTI_KERNEL_INLINE F32 load(float const* p) { return {_mm256_loadu_ps(p)}; }
 TUTTI_KERNEL_INLINE F32 load_partial(float const* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
 TUTTI_KERNEL_INLINE void store(float* p, F32 x) { _mm256_storeu_ps(p, x.v); }
 TUTTI_KERNEL_INLINE void store_partial(float* p, F32 x, int n) { _mm256_maskstore_ps(p, first(n), x.v); }
-TUTTI_KERNEL_INLINE I32 load(std::int32_t const* p) { return {_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p))}; }
+TUTTI_KERNEL_INLINE I32 load(std::int32_t const* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p))};
+}
 TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm256_maskload_epi32(p, first(n))}; }
 TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.v); }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm256_maskstore_epi32(p, first(n), x.v); }
@@ -38,7 +40,8 @@ TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t stride, in
   TUTTI_UNROLL
   for (int r = 0; r < 4; ++r) {
     __m128 const low = _mm_loadu_ps(p + (r < rows ? r : rows - 1) * stride);
-    t[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(low), _mm_loadu_ps(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
+    t[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(low),
+                                _mm_loadu_ps(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
   }
   __m256 const a = _mm256_unpacklo_ps(t[0], t[1]), b = _mm256_unpackhi_ps(t[0], t[1]);
   __m256 const c = _mm256_unpacklo_ps(t[2], t[3]), d = _mm256_unpackhi_ps(t[2], t[3]);

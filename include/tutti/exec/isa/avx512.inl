@@ -31,7 +31,8 @@ TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm
 TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm512_storeu_si512(p, x.v); }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm512_mask_storeu_epi32(p, first(n), x.v); }
 
-/// Quarter rows r, r + 4, r + 8, r + 12 share a register, so that one transposition of 4 by 4 within 128-bit lanes finishes.
+/// Quarter rows r, r + 4, r + 8, r + 12 share a register, so that one transposition of 4 by 4 within 128-bit lanes
+/// finishes.
 TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
   __m512 t[4];
   TUTTI_UNROLL

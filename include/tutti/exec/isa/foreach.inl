@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Includes TUTTI_ISA_BODY once per instruction-set level into tutti::kernel::cpu::<level>. No include guard: it is the loop.
+/// Includes TUTTI_ISA_BODY once per instruction-set level into tutti::kernel::cpu::<level>. No include guard: it is the
+/// loop.
 ///
 ///   #define TUTTI_ISA_BODY <tutti/kernel/cpu/layer_norm.inl>
 ///   #include <tutti/exec/isa/foreach.inl>
 ///   #undef TUTTI_ISA_BODY
 ///
 /// In the body, TUTTI_ISA is the level's name, TUTTI_TARGET the attribute every function carries (large ones also
-/// `inline`), TUTTI_KERNEL_INLINE the one for small ones; the names of levels.hpp are visible. The body includes nothing.
-/// Its functions see those of other bodies that were stamped before. Define TUTTI_ISA_WITH_BF16 around the include
-/// to stamp avx512_bf16 too, where dot2 and dot4 are single instructions.
+/// `inline`), TUTTI_KERNEL_INLINE the one for small ones; the names of levels.hpp are visible. The body includes
+/// nothing. Its functions see those of other bodies that were stamped before. Define TUTTI_ISA_WITH_BF16 around the
+/// include to stamp avx512_bf16 too, where dot2 and dot4 are single instructions.
 
 #include <tutti/exec/isa/levels.hpp>
 

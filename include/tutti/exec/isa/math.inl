@@ -103,7 +103,8 @@ TUTTI_KERNEL_INLINE F32 sine_of_quadrant(F32 x, std::int32_t quadrant) {
     store(in, x);
     store(out, result);
     for (int lane = 0; lane < F32::lanes; ++lane)
-      if (in[lane] > 8192.0f || in[lane] < -8192.0f) out[lane] = quadrant == 0 ? std::sin(in[lane]) : std::cos(in[lane]);
+      if (in[lane] > 8192.0f || in[lane] < -8192.0f)
+        out[lane] = quadrant == 0 ? std::sin(in[lane]) : std::cos(in[lane]);
     result = load(out);
   }
   return result;

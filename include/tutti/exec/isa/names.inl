@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Brings one level's names into the namespace of a kernel body. Declarations instead of a directive, because a directive
-/// would let names of namespace tutti (sum, max of collectives) collide with them.
+/// Brings one level's names into the namespace of a kernel body. Declarations instead of a directive, because a
+/// directive would let names of namespace tutti (sum, max of collectives) collide with them.
 
 using ::tutti::isa::TUTTI_ISA::F32;
 using ::tutti::isa::TUTTI_ISA::I32;

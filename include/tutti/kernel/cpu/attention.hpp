@@ -37,12 +37,14 @@ inline std::int64_t attention_gradient_scratch(std::int64_t tokens, std::int64_t
 namespace tutti::kernel::cpu {
 
 /// Queries [begin, end) of head `index`, counted over the batch, then the heads.
-inline void attention_head(exec::Isa isa, Attention const& a, std::int64_t index, std::int64_t begin, std::int64_t end, float* scratch) {
+inline void attention_head(exec::Isa isa, Attention const& a, std::int64_t index, std::int64_t begin, std::int64_t end,
+                           float* scratch) {
   std::int64_t const c = a.heads * a.head_size, b = index / a.heads, h = index % a.heads;
   float const* const q = a.qkv + b * a.tokens * 3 * c + h * a.head_size;
   float* const out = a.out + b * a.tokens * c + h * a.head_size;
   float* const lse = a.lse == nullptr ? nullptr : a.lse + index * a.tokens;
-  TUTTI_DISPATCH(isa, attention_head(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, 3 * c, out, c, lse, begin, end, scratch));
+  TUTTI_DISPATCH(isa, attention_head(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, 3 * c, out, c, lse, begin,
+                                     end, scratch));
 }
 
 /// Contract: tutti/kernel/attention.hpp.
@@ -73,8 +75,9 @@ inline void attention_head_gradient(exec::Isa isa, AttentionGradient const& a, s
   float const* const q = a.qkv + b * a.tokens * 3 * c + h * a.head_size;
   float* const dq = a.dqkv + b * a.tokens * 3 * c + h * a.head_size;
   std::int64_t const at = b * a.tokens * c + h * a.head_size;
-  TUTTI_DISPATCH(isa, attention_head_gradient(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, dq, dq + c, dq + 2 * c, 3 * c,
-                                              a.out + at, a.dout + at, c, a.lse + index * a.tokens, scratch));
+  TUTTI_DISPATCH(
+      isa, attention_head_gradient(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, dq, dq + c, dq + 2 * c, 3 * c,
+                                   a.out + at, a.dout + at, c, a.lse + index * a.tokens, scratch));
 }
 
 /// Contract: tutti/kernel/attention.hpp.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Attention of one head on one thread, from the micro-kernel of gemm.inl. Stamped per instruction set by attention.hpp.
+/// Attention of one head on one thread, from the micro-kernel of gemm.inl. Stamped per instruction set by
+/// attention.hpp.
 ///
-/// Scores are held transposed, keys down and a panel of queries across: softmax statistics are then vectors over queries
-/// without any reduction across lanes, and the probabilities already are the packed right operand of the next product.
+/// Scores are held transposed, keys down and a panel of queries across: softmax statistics are then vectors over
+/// queries without any reduction across lanes, and the probabilities already are the packed right operand of the next
+/// product.
 
 /// 0, 1, 2, ... across the lanes of vector v of a panel.
 TUTTI_KERNEL_INLINE F32 lane_numbers(int v) {
@@ -13,8 +15,8 @@ TUTTI_KERNEL_INLINE F32 lane_numbers(int v) {
 }
 
 /// to[q * to_row + i] = from[i * from_row + q]: rows of a transposed result back to where they belong.
-TUTTI_TARGET inline void store_transposed(float const* from, std::int64_t from_row, std::int64_t rows, std::int64_t columns,
-                                          float* to, std::int64_t to_row) {
+TUTTI_TARGET inline void store_transposed(float const* from, std::int64_t from_row, std::int64_t rows,
+                                          std::int64_t columns, float* to, std::int64_t to_row) {
   for (std::int64_t i = 0; i < rows; i += F32::lanes) {
     int const n = static_cast<int>(rows - i < F32::lanes ? rows - i : F32::lanes);
     for (std::int64_t q = 0; q < columns; q += 4) {
@@ -37,10 +39,12 @@ TUTTI_KERNEL_INLINE std::int64_t visible_keys(std::int64_t end, std::int64_t tok
   return rounded < tokens ? rounded : tokens;
 }
 
-/// Queries [begin, end) of one head. q, k, v and out are the head's first rows. Source: Dao et al. 2022 (arXiv 2205.14135).
-TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, float scaling, float const* q, float const* k,
-                                        float const* v, std::int64_t row, float* out, std::int64_t out_row, float* lse,
-                                        std::int64_t begin, std::int64_t end, float* scratch) {
+/// Queries [begin, end) of one head. q, k, v and out are the head's first rows. Source: Dao et al. 2022 (arXiv
+/// 2205.14135).
+TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, float scaling, float const* q,
+                                        float const* k, float const* v, std::int64_t row, float* out,
+                                        std::int64_t out_row, float* lse, std::int64_t begin, std::int64_t end,
+                                        float* scratch) {
   constexpr std::int64_t width = tile_columns;
   std::int64_t const keys = visible_keys(end, tokens), dims = (d + row_step - 1) / row_step * row_step;
   float* const scores = scratch;
@@ -96,7 +100,8 @@ TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, flo
             store(o, mul(load(o), correction));
           }
       }
-      multiply_panel(n, packed_v + first * dims, depth, d, scores, width, padded, result, width, 1.0f, first == 0 ? 0.0f : 1.0f);
+      multiply_panel(n, packed_v + first * dims, depth, d, scores, width, padded, result, width, 1.0f,
+                     first == 0 ? 0.0f : 1.0f);
     }
     for (int x = 0; x < vectors; ++x) {
       F32 const inverse = div(set(1.0f), total[x]);
@@ -113,10 +118,10 @@ TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, flo
 }
 
 /// The gradient of one head, all queries. Pointers are the head's first rows; dq, dk, dv have rows of `row` floats.
-TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64_t d, float scaling, float const* q, float const* k,
-                                                 float const* v, float* dq, float* dk, float* dv, std::int64_t row,
-                                                 float const* out, float const* dout, std::int64_t out_row, float const* lse,
-                                                 float* scratch) {
+TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64_t d, float scaling, float const* q,
+                                                 float const* k, float const* v, float* dq, float* dk, float* dv,
+                                                 std::int64_t row, float const* out, float const* dout,
+                                                 std::int64_t out_row, float const* lse, float* scratch) {
   constexpr std::int64_t width = tile_columns;
   constexpr std::int64_t across = (attention_queries + width - 1) / width * width;  // queries of a block, padded
   std::int64_t const dims = (d + row_step - 1) / row_step * row_step, columns = (d + width - 1) / width * width;
@@ -154,7 +159,8 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
       F32 product = zero();
       for (std::int64_t c = 0; c < d; c += F32::lanes) {
         int const n = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
-        product = fma(load_partial(dout + (q0 + j) * out_row + c, n), load_partial(out + (q0 + j) * out_row + c, n), product);
+        product =
+            fma(load_partial(dout + (q0 + j) * out_row + c, n), load_partial(out + (q0 + j) * out_row + c, n), product);
       }
       delta[j] = sum(product);
     }
@@ -171,7 +177,8 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
       std::int64_t const depth = tokens - first < attention_keys ? tokens - first : attention_keys;
       for (std::int64_t j = 0; j < queries; j += width) {
         int const padded = panel_columns(queries - j);
-        multiply_panel(d, packed_k + first * d, d, n, query_panels + j * d, padded, padded, p + j, across, scaling, 0.0f);
+        multiply_panel(d, packed_k + first * d, d, n, query_panels + j * d, padded, padded, p + j, across, scaling,
+                       0.0f);
         multiply_panel(d, packed_v + first * d, d, n, dout_panels + j * d, padded, padded, ds + j, across, 1.0f, 0.0f);
         for (int x = 0; x < padded / F32::lanes; ++x) {
           std::int64_t const at = j + x * F32::lanes;
@@ -184,7 +191,8 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
             store(ds + i * across + at, mul(mul(e, factor), sub(load(ds + i * across + at), mean)));
           }
         }
-        multiply_panel(n, packed_kt + first * dims, depth, d, ds + j, across, padded, result + j, across, 1.0f, first == 0 ? 0.0f : 1.0f);
+        multiply_panel(n, packed_kt + first * dims, depth, d, ds + j, across, padded, result + j, across, 1.0f,
+                       first == 0 ? 0.0f : 1.0f);
       }
       // Keys that earlier queries saw have a sum already, the others get their first term.
       std::int64_t const seen = q0 == 0 ? 0 : visible_keys(q0, tokens) - first;
@@ -198,7 +206,8 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
           float const* const right = rows + c * queries;
           int const right_row = panel_columns(cols);
           multiply_panel(queries, packed_p, queries, old, right, right_row, cols, target + c, row, 1.0f, 1.0f);
-          multiply_panel(queries, packed_p + old * queries, queries, n - old, right, right_row, cols, target + old * row + c, row, 1.0f, 0.0f);
+          multiply_panel(queries, packed_p + old * queries, queries, n - old, right, right_row, cols,
+                         target + old * row + c, row, 1.0f, 0.0f);
         }
       }
     }
@@ -207,8 +216,8 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
 }
 
 /// One query against `length` positions: bandwidth decides, so keys and values are read once, as they lie.
-TUTTI_TARGET inline void attention_decode_head(std::int64_t length, std::int64_t d, float scaling, float const* q, float const* keys,
-                                               float const* values, float* out) {
+TUTTI_TARGET inline void attention_decode_head(std::int64_t length, std::int64_t d, float scaling, float const* q,
+                                               float const* keys, float const* values, float* out) {
   constexpr int block = 64;
   float highest = -std::numeric_limits<float>::infinity(), total = 0;
   for (std::int64_t first = 0; first < length; first += block) {
@@ -221,7 +230,8 @@ TUTTI_TARGET inline void attention_decode_head(std::int64_t length, std::int64_t
       std::int64_t c = 0;
       for (; c + F32::lanes <= d; c += F32::lanes) product = fma(load(q + c), load(key + c), product);
       if (c < d)
-        product = fma(load_partial(q + c, static_cast<int>(d - c)), load_partial(key + c, static_cast<int>(d - c)), product);
+        product =
+            fma(load_partial(q + c, static_cast<int>(d - c)), load_partial(key + c, static_cast<int>(d - c)), product);
       scores[t] = sum(product) * scaling;
       top = scores[t] > top ? scores[t] : top;
     }

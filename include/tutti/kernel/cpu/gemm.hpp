@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The matrix product on processors. Threads own disjoint rectangles of the result and share nothing: packing the smaller
-/// operand twice costs less than a barrier, and no sum depends on the number of threads.
+/// The matrix product on processors. Threads own disjoint rectangles of the result and share nothing: packing the
+/// smaller operand twice costs less than a barrier, and no sum depends on the number of threads.
 
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/isa/levels.hpp>
@@ -16,13 +16,17 @@ namespace tutti::kernel::cpu {
 
 /// Rows up to which a product with K-contiguous operands streams b instead of packing it.
 inline constexpr int gemm_skinny_rows = 8;
-inline bool gemm_is_skinny(Gemm const& g) noexcept { return g.m <= gemm_skinny_rows && g.b_row == 1 && g.b_column != 1; }
+inline bool gemm_is_skinny(Gemm const& g) noexcept {
+  return g.m <= gemm_skinny_rows && g.b_row == 1 && g.b_column != 1;
+}
 inline bool gemm_has_epilogue(Gemm const& g) noexcept {
   GemmEpilogue const& e = g.epilogue;
   return e.bias != nullptr || e.gelu || e.residual != nullptr || e.gelu_gradient != nullptr;
 }
 /// An operand of the epilogue is c itself: c cannot hold partial sums, so k stays in one block.
-inline bool gemm_in_place(Gemm const& g) noexcept { return g.epilogue.residual == g.c || g.epilogue.gelu_gradient == g.c; }
+inline bool gemm_in_place(Gemm const& g) noexcept {
+  return g.epilogue.residual == g.c || g.epilogue.gelu_gradient == g.c;
+}
 
 /// Most terms of a sum over k that are packed together.
 inline constexpr std::int64_t gemm_depth = 768;
@@ -31,7 +35,8 @@ inline constexpr std::int64_t gemm_depth = 768;
 struct GemmBlocking {
   std::int64_t mc = 0, nc = 0, kc = 0;
 };
-/// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one of the third.
+/// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one of the
+/// third.
 inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n) noexcept {
   static std::int64_t const level2 = [] {
     long const bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -67,8 +72,8 @@ inline std::int64_t gemm_scratch(Gemm const& g, std::int64_t m, std::int64_t n) 
 namespace tutti::kernel::cpu {
 
 /// One rectangle of the product, on the calling thread; for kernels that are inside a parallel region already.
-inline void gemm_region(exec::Isa isa, Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1,
-                        float* scratch) {
+inline void gemm_region(exec::Isa isa, Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0,
+                        std::int64_t n1, float* scratch) {
   TUTTI_DISPATCH(isa, gemm_region(g, m0, m1, n0, n1, scratch));
 }
 /// The whole product on the calling thread, with gemm_scratch(g, g.m, g.n) floats.
@@ -83,8 +88,10 @@ struct GemmSplit {
 /// The grid with the least work for the busiest thread, packing of its operands included.
 inline GemmSplit gemm_split(Gemm const& g, int threads) noexcept {
   // Waking a team costs some microseconds: about what a core does in this many multiplications.
-  double const work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
-  if (threads > 1 && work < 2e5 * threads) threads = static_cast<int>(work / 2e5) > 1 ? static_cast<int>(work / 2e5) : 1;
+  double const work =
+      static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
+  if (threads > 1 && work < 2e5 * threads)
+    threads = static_cast<int>(work / 2e5) > 1 ? static_cast<int>(work / 2e5) : 1;
   if (gemm_is_skinny(g)) return {1, std::min<std::int64_t>(threads, (g.n + 31) / 32)};
   GemmSplit best;
   double least = -1;
@@ -118,7 +125,8 @@ inline void gemm(exec::Context& context, Gemm const& g) {
     if (r >= split.rows) return;
     std::int64_t const m0 = part(g.m, 12, split.rows, r), m1 = part(g.m, 12, split.rows, r + 1);
     std::int64_t const n0 = part(g.n, 32, split.columns, c), n1 = part(g.n, 32, split.columns, c + 1);
-    if (m0 < m1 && n0 < n1) gemm_region(context.isa(), g, m0, m1, n0, n1, static_cast<float*>(context.scratch(thread, bytes)));
+    if (m0 < m1 && n0 < n1)
+      gemm_region(context.isa(), g, m0, m1, n0, n1, static_cast<float*>(context.scratch(thread, bytes)));
   });
 }
 
@@ -128,7 +136,8 @@ inline void column_sum_region(exec::Isa isa, ColumnSum const& s, std::int64_t n0
 /// Contract: tutti/kernel/gemm.hpp.
 inline void column_sum(exec::Context& context, ColumnSum const& s) {
   std::int64_t const grain = s.m * 64 < 32768 ? 32768 / std::max<std::int64_t>(s.m, 1) / 64 * 64 + 64 : 64;
-  context.parallel_for(s.n, grain, [&](std::int64_t begin, std::int64_t end) { column_sum_region(context.isa(), s, begin, end); });
+  context.parallel_for(s.n, grain,
+                       [&](std::int64_t begin, std::int64_t end) { column_sum_region(context.isa(), s, begin, end); });
 }
 
 }  // namespace tutti::kernel::cpu

@@ -73,8 +73,8 @@ TUTTI_KERNEL_INLINE void put(float* p, F32 x, int n) {
     store_partial(p, x, n);
 }
 template <bool Whole>
-TUTTI_KERNEL_INLINE void finish_vector(F32 value, float* c, std::int64_t at, std::int64_t c_row, float beta, Place place,
-                                       std::int64_t row, std::int64_t column, int n) {
+TUTTI_KERNEL_INLINE void finish_vector(F32 value, float* c, std::int64_t at, std::int64_t c_row, float beta,
+                                       Place place, std::int64_t row, std::int64_t column, int n) {
   if (beta != 0.0f) value = fma(set(beta), get<Whole>(c + at, n), value);
   if (place.epilogue != nullptr) {
     GemmEpilogue const& e = *place.epilogue;
@@ -104,11 +104,12 @@ TUTTI_TARGET inline void finish(float const* tile, int rows, int columns, float*
     }
 }
 
-/// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` terms, of which the first k are summed,
-/// by one panel of columns, `b_row` floats from one k to the next. `rows` ends where a packed panel ends.
-/// Whole tiles go from registers to c, others through a small buffer.
-TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int64_t depth, std::int64_t rows, float const* b,
-                                        std::int64_t b_row, int columns, float* c, std::int64_t c_row, float alpha, float beta, Place place = {}) {
+/// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` terms, of which the first k are
+/// summed, by one panel of columns, `b_row` floats from one k to the next. `rows` ends where a packed panel ends. Whole
+/// tiles go from registers to c, others through a small buffer.
+TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int64_t depth, std::int64_t rows,
+                                        float const* b, std::int64_t b_row, int columns, float* c, std::int64_t c_row,
+                                        float alpha, float beta, Place place = {}) {
   int const width = panel_columns(columns);
   for (std::int64_t i = 0; i < rows; i += tile_rows) {
     int const height = panel_rows(rows - i);
@@ -130,7 +131,8 @@ TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int
 
 /// out[r * tile_columns + j] = a row r . b column j, both with k contiguous: nothing is packed, b is read once.
 template <int Rows, int Columns>
-TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row, float const* b, std::int64_t b_column, float* out) {
+TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row, float const* b, std::int64_t b_column,
+                             float* out) {
   F32 sums[Rows][Columns];
   TUTTI_UNROLL
   for (int r = 0; r < Rows; ++r) {
@@ -163,7 +165,8 @@ TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row,
 template <int Columns>
 TUTTI_TARGET void dot_rows(std::int64_t rows, std::int64_t k, float const* a, std::int64_t a_row, float const* b,
                            std::int64_t b_column, float* out) {
-  for (; rows >= 4; rows -= 4, a += 4 * a_row, out += 4 * tile_columns) dot_kernel<4, Columns>(k, a, a_row, b, b_column, out);
+  for (; rows >= 4; rows -= 4, a += 4 * a_row, out += 4 * tile_columns)
+    dot_kernel<4, Columns>(k, a, a_row, b, b_column, out);
   for (; rows > 0; --rows, a += a_row, out += tile_columns) dot_kernel<1, Columns>(k, a, a_row, b, b_column, out);
 }
 
@@ -196,16 +199,16 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
     for (std::int64_t i = m0; i < m1; i += tile_rows)
       for (std::int64_t j = n0; j < n1; j += tile_columns)
         finish(nothing, static_cast<int>(m1 - i < tile_rows ? m1 - i : tile_rows),
-               static_cast<int>(n1 - j < tile_columns ? n1 - j : tile_columns), g.c + i * g.c_row + j, g.c_row, 0.0f, g.beta,
-               {&g.epilogue, i, j});
+               static_cast<int>(n1 - j < tile_columns ? n1 - j : tile_columns), g.c + i * g.c_row + j, g.c_row, 0.0f,
+               g.beta, {&g.epilogue, i, j});
     return;
   }
   if (gemm_is_skinny(g)) return gemm_skinny(g, n0, n1, scratch);
   GemmBlocking const block = gemm_blocking(g, m1 - m0, n1 - n0);
   // Few rows do not repay the packing of rows that are contiguous already.
   bool const direct = g.b_column == 1 && g.m <= 2 * tile_rows;
-  // Panels are packed just before their first use. Contiguous columns are packed for several panels at a time: their rows
-  // lie in as many pages as there are terms.
+  // Panels are packed just before their first use. Contiguous columns are packed for several panels at a time: their
+  // rows lie in as many pages as there are terms.
   std::int64_t const group = (g.b_column == 1 ? 4 : 1) * tile_columns;
   float* const right = scratch;
   float* const left = scratch + block.nc * block.kc;
@@ -230,14 +233,16 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
           float* const panel = right + (j - jc) * k;
           if (ic == m0 && (direct || (j - jc) % group == 0))
             pack_columns(panel, source, g.b_row, g.b_column, j_end - j < group ? j_end - j : group, k);
-          multiply_panel(k, left, k, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta, {last, ic, j});
+          multiply_panel(k, left, k, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta,
+                         {last, ic, j});
         }
       }
     }
   }
 }
 
-/// Columns [n0, n1) of a column sum. Blocks of rows are summed first: the error grows with their number, not with the rows'.
+/// Columns [n0, n1) of a column sum. Blocks of rows are summed first: the error grows with their number, not with the
+/// rows'.
 TUTTI_TARGET inline void column_sum_region(ColumnSum const& s, std::int64_t n0, std::int64_t n1) {
   constexpr std::int64_t block = 128;
   constexpr int vectors = 4;
@@ -261,7 +266,8 @@ TUTTI_TARGET inline void column_sum_region(ColumnSum const& s, std::int64_t n0, 
           for (int v = 0; v < vectors; ++v) {
             std::int64_t const left = n1 - j - v * F32::lanes;
             if (left > 0)
-              part[v] = add(part[v], load_partial(row + v * F32::lanes, static_cast<int>(left < F32::lanes ? left : F32::lanes)));
+              part[v] = add(
+                  part[v], load_partial(row + v * F32::lanes, static_cast<int>(left < F32::lanes ? left : F32::lanes)));
           }
         }
       }

@@ -23,8 +23,8 @@ TUTTI_KERNEL_INLINE std::int64_t packed_columns_size(std::int64_t columns, std::
   return (columns + tile_columns - 1) / tile_columns * tile_columns * k;
 }
 
-/// Left operand: panels of `tile_rows` rows, within a panel for each k its rows. The panel of row i starts at to + i * k.
-/// Element (i, p) is from[i * row_stride + p * k_stride]; one stride is 1.
+/// Left operand: panels of `tile_rows` rows, within a panel for each k its rows. The panel of row i starts at to + i *
+/// k. Element (i, p) is from[i * row_stride + p * k_stride]; one stride is 1.
 TUTTI_TARGET inline void pack_rows(float* to, float const* from, std::int64_t row_stride, std::int64_t k_stride,
                                    std::int64_t rows, std::int64_t k) {
   if (F32::lanes > 1 && k_stride != 1) {
@@ -39,7 +39,8 @@ TUTTI_TARGET inline void pack_rows(float* to, float const* from, std::int64_t ro
         float const* const source = from + i;
         // The last vectors reach into the next panel, which has its first terms by now.
         F32 const keep = end == k ? load(target + end * width) : zero();
-        for (std::int64_t p = first; p < end; ++p) store(target + p * width, load_partial(source + p * k_stride, valid));
+        for (std::int64_t p = first; p < end; ++p)
+          store(target + p * width, load_partial(source + p * k_stride, valid));
         if (end == k) store(target + end * width, keep);
       }
     }
@@ -82,7 +83,8 @@ TUTTI_TARGET inline void pack_panel(float* to, float const* from, std::int64_t k
     if (columns == tile_columns) {
       for (std::int64_t p = 0; p < k; ++p) {
         TUTTI_UNROLL
-        for (int v = 0; v < tile_vectors; ++v) store(to + p * tile_columns + v * lanes, load(from + p * k_stride + v * lanes));
+        for (int v = 0; v < tile_vectors; ++v)
+          store(to + p * tile_columns + v * lanes, load(from + p * k_stride + v * lanes));
       }
       return;
     }
@@ -116,7 +118,8 @@ TUTTI_TARGET inline void pack_panel(float* to, float const* from, std::int64_t k
       }
     }
     for (; p < k; ++p)
-      for (int c = 0; c < lanes; ++c) target[p * width + c] = c < left ? source[c * column_stride + p * k_stride] : 0.0f;
+      for (int c = 0; c < lanes; ++c)
+        target[p * width + c] = c < left ? source[c * column_stride + p * k_stride] : 0.0f;
   }
 }
 
@@ -129,7 +132,8 @@ TUTTI_TARGET inline void pack_columns(float* to, float const* from, std::int64_t
     for (std::int64_t p = 0; p < k; ++p)
       for (j = 0; j < whole; j += tile_columns) {
         TUTTI_UNROLL
-        for (int v = 0; v < tile_columns; v += F32::lanes) store(to + j * k + p * tile_columns + v, load(from + p * k_stride + j + v));
+        for (int v = 0; v < tile_columns; v += F32::lanes)
+          store(to + j * k + p * tile_columns + v, load(from + p * k_stride + j + v));
       }
   }
   for (; j < columns; j += tile_columns)

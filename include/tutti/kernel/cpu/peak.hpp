@@ -19,10 +19,11 @@ inline float peak_loop(exec::Isa isa, std::int64_t rounds) { TUTTI_DISPATCH(isa,
 inline double peak_flops_per_round(exec::Isa isa) { TUTTI_DISPATCH(isa, flops_per_round()); }
 }  // namespace detail
 
-/// fp32 operations a second that all threads of the context reach together, the best of `tries` measurements of about 10 ms each.
+/// fp32 operations a second that all threads of the context reach together, the best of `tries` measurements of about
+/// 10 ms each.
 inline double measure_peak_flops(exec::Context& context, int tries = 3) {
   std::int64_t rounds = 100'000;
-  volatile float sink = 0;
+  float volatile sink = 0;
   double best = 0;
   for (int attempt = 0; attempt <= tries; ++attempt) {
     std::int64_t const begin = exec::now_ns();
@@ -32,7 +33,8 @@ inline double measure_peak_flops(exec::Context& context, int tries = 3) {
     });
     double const seconds = static_cast<double>(std::max<std::int64_t>(exec::now_ns() - begin, 1)) * 1e-9;
     double const flops = detail::peak_flops_per_round(context.isa()) * static_cast<double>(rounds) * context.threads();
-    if (attempt == 0) rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds) * 0.01 / seconds));
+    if (attempt == 0)
+      rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds) * 0.01 / seconds));
     else best = std::max(best, flops / seconds);
   }
   static_cast<void>(sink);
