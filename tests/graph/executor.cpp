@@ -29,6 +29,10 @@ std::atomic<std::int64_t> allocations{0};
   if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+  ++allocations;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
@@ -70,7 +74,9 @@ Results run_executor(Graph const& graph, RunOptions const& options) {
   for (int i = 0; i < options.runs; ++i) executor.run();
   Results results;
   for (Entry const& entry : program.list.outputs)
-    with_dtype(entry.dtype, [&]<class T>(T) { results[entry.name] = bytes_at(executor.output<T>(entry.name).data(), program.list[entry.buffer].bytes); });
+    with_dtype(entry.dtype, [&]<class T>(T) {
+      results[entry.name] = bytes_at(executor.output<T>(entry.name).data(), program.list[entry.buffer].bytes);
+    });
   for (Field const& field : state.fields()) results["state " + field.name] = bytes_at(field.data(), field.bytes());
   return results;
 }
@@ -79,7 +85,8 @@ Results run_executor(Graph const& graph, RunOptions const& options) {
 
 namespace {
 
-/// Ranks that are threads of this process. A collective is done by whoever finds all ranks' memory, at a test or a wait.
+/// Ranks that are threads of this process. A collective is done by whoever finds all ranks' memory, at a test or a
+/// wait.
 class Meeting {
  public:
   explicit Meeting(int ranks) : ranks_(ranks) {}
@@ -125,8 +132,12 @@ class MeetingPort final : public comm::Port {
     counts.push_back(count);
     return meeting_.arrive(rank_, next_++, data, count, dtype, op);
   }
-  Ticket start_broadcast(void*, std::int64_t, DType, int, std::source_location) override { throw Error(ErrorKind::unavailable, "MeetingPort", "broadcast"); }
-  Ticket start_all_gather(void const*, void*, std::int64_t, DType, std::source_location) override { throw Error(ErrorKind::unavailable, "MeetingPort", "all_gather"); }
+  Ticket start_broadcast(void*, std::int64_t, DType, int, std::source_location) override {
+    throw Error(ErrorKind::unavailable, "MeetingPort", "broadcast");
+  }
+  Ticket start_all_gather(void const*, void*, std::int64_t, DType, std::source_location) override {
+    throw Error(ErrorKind::unavailable, "MeetingPort", "all_gather");
+  }
   Ticket start_reduce_scatter(void const*, void*, std::int64_t, DType, comm::PortOp, std::source_location) override {
     throw Error(ErrorKind::unavailable, "MeetingPort", "reduce_scatter");
   }
@@ -304,7 +315,8 @@ TEST_CASE("buckets live in the communicator's memory, and an error in a kernel c
 TEST_CASE("accumulated micro-steps give the gradient of the whole batch, and the first one needs no cleared sums") {
   SmallSizes sizes;
   int const micro = 3;
-  Graph const graphs[] = {test::small_graph(sizes, SmallPass::first, false, micro), test::small_graph(sizes, SmallPass::middle, false, micro),
+  Graph const graphs[] = {test::small_graph(sizes, SmallPass::first, false, micro),
+                          test::small_graph(sizes, SmallPass::middle, false, micro),
                           test::small_graph(sizes, SmallPass::last, true, micro)};
   Program const programs[] = {compile(graphs[0]), compile(graphs[1]), compile(graphs[2])};
   Program const* const all[] = {&programs[0], &programs[1], &programs[2]};
@@ -314,10 +326,12 @@ TEST_CASE("accumulated micro-steps give the gradient of the whole batch, and the
     for (Graph const& graph : graphs) state.add(graph);
     state.initialise(5);
     for (Field& field : state.fields())
-      if (field.name.rfind("sum.", 0) == 0) std::fill_n(static_cast<float*>(field.data()), field.shape.size(), std::nanf(""));
+      if (field.name.rfind("sum.", 0) == 0)
+        std::fill_n(static_cast<float*>(field.data()), field.shape.size(), std::nanf(""));
     ExecutorOptions options;
     options.workspace = Workspace::of(all);
-    Executor first(context, programs[0], state, options), middle(context, programs[1], state, options), last(context, programs[2], state, options);
+    Executor first(context, programs[0], state, options), middle(context, programs[1], state, options),
+        last(context, programs[2], state, options);
     for (int step = 1; step <= 2; ++step)
       for (int m = 0; m < micro; ++m) {
         Executor& executor = m == 0 ? first : m + 1 < micro ? middle : last;
@@ -383,7 +397,8 @@ TEST_CASE("inputs and outputs are checked by name, type and shape") {
   REQUIRE_ERROR(executor.run(), ErrorKind::invalid_argument, "never set");
   REQUIRE_ERROR(executor.set("token", 1.0), ErrorKind::invalid_argument, "tokens, targets");
   REQUIRE_ERROR(executor.set("tokens", TensorView<float const>(floats.data(), {2, 7})), ErrorKind::dtype, "int32");
-  REQUIRE_ERROR(executor.set("tokens", TensorView<std::int32_t const>(words.data(), {2, 8})), ErrorKind::shape, "(2, 7)");
+  REQUIRE_ERROR(executor.set("tokens", TensorView<std::int32_t const>(words.data(), {2, 8})), ErrorKind::shape,
+                "(2, 7)");
   REQUIRE_ERROR(executor.value("los"), ErrorKind::invalid_argument, "loss");
   ExecutorOptions options;
   options.workspace = std::make_shared<Workspace>(64, 0);
@@ -402,6 +417,7 @@ TEST_CASE("the profile counts every kind of step") {
   set_batch(executor, sizes, 0, 1);
   executor.run();
   CHECK(executor.profile().size() == program.list.steps.size());
-  for (char const* part : {"gemm", "attention_gradient", "adamw"}) CHECK(test::contains(executor.profile_table(), part));
+  for (char const* part : {"gemm", "attention_gradient", "adamw"})
+    CHECK(test::contains(executor.profile_table(), part));
   CHECK(executor.waited_ns() == 0);
 }

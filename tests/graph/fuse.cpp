@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// From graph to steps: what is fused, shared and bucketed in a training step, and that every variant's plan holds.
-// Covers: <tutti/graph/lower.hpp> <tutti/graph/lower_composites.hpp> <tutti/graph/emit.hpp> <tutti/graph/rewrite.hpp>
-// Covers: <tutti/graph/share.hpp> <tutti/graph/buckets.hpp> <tutti/graph/program.hpp>
+// Covers: <tutti/graph/lower.hpp> <tutti/graph/lower_arrays.hpp> <tutti/graph/lower_composites.hpp>
+// <tutti/graph/emit.hpp> <tutti/graph/rewrite.hpp> Covers: <tutti/graph/share.hpp> <tutti/graph/buckets.hpp>
+// <tutti/graph/program.hpp>
 
 #include "graph/small_gpt.hpp"
 #include "support/catch.hpp"
@@ -25,8 +26,12 @@ int count(Program const& program, F&& f) {
 int count(Program const& program, StepKind kind) {
   return count(program, [&](Step const& s) { return s.kind == kind; });
 }
-bool in_state(Program const& program, Ref const& ref) { return program.list[program.list.home(ref.buffer).root].pool == Pool::state; }
-std::int64_t address(Program const& program, Ref const& ref) { return program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset; }
+bool in_state(Program const& program, Ref const& ref) {
+  return program.list[program.list.home(ref.buffer).root].pool == Pool::state;
+}
+std::int64_t address(Program const& program, Ref const& ref) {
+  return program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset;
+}
 
 }  // namespace
 
@@ -44,17 +49,21 @@ TEST_CASE("a training step has no pass over a large tensor that a kernel could h
     CHECK(count(program, StepKind::gemm) == 12 * l);
     CHECK(count(program, StepKind::copy) == 0);
     CHECK(count(program, StepKind::fill) == 0);
-    CHECK(count(program, [](Step const& s) { return s.kind == StepKind::elementwise && s.writes[0].shape.size() > 1; }) == 0);
+    CHECK(count(program,
+                [](Step const& s) { return s.kind == StepKind::elementwise && s.writes[0].shape.size() > 1; }) == 0);
     CHECK(count(program, [](Step const& s) { return s.kind == StepKind::embedding_gradient && s.reads[2]; }) == 1);
   }
 }
 
 TEST_CASE("a loss without gradients keeps nothing for them") {
   Program const program = compile(test::small_graph({}, SmallPass::loss));
-  CHECK(count(program, [](Step const& s) { return s.kind == StepKind::layer_norm && (s.writes[1] || s.writes[2]); }) == 0);
+  CHECK(count(program, [](Step const& s) { return s.kind == StepKind::layer_norm && (s.writes[1] || s.writes[2]); }) ==
+        0);
   CHECK(count(program, [](Step const& s) { return s.kind == StepKind::attention && s.writes[1]; }) == 0);
   CHECK(count(program, [](Step const& s) { return s.kind == StepKind::gemm && s.writes[1]; }) == 0);
-  CHECK(count(program, [](Step const& s) { return s.kind == StepKind::linear_cross_entropy && (s.writes[1] || s.writes[2] || s.writes[3]); }) == 0);
+  CHECK(count(program, [](Step const& s) {
+          return s.kind == StepKind::linear_cross_entropy && (s.writes[1] || s.writes[2] || s.writes[3]);
+        }) == 0);
   SmallSizes deep;
   deep.layers = 12;
   CHECK(compile(test::small_graph(deep, SmallPass::loss)).plan.arena_bytes == program.plan.arena_bytes);
@@ -69,7 +78,8 @@ TEST_CASE("backward frees layer by layer: activations and gradients of different
 }
 
 TEST_CASE("every combination of fusing and sharing gives a plan that holds") {
-  for (SmallPass pass : {SmallPass::loss, SmallPass::gradients, SmallPass::whole, SmallPass::first, SmallPass::middle, SmallPass::last})
+  for (SmallPass pass :
+       {SmallPass::loss, SmallPass::gradients, SmallPass::whole, SmallPass::first, SmallPass::middle, SmallPass::last})
     for (bool fuse : {false, true})
       for (bool share : {false, true})
         for (bool reduce : {false, true}) {
@@ -96,7 +106,9 @@ TEST_CASE("micro-steps add into the accumulators where they lie, and the first o
         CHECK(in_state(*program, s.reads[3]));
         CHECK(address(*program, s.reads[3]) == address(*program, s.writes[0]));
       }
-  auto const in_place = [](Program const& p) { return count(p, [&](Step const& s) { return s.kind == StepKind::gemm && in_state(p, s.writes[0]); }); };
+  auto const in_place = [](Program const& p) {
+    return count(p, [&](Step const& s) { return s.kind == StepKind::gemm && in_state(p, s.writes[0]); });
+  };
   CHECK(in_place(first) == 8);
   CHECK(in_place(middle) == 8);
 }
@@ -123,8 +135,11 @@ TEST_CASE("a layer's reduction starts before the next layer's backward and is aw
         if (steps[start].layer > steps[s].layer) CHECK(start < s);
   CHECK(awaited.front() > started.back() - 5);
   // Gradients are computed in their buckets; the reduced loss alone is copied out of one.
-  CHECK(count(program, [](Step const& s) { return s.kind == StepKind::copy && (s.writes.size() > 1 || s.writes[0].shape.size() > 1); }) == 0);
-  for (std::size_t start : started) CHECK(program.list[program.list.home(steps[start].reads[0].buffer).root].pool == Pool::communicator);
+  CHECK(count(program, [](Step const& s) {
+          return s.kind == StepKind::copy && (s.writes.size() > 1 || s.writes[0].shape.size() > 1);
+        }) == 0);
+  for (std::size_t start : started)
+    CHECK(program.list[program.list.home(steps[start].reads[0].buffer).root].pool == Pool::communicator);
 }
 
 TEST_CASE("buckets respect their limit, merge small layers, and hold every gradient once") {
@@ -198,7 +213,8 @@ TEST_CASE("chains respect the limits of the kernel") {
 TEST_CASE("the step table names operation, shapes, memory and the line that asked for it") {
   Program const program = compile(test::small_graph({}, SmallPass::whole, true));
   std::string const table = to_string(program);
-  for (char const* part : {"attention_gradient", "blocks.fc.weight(48, 12)", "tokens:int32(2, 7)", "[gelu]", "small_gpt.hpp:", "all_reduce_start", "arena", "@0"})
+  for (char const* part : {"attention_gradient", "blocks.fc.weight(48, 12)", "tokens:int32(2, 7)", "[gelu]",
+                           "small_gpt.hpp:", "all_reduce_start", "arena", "@0"})
     CHECK(test::contains(table, part));
   CHECK(std::count(table.begin(), table.end(), '\n') == static_cast<std::ptrdiff_t>(program.list.steps.size()) + 2);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Every operation that a graph may hold, executed, against the interpreter.
-// Covers: <tutti/graph/calls.hpp> <tutti/graph/generic_steps.hpp>
+// Covers: <tutti/graph/bind.hpp> <tutti/graph/calls.hpp> <tutti/graph/generic_steps.hpp>
 
 #include "graph/run_graph.hpp"
 
@@ -58,7 +58,8 @@ TEST_CASE("elementwise operations of every shape") {
 
 TEST_CASE("operands of different shapes broadcast") {
   check_graph(built([](Builder& b) {
-    Var const x = b.input("x", DType::float32, {4, 1, 5}), y = b.input("y", DType::float32, {3, 1}), z = b.input("z", DType::float32, {});
+    Var const x = b.input("x", DType::float32, {4, 1, 5}), y = b.input("y", DType::float32, {3, 1}),
+              z = b.input("z", DType::float32, {});
     b.output("all", (x + y) * z - exp(y));
     b.output("column", y + z);
   }));
@@ -66,7 +67,8 @@ TEST_CASE("operands of different shapes broadcast") {
 
 TEST_CASE("conversions between types") {
   check_graph(built([](Builder& b) {
-    Var const x = b.input("x", DType::float32, {11, 3}), i = b.input("i", DType::int32, {11, 3}), p = b.input("p", DType::boolean, {11, 3});
+    Var const x = b.input("x", DType::float32, {11, 3}), i = b.input("i", DType::int32, {11, 3}),
+              p = b.input("p", DType::boolean, {11, 3});
     b.output("to_int", convert(x * 10.0, DType::int32));
     b.output("to_double", convert(x, DType::float64) * 3.0);
     b.output("back", convert(convert(x, DType::float64) / 3.0, DType::float32));
@@ -154,7 +156,8 @@ TEST_CASE("reductions over any axes") {
 
 TEST_CASE("products with any axes contracted, batched or transposed") {
   check_graph(built([](Builder& b) {
-    Var const a = b.input("a", DType::float32, {3, 4, 5}), c = b.input("c", DType::float32, {5, 6}), d = b.input("d", DType::float32, {3, 5, 2});
+    Var const a = b.input("a", DType::float32, {3, 4, 5}), c = b.input("c", DType::float32, {5, 6}),
+              d = b.input("d", DType::float32, {3, 5, 2});
     b.output("right", dot_general(a, c, {2}, {0}));
     b.output("batch", dot_general(a, d, {2}, {1}, {0}, {0}));
     b.output("rows", dot_general(a, reshape(b.input("e", DType::float32, {3, 4, 7}), {3, 4, 7}), {0, 1}, {0, 1}));
@@ -165,7 +168,8 @@ TEST_CASE("products with any axes contracted, batched or transposed") {
     b.output("inner", dot_general(c, c, {0, 1}, {0, 1}));
     b.output("broadcast", dot_general(broadcast_to(c, {3, 5, 6}), d, {1}, {1}, {0}, {0}));
     b.output("double", dot_general(convert(a, DType::float64), convert(c, DType::float64), {2}, {0}));
-    b.output("nothing", dot_general(b.input("h", DType::float32, {3, 0}), b.input("i", DType::float32, {0, 4}), {1}, {0}));
+    b.output("nothing",
+             dot_general(b.input("h", DType::float32, {3, 0}), b.input("i", DType::float32, {0, 4}), {1}, {0}));
   }));
   check_graph(built([](Builder& b) {
     Var const a = b.input("a", DType::float32, {2, 3, 37, 19}), c = b.input("c", DType::float32, {2, 3, 41, 19});
@@ -183,39 +187,46 @@ TEST_CASE("rows are gathered, and added up where indices repeat") {
       b.output("onto_zeros", scatter_add(constant(b, 0, {6, 3, 2}, DType::float32), i, rows * 0.5));
       b.output("integers", gather(b.input("words", DType::int64, {6}), i));
     }), 2e-5, limit);
-  Graph const graph = built([](Builder& b) { b.output("rows", gather(b.input("table", DType::float32, {3, 2}), b.input("i", DType::int32, {50}))); });
+  Graph const graph = built([](Builder& b) {
+    b.output("rows", gather(b.input("table", DType::float32, {3, 2}), b.input("i", DType::int32, {50})));
+  });
   REQUIRE_ERROR(test::run_executor(graph), ErrorKind::out_of_range, "outside [0, 3)");
 }
 
 TEST_CASE("random bits depend on seed, step, stream and position") {
   check_graph(built([](Builder& b) {
-    Var const seed = b.scalar("seed", DType::int64), step = b.scalar("step", DType::int64), stream = b.scalar("stream", DType::int64);
-    b.output("bits", rng_bits({5, 7}, seed, step, stream));
-    b.output("one", rng_bits({}, seed, step + 1.0, stream));
-    b.output("uniform", convert(rng_bits({101}, seed, step, stream), DType::float32) * 0x1p-32);
-  }), 2e-5, 1 << 20);
+                Var const seed = b.scalar("seed", DType::int64), step = b.scalar("step", DType::int64),
+                          stream = b.scalar("stream", DType::int64);
+                b.output("bits", rng_bits({5, 7}, seed, step, stream));
+                b.output("one", rng_bits({}, seed, step + 1.0, stream));
+                b.output("uniform", convert(rng_bits({101}, seed, step, stream), DType::float32) * 0x1p-32);
+              }),
+              2e-5, 1 << 20);
 }
 
 TEST_CASE("composites without a gradient") {
-  check_graph(built([](Builder& b) {
-    Var const x = b.input("x", DType::float32, {2, 9, 8}), w = b.input("w", DType::float32, {24, 8}), bias = b.input("bias", DType::float32, {24});
-    Var const h = linear(x, w, bias);
-    b.output("linear", linear(x, w));
-    b.output("biased", h);
-    b.output("attention", attention(h, 4));
-    b.output("norm", layer_norm(x, b.input("gamma", DType::float32, {8}), b.input("beta", DType::float32, {8})));
-    Var const tokens = b.input("tokens", DType::int32, {2, 9}), table = b.input("table", DType::float32, {5, 8});
-    b.output("embedding", embed(table, tokens));
-    b.output("positions", embed(table, b.input("p", DType::float32, {11, 8}), tokens));
-    auto const losses = cross_entropy_losses(linear(x, table), tokens, 2);
-    b.output("mean", losses.mean);
-    b.output("tokens", losses.tokens);
-    auto const fused = linear_cross_entropy_losses(x, b.input("head", DType::float32, {7, 8}), tokens, 5, 3);
-    b.output("fused_mean", fused.mean);
-    b.output("fused_tokens", fused.tokens);
-    b.output("squares", square_sum(x));
-    b.output("onto", square_sum(h, square_sum(x)));
-  }), 1e-4);
+  check_graph(
+      built([](Builder& b) {
+        Var const x = b.input("x", DType::float32, {2, 9, 8}), w = b.input("w", DType::float32, {24, 8}),
+                  bias = b.input("bias", DType::float32, {24});
+        Var const h = linear(x, w, bias);
+        b.output("linear", linear(x, w));
+        b.output("biased", h);
+        b.output("attention", attention(h, 4));
+        b.output("norm", layer_norm(x, b.input("gamma", DType::float32, {8}), b.input("beta", DType::float32, {8})));
+        Var const tokens = b.input("tokens", DType::int32, {2, 9}), table = b.input("table", DType::float32, {5, 8});
+        b.output("embedding", embed(table, tokens));
+        b.output("positions", embed(table, b.input("p", DType::float32, {11, 8}), tokens));
+        auto const losses = cross_entropy_losses(linear(x, table), tokens, 2);
+        b.output("mean", losses.mean);
+        b.output("tokens", losses.tokens);
+        auto const fused = linear_cross_entropy_losses(x, b.input("head", DType::float32, {7, 8}), tokens, 5, 3);
+        b.output("fused_mean", fused.mean);
+        b.output("fused_tokens", fused.tokens);
+        b.output("squares", square_sum(x));
+        b.output("onto", square_sum(h, square_sum(x)));
+      }),
+      1e-4);
 }
 
 TEST_CASE("a loop runs over slices of its stacked operands, and zero times") {

@@ -39,7 +39,8 @@ inline Values random_values(Graph const& graph, Id id, std::int64_t limit, std::
 
 inline std::vector<std::byte> as_bytes(DType dtype, Values const& values) {
   std::vector<std::byte> bytes(values.size() * size_of(dtype) + 1);
-  for (std::size_t i = 0; i < values.size(); ++i) generic::store_number(dtype, bytes.data(), static_cast<std::int64_t>(i), values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    generic::store_number(dtype, bytes.data(), static_cast<std::int64_t>(i), values[i]);
   return bytes;
 }
 
@@ -67,15 +68,20 @@ inline std::vector<std::byte> bytes_at(void const* data, std::int64_t bytes) {
 Results run_executor(Graph const& graph, RunOptions const& options = {});
 
 /// Every output and field against the interpreter: within `tolerance` of the largest magnitude of that tensor.
-inline void check_against_interpreter(Graph const& graph, Results const& results, RunOptions const& options, double tolerance, int ranks = 1, int rank = 0) {
+inline void check_against_interpreter(Graph const& graph, Results const& results, RunOptions const& options,
+                                      double tolerance, int ranks = 1, int rank = 0) {
   Interpreter oracle(graph, ranks);
   for (auto const* list : {&graph.inputs, &graph.scalars, &graph.states})
     for (Id id : *list)
       for (int r = 0; r < ranks; ++r)
-        oracle.set(graph.name(id), random_values(graph, id, options.limit, list == &graph.inputs ? static_cast<std::uint64_t>(r) : 0), r);
-  for (Parameter const& parameter : graph.parameters) oracle.set(graph.name(parameter.node), random_values(graph, parameter.node, options.limit));
+        oracle.set(graph.name(id),
+                   random_values(graph, id, options.limit, list == &graph.inputs ? static_cast<std::uint64_t>(r) : 0),
+                   r);
+  for (Parameter const& parameter : graph.parameters)
+    oracle.set(graph.name(parameter.node), random_values(graph, parameter.node, options.limit));
   for (int i = 0; i < options.runs; ++i) oracle.run();
-  auto const compare = [&](std::string const& name, DType dtype, Values const& expected, std::vector<std::byte> const& bytes) {
+  auto const compare = [&](std::string const& name, DType dtype, Values const& expected,
+                           std::vector<std::byte> const& bytes) {
     double largest = 0, worst = 0;
     bool bad = bytes.size() != expected.size() * size_of(dtype);
     std::size_t where = 0;
@@ -90,7 +96,8 @@ inline void check_against_interpreter(Graph const& graph, Results const& results
       }
     }
     INFO(name << " at " << where << ": expected " << (expected.empty() ? 0 : expected[where]) << ", got "
-              << (expected.empty() || bad ? 0 : generic::number_at(dtype, bytes.data(), static_cast<std::int64_t>(where))));
+              << (expected.empty() || bad ? 0
+                                          : generic::number_at(dtype, bytes.data(), static_cast<std::int64_t>(where))));
     CHECK_FALSE(bad);
     CHECK(worst <= tolerance * std::max(largest, 1e-3));
   };

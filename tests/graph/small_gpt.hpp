@@ -24,7 +24,8 @@ struct SmallLinear {
   constexpr Var operator()(Var x) const { return linear(x, weight, bias); }
 };
 struct SmallBlock {
-  BOOST_HANA_DEFINE_STRUCT(SmallBlock, (SmallNorm, ln_1), (SmallLinear, qkv), (SmallLinear, proj), (SmallNorm, ln_2), (SmallLinear, fc), (SmallLinear, out));
+  BOOST_HANA_DEFINE_STRUCT(SmallBlock, (SmallNorm, ln_1), (SmallLinear, qkv), (SmallLinear, proj), (SmallNorm, ln_2),
+                           (SmallLinear, fc), (SmallLinear, out));
   constexpr Var operator()(Var x, int heads) const {
     x = x + proj(attention(qkv(ln_1(x)), heads));
     return x + out(gelu(fc(ln_2(x))));
@@ -42,7 +43,9 @@ struct SmallSizes {
 constexpr SmallGpt small_gpt(SmallSizes const& s) {
   std::int64_t const c = s.channels;
   auto const norm = [&] { return SmallNorm{{{c}, ones()}, {{c}, zeros()}}; };
-  auto const dense = [](std::int64_t in, std::int64_t out) { return SmallLinear{{{out, in}, normal(0.2)}, {{out}, normal(0.1)}}; };
+  auto const dense = [](std::int64_t in, std::int64_t out) {
+    return SmallLinear{{{out, in}, normal(0.2)}, {{out}, normal(0.1)}};
+  };
   SmallGpt model;
   model.wte = {{s.padded, c}, normal(0.3)};
   model.wpe = {{s.tokens + 2, c}, normal(0.3)};
@@ -53,7 +56,8 @@ constexpr SmallGpt small_gpt(SmallSizes const& s) {
 }
 
 constexpr Var small_loss(Builder& builder, SmallGpt const& model, SmallSizes const& s) {
-  Var const tokens = builder.input("tokens", DType::int32, {s.batch, s.tokens}), targets = builder.input("targets", DType::int32, {s.batch, s.tokens});
+  Var const tokens = builder.input("tokens", DType::int32, {s.batch, s.tokens}),
+            targets = builder.input("targets", DType::int32, {s.batch, s.tokens});
   Var x = embed(model.wte, model.wpe, tokens);
   x = repeat(model.blocks, x, [&](SmallBlock const& block, Var h) { return block(h, s.heads); });
   return linear_cross_entropy(model.ln_f(x), model.wte, targets, s.vocabulary);
@@ -61,7 +65,8 @@ constexpr Var small_loss(Builder& builder, SmallGpt const& model, SmallSizes con
 
 enum class SmallPass : std::uint8_t { loss, gradients, whole, first, middle, last };
 
-/// The loss alone, with gradients as outputs, or (part of) a clipped AdamW step over `micro` micro-steps, reduced over ranks if wanted.
+/// The loss alone, with gradients as outputs, or (part of) a clipped AdamW step over `micro` micro-steps, reduced over
+/// ranks if wanted.
 inline Graph small_graph(SmallSizes const& s, SmallPass pass, bool reduce = false, int micro = 1) {
   return trace(small_gpt(s), [&](Builder& builder, SmallGpt const& model) {
     Var const loss = small_loss(builder, model, s);
@@ -94,7 +99,8 @@ inline Graph small_graph(SmallSizes const& s, SmallPass pass, bool reduce = fals
     Var const scale = 0.5 / maximum(norm, 0.5);
     Var const rate = builder.scalar("rate"), c1 = builder.scalar("correction1"), c2 = builder.scalar("correction2");
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      Var const m = builder.state("m." + name_of(i), wrt[i].shape()), v = builder.state("v." + name_of(i), wrt[i].shape());
+      Var const m = builder.state("m." + name_of(i), wrt[i].shape()),
+                v = builder.state("v." + name_of(i), wrt[i].shape());
       auto const next = adamw(wrt[i], values[i], m, v, rate, c1, c2, scale, {0.9, 0.95, 1e-8, 0.1});
       builder.update(wrt[i], next.parameter);
       builder.update(m, next.m);
@@ -108,7 +114,8 @@ inline std::vector<std::int32_t> small_tokens(SmallSizes const& s, unsigned salt
   std::vector<std::int32_t> result;
   for (std::int64_t i = 0; i < s.batch * s.tokens; ++i) {
     unsigned const x = (static_cast<unsigned>(i) + (targets ? 1u : 0u)) * 2654435761u + salt * 40503u;
-    result.push_back(targets && i % 11 == 5 ? -1 : static_cast<std::int32_t>((x >> 8) % static_cast<unsigned>(s.vocabulary)));
+    result.push_back(
+        targets && i % 11 == 5 ? -1 : static_cast<std::int32_t>((x >> 8) % static_cast<unsigned>(s.vocabulary)));
   }
   return result;
 }

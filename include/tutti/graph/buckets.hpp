@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Reductions over ranks: gathered into buckets in the order in which their operands become ready, started there, and waited
-/// for just before the first use. With a repeat that order is layer by layer, so a layer's gradients travel while the next
-/// layer's are computed. The order is a function of the program alone and so the same on every rank.
+/// Reductions over ranks: gathered into buckets in the order in which their operands become ready, started there, and
+/// waited for just before the first use. With a repeat that order is layer by layer, so a layer's gradients travel
+/// while the next layer's are computed. The order is a function of the program alone and so the same on every rank.
 
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/rewrite.hpp>
@@ -16,8 +16,9 @@
 
 namespace tutti::graph::lowering {
 
-/// Replaces every all_reduce step by copies into a bucket (removed later where the operand can be written there), a start and a wait.
-/// `bucket_bytes`  a bucket is closed before it would grow above this; a larger tensor has one of its own.
+/// Replaces every all_reduce step by copies into a bucket (removed later where the operand can be written there), a
+/// start and a wait. `bucket_bytes`  a bucket is closed before it would grow above this; a larger tensor has one of its
+/// own.
 inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
   struct Item {
     std::int32_t step, ready, first_use;
@@ -33,7 +34,8 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
     for (std::int32_t s = 0; s < at.size(); ++s) {
       if (at.step(s).kind != StepKind::all_reduce) continue;
       Item item{s, at.writer(at.step(s).reads[0].buffer), at.size()};
-      for (std::int32_t reader : at.readers(at.step(s).writes[0].buffer)) item.first_use = std::min(item.first_use, reader);
+      for (std::int32_t reader : at.readers(at.step(s).writes[0].buffer))
+        item.first_use = std::min(item.first_use, reader);
       items.push_back(item);
     }
   }
@@ -49,7 +51,8 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
     if (fits) {
       Bucket const& last = buckets.back();
       Step const& first = step(last.items[0].step);
-      fits = last.bytes + bytes <= bucket_bytes && first.operation == added.operation && first.reads[0].dtype == added.reads[0].dtype &&
+      fits = last.bytes + bytes <= bucket_bytes && first.operation == added.operation &&
+             first.reads[0].dtype == added.reads[0].dtype &&
              item.ready < last.first_use;  // else it would wait for a result of its own bucket
     }
     if (!fits) buckets.push_back({{}, -1, item.first_use, 0});
@@ -61,7 +64,8 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
   }
 
   std::map<BufferId, std::pair<BufferId, std::int64_t>> moved;  // result: bucket and offset
-  std::vector<std::vector<Step>> before(list.steps.size() + 1), after(list.steps.size() + 1);  // `after`: at position + 1
+  std::vector<std::vector<Step>> before(list.steps.size() + 1),
+      after(list.steps.size() + 1);  // `after`: at position + 1
   std::int32_t slot = 0;
   for (Bucket const& bucket : buckets) {
     Step const head = step(bucket.items[0].step);

@@ -33,7 +33,9 @@ struct Value {
   bool is_constant() const noexcept { return kind == Kind::constant; }
   bool is_stack() const noexcept { return kind == Kind::stack; }
 };
-inline Value constant_value(DType dtype, Shape const& shape, double number) { return {Value::Kind::constant, dtype, shape, number, {}, {}}; }
+inline Value constant_value(DType dtype, Shape const& shape, double number) {
+  return {Value::Kind::constant, dtype, shape, number, {}, {}};
+}
 inline Value view_value(Ref const& ref) { return {Value::Kind::view, ref.dtype, ref.shape, 0, ref, {}}; }
 
 inline Shape without_first(Shape const& shape) { return Shape(shape.extents().subspan(1)); }
@@ -94,7 +96,8 @@ class Emitter {
     std::string where;
     if (graph != nullptr && node >= 0) {
       where = std::string(name(graph->op(node))) + " (node " + std::to_string(node);
-      if ((*graph)[node].line != 0) where += ", " + std::string(graph->file(node)) + ":" + std::to_string((*graph)[node].line);
+      if ((*graph)[node].line != 0)
+        where += ", " + std::string(graph->file(node)) + ":" + std::to_string((*graph)[node].line);
       where += "): ";
     }
     throw Error(kind, "graph::compile", where + what);
@@ -146,7 +149,9 @@ class Emitter {
     step.writes = {result};
     return result;
   }
-  Ref contiguous(Ref const& from) { return from.contiguous() ? contiguous_ref(from.buffer, from.offset, from.dtype, from.shape) : copied(from); }
+  Ref contiguous(Ref const& from) {
+    return from.contiguous() ? contiguous_ref(from.buffer, from.offset, from.dtype, from.shape) : copied(from);
+  }
   Ref contiguous(Value const& value) {
     if (value.is_constant()) {
       Ref const result = fresh(value.dtype, value.shape);
@@ -176,7 +181,9 @@ class Emitter {
     for (Value const& value : values) refs.push_back(contiguous(value, DType::float32));
     return refs;
   }
-  std::vector<Ref> parts_of(Value const& value) { return value.is_stack() ? value.parts : std::vector<Ref>{ref(value)}; }
+  std::vector<Ref> parts_of(Value const& value) {
+    return value.is_stack() ? value.parts : std::vector<Ref>{ref(value)};
+  }
   /// What a kernel of a fixed type computed, as the type that the node promised.
   Value as(Ref const& ref, DType dtype) { return view_value(ref.dtype == dtype ? ref : converted(ref, dtype)); }
 
@@ -216,7 +223,8 @@ class Emitter {
     Ref const source = ref(value);
     Ref result = source;
     result.shape = shape;
-    for (std::size_t axis = 0; axis < permutation.size(); ++axis) result.strides[axis] = source.strides[at(permutation[axis])];
+    for (std::size_t axis = 0; axis < permutation.size(); ++axis)
+      result.strides[axis] = source.strides[at(permutation[axis])];
     return view_value(result);
   }
   Value broadcast(Value const& value, std::span<std::int64_t const> axes, Shape const& shape) {
@@ -243,16 +251,19 @@ class Emitter {
   }
 
   /// One instruction over operands of one shape. Constants become instructions; a stack is mapped slice by slice.
-  Value elementwise(kernel::ElementwiseOp op, double attribute, std::vector<Value> operands, DType dtype, Shape const& shape) {
+  Value elementwise(kernel::ElementwiseOp op, double attribute, std::vector<Value> operands, DType dtype,
+                    Shape const& shape) {
     using enum kernel::ElementwiseOp;
     auto is = [&](std::size_t i, double number) { return operands[i].is_constant() && operands[i].number == number; };
     auto same = [&](std::size_t i) { return operands[i].dtype == dtype; };
     if (op == multiply && is(0, 1) && same(1)) return operands[1];
-    if ((op == multiply || op == divide || op == power) && (op == power ? attribute == 1 : is(1, 1)) && same(0)) return operands[0];
+    if ((op == multiply || op == divide || op == power) && (op == power ? attribute == 1 : is(1, 1)) && same(0))
+      return operands[0];
     if (op == add && is(0, 0) && same(1)) return operands[1];
     if ((op == add || op == subtract) && is(1, 0) && same(0)) return operands[0];
     if (op == identity && same(0)) return operands[0];
-    if (op == identity && operands[0].is_constant() && is_floating(dtype) && is_floating(operands[0].dtype) && size_of(dtype) >= 4)
+    if (op == identity && operands[0].is_constant() && is_floating(dtype) && is_floating(operands[0].dtype) &&
+        size_of(dtype) >= 4)
       return constant_value(dtype, shape, operands[0].number);
     bool stacked = false;
     for (Value const& operand : operands) stacked |= operand.is_stack();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Runs a program on processors. All memory and all kernel arguments are fixed when an executor is made; a run only calls
-/// kernels, starts and awaits collectives, and gives those in flight a chance to progress between two steps.
+/// Runs a program on processors. All memory and all kernel arguments are fixed when an executor is made; a run only
+/// calls kernels, starts and awaits collectives, and gives those in flight a chance to progress between two steps.
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/error.hpp>
@@ -58,14 +58,19 @@ class Executor {
  public:
   /// Errors: invalid_argument (the state lacks a field), shape, out_of_memory.
   Executor(exec::Context& context, Program const& program, State& state, ExecutorOptions options = {})
-      : context_(context), program_(program), options_(std::move(options)), port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
+      : context_(context),
+        program_(program),
+        options_(std::move(options)),
+        port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
     StepList const& list = program.list;
     if (!options_.workspace) {
       Program const* const one[] = {&program};
       options_.workspace = Workspace::of(one, options_.port);
     }
-    if (options_.workspace->arena.bytes() < program.plan.arena_bytes || options_.workspace->communicator.bytes() < program.plan.communicator_bytes)
-      throw Error(ErrorKind::invalid_argument, "graph::Executor", "the workspace is smaller than the program's plan. Make it with Workspace::of");
+    if (options_.workspace->arena.bytes() < program.plan.arena_bytes ||
+        options_.workspace->communicator.bytes() < program.plan.communicator_bytes)
+      throw Error(ErrorKind::invalid_argument, "graph::Executor",
+                  "the workspace is smaller than the program's plan. Make it with Workspace::of");
     std::int64_t bytes = 0;
     for (auto const* entries : {&list.inputs, &list.outputs})
       for (Entry const& entry : *entries) bytes += align_up(std::max<std::int64_t>(list[entry.buffer].bytes, 1));
@@ -81,7 +86,8 @@ class Executor {
       Field& field = state.at(entry.name);
       if (field.dtype != entry.dtype || !(field.shape == entry.shape))
         throw Error(ErrorKind::shape, "graph::Executor",
-                    "field '" + entry.name + "' has shape " + to_string(field.shape) + " in the state and " + to_string(entry.shape) + " in the program");
+                    "field '" + entry.name + "' has shape " + to_string(field.shape) + " in the state and " +
+                        to_string(entry.shape) + " in the program");
       roots_[lowering::at(entry.buffer)] = static_cast<std::byte*>(field.data());
     }
     given_.assign(list.inputs.size(), false);
@@ -109,33 +115,42 @@ class Executor {
   void set(std::string_view name, TensorView<T> values, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
     if (dtype_of<std::remove_const_t<T>> != entry.dtype)
-      throw Error(ErrorKind::dtype, "Executor::set", "input '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", and it was given " +
-                                                         std::string(tutti::name(dtype_of<std::remove_const_t<T>>)), where);
+      throw Error(ErrorKind::dtype, "Executor::set",
+                  "input '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", and it was given " +
+                      std::string(tutti::name(dtype_of<std::remove_const_t<T>>)),
+                  where);
     if (!(values.shape() == entry.shape))
       throw Error(ErrorKind::shape, "Executor::set",
-                  "input '" + entry.name + "' has shape " + to_string(entry.shape) + ", and it was given " + to_string(values.shape()), where);
+                  "input '" + entry.name + "' has shape " + to_string(entry.shape) + ", and it was given " +
+                      to_string(values.shape()),
+                  where);
     auto const elements = values.elements(where);
     if (!elements.empty()) std::memcpy(roots_[lowering::at(entry.buffer)], elements.data(), elements.size_bytes());
   }
   /// Sets every element of an input: for scalars.
   void set(std::string_view name, double value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
-    for (std::int64_t i = 0; i < entry.shape.size(); ++i) generic::store_number(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
+    for (std::int64_t i = 0; i < entry.shape.size(); ++i)
+      generic::store_number(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
   }
   /// 64-bit scalars beyond 2^53: seeds.
   void set(std::string_view name, std::int64_t value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
     if (is_floating(entry.dtype)) return set(name, static_cast<double>(value), where);
-    for (std::int64_t i = 0; i < entry.shape.size(); ++i) generic::store_integer(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
+    for (std::int64_t i = 0; i < entry.shape.size(); ++i)
+      generic::store_integer(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
   }
 
   /// An output of the last run, valid until the next one. Errors: invalid_argument, dtype.
   template <class T>
-  TensorView<T const> output(std::string_view name, std::source_location where = std::source_location::current()) const {
+  TensorView<T const> output(std::string_view name,
+                             std::source_location where = std::source_location::current()) const {
     Entry const& entry = output_entry(name, where);
     if (dtype_of<T> != entry.dtype)
-      throw Error(ErrorKind::dtype, "Executor::output", "output '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", not " +
-                                                            std::string(tutti::name(dtype_of<T>)), where);
+      throw Error(ErrorKind::dtype, "Executor::output",
+                  "output '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", not " +
+                      std::string(tutti::name(dtype_of<T>)),
+                  where);
     return {reinterpret_cast<T const*>(roots_[lowering::at(entry.buffer)]), entry.shape};
   }
   /// The first element of an output of any type: losses, norms.
@@ -147,11 +162,13 @@ class Executor {
   /// One run. Inputs keep their values between runs; each must have been set once.
   /// Ranks      all ranks run the same program in the same order.
   /// Blocking   until everything is done, collectives included. No memory is allocated.
-  /// Errors     those of kernels (a token outside the vocabulary) and of the communicator; collectives in flight are cancelled.
+  /// Errors     those of kernels (a token outside the vocabulary) and of the communicator; collectives in flight are
+  /// cancelled.
   void run() {
     for (std::size_t i = 0; i < given_.size(); ++i)
       if (!given_[i])
-        throw Error(ErrorKind::invalid_argument, "Executor::run", "input '" + program_.list.inputs[i].name + "' was never set");
+        throw Error(ErrorKind::invalid_argument, "Executor::run",
+                    "input '" + program_.list.inputs[i].name + "' was never set");
     waited_ns_ = 0;
     oldest_ = 0;
     started_ = 0;
@@ -194,7 +211,8 @@ class Executor {
     std::vector<Row> rows;
     std::int64_t total = 0;
     for (std::size_t s = 0; s < nanoseconds_.size(); ++s) {
-      auto found = std::find_if(rows.begin(), rows.end(), [&](Row const& row) { return row.kind == calls_[s].step->kind; });
+      auto found =
+          std::find_if(rows.begin(), rows.end(), [&](Row const& row) { return row.kind == calls_[s].step->kind; });
       if (found == rows.end()) found = rows.insert(rows.end(), {calls_[s].step->kind});
       found->ns += nanoseconds_[s];
       ++found->count;
@@ -204,7 +222,8 @@ class Executor {
     std::string out = "operation               steps   ms a run      %\n";
     for (Row const& row : rows) {
       char line[96];
-      std::snprintf(line, sizeof line, "%-22s %6lld %10.3f %6.1f\n", std::string(name(row.kind)).c_str(), static_cast<long long>(row.count),
+      std::snprintf(line, sizeof line, "%-22s %6lld %10.3f %6.1f\n", std::string(name(row.kind)).c_str(),
+                    static_cast<long long>(row.count),
                     static_cast<double>(row.ns) / 1e6 / static_cast<double>(std::max<std::int64_t>(runs_, 1)),
                     100.0 * static_cast<double>(row.ns) / static_cast<double>(std::max<std::int64_t>(total, 1)));
       out += line;
@@ -233,11 +252,14 @@ class Executor {
     if (i < 0) fail_name("output", name, program_.list.outputs, where);
     return program_.list.outputs[lowering::at(i)];
   }
-  [[noreturn]] static void fail_name(char const* what, std::string_view name, std::vector<Entry> const& entries, std::source_location where) {
+  [[noreturn]] static void fail_name(char const* what, std::string_view name, std::vector<Entry> const& entries,
+                                     std::source_location where) {
     std::string known;
     for (Entry const& entry : entries) known += (known.empty() ? "" : ", ") + entry.name;
     throw Error(ErrorKind::invalid_argument, "graph::Executor",
-                "the program has no " + std::string(what) + " '" + std::string(name) + "'. It has: " + (known.empty() ? "none" : known), where);
+                "the program has no " + std::string(what) + " '" + std::string(name) +
+                    "'. It has: " + (known.empty() ? "none" : known),
+                where);
   }
 
   std::byte* pointer(Ref const& ref) const {
@@ -255,9 +277,10 @@ class Executor {
     switch (step.kind) {
       case StepKind::all_reduce_start:
         if (port_ == nullptr) break;
-        flights_[lowering::at(step.slot)] = {port_->start_all_reduce(call.reads[0], sent_elements(step), step.reads[0].dtype,
-                                                                     static_cast<comm::PortOp>(step.operation), std::source_location::current()),
-                                             true};
+        flights_[lowering::at(step.slot)] = {
+            port_->start_all_reduce(call.reads[0], sent_elements(step), step.reads[0].dtype,
+                                    static_cast<comm::PortOp>(step.operation), std::source_location::current()),
+            true};
         started_ = step.slot + 1;
         break;
       case StepKind::all_reduce_wait: {
@@ -269,7 +292,9 @@ class Executor {
       }
       case StepKind::all_reduce:
         throw Error(ErrorKind::internal, "graph::Executor", "a reduction was left without a bucket");
-      case StepKind::rank: generic::store_number(step.writes[0].dtype, call.writes[0], 0, port_ == nullptr ? 0 : port_->rank()); break;
+      case StepKind::rank:
+        generic::store_number(step.writes[0].dtype, call.writes[0], 0, port_ == nullptr ? 0 : port_->rank());
+        break;
       case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(call); break;
       default: calls::run(context_, call);
     }
@@ -281,9 +306,10 @@ class Executor {
     int const ranks = port_ == nullptr ? 1 : port_->size();
     if (step.kind != StepKind::broadcast && step.root != ranks)
       throw Error(ErrorKind::communication, "graph::Executor",
-                  "the program was traced for " + std::to_string(step.root) + " ranks and runs on " + std::to_string(ranks) + ". Trace it again");
+                  "the program was traced for " + std::to_string(step.root) + " ranks and runs on " +
+                      std::to_string(ranks) + ". Trace it again");
     if (port_ == nullptr) {
-      std::memcpy(call.writes[0], call.reads[0], static_cast<std::size_t>(x.bytes()));
+      if (x.bytes() > 0) std::memcpy(call.writes[0], call.reads[0], static_cast<std::size_t>(x.bytes()));
       return;
     }
     comm::Port::Ticket ticket = 0;
@@ -293,7 +319,8 @@ class Executor {
     } else if (step.kind == StepKind::all_gather) {
       ticket = port_->start_all_gather(call.reads[0], call.writes[0], x.shape.size(), x.dtype, here);
     } else {
-      ticket = port_->start_reduce_scatter(call.reads[0], call.writes[0], y.shape.size(), y.dtype, static_cast<comm::PortOp>(step.operation), here);
+      ticket = port_->start_reduce_scatter(call.reads[0], call.writes[0], y.shape.size(), y.dtype,
+                                           static_cast<comm::PortOp>(step.operation), here);
     }
     wait(ticket);
   }
@@ -315,16 +342,23 @@ class Executor {
     for (std::size_t id = 0; id < program_.list.buffers.size(); ++id) {
       Buffer const& buffer = program_.list.buffers[id];
       auto const life = program_.plan.life[id];
-      if (life.last < 0 || !is_planned(buffer.pool) || program_.list.home(static_cast<BufferId>(id)).root != static_cast<BufferId>(id)) continue;
-      std::byte* const base = buffer.pool == Pool::arena ? options_.workspace->arena.data() : options_.workspace->communicator.data();
-      dead_after_[lowering::at(life.last)].push_back({base + program_.plan.offset[id], static_cast<std::size_t>(buffer.bytes)});
+      if (life.last < 0 || !is_planned(buffer.pool) ||
+          program_.list.home(static_cast<BufferId>(id)).root != static_cast<BufferId>(id))
+        continue;
+      std::byte* const base =
+          buffer.pool == Pool::arena ? options_.workspace->arena.data() : options_.workspace->communicator.data();
+      dead_after_[lowering::at(life.last)].push_back(
+          {base + program_.plan.offset[id], static_cast<std::size_t>(buffer.bytes)});
     }
   }
   void poison_all() {
-    std::memset(options_.workspace->arena.data(), 0xff, static_cast<std::size_t>(program_.plan.arena_bytes));
-    std::memset(options_.workspace->communicator.data(), 0xff, static_cast<std::size_t>(program_.plan.communicator_bytes));
+    auto const poison = [](std::byte* memory, std::int64_t bytes) {
+      if (bytes > 0) std::memset(memory, 0xff, static_cast<std::size_t>(bytes));
+    };
+    poison(options_.workspace->arena.data(), program_.plan.arena_bytes);
+    poison(options_.workspace->communicator.data(), program_.plan.communicator_bytes);
     for (Entry const& entry : program_.list.outputs)
-      std::memset(roots_[lowering::at(entry.buffer)], 0xff, static_cast<std::size_t>(program_.list[entry.buffer].bytes));
+      poison(roots_[lowering::at(entry.buffer)], program_.list[entry.buffer].bytes);
   }
 
   exec::Context& context_;

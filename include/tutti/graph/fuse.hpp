@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Fewer passes over memory: elementwise work moves into the epilogue of the kernel that made its operand, and what is left
-/// is merged into chains. Both run on unrolled steps, so they see across the borders of layers.
+/// Fewer passes over memory: elementwise work moves into the epilogue of the kernel that made its operand, and what is
+/// left is merged into chains. Both run on unrolled steps, so they see across the borders of layers.
 
 #include <tutti/graph/rewrite.hpp>
 
@@ -26,7 +26,9 @@ inline ElementwiseClass elementwise_class(Step const& step) {
   };
   for (Ref const& ref : step.reads) look(ref);
   for (Ref const& ref : step.writes) look(ref);
-  return wide ? ElementwiseClass::double_precision : all_integer && any_word ? ElementwiseClass::integer : ElementwiseClass::single;
+  return wide                      ? ElementwiseClass::double_precision
+         : all_integer && any_word ? ElementwiseClass::integer
+                                   : ElementwiseClass::single;
 }
 
 class EpilogueFusion {
@@ -45,7 +47,8 @@ class EpilogueFusion {
         gelu_gradient(s, a, b);
       } else if (op == kernel::ElementwiseOp::add && a != b) {
         // The one computed later can take the other, which is there already.
-        bool const b_later = writer(step.reads[static_cast<std::size_t>(b)]) > writer(step.reads[static_cast<std::size_t>(a)]);
+        bool const b_later =
+            writer(step.reads[static_cast<std::size_t>(b)]) > writer(step.reads[static_cast<std::size_t>(a)]);
         auto const later = b_later ? b : a, earlier = b_later ? a : b;
         if (!add(s, later, earlier)) add(s, earlier, later);
       }
@@ -61,12 +64,16 @@ class EpilogueFusion {
   std::int32_t producer(std::int32_t s, std::int16_t index) {
     Ref const& ref = read(s, index);
     std::int32_t const p = writer(ref);
-    return p >= 0 && dense(ref) && at_.is_whole(ref) && at_.step(p).writes[0] && at_.step(p).writes[0].buffer == ref.buffer ? p : -1;
+    return p >= 0 && dense(ref) && at_.is_whole(ref) && at_.step(p).writes[0] &&
+                   at_.step(p).writes[0].buffer == ref.buffer
+               ? p
+               : -1;
   }
   bool plain_gemm(std::int32_t p) {
     Step const& step = at_.step(p);
-    return step.kind == StepKind::gemm && step.writes[0].dtype == DType::float32 && step.reads[0].dtype == DType::float32 &&
-           step.reads[1].dtype == DType::float32 && step.writes[0].shape.rank() == 2 && !step.reads[3] && !step.reads[4];
+    return step.kind == StepKind::gemm && step.writes[0].dtype == DType::float32 &&
+           step.reads[0].dtype == DType::float32 && step.reads[1].dtype == DType::float32 &&
+           step.writes[0].shape.rank() == 2 && !step.reads[3] && !step.reads[4];
   }
 
   /// `p` with the result of `s` as its first result, at the earliest of the two places where all operands exist.
@@ -102,7 +109,8 @@ class EpilogueFusion {
   void gelu_gradient(std::int32_t s, std::int16_t gradient, std::int16_t x) {
     std::int32_t const p = producer(s, gradient);
     Ref const input = read(s, x);
-    if (p < 0 || !plain_gemm(p) || at_.step(p).gelu || !at_.read_only_by(read(s, gradient).buffer, s) || !dense(input)) return;
+    if (p < 0 || !plain_gemm(p) || at_.step(p).gelu || !at_.read_only_by(read(s, gradient).buffer, s) || !dense(input))
+      return;
     merge(p, s, &input, [&](Step& step, Ref const& before) {
       step.reads[4] = contiguous_ref(input.buffer, input.offset, DType::float32, before.shape);
     });
@@ -111,7 +119,9 @@ class EpilogueFusion {
   bool add(std::int32_t s, std::int16_t computed, std::int16_t other) {
     std::int32_t const p = producer(s, computed);
     Ref const addend = read(s, other);
-    if (p < 0 || !dense(addend) || !at_.read_only_by(read(s, computed).buffer, s) || addend.buffer == read(s, computed).buffer) return false;
+    if (p < 0 || !dense(addend) || !at_.read_only_by(read(s, computed).buffer, s) ||
+        addend.buffer == read(s, computed).buffer)
+      return false;
     Step const& step = at_.step(p);
     std::size_t slot = 0;
     if (plain_gemm(p))
@@ -169,11 +179,14 @@ class ChainFusion {
         if (producer.sources[i] < inputs) return false;
         auto const op = producer.instructions[static_cast<std::size_t>(producer.sources[i] - inputs)].op;
         if (op < kernel::ElementwiseOp::less || op > kernel::ElementwiseOp::not_equal) return false;
-      } else if (ref.dtype != (kind == ElementwiseClass::single ? DType::float32 : kind == ElementwiseClass::integer ? DType::int64 : DType::float64)) {
+      } else if (ref.dtype != (kind == ElementwiseClass::single    ? DType::float32
+                               : kind == ElementwiseClass::integer ? DType::int64
+                                                                   : DType::float64)) {
         return false;  // storing would have rounded
       }
     }
-    // Every use of the producer's results by the consumer must be the result itself, not a transposed or broadcast view.
+    // Every use of the producer's results by the consumer must be the result itself, not a transposed or broadcast
+    // view.
     for (Ref const& read : consumer.reads)
       for (Ref const& write : producer.writes)
         if (read.buffer == write.buffer && !(at_.is_whole(read) && read.shape == write.shape)) return false;
@@ -195,8 +208,8 @@ class ChainFusion {
     merged.where = consumer.where.empty() ? producer.where : consumer.where;
     auto input_of = [&](Ref const& ref) {
       for (std::size_t i = 0; i < merged.reads.size(); ++i)
-        if (merged.reads[i].buffer == ref.buffer && merged.reads[i].offset == ref.offset && merged.reads[i].strides == ref.strides &&
-            merged.reads[i].dtype == ref.dtype)
+        if (merged.reads[i].buffer == ref.buffer && merged.reads[i].offset == ref.offset &&
+            merged.reads[i].strides == ref.strides && merged.reads[i].dtype == ref.dtype)
           return i;
       merged.reads.push_back(ref);
       return merged.reads.size() - 1;
@@ -215,14 +228,16 @@ class ChainFusion {
     auto of_producer = [&](std::int16_t r) -> std::int16_t {
       if (r < 0) return r;
       std::size_t const k = static_cast<std::size_t>(r);
-      return static_cast<std::int16_t>(k < producer.reads.size() ? producer_inputs[k] : inputs + k - producer.reads.size());
+      return static_cast<std::int16_t>(k < producer.reads.size() ? producer_inputs[k]
+                                                                 : inputs + k - producer.reads.size());
     };
     auto of_consumer = [&](std::int16_t r) -> std::int16_t {
       if (r < 0) return r;
       std::size_t const k = static_cast<std::size_t>(r);
       if (k >= consumer.reads.size()) return static_cast<std::int16_t>(inputs + first + k - consumer.reads.size());
       int const source = produced(consumer.reads[k]);
-      return source >= 0 ? of_producer(producer.sources[static_cast<std::size_t>(source)]) : static_cast<std::int16_t>(consumer_inputs[k]);
+      return source >= 0 ? of_producer(producer.sources[static_cast<std::size_t>(source)])
+                         : static_cast<std::int16_t>(consumer_inputs[k]);
     };
     for (auto const& i : producer.instructions)
       merged.instructions.push_back({i.op, of_producer(i.a), of_producer(i.b), of_producer(i.c), i.value});

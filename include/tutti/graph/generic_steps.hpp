@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// Bodies of the steps that have no kernel of their own: indexing, fills, random bits, integer chains, and products and
-/// reductions of types other than float32. Parallel over the team; every result is independent of the number of threads.
+/// reductions of types other than float32. Parallel over the team; every result is independent of the number of
+/// threads.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
@@ -28,7 +29,10 @@ using Strides = std::array<std::int64_t, Shape::max_rank>;
 /// Element as an integer; booleans are 0 and 1.
 inline std::int64_t integer_at(DType dtype, std::byte const* data, std::int64_t index) {
   switch (dtype) {
-    case DType::boolean: case DType::uint8: case DType::byte: case DType::character: return static_cast<std::int64_t>(std::to_integer<std::uint8_t>(data[index]));
+    case DType::boolean:
+    case DType::uint8:
+    case DType::byte:
+    case DType::character: return static_cast<std::int64_t>(std::to_integer<std::uint8_t>(data[index]));
     case DType::int8: return reinterpret_cast<std::int8_t const*>(data)[index];
     case DType::int16: return reinterpret_cast<std::int16_t const*>(data)[index];
     case DType::uint16: return reinterpret_cast<std::uint16_t const*>(data)[index];
@@ -106,13 +110,14 @@ inline void iota(exec::Context& context, Ref const& y, std::byte* data, int axis
   });
 }
 
-inline void random_bits(exec::Context& context, std::byte* data, std::int64_t count, std::uint64_t seed, std::uint64_t step, std::uint64_t stream) {
+inline void random_bits(exec::Context& context, std::byte* data, std::int64_t count, std::uint64_t seed,
+                        std::uint64_t step, std::uint64_t stream) {
   auto* const words = reinterpret_cast<std::uint32_t*>(data);
   context.parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       auto const block = static_cast<std::uint64_t>(i / 4);
-      auto const four = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), static_cast<std::uint32_t>(step),
-                                    static_cast<std::uint32_t>(stream)},
+      auto const four = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                                    static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(stream)},
                                    {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
       do {
         words[i] = four[static_cast<std::size_t>(i % 4)];
@@ -127,42 +132,52 @@ inline void check_indices(char const* operation, Ref const& indices, std::byte c
     std::int64_t const index = integer_at(indices.dtype, data, i);
     if (index < 0 || index >= rows)
       throw Error(ErrorKind::out_of_range, operation,
-                  "index " + std::to_string(index) + " at position " + std::to_string(i) + " is outside [0, " + std::to_string(rows) + ")");
+                  "index " + std::to_string(index) + " at position " + std::to_string(i) + " is outside [0, " +
+                      std::to_string(rows) + ")");
   }
 }
 
-inline void gather(exec::Context& context, Ref const& table, std::byte const* from, Ref const& indices, std::byte const* index, std::byte* to) {
+inline void gather(exec::Context& context, Ref const& table, std::byte const* from, Ref const& indices,
+                   std::byte const* index, std::byte* to) {
   std::int64_t const rows = table.shape[0], row = rows == 0 ? 0 : table.bytes() / rows, count = indices.shape.size();
   check_indices("gather", indices, index, rows);
-  context.parallel_for(count, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(row, 1)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      std::memcpy(to + i * row, from + integer_at(indices.dtype, index, i) * row, static_cast<std::size_t>(row));
-  });
+  context.parallel_for(count, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(row, 1)),
+                       [&](std::int64_t begin, std::int64_t end) {
+                         for (std::int64_t i = begin; i < end; ++i)
+                           std::memcpy(to + i * row, from + integer_at(indices.dtype, index, i) * row,
+                                       static_cast<std::size_t>(row));
+                       });
 }
 
 /// Threads own columns of the rows, so every sum runs in the order of the indices.
-inline void scatter_add(exec::Context& context, Ref const& base, Ref const& indices, std::byte const* index, std::byte const* updates, std::byte* to) {
+inline void scatter_add(exec::Context& context, Ref const& base, Ref const& indices, std::byte const* index,
+                        std::byte const* updates, std::byte* to) {
   std::int64_t const rows = base.shape[0], row = rows == 0 ? 0 : base.shape.size() / rows, count = indices.shape.size();
   check_indices("scatter_add", indices, index, rows);
-  context.parallel_for(row, std::max<std::int64_t>(16, 16384 / std::max<std::int64_t>(count, 1)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t const at = integer_at(indices.dtype, index, i) * row;
-      if (base.dtype == DType::float32) {
-        float* const sum = reinterpret_cast<float*>(to) + at;
-        float const* const addend = reinterpret_cast<float const*>(updates) + i * row;
-        for (std::int64_t k = begin; k < end; ++k) sum[k] += addend[k];
-      } else if (is_floating(base.dtype)) {
-        for (std::int64_t k = begin; k < end; ++k)
-          store_number(base.dtype, to, at + k, number_at(base.dtype, to, at + k) + number_at(base.dtype, updates, i * row + k));
-      } else {
-        for (std::int64_t k = begin; k < end; ++k)
-          store_integer(base.dtype, to, at + k, integer_at(base.dtype, to, at + k) + integer_at(base.dtype, updates, i * row + k));
-      }
-    }
-  });
+  context.parallel_for(
+      row, std::max<std::int64_t>(16, 16384 / std::max<std::int64_t>(count, 1)),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          std::int64_t const at = integer_at(indices.dtype, index, i) * row;
+          if (base.dtype == DType::float32) {
+            float* const sum = reinterpret_cast<float*>(to) + at;
+            float const* const addend = reinterpret_cast<float const*>(updates) + i * row;
+            for (std::int64_t k = begin; k < end; ++k) sum[k] += addend[k];
+          } else if (is_floating(base.dtype)) {
+            for (std::int64_t k = begin; k < end; ++k)
+              store_number(base.dtype, to, at + k,
+                           number_at(base.dtype, to, at + k) + number_at(base.dtype, updates, i * row + k));
+          } else {
+            for (std::int64_t k = begin; k < end; ++k)
+              store_integer(base.dtype, to, at + k,
+                            integer_at(base.dtype, to, at + k) + integer_at(base.dtype, updates, i * row + k));
+          }
+        }
+      });
 }
 
-inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, std::int64_t a, std::int64_t b, std::int64_t c) {
+inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, std::int64_t a, std::int64_t b,
+                                    std::int64_t c) {
   using enum kernel::ElementwiseOp;
   auto const wrap = [](auto f, std::int64_t x, std::int64_t y) {
     return static_cast<std::int64_t>(f(static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y)));
@@ -183,17 +198,21 @@ inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, 
     case identity: return a;
     default: break;
   }
-  throw Error(ErrorKind::unavailable, "graph::Executor", "this function is not defined for integers. Convert to float32 first");
+  throw Error(ErrorKind::unavailable, "graph::Executor",
+              "this function is not defined for integers. Convert to float32 first");
 }
 
 /// Exact integer arithmetic where a kernel's float32 registers would round. Correct before fast: such chains are small.
-inline void integer_elementwise(exec::Context& context, Shape const& shape, std::span<Ref const> refs, std::span<std::byte const* const> reads,
-                                std::span<kernel::ElementwiseInstruction const> instructions, std::span<kernel::ElementwiseOutput const> outputs) {
+inline void integer_elementwise(exec::Context& context, Shape const& shape, std::span<Ref const> refs,
+                                std::span<std::byte const* const> reads,
+                                std::span<kernel::ElementwiseInstruction const> instructions,
+                                std::span<kernel::ElementwiseOutput const> outputs) {
   context.parallel_for(shape.size(), 1024, [&](std::int64_t begin, std::int64_t end) {
     std::int64_t registers[16 + 64];
     for (std::int64_t i = begin; i < end; ++i) {
       std::size_t next = 0;
-      for (std::size_t k = 0; k < refs.size(); ++k) registers[next++] = integer_at(refs[k].dtype, reads[k], offset_of(shape, refs[k].strides, i));
+      for (std::size_t k = 0; k < refs.size(); ++k)
+        registers[next++] = integer_at(refs[k].dtype, reads[k], offset_of(shape, refs[k].strides, i));
       auto const value = [&](std::int16_t r) { return r < 0 ? 0 : registers[static_cast<std::size_t>(r)]; };
       for (auto const& in : instructions) {
         std::int64_t const result = compute_integer(in.op, in.value, value(in.a), value(in.b), value(in.c));
@@ -205,33 +224,37 @@ inline void integer_elementwise(exec::Context& context, Shape const& shape, std:
 }
 
 /// c = a b in double, for floating types that have no kernel. a (Z..., M, K), b (Z..., K, N), c (Z..., M, N).
-inline void product(exec::Context& context, Ref const& a, std::byte const* x, Ref const& b, std::byte const* y, Ref const& c, std::byte* z) {
+inline void product(exec::Context& context, Ref const& a, std::byte const* x, Ref const& b, std::byte const* y,
+                    Ref const& c, std::byte* z) {
   int const batch = c.shape.rank() - 2;
   auto const row = static_cast<std::size_t>(batch), column = row + 1;
   std::int64_t const columns = c.shape[batch + 1], depth = a.shape[batch + 1];
-  context.parallel_for(c.shape.size(), std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(depth, 1)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::int64_t const j = i % columns;
-      std::int64_t rest = i / columns;
-      std::int64_t const m = rest % c.shape[batch];
-      rest /= c.shape[batch];
-      std::int64_t from_a = m * a.strides[row], from_b = j * b.strides[column];
-      for (int axis = batch - 1; axis >= 0; --axis) {
-        std::int64_t const index = rest % c.shape[axis];
-        rest /= c.shape[axis];
-        from_a += index * a.strides[static_cast<std::size_t>(axis)];
-        from_b += index * b.strides[static_cast<std::size_t>(axis)];
-      }
-      double sum = 0;
-      for (std::int64_t k = 0; k < depth; ++k)
-        sum += number_at(a.dtype, x, from_a + k * a.strides[column]) * number_at(b.dtype, y, from_b + k * b.strides[row]);
-      store_number(c.dtype, z, i, sum);
-    }
-  });
+  context.parallel_for(c.shape.size(), std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(depth, 1)),
+                       [&](std::int64_t begin, std::int64_t end) {
+                         for (std::int64_t i = begin; i < end; ++i) {
+                           std::int64_t const j = i % columns;
+                           std::int64_t rest = i / columns;
+                           std::int64_t const m = rest % c.shape[batch];
+                           rest /= c.shape[batch];
+                           std::int64_t from_a = m * a.strides[row], from_b = j * b.strides[column];
+                           for (int axis = batch - 1; axis >= 0; --axis) {
+                             std::int64_t const index = rest % c.shape[axis];
+                             rest /= c.shape[axis];
+                             from_a += index * a.strides[static_cast<std::size_t>(axis)];
+                             from_b += index * b.strides[static_cast<std::size_t>(axis)];
+                           }
+                           double sum = 0;
+                           for (std::int64_t k = 0; k < depth; ++k)
+                             sum += number_at(a.dtype, x, from_a + k * a.strides[column]) *
+                                    number_at(b.dtype, y, from_b + k * b.strides[row]);
+                           store_number(c.dtype, z, i, sum);
+                         }
+                       });
 }
 
 /// Sum or maximum over `axes` for types that have no kernel.
-inline void reduce(exec::Context& context, Ref const& x, std::byte const* from, std::uint32_t axes, bool maximum, DType dtype, std::byte* to) {
+inline void reduce(exec::Context& context, Ref const& x, std::byte const* from, std::uint32_t axes, bool maximum,
+                   DType dtype, std::byte* to) {
   std::array<std::int64_t, Shape::max_rank> kept{}, reduced{};
   std::size_t kept_rank = 0, reduced_rank = 0;
   Strides kept_strides{}, reduced_strides{};
@@ -245,28 +268,31 @@ inline void reduce(exec::Context& context, Ref const& x, std::byte const* from, 
       kept_strides[kept_rank++] = stride;
     }
   }
-  Shape const kept_shape(std::span<std::int64_t const>(kept.data(), kept_rank)), reduced_shape(std::span<std::int64_t const>(reduced.data(), reduced_rank));
+  Shape const kept_shape(std::span<std::int64_t const>(kept.data(), kept_rank)),
+      reduced_shape(std::span<std::int64_t const>(reduced.data(), reduced_rank));
   std::int64_t const count = reduced_shape.size();
-  context.parallel_for(kept_shape.size(), std::max<std::int64_t>(1, 2048 / std::max<std::int64_t>(count, 1)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::int64_t const base = offset_of(kept_shape, kept_strides, i);
-      if (is_floating(dtype)) {
-        double result = maximum ? -std::numeric_limits<double>::infinity() : 0;
-        for (std::int64_t k = 0; k < count; ++k) {
-          double const value = number_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
-          result = !maximum ? result + value : value > result || value != value ? value : result;
+  context.parallel_for(
+      kept_shape.size(), std::max<std::int64_t>(1, 2048 / std::max<std::int64_t>(count, 1)),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          std::int64_t const base = offset_of(kept_shape, kept_strides, i);
+          if (is_floating(dtype)) {
+            double result = maximum ? -std::numeric_limits<double>::infinity() : 0;
+            for (std::int64_t k = 0; k < count; ++k) {
+              double const value = number_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
+              result = !maximum ? result + value : value > result || value != value ? value : result;
+            }
+            store_number(dtype, to, i, result);
+          } else {
+            std::int64_t result = maximum ? std::numeric_limits<std::int64_t>::min() : 0;
+            for (std::int64_t k = 0; k < count; ++k) {
+              std::int64_t const value = integer_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
+              result = maximum ? std::max(result, value) : result + value;
+            }
+            store_integer(dtype, to, i, result);
+          }
         }
-        store_number(dtype, to, i, result);
-      } else {
-        std::int64_t result = maximum ? std::numeric_limits<std::int64_t>::min() : 0;
-        for (std::int64_t k = 0; k < count; ++k) {
-          std::int64_t const value = integer_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
-          result = maximum ? std::max(result, value) : result + value;
-        }
-        store_integer(dtype, to, i, result);
-      }
-    }
-  });
+      });
 }
 
 }  // namespace tutti::graph::generic

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Graph to steps, one node at a time and without cleverness: every repeat is unrolled, every result gets a buffer of its
-/// own. Fusion, sharing of memory and the order of collectives are passes over the steps.
+/// Graph to steps, one node at a time and without cleverness: every repeat is unrolled, every result gets a buffer of
+/// its own. Fusion, sharing of memory and the order of collectives are passes over the steps.
 
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>
 #include <tutti/graph/steps.hpp>
 
@@ -39,7 +40,8 @@ class Lowering {
     std::vector<Value> values = evaluate(graph, std::move(leaves));
     emit_.node = -1;
     for (Output const& output : graph.outputs) finish_output(emit_, graph, output, values[at(output.node)]);
-    for (Update const& update : graph.updates) finish_update(emit_, graph, update, values[at(update.target)], values[at(update.value)]);
+    for (Update const& update : graph.updates)
+      finish_update(emit_, graph, update, values[at(update.target)], values[at(update.value)]);
     return std::move(emit_.list);
   }
 
@@ -86,7 +88,8 @@ class Lowering {
     return needed;
   }
 
-  std::vector<Value> repeat(Graph const& graph, Id id, std::vector<Value> const& operands, std::vector<bool> const& wanted) {
+  std::vector<Value> repeat(Graph const& graph, Id id, std::vector<Value> const& operands,
+                            std::vector<bool> const& wanted) {
     RepeatShape const shape = repeat_shape(graph, id);
     Graph const& body = graph.body(id);
     int const results = graph.results(id), stacked_results = results - shape.carried;
@@ -184,21 +187,26 @@ class Lowering {
       case Op::reshape: return emit_.reshaped(x[0], type.shape);
       case Op::transpose: return emit_.transposed(x[0], integers, type.shape);
       case Op::slice: return emit_.sliced(x[0], integers, type.shape);
-      case Op::pad: return pad(graph, id, x[0]);
-      case Op::concatenate: return concatenate(static_cast<int>(integers[0]), x, type);
+      case Op::pad: return lower_pad(emit_, graph, id, x[0]);
+      case Op::concatenate: return lower_concatenate(emit_, static_cast<int>(integers[0]), x, type);
       case Op::dynamic_slice: case Op::dynamic_update_slice: {
         std::vector<Ref> reads;
         for (Value const& operand : x) reads.push_back(emit_.contiguous(operand));
-        return simple(graph.op(id) == Op::dynamic_slice ? StepKind::dynamic_slice : StepKind::dynamic_update_slice, reads, type);
+        return simple(graph.op(id) == Op::dynamic_slice ? StepKind::dynamic_slice : StepKind::dynamic_update_slice,
+                      reads, type);
       }
-      case Op::reduce_sum: case Op::reduce_max: return reduce(graph, id, x[0]);
-      case Op::dot_general: return dot(graph, id, x[0], x[1]);
+      case Op::reduce_sum: case Op::reduce_max: return lower_reduce(emit_, graph, id, x[0]);
+      case Op::dot_general: return lower_dot(emit_, graph, id, x[0], x[1]);
       case Op::gather: return simple(StepKind::gather, {emit_.contiguous(x[0]), emit_.contiguous(x[1])}, type);
-      case Op::scatter_add: return simple(StepKind::scatter_add, {emit_.contiguous(x[0]), emit_.contiguous(x[1]), emit_.contiguous(x[2])}, type);
+      case Op::scatter_add:
+        return simple(StepKind::scatter_add, {emit_.contiguous(x[0]), emit_.contiguous(x[1]), emit_.contiguous(x[2])},
+                      type);
       case Op::rng_bits:
         return simple(StepKind::random_bits,
-                      {emit_.contiguous(x[0], DType::int64), emit_.contiguous(x[1], DType::int64), emit_.contiguous(x[2], DType::int64)}, type);
-      case Op::linear: return linear(type, x);
+                      {emit_.contiguous(x[0], DType::int64), emit_.contiguous(x[1], DType::int64),
+                       emit_.contiguous(x[2], DType::int64)},
+                      type);
+      case Op::linear: return lower_linear(emit_, type, x);
       case Op::attention_gradient: {
         auto const reads = emit_.floats(x);
         Ref const y = emit_.fresh(DType::float32, type.shape);
@@ -242,7 +250,8 @@ class Lowering {
                                                                : StepKind::reduce_scatter;
         Value const value = simple(kind, {emit_.contiguous(x[0])}, type);
         Step& step = emit_.list.steps.back();
-        step.root = static_cast<std::int32_t>(integers[0]);  // of the others: the number of ranks, checked when a run starts
+        step.root =
+            static_cast<std::int32_t>(integers[0]);  // of the others: the number of ranks, checked when a run starts
         if (kind == StepKind::reduce_scatter) step.operation = static_cast<std::uint8_t>(integers[1]);
         return value;
       }
@@ -266,139 +275,6 @@ class Lowering {
     step.reads = {dense};
     step.writes = {y};
     return y;
-  }
-
-  Value pad(Graph const& graph, Id id, Value const& x) {
-    Type const& type = graph.type(id);
-    auto const integers = graph.integers(id);
-    std::size_t const rank = at(type.shape.rank());
-    Ref const source = emit_.ref(x), whole = emit_.fresh(type.dtype, type.shape);
-    Ref box = whole;
-    box.shape = source.shape;
-    for (std::size_t axis = 0; axis < rank; ++axis) {
-      box.offset += integers[axis] * whole.strides[axis] * static_cast<std::int64_t>(size_of(type.dtype));
-      box.strides[axis] *= integers[2 * rank + axis] + 1;
-    }
-    if (source.shape.size() == 0) box.offset = 0;
-    Step& step = emit_.push(StepKind::copy);
-    step.value = graph.real(id);
-    step.reads = {source};
-    step.writes = {box, whole};
-    return view_value(whole);
-  }
-
-  Value concatenate(int axis, std::vector<Value> const& x, Type const& type) {
-    std::vector<Ref> sources;
-    for (Value const& value : x) sources.push_back(emit_.ref(value));
-    Ref const whole = emit_.fresh(type.dtype, type.shape);
-    Step& step = emit_.push(StepKind::copy);
-    std::int64_t begin = 0;
-    for (Ref const& source : sources) {
-      if (source.shape.size() != 0) {
-        Ref box = whole;
-        box.shape = source.shape;
-        box.offset += begin * whole.strides[at(axis)] * static_cast<std::int64_t>(size_of(type.dtype));
-        step.reads.push_back(source);
-        step.writes.push_back(box);
-      }
-      begin += source.shape[axis];
-    }
-    if (step.writes.empty()) step.writes.push_back(whole);
-    return view_value(whole);
-  }
-
-  Value reduce(Graph const& graph, Id id, Value const& x) {
-    Type const& type = graph.type(id);
-    std::uint32_t axes = 0;
-    for (std::int64_t axis : graph.integers(id)) axes |= 1u << axis;
-    Ref const source = emit_.ref(x), y = emit_.fresh(type.dtype, type.shape);
-    auto const count = static_cast<int>(graph.integers(id).size());
-    bool const leading = axes == (1u << count) - 1 && count > 0 && count < source.shape.rank();
-    if (graph.op(id) == Op::reduce_sum && leading && type.dtype == DType::float32 && source.contiguous() && source.shape.size() != 0) {
-      std::int64_t const columns = type.shape.size();
-      Step& step = emit_.push(StepKind::column_sum);
-      step.reads = {contiguous_ref(source.buffer, source.offset, source.dtype, {source.shape.size() / columns, columns})};
-      step.writes = {y};
-      return view_value(y);
-    }
-    Step& step = emit_.push(StepKind::reduce);
-    step.axes = axes;
-    step.maximum = graph.op(id) == Op::reduce_max;
-    step.reads = {source};
-    step.writes = {y};
-    return view_value(y);
-  }
-
-  /// x (..., I), weight (O, I) [, bias (O)]
-  Value linear(Type const& type, std::vector<Value> const& x) {
-    std::vector<Ref> operands = emit_.floats(x);
-    std::int64_t const inner = x[0].shape[x[0].shape.rank() - 1], columns = x[1].shape[0];
-    std::int64_t const rows = inner == 0 ? (columns == 0 ? 0 : type.shape.size() / columns) : x[0].shape.size() / inner;
-    Ref a = contiguous_ref(operands[0].buffer, operands[0].offset, DType::float32, {rows, inner});
-    Ref b = contiguous_ref(operands[1].buffer, operands[1].offset, DType::float32, {inner, columns});
-    b.strides[0] = 1;
-    b.strides[1] = inner;
-    Ref const y = emit_.fresh(DType::float32, type.shape);
-    Step& step = emit_.push(StepKind::gemm);
-    step.reads = {a, b, operands.size() > 2 ? operands[2] : Ref{}, {}, {}};
-    step.writes = {contiguous_ref(y.buffer, 0, DType::float32, {rows, columns}), {}};
-    return emit_.as(y, type.dtype);
-  }
-
-  /// An operand as (batch..., rows, columns), with one of the last two strides 1; copied when its axes do not collapse.
-  Ref matrix(Value const& value, std::span<std::int64_t const> batch, std::span<int const> rows, std::span<int const> columns) {
-    Ref const source = emit_.ref(value);
-    std::vector<std::int64_t> extents;
-    Ref result = source;
-    result.strides = {};
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      extents.push_back(source.shape[static_cast<int>(batch[i])]);
-      result.strides[i] = source.strides[at(batch[i])];
-    }
-    auto row = collapse(source, rows), column = collapse(source, columns);
-    if (row && column && row->extent == 1 && column->stride != 1) row->stride = 1;
-    if (row && column && column->extent == 1 && row->stride != 1) column->stride = 1;
-    if (!row || !column || (row->stride != 1 && column->stride != 1) || row->stride == 0 || column->stride == 0) {
-      std::vector<std::int64_t> order(batch.begin(), batch.end()), shape;
-      order.insert(order.end(), rows.begin(), rows.end());
-      order.insert(order.end(), columns.begin(), columns.end());
-      for (std::int64_t axis : order) shape.push_back(source.shape[static_cast<int>(axis)]);
-      Ref const dense = emit_.copied(emit_.transposed(view_value(source), order, Shape(std::span<std::int64_t const>(shape))).ref);
-      Axis r{1, 1}, c{1, 1};
-      for (int axis : rows) r.extent *= source.shape[axis];
-      for (int axis : columns) c.extent *= source.shape[axis];
-      extents.push_back(r.extent);
-      extents.push_back(c.extent);
-      return contiguous_ref(dense.buffer, 0, dense.dtype, Shape(std::span<std::int64_t const>(extents)));
-    }
-    extents.push_back(row->extent);
-    extents.push_back(column->extent);
-    result.strides[batch.size()] = row->stride;
-    result.strides[batch.size() + 1] = column->stride;
-    result.shape = Shape(std::span<std::int64_t const>(extents));
-    return result;
-  }
-
-  Value dot(Graph const& graph, Id id, Value const& a, Value const& b) {
-    Type const& type = graph.type(id);
-    DotShape const dims = dot_shape(graph, id);
-    auto free_axes = [](Shape const& shape, std::span<std::int64_t const> batch, std::span<std::int64_t const> contract) {
-      std::vector<int> axes;
-      for (int axis = 0; axis < shape.rank(); ++axis)
-        if (std::find(batch.begin(), batch.end(), axis) == batch.end() && std::find(contract.begin(), contract.end(), axis) == contract.end())
-          axes.push_back(axis);
-      return axes;
-    };
-    std::vector<int> const contract_a(dims.contract_a.begin(), dims.contract_a.end()), contract_b(dims.contract_b.begin(), dims.contract_b.end());
-    Ref const left = matrix(a, dims.batch_a, free_axes(a.shape, dims.batch_a, dims.contract_a), contract_a);
-    Ref const right = matrix(b, dims.batch_b, contract_b, free_axes(b.shape, dims.batch_b, dims.contract_b));
-    std::vector<std::int64_t> extents(left.shape.begin(), left.shape.end() - 1);
-    extents.push_back(right.shape[right.shape.rank() - 1]);
-    Ref const y = emit_.fresh(type.dtype, type.shape);
-    Step& step = emit_.push(StepKind::gemm);
-    step.reads = {left, right, {}, {}, {}};
-    step.writes = {contiguous_ref(y.buffer, 0, type.dtype, Shape(std::span<std::int64_t const>(extents))), {}};
-    return view_value(y);
   }
 
   Emitter emit_;

@@ -31,8 +31,8 @@ inline std::vector<Value> lower_adamw(Emitter& emit, Graph const& graph, Id id, 
     for (std::size_t i = 0; i < 4; ++i) {
       Value const value = stacked ? emit.slice(x[i], part) : x[i];
       refs[i] = emit.contiguous(value, DType::float32);
-      bool const in_state = !value.is_constant() && value.kind == Value::Kind::view && refs[i].buffer == value.ref.buffer &&
-                            emit.list[refs[i].buffer].pool == Pool::state;
+      bool const in_state = !value.is_constant() && value.kind == Value::Kind::view &&
+                            refs[i].buffer == value.ref.buffer && emit.list[refs[i].buffer].pool == Pool::state;
       if (i != 1 && !in_state) refs[i] = emit.copied(refs[i]);
     }
     for (std::size_t i = 0; i < 4; ++i) {
@@ -68,7 +68,8 @@ inline std::vector<Value> composite(Emitter& emit, Graph const& graph, Id id, st
   if (graph.op(id) == Op::adamw) return lower_adamw(emit, graph, id, x);
   std::vector<Ref> reads, writes;
   auto results_as = [&](std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) writes.push_back(emit.fresh(DType::float32, graph.type(id, static_cast<int>(i)).shape));
+    for (std::size_t i = 0; i < count; ++i)
+      writes.push_back(emit.fresh(DType::float32, graph.type(id, static_cast<int>(i)).shape));
   };
   StepKind kind{};
   double value = 1, eps = 1e-5;
@@ -110,12 +111,14 @@ inline std::vector<Value> composite(Emitter& emit, Graph const& graph, Id id, st
       break;
     case Op::linear_cross_entropy: {
       kind = StepKind::linear_cross_entropy;
-      reads = {emit.contiguous(x[0], DType::float32), emit.contiguous(x[1], DType::float32), emit.contiguous(x[2], DType::int32)};
+      reads = {emit.contiguous(x[0], DType::float32), emit.contiguous(x[1], DType::float32),
+               emit.contiguous(x[2], DType::int32)};
       ignored = static_cast<std::int32_t>(integers[0]);
       vocabulary = integers[1];
       value = graph.real(id);
       results_as(4);
-      writes.push_back(emit.fresh(DType::float32, {kernel::linear_cross_entropy_workspace(x[2].shape.size(), x[1].shape[0])}));
+      writes.push_back(
+          emit.fresh(DType::float32, {kernel::linear_cross_entropy_workspace(x[2].shape.size(), x[1].shape[0])}));
       break;
     }
     default: emit.fail(ErrorKind::unavailable, "the executor has no step for this operation");
@@ -156,15 +159,18 @@ inline void finish_output(Emitter& emit, Graph const& graph, Output const& outpu
   }
 }
 
-inline void finish_update(Emitter& emit, Graph const& graph, Update const& update, Value const& target, Value const& value) {
+inline void finish_update(Emitter& emit, Graph const& graph, Update const& update, Value const& target,
+                          Value const& value) {
   if (value.dtype != target.dtype || !(value.shape == target.shape)) {
     emit.graph = &graph;
     emit.node = update.target;
-    emit.fail(ErrorKind::shape, "an update has shape " + to_string(value.shape) + " and the field " + to_string(target.shape));
+    emit.fail(ErrorKind::shape,
+              "an update has shape " + to_string(value.shape) + " and the field " + to_string(target.shape));
   }
   auto in_place = [&](Ref const& from, Ref const& to) {
     auto const home = emit.list.home(from.buffer);
-    return from.contiguous() && home.root == to.buffer && home.offset + from.offset == to.offset && from.buffer != to.buffer;
+    return from.contiguous() && home.root == to.buffer && home.offset + from.offset == to.offset &&
+           from.buffer != to.buffer;
   };
   std::int64_t const parts = value.is_stack() ? target.shape[0] : 1;
   for (std::int64_t i = 0; i < parts; ++i) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Large blocks of memory with an owner: whole pages from the system, huge ones where it has them, or a communicator's heap.
+/// Large blocks of memory with an owner: whole pages from the system, huge ones where it has them, or a communicator's
+/// heap.
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/error.hpp>
@@ -31,7 +32,8 @@ class Memory {
     constexpr std::size_t huge = std::size_t{2} << 20;
     bool const large = static_cast<std::size_t>(bytes) >= 2 * huge;
     mapped_bytes_ = static_cast<std::size_t>(bytes) + (large ? huge : 0);
-    void* const mapped = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const mapped =
+        ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED)
       throw Error(ErrorKind::out_of_memory, "graph::Memory",
                   std::to_string(bytes) + " bytes are not available. Use a smaller batch, sequence or model");

@@ -22,19 +22,23 @@ struct MemoryPlan {
   struct Life {
     std::int32_t first = -1, last = -1;  ///< steps, both included; -1: never used
   };
-  std::vector<std::int64_t> offset;  ///< per buffer: bytes from the start of its pool, or from its root outside the two planned pools
+  std::vector<std::int64_t>
+      offset;  ///< per buffer: bytes from the start of its pool, or from its root outside the two planned pools
   std::vector<Life> life;            ///< per buffer that is a root
   std::int64_t arena_bytes = 0;
   std::int64_t communicator_bytes = 0;
   std::int64_t unshared_bytes = 0;   ///< what both pools would need if nothing were reused
 };
 
-constexpr std::int64_t align_up(std::int64_t bytes) noexcept { return (bytes + plan_alignment - 1) / plan_alignment * plan_alignment; }
+constexpr std::int64_t align_up(std::int64_t bytes) noexcept {
+  return (bytes + plan_alignment - 1) / plan_alignment * plan_alignment;
+}
 constexpr bool is_planned(Pool pool) noexcept { return pool == Pool::arena || pool == Pool::communicator; }
 
 namespace detail {
 
-/// Best fit, the largest first: among the gaps between buffers alive at the same time the smallest that is large enough.
+/// Best fit, the largest first: among the gaps between buffers alive at the same time the smallest that is large
+/// enough.
 inline std::int64_t place(std::vector<BufferId> const& order, StepList const& list, MemoryPlan& plan) {
   struct Placed {
     std::int64_t begin, end;
@@ -151,7 +155,8 @@ inline void validate(StepList const& list, MemoryPlan const& plan) {
   std::map<std::int64_t, detail::Ownership> spaces;  // 0 arena, 1 communicator, 2 + root otherwise
   auto fail = [&](std::size_t s, BufferId id, std::string const& why) {
     throw Error(ErrorKind::internal, "graph::validate",
-                "step " + std::to_string(s) + " (" + std::string(name(list.steps[s].kind)) + ") and buffer " + std::to_string(id) + ": " + why);
+                "step " + std::to_string(s) + " (" + std::string(name(list.steps[s].kind)) + ") and buffer " +
+                    std::to_string(id) + ": " + why);
   };
   auto space_of = [&](BufferId id) -> std::int64_t {
     BufferId const root = list.home(id).root;
@@ -168,12 +173,14 @@ inline void validate(StepList const& list, MemoryPlan const& plan) {
       spaces[2 + static_cast<std::int64_t>(id)].write(0, buffer.bytes, static_cast<BufferId>(id));
   }
   auto check_bounds = [&](std::size_t s, Ref const& ref) {
-    if (ref.offset < 0 || ref.offset + ref.span_bytes() > list[ref.buffer].bytes) fail(s, ref.buffer, "the reference leaves the buffer");
+    if (ref.offset < 0 || ref.offset + ref.span_bytes() > list[ref.buffer].bytes)
+      fail(s, ref.buffer, "the reference leaves the buffer");
     BufferId const root = list.home(ref.buffer).root;
     std::int64_t const limit = list[root].pool == Pool::arena          ? plan.arena_bytes
                                : list[root].pool == Pool::communicator ? plan.communicator_bytes
                                                                        : list[root].bytes;
-    if (at(ref.buffer) < 0 || at(ref.buffer) + ref.offset + ref.span_bytes() > limit) fail(s, ref.buffer, "it lies outside its pool");
+    if (at(ref.buffer) < 0 || at(ref.buffer) + ref.offset + ref.span_bytes() > limit)
+      fail(s, ref.buffer, "it lies outside its pool");
   };
   // A value is there if its own writer, or the writer of one of its parts, wrote every byte last.
   auto is_within = [&](BufferId inner, BufferId outer) {
@@ -219,7 +226,8 @@ inline void validate(StepList const& list, MemoryPlan const& plan) {
   for (Entry const& output : list.outputs) {
     if (output.buffer < 0 || list[output.buffer].bytes == 0) continue;
     std::size_t const last = list.steps.empty() ? 0 : list.steps.size() - 1;
-    if (!list.steps.empty()) check_read(check_read, last, output.buffer, at(output.buffer), at(output.buffer) + list[output.buffer].bytes);
+    if (!list.steps.empty())
+      check_read(check_read, last, output.buffer, at(output.buffer), at(output.buffer) + list[output.buffer].bytes);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A graph made ready to run: its steps and their memory plan. Sizes are fixed, memory is not bound yet, and one program may
-/// be run by any number of executors.
+/// A graph made ready to run: its steps and their memory plan. Sizes are fixed, memory is not bound yet, and one
+/// program may be run by any number of executors.
 
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/fuse.hpp>
@@ -61,11 +61,15 @@ inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
 namespace detail {
 
 inline std::string formula(Step const& step) {
-  static constexpr char const* names[] = {"constant", "add",  "subtract", "multiply", "divide", "maximum",    "negate",  "exponential",
-                                          "logarithm", "tanh", "logistic", "sine",     "cosine", "square_root", "reciprocal_square_root",
-                                          "power",    "less", "less_equal", "equal",  "not_equal", "select", "gelu", "gelu_gradient", "identity"};
+  static constexpr char const* names[] = {
+      "constant", "add",    "subtract",      "multiply",    "divide",
+      "maximum",  "negate", "exponential",   "logarithm",   "tanh",
+      "logistic", "sine",   "cosine",        "square_root", "reciprocal_square_root",
+      "power",    "less",   "less_equal",    "equal",       "not_equal",
+      "select",   "gelu",   "gelu_gradient", "identity"};
   std::string text;
-  for (auto const& instruction : step.instructions) text += (text.empty() ? "" : " ") + std::string(names[static_cast<int>(instruction.op)]);
+  for (auto const& instruction : step.instructions)
+    text += (text.empty() ? "" : " ") + std::string(names[static_cast<int>(instruction.op)]);
   return text;
 }
 
@@ -82,8 +86,10 @@ inline std::string to_string(Program const& program) {
     if (root.pool == Pool::state) text = list.fields[static_cast<std::size_t>(root.entry)].name;
     if (root.pool == Pool::input) text = list.inputs[static_cast<std::size_t>(root.entry)].name;
     if (root.pool == Pool::output) text = list.outputs[static_cast<std::size_t>(root.entry)].name;
-    if (root.pool == Pool::arena) text = "@" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
-    if (root.pool == Pool::communicator) text = "#" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
+    if (root.pool == Pool::arena)
+      text = "@" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
+    if (root.pool == Pool::communicator)
+      text = "#" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
     return text + (ref.dtype == DType::float32 ? "" : ":" + std::string(name(ref.dtype))) + to_string(ref.shape);
   };
   std::string out = "step  layer  operation               MB  results <- operands\n";
@@ -100,8 +106,9 @@ inline std::string to_string(Program const& program) {
       operands += (operands.empty() ? "" : " ") + describe(ref);
     }
     char head[96];
-    std::snprintf(head, sizeof head, "%4zu  %5s  %-20s %5.1f  ", s, step.layer < 0 ? "" : std::to_string(step.layer).c_str(),
-                  std::string(name(step.kind)).c_str(), static_cast<double>(bytes) / 1e6);
+    std::snprintf(head, sizeof head, "%4zu  %5s  %-20s %5.1f  ", s,
+                  step.layer < 0 ? "" : std::to_string(step.layer).c_str(), std::string(name(step.kind)).c_str(),
+                  static_cast<double>(bytes) / 1e6);
     out += head + results + " <- " + operands;
     if (step.kind == StepKind::elementwise) out += "  [" + detail::formula(step) + "]";
     if (step.gelu) out += "  [gelu]";
@@ -109,8 +116,9 @@ inline std::string to_string(Program const& program) {
     out += "\n";
   }
   char tail[192];
-  std::snprintf(tail, sizeof tail, "%zu steps; arena %.1f MB, communicator %.1f MB (%.1f MB without reuse)\n", list.steps.size(),
-                static_cast<double>(program.plan.arena_bytes) / 1e6, static_cast<double>(program.plan.communicator_bytes) / 1e6,
+  std::snprintf(tail, sizeof tail, "%zu steps; arena %.1f MB, communicator %.1f MB (%.1f MB without reuse)\n",
+                list.steps.size(), static_cast<double>(program.plan.arena_bytes) / 1e6,
+                static_cast<double>(program.plan.communicator_bytes) / 1e6,
                 static_cast<double>(program.plan.unshared_bytes) / 1e6);
   return out + tail;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What passes over step lists share: who writes and who reads each buffer, kept up to date while steps are merged and moved.
+/// What passes over step lists share: who writes and who reads each buffer, kept up to date while steps are merged and
+/// moved.
 
 #include <tutti/graph/steps.hpp>
 
@@ -16,7 +17,8 @@ namespace tutti::graph::lowering {
 /// Steps are addressed by their position. Merging empties a position; `compact` removes the empty ones.
 class Rewriter {
  public:
-  explicit Rewriter(StepList& steps) : list(steps), dead_(steps.steps.size()), writer_(steps.buffers.size(), -1), readers_(steps.buffers.size()) {
+  explicit Rewriter(StepList& steps)
+      : list(steps), dead_(steps.steps.size()), writer_(steps.buffers.size(), -1), readers_(steps.buffers.size()) {
     for (std::int32_t s = 0; s < size(); ++s) attach(s);
   }
 
@@ -96,7 +98,8 @@ inline std::span<int const> optional_writes(StepKind kind) {
   }
 }
 
-/// Removes steps that nothing depends on, and results that nobody reads. Before memory is shared: reads name writers directly.
+/// Removes steps that nothing depends on, and results that nobody reads. Before memory is shared: reads name writers
+/// directly.
 inline void eliminate_dead_steps(StepList& list) {
   std::vector<bool> needed(list.buffers.size());
   std::vector<bool> keep(list.steps.size());

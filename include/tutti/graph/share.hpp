@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Values share memory: what would be copied into an output, a bucket, a stack or a field is computed there, and a result
-/// takes the place of an operand that nobody reads again. Runs last; it changes where values lie and never their order.
+/// Values share memory: what would be copied into an output, a bucket, a stack or a field is computed there, and a
+/// result takes the place of an operand that nobody reads again. Runs last; it changes where values lie and never their
+/// order.
 
 #include <tutti/graph/rewrite.hpp>
 
@@ -20,7 +21,8 @@ class CopyElision {
  public:
   explicit CopyElision(StepList& list) : list_(list), at_(list), overwriter_(list.buffers.size(), -1) {
     for (std::size_t id = 0; id < list.buffers.size(); ++id)
-      if (list.buffers[id].over >= 0) overwriter_[static_cast<std::size_t>(list.buffers[id].over)] = static_cast<BufferId>(id);
+      if (list.buffers[id].over >= 0)
+        overwriter_[static_cast<std::size_t>(list.buffers[id].over)] = static_cast<BufferId>(id);
     fields_.resize(list.buffers.size());
     for (std::int32_t s = 0; s < at_.size(); ++s)
       for (Ref const& ref : at_.step(s).reads)
@@ -79,7 +81,8 @@ class CopyElision {
     return true;
   }
 
-  /// Whether nobody reads the field's old value once `writer` has written; the writer itself only where it may work in place.
+  /// Whether nobody reads the field's old value once `writer` has written; the writer itself only where it may work in
+  /// place.
   bool field_is_free(Ref const& from, Buffer const& target, std::int32_t writer) {
     std::int64_t const begin = target.offset, end = target.offset + target.bytes;
     for (FieldRead const& read : fields_[static_cast<std::size_t>(target.over)]) {
@@ -88,9 +91,13 @@ class CopyElision {
       Step const& step = at_.step(writer);
       for (std::size_t i = 0; i < step.reads.size(); ++i) {
         Ref const& operand = step.reads[i];
-        if (!operand || operand.buffer != target.over || operand.offset + operand.span_bytes() <= begin || operand.offset >= end) continue;
-        bool const aligned = operand.contiguous() && operand.offset == begin && operand.bytes() == target.bytes && operand.dtype == from.dtype;
-        bool const in_place = step.kind == StepKind::elementwise || (step.kind == StepKind::gemm && i == 3 && step.writes[0].buffer == from.buffer);
+        if (!operand || operand.buffer != target.over || operand.offset + operand.span_bytes() <= begin ||
+            operand.offset >= end)
+          continue;
+        bool const aligned = operand.contiguous() && operand.offset == begin && operand.bytes() == target.bytes &&
+                             operand.dtype == from.dtype;
+        bool const in_place = step.kind == StepKind::elementwise ||
+                              (step.kind == StepKind::gemm && i == 3 && step.writes[0].buffer == from.buffer);
         if (!aligned || !in_place) return false;
       }
     }
@@ -106,7 +113,8 @@ class CopyElision {
 /// (write, read) operands that the kernel allows to be the same memory.
 inline std::span<std::array<std::size_t, 2> const> in_place_operands(StepKind kind) {
   using Pair = std::array<std::size_t, 2>;
-  static constexpr Pair first[] = {{0, 0}}, gemm[] = {{0, 3}}, embedding[] = {{0, 2}}, norm[] = {{0, 5}, {0, 0}}, loss[] = {{1, 0}};
+  static constexpr Pair first[] = {{0, 0}}, gemm[] = {{0, 3}}, embedding[] = {{0, 2}}, norm[] = {{0, 5}, {0, 0}},
+                        loss[] = {{1, 0}};
   switch (kind) {
     case StepKind::layer_norm: case StepKind::scatter_add: case StepKind::dynamic_update_slice: return first;
     case StepKind::gemm: return gemm;
@@ -135,7 +143,9 @@ inline void share_in_place(StepList& list) {
     if (buffer.over >= 0) taken[static_cast<std::size_t>(buffer.over)] = true;
     if (buffer.part_of >= 0) has_parts[static_cast<std::size_t>(buffer.part_of)] = true;
   }
-  auto whole = [&](Ref const& ref) { return ref && ref.offset == 0 && ref.contiguous() && ref.bytes() == list[ref.buffer].bytes && ref.bytes() > 0; };
+  auto whole = [&](Ref const& ref) {
+    return ref && ref.offset == 0 && ref.contiguous() && ref.bytes() == list[ref.buffer].bytes && ref.bytes() > 0;
+  };
 
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     Step const& step = list.steps[s];
@@ -146,7 +156,9 @@ inline void share_in_place(StepList& list) {
       std::size_t const id = static_cast<std::size_t>(read.buffer);
       if (taken[id] || needed[id] != static_cast<std::int32_t>(s)) return false;
       for (Ref const& other : step.reads)  // another view of the same value would see it change
-        if (other && &other != &read && other.buffer == read.buffer && !(step.kind == StepKind::elementwise && whole(other))) return false;
+        if (other && &other != &read && other.buffer == read.buffer &&
+            !(step.kind == StepKind::elementwise && whole(other)))
+          return false;
       Pool const pool = list[list.home(read.buffer).root].pool;
       if (pool != Pool::arena && pool != Pool::communicator) return false;
       if (to.part_of < 0 && to.over < 0 && !has_parts[static_cast<std::size_t>(write.buffer)]) {
@@ -174,7 +186,8 @@ inline void share_in_place(StepList& list) {
           }
     } else {
       for (auto const& [write, read] : in_place_operands(step.kind))
-        if (write < step.writes.size() && read < step.reads.size() && step.writes[write] && step.reads[read] && share(step.writes[write], step.reads[read]))
+        if (write < step.writes.size() && read < step.reads.size() && step.writes[write] && step.reads[read] &&
+            share(step.writes[write], step.reads[read]))
           break;
     }
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What outlives a run: parameters, optimizer moments, accumulators. Named tensors, stacked over layers, outside every arena;
-/// programs update them in place. Checkpoints, broadcasts and hashes iterate over the fields.
+/// What outlives a run: parameters, optimizer moments, accumulators. Named tensors, stacked over layers, outside every
+/// arena; programs update them in place. Checkpoints, broadcasts and hashes iterate over the fields.
 
 #include <tutti/core/error.hpp>
 #include <tutti/graph/ir.hpp>
@@ -37,8 +37,10 @@ struct Field {
   template <class T>
   TensorView<T> view(std::source_location where = std::source_location::current()) const {
     if (dtype_of<std::remove_const_t<T>> != dtype)
-      throw Error(ErrorKind::dtype, "State", "field '" + name + "' holds " + std::string(tutti::name(dtype)) + ", not " +
-                                                 std::string(tutti::name(dtype_of<std::remove_const_t<T>>)), where);
+      throw Error(ErrorKind::dtype, "State",
+                  "field '" + name + "' holds " + std::string(tutti::name(dtype)) + ", not " +
+                      std::string(tutti::name(dtype_of<std::remove_const_t<T>>)),
+                  where);
     return {static_cast<T*>(data()), shape};
   }
 };
@@ -53,19 +55,22 @@ class State {
   /// Errors: shape, when a field of the same name has another shape or dtype.
   void add(Graph const& graph) {
     for (Parameter const& parameter : graph.parameters) {
-      Field* const field = add(graph.name(parameter.node), graph.dtype(parameter.node), graph.shape(parameter.node), parameter.init);
+      Field* const field =
+          add(graph.name(parameter.node), graph.dtype(parameter.node), graph.shape(parameter.node), parameter.init);
       field->parameter = true;
       field->stacked = parameter.stacked;
     }
     for (std::size_t i = 0; i < graph.states.size(); ++i)
-      add(graph.name(graph.states[i]), graph.dtype(graph.states[i]), graph.shape(graph.states[i]), graph.state_inits[i]);
+      add(graph.name(graph.states[i]), graph.dtype(graph.states[i]), graph.shape(graph.states[i]),
+          graph.state_inits[i]);
   }
   Field* add(std::string_view name, DType dtype, Shape const& shape, Init const& init = {}) {
     if (Field* const present = find(name)) {
       if (present->dtype != dtype || !(present->shape == shape))
         throw Error(ErrorKind::shape, "State::add",
-                    "field '" + std::string(name) + "' is " + std::string(tutti::name(present->dtype)) + " " + to_string(present->shape) +
-                        ", and a program wants " + std::string(tutti::name(dtype)) + " " + to_string(shape) + ". Give it another name");
+                    "field '" + std::string(name) + "' is " + std::string(tutti::name(present->dtype)) + " " +
+                        to_string(present->shape) + ", and a program wants " + std::string(tutti::name(dtype)) + " " +
+                        to_string(shape) + ". Give it another name");
       return present;
     }
     Field& field = fields_.emplace_back();
@@ -75,7 +80,8 @@ class State {
     field.init = init;
     field.memory = Memory(std::max<std::int64_t>(field.bytes(), 1));
     if (init.kind == Init::Kind::ones) {
-      if (dtype != DType::float32) throw Error(ErrorKind::dtype, "State::add", "field '" + field.name + "' starts with ones and is not float32");
+      if (dtype != DType::float32)
+        throw Error(ErrorKind::dtype, "State::add", "field '" + field.name + "' starts with ones and is not float32");
       for (float& value : field.view<float>().elements()) value = 1;
     }
     return &field;
@@ -95,7 +101,8 @@ class State {
       ++stream;
     }
   }
-  /// f(field) decides the contents of every parameter: for initialisations that draw from one sequence in an order of their own.
+  /// f(field) decides the contents of every parameter: for initialisations that draw from one sequence in an order of
+  /// their own.
   template <class F>
   void initialise_parameters(F&& f) {
     for (Field& field : fields_)

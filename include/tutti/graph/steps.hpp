@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a graph is lowered to: a flat list of steps over buffers. Every buffer is one value, written by one step; sharing of
-/// memory is said by two relations between buffers, so that passes can reason about values and the planner about bytes.
+/// What a graph is lowered to: a flat list of steps over buffers. Every buffer is one value, written by one step;
+/// sharing of memory is said by two relations between buffers, so that passes can reason about values and the planner
+/// about bytes.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/kernel/elementwise.hpp>
@@ -69,33 +70,35 @@ struct Ref {
 
 /// What a step runs. Operands stand in `reads` and `writes` in the order given here; those in brackets may be absent.
 enum class StepKind : std::uint8_t {
-  elementwise,               ///< x... -> y...
-  reduce,                    ///< x -> y
-  copy,                      ///< x... -> a box of y for every x [, all of y, filled with `value` first]
-  fill,                      ///< -> y
-  gemm,                      ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved]
-  column_sum,                ///< x (M, N) -> y
-  layer_norm,                ///< x, gamma, beta -> y, [mean], [rstd]
-  layer_norm_gradient,       ///< dy, x, gamma, mean, rstd, [dx_add] -> [dx], [dgamma], [dbeta]
-  attention,                 ///< qkv -> out, [lse]
-  attention_gradient,        ///< dout, qkv, out, lse -> dqkv
-  embedding,                 ///< tokens, table, [positions] -> out
-  embedding_gradient,        ///< tokens, dout, [onto] -> [dtable], [dpositions]
-  linear_cross_entropy,      ///< x, weight, targets -> loss, [dx], [dweight], [losses], workspace
-  cross_entropy,             ///< logits, targets -> loss, [dlogits], [losses]
-  square_sum,                ///< [base], x... -> y
-  adamw,                     ///< learning rate, corrections, gradient scale, then p, g, m, v of every part -> p, m, v of every part
-  gather,                    ///< table, indices -> y
-  scatter_add,               ///< onto, indices, updates -> y
-  dynamic_slice,             ///< x, starts... -> y
-  dynamic_update_slice,      ///< x, update, starts... -> y
-  iota,                      ///< -> y
-  random_bits,               ///< seed, step, stream -> y
-  rank,                      ///< -> y
-  all_reduce,                ///< x -> y; none is left once buckets are made
-  all_reduce_start,          ///< x... -> : all from the first to the end of the last, which lie in one bucket
-  all_reduce_wait,           ///< -> x: the bucket
-  broadcast, all_gather, reduce_scatter,  ///< x -> y, complete when the step ends
+  elementwise,  ///< x... -> y...
+  reduce,       ///< x -> y
+  copy,         ///< x... -> a box of y for every x [, all of y, filled with `value` first]
+  fill,         ///< -> y
+  gemm,         ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved]
+  column_sum,   ///< x (M, N) -> y
+  layer_norm,   ///< x, gamma, beta -> y, [mean], [rstd]
+  layer_norm_gradient,   ///< dy, x, gamma, mean, rstd, [dx_add] -> [dx], [dgamma], [dbeta]
+  attention,             ///< qkv -> out, [lse]
+  attention_gradient,    ///< dout, qkv, out, lse -> dqkv
+  embedding,             ///< tokens, table, [positions] -> out
+  embedding_gradient,    ///< tokens, dout, [onto] -> [dtable], [dpositions]
+  linear_cross_entropy,  ///< x, weight, targets -> loss, [dx], [dweight], [losses], workspace
+  cross_entropy,         ///< logits, targets -> loss, [dlogits], [losses]
+  square_sum,            ///< [base], x... -> y
+  adamw,        ///< learning rate, corrections, gradient scale, then p, g, m, v of every part -> p, m, v of every part
+  gather,       ///< table, indices -> y
+  scatter_add,  ///< onto, indices, updates -> y
+  dynamic_slice,         ///< x, starts... -> y
+  dynamic_update_slice,  ///< x, update, starts... -> y
+  iota,                  ///< -> y
+  random_bits,           ///< seed, step, stream -> y
+  rank,                  ///< -> y
+  all_reduce,            ///< x -> y; none is left once buckets are made
+  all_reduce_start,      ///< x... -> : all from the first to the end of the last, which lie in one bucket
+  all_reduce_wait,       ///< -> x: the bucket
+  broadcast,
+  all_gather,
+  reduce_scatter,  ///< x -> y, complete when the step ends
 };
 
 constexpr std::string_view name(StepKind kind) noexcept {
@@ -133,7 +136,8 @@ constexpr std::string_view name(StepKind kind) noexcept {
   return "unknown";
 }
 
-/// One unit of work. Which attributes mean something follows from `kind`; operators with attributes of their own say them here.
+/// One unit of work. Which attributes mean something follows from `kind`; operators with attributes of their own say
+/// them here.
 struct Step {
   StepKind kind{};
   std::vector<Ref> reads;
