@@ -37,7 +37,8 @@ class CollectiveTask final : public Task<typename To::Result> {
         op_(std::move(op)),
         job_(start(from_, to_, op_)) {}
 
-  bool abandon() noexcept override { return job_.abandon(); }
+  bool abandon() noexcept override { return job_.give_up(); }
+  bool borrows() const noexcept override { return From::borrows || To::borrows; }
   std::string awaiting() const override { return job_.awaiting(); }
   bool collective() const noexcept override { return true; }
   Result take() override {
@@ -297,7 +298,7 @@ class Communicator {
   template <comm::Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
     auto task = transfer("send", comm::input_of(x), None{}, to, tag, any_source, any_tag, where);
-    core_->wait(*task, where);
+    complete(std::move(task), where);
   }
   template <comm::Buffer X>
   auto send_async(X&& x, int to, int tag = 0, Where where = Where::current()) {
@@ -308,8 +309,7 @@ class Communicator {
   template <comm::Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
     auto task = transfer("recv", None{}, comm::operand_of(x), 0, 0, from, tag, where);
-    core_->wait(*task, where);
-    return task->transfer.info();
+    return complete(std::move(task), where);
   }
   template <comm::Buffer X>
   auto recv_async(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
@@ -330,8 +330,7 @@ class Communicator {
   template <comm::Buffer Out, comm::Buffer In>
   MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
     auto task = transfer("send_recv", comm::input_of(out), comm::operand_of(in), to, tag, from, tag, where);
-    core_->wait(*task, where);
-    return task->transfer.info();
+    return complete(std::move(task), where);
   }
   template <comm::Buffer Out, comm::Buffer In>
   auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
@@ -451,6 +450,17 @@ class Communicator {
       task->transfer.send(task->out.data(), task->out.size() * element_bytes<Out>, to, send_tag);
     return task;
   }
+  /// A blocking transfer. Memory that MPI may still write is not freed with the task.
+  template <class T>
+  MessageInfo complete(std::unique_ptr<T> task, Where where) {
+    try {
+      core_->wait(*task, where);
+    } catch (...) {
+      if (!task->safe()) static_cast<void>(task.release());
+      throw;
+    }
+    return task->transfer.info();
+  }
   template <class T>
   auto request(std::unique_ptr<T> task) {
     return Request<typename T::Result>(core_, std::move(task));
@@ -542,7 +552,15 @@ class Communicator {
   template <comm::Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where) {
     comm::CollectiveJob<B> job(*core_, call<kind>(from, to, op, root, where));
-    core_->wait(job, where);
+    try {
+      core_->wait(job, where);
+    } catch (...) {
+      if (!job.safe()) {
+        comm::keep_forever(std::move(from));
+        comm::keep_forever(std::move(to));
+      }
+      throw;
+    }
     to.store();
     return to.take();
   }

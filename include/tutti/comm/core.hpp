@@ -55,7 +55,12 @@ class Core final : public Progress {
       }
   }
   void adopt(std::unique_ptr<Job> job) noexcept override {
-    if (job->poll_quietly()) {
+    bool const done = job->poll_quietly();
+    bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
+    if (failing)  // the borrowed memory goes away while the exception passes
+      backend.revoke(ErrorKind::communication,
+                     "rank " + std::to_string(backend.rank()) + " failed during " + job->operation());
+    if (done || failing) {
       discard(std::move(job));
       return;
     }
@@ -140,20 +145,20 @@ class Core final : public Progress {
       if (job.collective())
         backend.revoke(error.kind(), std::string(job.operation()) + " failed on rank " +
                                          std::to_string(backend.rank()) + ": " + error.message());
-      job.abandon();
+      job.give_up();
       throw located;
     } catch (...) {
       if (job.collective())
         backend.revoke(ErrorKind::communication, std::string("the operator of ") + job.operation() + " threw on rank " +
                                                      std::to_string(backend.rank()));
-      job.abandon();
+      job.give_up();
       throw;
     }
   }
 
   /// Memory that somebody may still write is given up, not given back.
   static void discard(std::unique_ptr<Job> job) noexcept {
-    if (!job->abandon()) static_cast<void>(job.release());
+    if (!job->give_up()) static_cast<void>(job.release());
   }
 
   double deadline_seconds_;

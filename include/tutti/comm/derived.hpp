@@ -6,6 +6,7 @@
 /// which several of them progress irrelevant.
 
 #include <tutti/comm/core.hpp>
+#include <tutti/comm/operand.hpp>
 #include <tutti/tensor/storage.hpp>
 
 #include <cstddef>
@@ -188,7 +189,7 @@ class CollectiveJob : public Job {
     bool const safe = derived_ ? derived_->abandon() : core_.backend.abandon(operation_);
     if (!safe) {  // scratch memory that a peer may still reach is given up
       static_cast<void>(derived_.release());
-      static_cast<void>(new (std::nothrow) Storage<typename B::Device>(std::move(scratch_)));
+      keep_forever(std::move(scratch_));
     }
     return safe;
   }

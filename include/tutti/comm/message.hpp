@@ -98,7 +98,8 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
   In in;
   TransferJob<B> transfer;
 
-  bool abandon() noexcept override { return transfer.abandon(); }
+  bool abandon() noexcept override { return transfer.give_up(); }
+  bool borrows() const noexcept override { return Out::borrows || In::borrows; }
   std::string awaiting() const override { return transfer.awaiting(); }
   Result take() override {
     if constexpr (std::same_as<In, NoOperand>) return out.take();
@@ -148,7 +149,8 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
     begin(message);
   }
 
-  bool abandon() noexcept override { return transfer_.abandon(); }
+  bool abandon() noexcept override { return transfer_.give_up(); }
+  bool borrows() const noexcept override { return false; }
   std::string awaiting() const override { return matched_ ? transfer_.awaiting() : probe_.awaiting(); }
   Result take() override { return std::move(result_); }
 

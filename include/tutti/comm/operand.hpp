@@ -7,7 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
-#include <cstring>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -89,6 +89,7 @@ void copy_strided(TensorView<T, D> to, TensorView<T const, D> from) {
 /// No buffer.
 struct NoOperand {
   using Result = void;
+  static constexpr bool borrows = false;
   void take() const noexcept {}
   void* data() const noexcept { return nullptr; }
   std::int64_t size() const noexcept { return 0; }
@@ -103,6 +104,7 @@ class Operand {
   using Value = std::remove_const_t<T>;
   using Place = D;
   static constexpr bool writable = !std::is_const_v<T>;
+  static constexpr bool borrows = !Owned;
   using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
 
   explicit Operand(TensorView<T, D> view)
@@ -137,6 +139,12 @@ class Operand {
   TensorView<T, D> view_;
   Tensor<Value, D> packed_;
 };
+
+/// Memory that a transport may still write is never freed.
+template <class X>
+void keep_forever(X&& operand) noexcept {
+  static_cast<void>(new (std::nothrow) std::remove_cvref_t<X>(std::move(operand)));
+}
 
 /// An rvalue tensor is owned, everything else borrowed.
 template <class X>

@@ -26,12 +26,13 @@ class Job {
   bool poll() {
     if (done_) return true;
     if (failure_) std::rethrow_exception(failure_);
+    if (given_up_) throw Error(ErrorKind::revoked, operation_, "the operation was given up after an earlier error");
     done_ = advance();
     return done_;
   }
   /// Keeps an exception for the next `poll`. True when there is nothing left to do.
   bool poll_quietly() noexcept {
-    if (done_ || failure_) return true;
+    if (done_ || failure_ || given_up_) return true;
     try {
       done_ = advance();
     } catch (...) {
@@ -39,8 +40,16 @@ class Job {
     }
     return done_ || failure_;
   }
-  /// Gives up. True when nobody will touch the job's memory any more.
+  /// Gives up, once. True when nobody will touch the job's memory any more; otherwise it must never be freed.
+  bool give_up() noexcept {
+    if (!given_up_) safe_ = abandon();
+    given_up_ = true;
+    return safe_;
+  }
+  bool safe() const noexcept { return safe_; }
   virtual bool abandon() noexcept = 0;
+  /// Whether it works on memory that it does not own.
+  virtual bool borrows() const noexcept { return true; }
   /// Who or what it waits for.
   virtual std::string awaiting() const = 0;
   /// Whether all ranks take part, so that its failure is everybody's.
@@ -53,6 +62,8 @@ class Job {
  private:
   char const* operation_;
   bool done_ = false;
+  bool given_up_ = false;
+  bool safe_ = true;
   std::exception_ptr failure_;
 };
 

@@ -161,10 +161,13 @@ TEST_CASE("ranks that disagree learn who calls what, on every rank") {
     }
   };
   for (std::int64_t const size : {4, 40'000}) {  // sent inline, and by reference
-    both_named(outcomes(3, [&](auto& comm) {
-      auto x = zeros<float>(Shape{comm.rank() == 0 ? 2 * size : size});
-      comm.all_reduce(x, sum);
-    }), "all_reduce(sum, float32, count " + std::to_string(2 * size) + ")", "all_reduce(sum, float32, count " + std::to_string(size) + ")");
+    both_named(outcomes(3,
+                        [&](auto& comm) {
+                          auto x = zeros<float>(Shape{comm.rank() == 0 ? 2 * size : size});
+                          comm.all_reduce(x, sum);
+                        }),
+               "all_reduce(sum, float32, count " + std::to_string(2 * size) + ")",
+               "all_reduce(sum, float32, count " + std::to_string(size) + ")");
     both_named(outcomes(2, [&](auto& comm) {
       auto x = zeros<float>(Shape{size});
       if (comm.rank() == 0) comm.all_reduce(x, sum);
@@ -213,7 +216,8 @@ TEST_CASE("a deadline names who is missing") {
     CHECK(contains(one.text, "missing: 1"));
   }
   CHECK(all[1].kind == ErrorKind::timeout);  // the late rank learns it too
-  auto const receive = outcomes(1, [](auto& comm) { static_cast<void>(comm.template recv<int>(0, 3)); }, {.deadline_seconds = 0.05});
+  auto const receive =
+      outcomes(1, [](auto& comm) { static_cast<void>(comm.template recv<int>(0, 3)); }, {.deadline_seconds = 0.05});
   CHECK(receive[0].kind == ErrorKind::timeout);
   CHECK(contains(receive[0].text, "no message from rank 0 with tag 3"));
 }
@@ -265,7 +269,8 @@ TEST_CASE("launch reads the number of ranks, gives the largest exit code, and tu
   CHECK(launched({"--ranks", "3"}, [&](auto& comm) { size = comm.size(); }) == 0);
   CHECK(size == 3);
   CHECK(launched({"--other", "--ranks=2"}, [&](auto& comm) { return comm.rank() * 4; }) == 4);
-  CHECK(launched({"--ranks=2"}, [&](auto&) { throw Error(ErrorKind::io, "test", "expected in this test's output"); }) == 1);
+  CHECK(launched({"--ranks=2"}, [&](auto&) { throw Error(ErrorKind::io, "test", "expected in this test's output"); }) ==
+        1);
   CHECK(launched({"--ranks=many"}, [&](auto&) {}) == 1);
   CHECK(launched({"--ranks"}, [&](auto&) {}) == 1);
   ::setenv("TUTTI_RANKS", "2", 1);

@@ -288,13 +288,10 @@ class Mpi {
                "MPI_Comm_split_type");
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_size(local, &local_size_);
-    MPI_Comm_free(&local);
     int const leads = local_rank_ == 0 ? 1 : 0;
     int before = 0;
     mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
     node_ = rank_ == 0 ? 0 : before;
-    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
-               "MPI_Comm_split_type");
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
     MPI_Comm_free(&local);
     policy_ = {.spins = 200, .yields = 50'000, .sleep_ns = 50'000};

@@ -26,8 +26,9 @@ inline Announced announced_ranks() noexcept {
   return {};
 }
 
-/// Keep one alive while communicators of MPI are in use; main's first object is the place. Cheap when MPI runs already: then
-/// the application's error handlers stay, and one that is fatal on MPI_COMM_WORLD can end the job before an Error is thrown.
+/// Keep one alive while communicators of MPI are in use; main's first object is the place. Cheap when MPI runs already:
+/// then the application's error handlers stay, and a fatal one on MPI_COMM_WORLD can end the job before an Error is
+/// thrown.
 /// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
 ///          several.
 class Environment {
