@@ -342,7 +342,7 @@ class Executor {
     for (std::size_t id = 0; id < program_.list.buffers.size(); ++id) {
       Buffer const& buffer = program_.list.buffers[id];
       auto const life = program_.plan.life[id];
-      if (life.last < 0 || !is_planned(buffer.pool) ||
+      if (buffer.bytes == 0 || life.last < 0 || !is_planned(buffer.pool) ||
           program_.list.home(static_cast<BufferId>(id)).root != static_cast<BufferId>(id))
         continue;
       std::byte* const base =
