@@ -27,21 +27,17 @@ int main(int argc, char** argv) {
 
     auto tokens = empty<std::int32_t>({4, 24}), targets = empty<std::int32_t>({4, 24});
     for (std::int64_t i = 0; i < schedule.total_steps; ++i) {
-      // Each row counts through the alphabet from a letter and by a stride that the model has to find out.
-      for (int row = 0; row < 4; ++row) {
-        int const start = static_cast<int>(i * 5 + row * 11 + comm.rank() * 17),
-                  stride = 1 + (static_cast<int>(i) + row) % 5;
+      // Each row counts through the alphabet in threes, from a letter of its own.
+      for (int row = 0; row < 4; ++row)
         for (int t = 0; t < 24; ++t) {
-          tokens(row, t) = (start + t * stride) % 26;
-          targets(row, t) = (start + (t + 1) * stride) % 26;
+          int const start = static_cast<int>(i) * 5 + row * 11 + comm.rank() * 17;
+          tokens(row, t) = (start + t * 3) % 26;
+          targets(row, t) = (start + (t + 1) * 3) % 26;
         }
-      }
       auto const result = step({i, std::as_const(tokens).view(), std::as_const(targets).view()}, schedule(i));
-      if (comm.rank() == 0 && (i + 1) % 40 == 0)
-        std::printf("step %3d: loss %s\n", static_cast<int>(i + 1),
-                    result.loss < 0.5f   ? "below 0.5"
-                    : result.loss < 3.3f ? "below 3.3"
-                                         : "above");
+      bool const told = i == 0 || i + 1 == schedule.total_steps;
+      if (comm.rank() == 0 && told)
+        std::printf("step %3d: loss %s 0.5\n", static_cast<int>(i + 1), result.loss < 0.5f ? "below" : "above");
     }
   });
 }

@@ -42,7 +42,7 @@ struct Dataset {
 };
 
 struct DatasetOptions {
-  std::int32_t vocabulary = 2048;  ///< at most 65536
+  std::int32_t vocabulary = 1024;  ///< at most 65536; small texts are learned best in short tokens
   double validation_fraction = 0.1;
 };
 

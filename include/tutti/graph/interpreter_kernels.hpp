@@ -7,6 +7,7 @@
 #include <tutti/graph/ir.hpp>
 #include <tutti/tensor/random.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>

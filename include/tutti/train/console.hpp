@@ -36,10 +36,13 @@ class Smoothed {
 
 /// "1,234,567"
 inline std::string with_commas(std::int64_t value) {
-  std::string digits = std::to_string(std::abs(value));
-  for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return value < 0 ? "-" + digits : digits;
+  std::string const digits = std::to_string(std::abs(value));
+  std::string text = value < 0 ? "-" : "";
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 /// "1.5 GB"
 inline std::string human_bytes(double bytes) {

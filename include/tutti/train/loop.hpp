@@ -319,8 +319,8 @@ class Run {
     parallel::barrier(*port_);  // the files are complete before any rank leaves
     std::int64_t const steps = step - setup_.first_step;
     if (stopped)
-      console_.line(fmt::format("stopped by {} after step {}; go on with --resume latest",
-                                stop_ == SIGINT ? "SIGINT" : "SIGTERM", step));
+      console_.line(fmt::format("stopped by {} after step {}{}", stop_ == SIGINT ? "SIGINT" : "SIGTERM", step,
+                                o().out.empty() ? "" : "; go on with --resume latest"));
     else console_.line(fmt::format("done: {} steps in {}, {:.1f} ms a step, {:.0f} tok/s", steps, human_time(seconds),
                                    steps > 0 ? 1e3 * step_seconds_ / static_cast<double>(steps) : 0.0, speed_.value()));
     Metrics::Json row{{"type", "end"}, {"step", step}, {"seconds", seconds}, {"stopped", stopped}};

@@ -172,9 +172,11 @@ class TrainStep {
   void prepare() {
     if (evaluation_) return;
     using optim::Pass;
-    std::vector<Pass> passes{Pass::whole};
-    if (options_.micro_steps == 2) passes = {Pass::first, Pass::last};
-    if (options_.micro_steps > 2) passes = {Pass::first, Pass::middle, Pass::last};
+    std::vector<Pass> passes;
+    if (options_.micro_steps == 1) passes.push_back(Pass::whole);
+    else passes.push_back(Pass::first);
+    if (options_.micro_steps > 2) passes.push_back(Pass::middle);
+    if (options_.micro_steps > 1) passes.push_back(Pass::last);
     std::vector<graph::Program const*> all;
     auto const compiled = [&](std::optional<Pass> pass) {
       graph::Graph const graph = traced(pass);
