@@ -29,6 +29,7 @@
 #include <tutti/exec/scratch.hpp>
 #include <tutti/exec/team.hpp>
 #include <tutti/exec/wait.hpp>
+#include <tutti/graph/bind.hpp>
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/calls.hpp>
@@ -50,6 +51,7 @@
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/list.hpp>
 #include <tutti/graph/lower.hpp>
+#include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/graph/op.hpp>

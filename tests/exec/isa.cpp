@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/exec/isa/levels.hpp>
 
+// Covers: <tutti/exec/isa/levels.hpp>
 #include "support/catch.hpp"
 #include "support/tolerance.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/op.hpp> <tutti/graph/ops.hpp>
 
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/composites.hpp>

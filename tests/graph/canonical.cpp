@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/ir.hpp>
 // The order of construction is not observable, and a constant expression makes the same graph as a run.
 
 #include <tutti/graph/canonical.hpp>

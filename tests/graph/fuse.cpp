@@ -2,8 +2,8 @@
 /// @file
 /// From graph to steps: what is fused, shared and bucketed in a training step, and that every variant's plan holds.
 // Covers: <tutti/graph/lower.hpp> <tutti/graph/lower_arrays.hpp> <tutti/graph/lower_composites.hpp>
-// <tutti/graph/emit.hpp> <tutti/graph/rewrite.hpp> Covers: <tutti/graph/share.hpp> <tutti/graph/buckets.hpp>
-// <tutti/graph/program.hpp>
+// Covers: <tutti/graph/emit.hpp> <tutti/graph/rewrite.hpp> <tutti/graph/share.hpp> <tutti/graph/buckets.hpp>
+// Covers: <tutti/graph/program.hpp>
 
 #include "graph/small_gpt.hpp"
 #include "support/catch.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/infer.hpp>
 // Shapes of results, and the sentence for every mistake.
 
 #include <tutti/graph/composites.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/interpreter_composites.hpp> <tutti/graph/interpreter_kernels.hpp> <tutti/graph/ops_indexing.hpp>
 // The oracle itself: values worked out by hand, and what it refuses. Composites are checked against primitives in
 // decompose.cpp.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/print.hpp>
 
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/grad_repeat.hpp>
 // The layer loop against its unrolled form, forwards and backwards.
 
 #include <tutti/graph/check.hpp>

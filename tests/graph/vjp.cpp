@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/check.hpp> <tutti/graph/composites.hpp>
 // Every rule of the table against central differences in double, over random and awkward shapes; linear operations by
 // <A x, y> == <x, A^T y>.
 

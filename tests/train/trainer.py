@@ -331,7 +331,7 @@ def case_generate(bench):
     check("sat on the" in bench.metrics(out, "sample")[-1]["text"], str(bench.metrics(out, "sample")))
 
     def generate(*words, code=0):
-        done = subprocess.run([bench.args.generator, *words], capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run([bench.args.generator, *words], capture_output=True, text=True, errors="replace", timeout=LIMIT)
         check(done.returncode == code, f"{words}: {done.returncode} {done.stderr}")
         return done.stdout if code == 0 else done.stderr
 

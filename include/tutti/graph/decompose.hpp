@@ -4,6 +4,7 @@
 /// Composites written out in primitives: what a backend without their kernels runs, what an exporter prints, and what
 /// can be differentiated any number of times.
 
+#include <tutti/graph/canonical.hpp>
 #include <tutti/graph/composites.hpp>
 #include <tutti/graph/vjp.hpp>
 

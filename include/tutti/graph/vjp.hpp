@@ -331,3 +331,6 @@ static_assert(rules_are_total(),
 }  // namespace detail
 
 }  // namespace tutti::graph
+
+// The rules call back into the reverse pass, and the reverse pass calls them: one is of no use without the other.
+#include <tutti/graph/grad.hpp>

@@ -8,6 +8,7 @@
 #include <tutti/graph/grad.hpp>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace tutti::optim {
@@ -21,6 +22,9 @@ struct AdamW {
 /// Which part of a step a program does. A step of n micro-steps is `whole` for n = 1, else `first`, n - 2 times
 /// `middle`, `last`.
 enum class Pass : unsigned char { whole, first, middle, last };
+
+/// Whether a state holds one rank's sums between micro-steps: it differs between ranks and is no part of a checkpoint.
+constexpr bool is_accumulator(std::string_view state) noexcept { return state.starts_with("accumulated."); }
 
 struct StepOptions {
   double clip = 0;                ///< largest global norm; 0 does not clip

@@ -8,6 +8,7 @@
 #include <tutti/comm/port.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/graph/state.hpp>
+#include <tutti/optim/adamw.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -41,18 +42,20 @@ inline void barrier(comm::Port& port, std::source_location where = std::source_l
   all_reduce(port, {&nothing, 1}, comm::PortOp::sum, where);
 }
 
-/// Gives every rank the contents of rank `root`. Ranks: all, with states of the same fields.
+/// Gives every rank the contents of rank `root`, accumulators left out. Ranks: all, with states of the same fields.
 inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
                       std::source_location where = std::source_location::current()) {
   if (port.size() == 1) return;
   for (graph::Field& field : state.fields())
-    port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
+    if (!optim::is_accumulator(field.name))
+      port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
 }
 
-/// Hash over names and contents of all fields.
+/// Hash over names and contents of all fields but accumulators, which are each rank's own.
 inline std::uint64_t hash(graph::State const& state) {
   std::uint64_t result = 0;
   for (graph::Field const& field : state.fields()) {
+    if (optim::is_accumulator(field.name)) continue;
     result = hash_bytes(std::as_bytes(std::span(field.name)), result);
     result = hash_bytes({static_cast<std::byte const*>(field.data()), static_cast<std::size_t>(field.bytes())}, result);
   }

@@ -76,7 +76,7 @@ class Run {
     if (setup_.resume) {
       read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
       for (graph::Field& field : step_.state().fields()) {
-        if (field.parameter || field.name.starts_with("accumulated.")) continue;
+        if (field.parameter || optim::is_accumulator(field.name)) continue;
         TensorView<float const> const saved = setup_.resume->optimizer().view<float>(field.name);
         if (!(saved.shape() == field.shape))
           throw Error(ErrorKind::format, "train_gpt2",
@@ -292,7 +292,7 @@ class Run {
     contents.step = done_;
     contents.tokenizer = setup_.tokenizer_text;
     for (graph::Field const& field : step_.state().fields()) {
-      if (field.name.starts_with("accumulated.")) continue;
+      if (optim::is_accumulator(field.name)) continue;
       (field.parameter ? contents.parameters : contents.optimizer)
           .push_back({field.name, field.dtype, field.shape, field.data()});
     }

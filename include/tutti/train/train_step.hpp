@@ -5,6 +5,7 @@
 /// are one program for each part of the step, planned once.
 
 #include <tutti/graph/executor.hpp>
+#include <tutti/graph/param.hpp>
 #include <tutti/optim/adamw.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/cpu/peak.hpp>
+#include "support/catch.hpp"
+
+#include <tutti/kernel/cpu/peak.hpp>
+
+#include <cmath>
+
+using namespace tutti;
+
+TEST_CASE("the loop behind the measured peak computes what it says, on every instruction set") {
+  // Every chain tends to b / (1 - a) = 1; the sum is over 12 chains in every lane.
+  for (exec::Isa isa : exec::all_isas) {
+    if (!exec::available(isa)) continue;
+    INFO(name(isa));
+    double const lanes = kernel::cpu::detail::peak_flops_per_round(isa) / 24;
+    CHECK(double(kernel::cpu::detail::peak_loop(isa, 40000)) == Approx(12 * lanes).epsilon(1e-3));
+    CHECK(double(kernel::cpu::detail::peak_loop(isa, 0)) == Approx(66 * lanes));  // 0 + 1 + ... + 11
+  }
+}
+
+TEST_CASE("a peak is measured on any number of threads") {
+  for (int threads : {1, 2}) {
+    exec::Context context({.threads = threads});
+    double const peak = kernel::cpu::measure_peak_flops(context, 1);
+    CHECK(std::isfinite(peak));
+    CHECK(peak > 0);
+  }
+}
