@@ -3,6 +3,7 @@
 // one program of forward, backward, clip and AdamW, its memory plan. Here: a small network learns to multiply two
 // numbers.
 
+#include <tutti/graph.hpp>
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>
 #include <tutti/tutti.hpp>

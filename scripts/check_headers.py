@@ -16,8 +16,10 @@ TUTTI = INCLUDE / "tutti"
 TESTS = ROOT / "tests"
 
 UMBRELLAS = {
-    "tutti.hpp": ["core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph"],
+    "tutti.hpp": ["core", "reflect", "tensor", "exec", "comm", "backend/threads"],
     "comm.hpp": ["core", "reflect", "tensor", "exec", "comm"],
+    "kernel/cpu.hpp": ["kernel"],
+    "graph.hpp": ["graph"],
     "io.hpp": ["io"],
     "data.hpp": ["data"],
     "nn.hpp": ["nn"],
@@ -48,7 +50,7 @@ def members(umbrella):
             found.append(gate)
         else:
             found += below(folder)
-    return found
+    return [p for p in found if p not in UMBRELLAS]
 
 
 def listing():

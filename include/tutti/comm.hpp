@@ -24,6 +24,9 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/float16.hpp>
 #include <tutti/core/hash.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/exec/scratch.hpp>

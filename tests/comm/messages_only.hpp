@@ -45,7 +45,7 @@ class MessagesOnly {
   bool abandon(Operation& operation) noexcept { return inner_.abandon(operation); }
   std::string awaiting(Operation const& operation) const { return inner_.awaiting(operation); }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
-  MessagesOnly split(int color, int key, std::span<int const> members) {
+  MessagesOnly split(int color, int key, tutti::List<int> const& members) {
     return MessagesOnly(inner_.split(color, key, members));
   }
 
@@ -59,7 +59,7 @@ static_assert(Backend<MessagesOnly>);
 template <class F>
 void run_messages_only(int ranks, F&& f) {
   threads::run(ranks, [&](Communicator<Threads>& outer) {
-    std::vector<int> members;
+    List<int> members;
     for (int r = 0; r < ranks; ++r) members.push_back(r);
     Communicator<MessagesOnly> comm(MessagesOnly(outer.backend().split(0, 0, members)));
     f(comm);

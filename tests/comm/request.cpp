@@ -43,22 +43,22 @@ class StepTask final : public comm::Task<int> {
 class TestProgress final : public comm::Progress {
  public:
   int enlisted = 0;
-  std::unique_ptr<comm::Job> adopted;
+  Owner<comm::Job> adopted;
   void enlist(comm::Job&) override { ++enlisted; }
   void dismiss(comm::Job&) noexcept override { --enlisted; }
   bool test(comm::Job& job, std::source_location) override { return job.poll(); }
   void wait(comm::Job& job, std::source_location) override {
     while (!job.poll()) {}
   }
-  void adopt(std::unique_ptr<comm::Job> job) noexcept override { adopted = std::move(job); }
+  void adopt(Owner<comm::Job> job) noexcept override { adopted = std::move(job); }
 };
 
 }  // namespace
 
 TEST_CASE("a request is tested, waited for once, and then holds nothing") {
-  auto const progress = std::make_shared<TestProgress>();
+  auto const progress = tutti::make_shared<TestProgress>();
   Step step;
-  Request<int> request(progress, std::make_unique<StepTask>(step));
+  Request<int> request(progress, tutti::make_owner<StepTask>(step));
   CHECK(progress->enlisted == 1);
   CHECK(!request.test());
   CHECK(request.wait() == 3);
@@ -77,13 +77,13 @@ TEST_CASE("a completed job is not polled again") {
 }
 
 TEST_CASE("a dropped request passes to its communicator, unfinished") {
-  auto const progress = std::make_shared<TestProgress>();
+  auto const progress = tutti::make_shared<TestProgress>();
   Step step;
-  { Request<int> const request(progress, std::make_unique<StepTask>(step)); }
+  { Request<int> const request(progress, tutti::make_owner<StepTask>(step)); }
   CHECK(progress->adopted != nullptr);
   CHECK(!step.destroyed);
   Step other;
-  Request<int> replaced(progress, std::make_unique<StepTask>(other));
+  Request<int> replaced(progress, tutti::make_owner<StepTask>(other));
   replaced = Request<int>();
   CHECK(!replaced.valid());
   CHECK(!other.destroyed);

@@ -3,6 +3,7 @@
 /// One definition rule: two translation units that include the umbrella agree on its entities, and VERSION on
 /// version.hpp.
 
+#include <tutti/graph.hpp>
 #include <tutti/tutti.hpp>
 #include <tutti/version.hpp>
 

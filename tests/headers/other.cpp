@@ -2,6 +2,7 @@
 /// @file
 /// The second translation unit.
 
+#include <tutti/graph.hpp>
 #include <tutti/tutti.hpp>
 
 void const* other_dtype_size() { return reinterpret_cast<void const*>(&tutti::size_of); }

@@ -120,7 +120,7 @@ TEST_CASE("the shortest text of every bfloat16 and float16 reads back as the sam
       float const exact = value;
       if (exact != exact) return;
       std::string const text =
-          detail::print::scalar(exact, dtype_of<decltype(value)>);
+          detail::print::scalar<dtype_of<decltype(value)>>(exact);
       float const read = std::strtof(text.c_str(), nullptr);
       if (decltype(value)(read).bits != bits) FAIL("bits " << bits << " print as " << text);
     };

@@ -53,9 +53,9 @@ TEST_CASE("a file with an unknown key, a wrong type or damaged text gets a sente
   CHECK(test::contains(parse_words({"--config", config_file(R"({"data": "x", "stepz": 5})").c_str()}).text, "stepz"));
   REQUIRE_ERROR(parse_words({"--config", config_file(R"({"data": ["x"]})").c_str()}), ErrorKind::configuration,
                 "'data'");
-  REQUIRE_ERROR(parse_words({"--config", config_file("{").c_str()}), ErrorKind::configuration, "not valid JSON");
+  REQUIRE_ERROR(parse_words({"--config", config_file("{").c_str()}), ErrorKind::configuration, "its JSON is damaged");
   REQUIRE_ERROR(parse_words({"--config", config_file("[1]").c_str()}), ErrorKind::configuration, "object");
-  REQUIRE_ERROR(parse_words({"--config", "/nonexistent.json"}), ErrorKind::configuration, "cannot be opened");
+  REQUIRE_ERROR(parse_words({"--config", "/nonexistent.json"}), ErrorKind::configuration, "cannot open");
 }
 
 TEST_CASE("unknown flags and values that are no numbers leave with code 2 and the name") {

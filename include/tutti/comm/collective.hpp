@@ -88,7 +88,7 @@ inline std::string place(std::source_location const& where) {
 /// "all_reduce(sum, float32, count 8) at app.cpp:12"
 inline std::string describe(Collective const& call) {
   std::string text(name(call.kind));
-  text += "(";
+  text += '(';
   if (call.kind != Kind::barrier) {
     if (reduces(call.kind)) text += std::string(tutti::name(call.reduction.op)) + ", ";
     if (call.root >= 0) text += "root " + std::to_string(call.root) + ", ";

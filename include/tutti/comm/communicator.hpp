@@ -4,21 +4,21 @@
 /// `Communicator<Backend>`: the vocabulary of collectives and messages, written once over the primitives of a backend.
 /// Above 400 lines because a reader looks for all of one class's vocabulary in one place.
 
+#include <tutti/core/list.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti {
 
@@ -88,7 +88,7 @@ class Communicator {
   using Where = std::source_location;
 
   explicit Communicator(B backend, CommunicatorOptions options = {})
-      : core_(std::make_shared<comm::Core<B>>(std::move(backend), options)) {}
+      : core_(make_shared<comm::Core<B>>(std::move(backend), options)) {}
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
   /// Completes what was dropped, within the deadline.
@@ -117,10 +117,10 @@ class Communicator {
     if (color < 0) refuse("split", "color " + std::to_string(color) + " is negative. Colors count from 0", where);
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = all_gather(mine, where);
-    std::vector<int> members;
+    List<int> members;
     for (int r = 0; r < size(); ++r)
       if (all(r, 0) == color) members.push_back(r);
-    std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return all(a, 1) < all(b, 1); });
+    members.stable_sort([&](int a, int b) { return all(a, 1) < all(b, 1); });
     return Communicator(core_->backend.split(color, key, members), CommunicatorOptions{core_->deadline_seconds()});
   }
 
@@ -323,7 +323,7 @@ class Communicator {
   template <Element T>
   auto recv_async(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     check_source("recv", from, tag, where);
-    return request(std::make_unique<comm::SizedReceiveTask<B, T>>(*core_, from, tag));
+    return request(make_owner<comm::SizedReceiveTask<B, T>>(*core_, from, tag));
   }
 
   /// Both at once, so that rings and exchanges cannot deadlock.
@@ -362,12 +362,14 @@ class Communicator {
   }
   template <Element T>
   [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = Where::current()) {
-    return request(std::make_unique<comm::SizedReceiveTask<B, T>>(*core_, std::move(message))).wait(where);
+    return request(make_owner<comm::SizedReceiveTask<B, T>>(*core_, std::move(message))).wait(where);
   }
   template <comm::Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = Where::current()) {
     auto in = comm::operand_of(x);
-    check_operand<decltype(in)>();
+    static_assert(is_here<decltype(in)>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
     comm::TransferJob<B> job(*core_, "recv");
     job.receive(message.match(), in.data(), in.size() * element_bytes<decltype(in)>);
     core_->wait(job, where);
@@ -375,7 +377,7 @@ class Communicator {
     return job.info();
   }
 
-  std::shared_ptr<comm::Core<B>> const& core() const noexcept { return core_; }
+  Shared<comm::Core<B>> const& core() const noexcept { return core_; }
 
  private:
 
@@ -386,7 +388,7 @@ class Communicator {
   Shape stacked(Shape const& shape, bool all) const {
     std::array<std::int64_t, Shape::max_rank + 1> extents{all ? size() : 0};
     for (int axis = 0; axis < shape.rank(); ++axis) extents[static_cast<std::size_t>(axis) + 1] = shape[axis];
-    return Shape(std::span<std::int64_t const>(extents.data(), static_cast<std::size_t>(shape.rank()) + 1));
+    return Shape::of(extents.data(), shape.rank() + 1);
   }
   Shape part(Shape const& shape, Where where) const {
     if (shape.rank() == 0 || shape[0] % size() != 0)
@@ -419,31 +421,31 @@ class Communicator {
   template <class X>
   static constexpr std::int64_t element_bytes = std::int64_t{sizeof(typename X::Value)};
 
+  // Values, asserted where users' calls arrive, so that a mistake costs them few lines of diagnostics.
   template <class X>
-  static constexpr void check_operand() {
-    if constexpr (!std::same_as<X, None>)
-      static_assert(std::same_as<typename X::Place, Device>,
-                    "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
-                    "communicator's device first");
-  }
+  static constexpr bool is_here = [] {
+    if constexpr (std::is_same_v<X, None>) return true;
+    else return std::is_same_v<typename X::Place, Device>;
+  }();
   template <class X>
-  static constexpr void check_output() {
-    check_operand<X>();
-    if constexpr (!std::same_as<X, None>)
-      static_assert(X::writable,
-                    "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
-  }
+  static constexpr bool is_writable = [] {
+    if constexpr (std::is_same_v<X, None>) return true;
+    else return X::writable;
+  }();
 
   template <class Out, class In>
   auto transfer(char const* operation, Out out, In in, int to, int send_tag, int from, int recv_tag, Where where) {
-    check_operand<Out>();
-    check_output<In>();
+    static_assert(is_here<Out> && is_here<In>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
+    static_assert(is_writable<In>,
+                  "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
     if constexpr (!std::same_as<Out, None>) {
       check_rank(operation, "destination rank", to, where);
       check_tag(operation, send_tag, where);
     }
     if constexpr (!std::same_as<In, None>) check_source(operation, from, recv_tag, where);
-    auto task = std::make_unique<comm::TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
+    auto task = make_owner<comm::TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
     if constexpr (!std::same_as<In, None>)
       task->transfer.receive(task->in.data(), task->in.size() * element_bytes<In>, from, recv_tag);
     if constexpr (!std::same_as<Out, None>)
@@ -452,7 +454,7 @@ class Communicator {
   }
   /// A blocking transfer. Memory that MPI may still write is not freed with the task.
   template <class T>
-  MessageInfo complete(std::unique_ptr<T> task, Where where) {
+  MessageInfo complete(Owner<T> task, Where where) {
     try {
       core_->wait(*task, where);
     } catch (...) {
@@ -462,15 +464,18 @@ class Communicator {
     return task->transfer.info();
   }
   template <class T>
-  auto request(std::unique_ptr<T> task) {
+  auto request(Owner<T> task) {
     return Request<typename T::Result>(core_, std::move(task));
   }
 
   /// The call as a value, with shapes, root and overlap checked.
   template <comm::Kind kind, class From, class To, class Op>
   comm::Collective call(From const& from, To const& to, Op const& op, int root, Where where) const {
-    check_operand<From>();
-    check_output<To>();
+    static_assert(is_here<From> && is_here<To>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
+    static_assert(is_writable<To>,
+                  "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
     constexpr bool rooted =
         kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter;
     char const* const operation = comm::name(kind).data();
@@ -483,11 +488,11 @@ class Communicator {
     if constexpr (!std::same_as<To, None>) {
       using T = typename To::Value;
       result.dtype = dtype_of<T>;
-      result.to = to.data();
+      result.to = const_cast<void*>(static_cast<void const*>(to.data()));  // never const, see above
       result.count = to.size();
       result.from = to.data();
       if constexpr (!std::same_as<From, None>) {
-        static_assert(std::same_as<typename From::Value, T>,
+        static_assert(std::is_same_v<typename From::Value, T>,
                       "tutti: the two buffers of this collective have different element types");
         result.from = from.data();
         constexpr bool from_counts =
@@ -496,6 +501,16 @@ class Communicator {
         check_shapes<kind>(from, to, root_here, result, where);
       }
       if constexpr (comm::reduces(kind)) {
+        constexpr bool reducible = comm::reducible<T, Op>();
+        static_assert(!std::is_same_v<T, bool> || !comm::NamedOperator<Op> || reducible,
+                      "tutti: bool is reduced by logical_and, logical_or or a callable. Convert it to an integer to "
+                      "count");
+        static_assert(std::is_same_v<T, bool> || !comm::NamedOperator<Op> || reducible,
+                      "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the "
+                      "tensor");
+        static_assert(comm::NamedOperator<Op> || reducible,
+                      "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_and, logical_or, or a "
+                      "const callable that takes two elements and returns one");
         static_assert(B::provides(kind, dtype_of<T>, comm::operator_kind<Op>()) || Device::host_accessible,
                       "tutti: this backend cannot reduce elements of this type with this operator");
         result.reduction = comm::reduction_of<T>(op);
@@ -567,13 +582,13 @@ class Communicator {
   template <comm::Kind kind, class From, class To, class Op>
   auto start(From from, To to, Op op, int root, Where where) {
     using Job = comm::CollectiveTask<B, From, To, Op>;
-    return request(std::make_unique<Job>(comm::name(kind).data(), std::move(from), std::move(to), std::move(op),
+    return request(make_owner<Job>(comm::name(kind).data(), std::move(from), std::move(to), std::move(op),
                                          [&](From const& f, To const& t, Op const& o) {
                                            return comm::CollectiveJob<B>(*core_, call<kind>(f, t, o, root, where));
                                          }));
   }
 
-  std::shared_ptr<comm::Core<B>> core_;
+  Shared<comm::Core<B>> core_;
 };
 
 }  // namespace tutti

@@ -3,44 +3,26 @@
 /// @file
 /// `comm::port`: a communicator with its type erased, for graphs.
 
+#include <tutti/core/list.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::comm {
 
 namespace detail {
 
-/// The erased reduction for a run-time type and operator. Errors: dtype, for types that no graph reduces.
-inline Reduction port_reduction(DType dtype, PortOp op, std::source_location where) {
-  auto const of = [&]<class T>(T) -> Reduction {
-    if constexpr (is_floating(dtype_of<T>) || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>) {
-      switch (op) {
-        case PortOp::sum: return reduction_of<T>(sum);
-        case PortOp::min: return reduction_of<T>(min);
-        case PortOp::max: return reduction_of<T>(max);
-        case PortOp::avg: return reduction_of<T>(avg);
-      }
-    }
-    throw Error(ErrorKind::dtype, "Port",
-                "elements of type " + std::string(name(dtype_of<T>)) +
-                    " are not reduced through a port. Use a floating type, int32 or int64, or the communicator itself",
-                where);
-  };
-  return with_dtype(dtype, of);
-}
-
 template <Backend B>
 class CommunicatorPort final : public Port {
  public:
-  explicit CommunicatorPort(std::shared_ptr<Core<B>> core) noexcept : core_(std::move(core)) {}
+  explicit CommunicatorPort(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   ~CommunicatorPort() override {
     while (!jobs_.empty()) cancel(jobs_.back().ticket);
     core_->drain();  // what was cancelled may still use the blocks
@@ -85,9 +67,7 @@ class CommunicatorPort final : public Port {
       if (entry.ticket == ticket) {
         core_->dismiss(*entry.job);
         core_->adopt(std::move(entry.job));
-        if (&entry != &jobs_.back()) entry = std::move(jobs_.back());
-        jobs_.pop_back();
-        return;
+        return remove(ticket);
       }
   }
 
@@ -96,21 +76,35 @@ class CommunicatorPort final : public Port {
     return blocks_.back().data();
   }
   void release(void* memory) noexcept override {
-    for (auto& block : blocks_)
-      if (block.data() == memory) {
-        if (&block != &blocks_.back()) block = std::move(blocks_.back());
-        blocks_.pop_back();
-        return;
-      }
+    blocks_.erase_if([&](auto const& block) { return block.data() == memory; });
   }
 
  private:
   struct Entry {
-    Ticket ticket;
-    std::unique_ptr<CollectiveJob<B>> job;
+    Ticket ticket = 0;
+    Owner<CollectiveJob<B>> job;
     std::source_location where;
   };
 
+  /// The erased reduction for a run-time type and operator. Errors: dtype, for types that no graph reduces.
+  static Reduction reduction(DType dtype, PortOp op, std::source_location where) {
+    auto const of = [&]<class T>(T) -> Reduction {
+      if constexpr (is_floating(dtype_of<T>) || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>) {
+        switch (op) {
+          case PortOp::sum: return reduction_of<T>(sum);
+          case PortOp::min: return reduction_of<T>(min);
+          case PortOp::max: return reduction_of<T>(max);
+          case PortOp::avg: return reduction_of<T>(avg);
+        }
+      }
+      throw Error(
+          ErrorKind::dtype, "Port",
+          "elements of type " + std::string(name(dtype_of<T>)) +
+              " are not reduced through a port. Use a floating type, int32 or int64, or the communicator itself",
+          where);
+    };
+    return with_dtype(dtype, of);
+  }
   static Collective make(Kind kind, void const* from, void* to, std::int64_t count, DType dtype, int root,
                          std::source_location where) {
     if (count < 0)
@@ -119,11 +113,11 @@ class CommunicatorPort final : public Port {
     return {kind, dtype, root, count, from, to, {}, where};
   }
   Ticket start(Collective call, PortOp op) {
-    call.reduction = port_reduction(call.dtype, op, call.where);
+    call.reduction = reduction(call.dtype, op, call.where);
     return start(call);
   }
   Ticket start(Collective const& call) {
-    jobs_.push_back({++last_, std::make_unique<CollectiveJob<B>>(*core_, call), call.where});
+    jobs_.push_back({++last_, make_owner<CollectiveJob<B>>(*core_, call), call.where});
     core_->enlist(*jobs_.back().job);
     return last_;
   }
@@ -134,28 +128,26 @@ class CommunicatorPort final : public Port {
                 "ticket " + std::to_string(ticket) + " is not in flight: it was completed or cancelled before");
   }
   void finish(Ticket ticket) noexcept {
-    for (auto& entry : jobs_)
-      if (entry.ticket == ticket) {
-        core_->dismiss(*entry.job);
-        if (&entry != &jobs_.back()) entry = std::move(jobs_.back());
-        jobs_.pop_back();
-        return;
-      }
+    core_->dismiss(*find(ticket).job);
+    remove(ticket);
   }
-  std::shared_ptr<Core<B>> core_;
+  void remove(Ticket ticket) noexcept {
+    jobs_.erase_if([&](Entry const& entry) { return entry.ticket == ticket; });
+  }
+  Shared<Core<B>> core_;
   Ticket last_ = 0;
-  std::vector<Entry> jobs_;
-  std::vector<Storage<typename B::Device>> blocks_;
+  List<Entry> jobs_;
+  List<Storage<typename B::Device>> blocks_;
 };
 
 }  // namespace detail
 
 /// The port may outlive the communicator object; it uses the same operations in flight and the same deadline.
 template <Backend B>
-std::unique_ptr<Port> port(Communicator<B>& communicator) {
+Shared<Port> port(Communicator<B>& communicator) {
   static_assert(B::Device::host_accessible,
                 "tutti: graphs run collectives on host memory; this communicator works on another device");
-  return std::make_unique<detail::CommunicatorPort<B>>(communicator.core());
+  return make_shared<detail::CommunicatorPort<B>>(communicator.core());
 }
 
 }  // namespace tutti::comm

@@ -5,16 +5,27 @@
 
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/tensor/device.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <source_location>
-#include <span>
 #include <string>
 
 namespace tutti {
+
+namespace comm::detail {
+
+/// std::movable without its demand for std::swap, which costs every includer ten milliseconds.
+template <class T>
+concept Movable = requires(T a, T b) {
+  T(static_cast<T&&>(a));
+  a = static_cast<T&&>(b);
+};
+
+}  // namespace comm::detail
 
 /// A rank's end of a communicator over one kind of memory. It is used by one thread at a time. Nothing blocks: calls
 /// start operations, `test` asks for them, and whoever waits decides how.
@@ -44,10 +55,10 @@ namespace tutti {
 /// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi.
 template <class B>
 concept Backend =
-    std::movable<B> && Device<typename B::Device> && std::movable<typename B::Operation> &&
-    std::default_initializable<typename B::Operation> && std::movable<typename B::Match> &&
+    Device<typename B::Device> && comm::detail::Movable<B> && comm::detail::Movable<typename B::Operation> &&
+    comm::detail::Movable<typename B::Match> &&
     requires(B backend, B const constant, typename B::Operation operation, typename B::Match match, MessageInfo info,
-             void* to, void const* from, std::int64_t bytes, comm::Collective const& call, std::span<int const> members,
+             void* to, void const* from, std::int64_t bytes, comm::Collective const& call, List<int> const& members,
              std::string text) {
       { constant.rank() } -> std::same_as<int>;
       { constant.size() } -> std::same_as<int>;
@@ -56,7 +67,8 @@ concept Backend =
       { constant.local_size() } -> std::same_as<int>;
       { constant.wait_policy() } -> std::same_as<exec::WaitPolicy>;
       { B::provides(comm::Kind{}, DType{}, Operator{}) } -> std::same_as<bool>;
-      { B::scatters_in_place } -> std::convertible_to<bool>;
+      { B::scatters_in_place } -> std::same_as<bool const&>;
+      operation = typename B::Operation();
       { backend.start_send(from, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.start_recv(to, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.try_match(0, 0, match, info) } -> std::same_as<bool>;

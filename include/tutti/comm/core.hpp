@@ -3,16 +3,16 @@
 /// @file
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
+#include <tutti/core/list.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/core/owner.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti {
 
@@ -54,7 +54,7 @@ class Core final : public Progress {
         return;
       }
   }
-  void adopt(std::unique_ptr<Job> job) noexcept override {
+  void adopt(Owner<Job> job) noexcept override {
     bool const done = job->poll_quietly();
     bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
     if (failing)  // the borrowed memory goes away while the exception passes
@@ -149,7 +149,7 @@ class Core final : public Progress {
       throw located;
     } catch (...) {
       if (job.collective())
-        backend.revoke(ErrorKind::communication, std::string("the operator of ") + job.operation() + " threw on rank " +
+        backend.revoke(ErrorKind::communication, "the operator of " + std::string(job.operation()) + " threw on rank " +
                                                      std::to_string(backend.rank()));
       job.give_up();
       throw;
@@ -157,14 +157,14 @@ class Core final : public Progress {
   }
 
   /// Memory that somebody may still write is given up, not given back.
-  static void discard(std::unique_ptr<Job> job) noexcept {
+  static void discard(Owner<Job> job) noexcept {
     if (!job->give_up()) static_cast<void>(job.release());
   }
 
   double deadline_seconds_;
   std::uint32_t sequence_ = 0;
-  std::vector<Job*> jobs_;
-  std::vector<std::unique_ptr<Job>> orphans_;
+  List<Job*> jobs_;
+  List<Owner<Job>> orphans_;
 };
 
 }  // namespace comm

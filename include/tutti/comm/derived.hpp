@@ -5,15 +5,15 @@
 /// spread the work: block r of the result is computed by rank r, in rank order. A tag per collective makes the order in
 /// which several of them progress irrelevant.
 
+#include <tutti/core/list.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/core/owner.hpp>
 #include <tutti/tensor/storage.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
-#include <vector>
 
 namespace tutti::comm {
 
@@ -135,7 +135,7 @@ class Derived {
   /// All inputs of this rank's block are here: reduce it and pass it on.
   void reduce_blocks() {
     std::int64_t const own = bound(rank_ + 1) - bound(rank_);
-    std::vector<void const*> inputs(static_cast<std::size_t>(size_));
+    List<void const*> inputs(static_cast<std::size_t>(size_));
     for (int peer = 0; peer < size_; ++peer)
       inputs[static_cast<std::size_t>(peer)] = peer == rank_
                                                    ? static_cast<void const*>(plus(call_.from, bound(rank_) * element_))
@@ -165,7 +165,7 @@ class Derived {
   std::int64_t element_;
   int tag_;
   int stage_ = 0;
-  std::vector<typename B::Operation> operations_;
+  List<typename B::Operation> operations_;
   Storage<typename B::Device> inputs_;
   Storage<typename B::Device> result_;
 };
@@ -182,7 +182,7 @@ class CollectiveJob : public Job {
     }
     prepare_aliases(native);
     if (native) operation_ = core_.backend.start(call_);
-    else derived_ = std::make_unique<Derived<B>>(core_, call_);
+    else derived_ = make_owner<Derived<B>>(core_, call_);
   }
 
   bool abandon() noexcept override {
@@ -230,7 +230,7 @@ class CollectiveJob : public Job {
   void* copy_back_ = nullptr;
   Storage<typename B::Device> scratch_;
   typename B::Operation operation_;
-  std::unique_ptr<Derived<B>> derived_;
+  Owner<Derived<B>> derived_;
 };
 
 }  // namespace tutti::comm

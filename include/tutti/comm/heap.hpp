@@ -5,10 +5,10 @@
 /// private memory otherwise.
 
 #include <tutti/comm/core.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/tensor/tensor.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 
 namespace tutti {
@@ -23,7 +23,7 @@ concept Allocates = requires(B& backend, std::size_t bytes) {
 template <Backend B>
 class Heap {
  public:
-  explicit Heap(std::shared_ptr<Core<B>> core) noexcept : core_(std::move(core)) {}
+  explicit Heap(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   /// Local, without communication. 64-byte aligned, contents indeterminate. Errors: out_of_memory.
   Storage<typename B::Device> allocate(std::size_t bytes) const {
     if constexpr (Allocates<B>) return core_->backend.allocate(bytes);
@@ -36,7 +36,7 @@ class Heap {
   }
 
  private:
-  std::shared_ptr<Core<B>> core_;
+  Shared<Core<B>> core_;
 };
 
 }  // namespace comm

@@ -153,15 +153,14 @@ inline constexpr bool is_owned =
 
 /// A temporary container would be gone before an asynchronous operation is done.
 template <class X>
-constexpr void check_lifetime() {
-  static_assert(std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || std::ranges::enable_borrowed_range<X>,
-                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
-                "in a Tensor");
-}
+inline constexpr bool outlives_call =
+    std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || std::ranges::enable_borrowed_range<X>;
 
 template <class X>
 auto operand_of(X&& x) {
-  check_lifetime<X>();
+  static_assert(outlives_call<X>,
+                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
+                "in a Tensor");
   using V = ViewOf<X>;
   using T = std::remove_pointer_t<decltype(std::declval<V>().data())>;
   if constexpr (is_owned<X>) return Operand<T, DeviceOf<X>, true>(std::move(x));
@@ -170,7 +169,9 @@ auto operand_of(X&& x) {
 /// The same for a buffer that is only read.
 template <class X>
 auto input_of(X&& x) {
-  check_lifetime<X>();
+  static_assert(outlives_call<X>,
+                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
+                "in a Tensor");
   if constexpr (is_owned<X>) return Operand<ValueOf<X>, DeviceOf<X>, true>(std::move(x));
   else return Operand<ValueOf<X> const, DeviceOf<X>, false>(TensorView<ValueOf<X> const, DeviceOf<X>>(view_of(x)));
 }

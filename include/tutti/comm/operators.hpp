@@ -172,17 +172,9 @@ void divide(void* data, std::int64_t count, int ranks) {
 
 }  // namespace detail
 
-/// The erased form of `op` for elements of type T.
+/// The erased form of `op` for elements of type T, which it must be able to reduce.
 template <Element T, class Op>
 Reduction reduction_of(Op const& op) {
-  static_assert(!std::same_as<T, bool> || !NamedOperator<Op> || reducible<T, Op>(),
-                "tutti: bool is reduced by logical_and, logical_or or a callable. Convert it to an integer to count");
-  static_assert(std::same_as<T, bool> || !NamedOperator<Op> || reducible<T, Op>(),
-                "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the tensor");
-  static_assert(
-      NamedOperator<Op> || reducible<T, Op>(),
-      "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_and, logical_or, or a const callable "
-      "that takes two elements and returns one");
   Reduction reduction{operator_kind<Op>(), &op, nullptr, nullptr};
   if constexpr (reducible<T, Op>()) {
     reduction.fold = &detail::fold<T, Op>;

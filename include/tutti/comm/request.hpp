@@ -4,9 +4,10 @@
 /// Operations in flight as their owners see them: `Request<Result>`.
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 
 #include <exception>
-#include <memory>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -83,7 +84,7 @@ class Progress {
   virtual void dismiss(Job& job) noexcept = 0;
   virtual bool test(Job& job, std::source_location where) = 0;
   virtual void wait(Job& job, std::source_location where) = 0;
-  virtual void adopt(std::unique_ptr<Job> job) noexcept = 0;
+  virtual void adopt(Owner<Job> job) noexcept = 0;
 };
 
 }  // namespace comm
@@ -94,15 +95,16 @@ template <class Result>
 class Request {
  public:
   Request() = default;
-  Request(std::shared_ptr<comm::Progress> progress, std::unique_ptr<comm::Task<Result>> task)
+  Request(Shared<comm::Progress> progress, Owner<comm::Task<Result>> task)
       : progress_(std::move(progress)), task_(std::move(task)) {
     progress_->enlist(*task_);
   }
   Request(Request&&) noexcept = default;
   Request& operator=(Request&& other) noexcept {
-    Request taken(std::move(other));
-    std::swap(progress_, taken.progress_);
-    std::swap(task_, taken.task_);
+    if (this == &other) return *this;
+    drop();
+    progress_ = std::move(other.progress_);
+    task_ = std::move(other.task_);
     return *this;
   }
   ~Request() { drop(); }
@@ -145,8 +147,8 @@ class Request {
     progress_->adopt(std::move(task_));
   }
 
-  std::shared_ptr<comm::Progress> progress_;
-  std::unique_ptr<comm::Task<Result>> task_;
+  Shared<comm::Progress> progress_;
+  Owner<comm::Task<Result>> task_;
 };
 
 }  // namespace tutti

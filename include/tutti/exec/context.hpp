@@ -3,6 +3,7 @@
 /// @file
 /// What a rank computes with: its thread team and instruction set. Passed explicitly; nothing is global.
 
+#include <tutti/core/owner.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/exec/scratch.hpp>
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace tutti::exec {
 
@@ -86,7 +86,7 @@ class Context {
 
   Isa isa_;
   Team team_;
-  std::vector<Scratch> scratch_;
+  Array<Scratch> scratch_;
 };
 
 }  // namespace tutti::exec

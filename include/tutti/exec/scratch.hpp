@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <string>
 #include <sys/mman.h>
-#include <utility>
 
 namespace tutti::exec {
 
@@ -17,9 +16,8 @@ namespace tutti::exec {
 class Scratch {
  public:
   Scratch() = default;
-  Scratch(Scratch&& other) noexcept
-      : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  Scratch& operator=(Scratch&&) = delete;
+  Scratch(Scratch const&) = delete;
+  Scratch& operator=(Scratch const&) = delete;
   ~Scratch() { std::free(memory_); }
 
   /// At least `bytes` of memory, the same as before unless more than before is asked for. Errors: out_of_memory.

@@ -4,6 +4,7 @@
 /// A fork-join team of persistent threads. The caller is thread 0.
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <atomic>
@@ -14,7 +15,6 @@
 #include <pthread.h>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 namespace tutti::exec {
 
@@ -39,7 +39,7 @@ class Team {
         stop();
         throw Error(ErrorKind::unavailable, "Team",
                     "the system refused thread " + std::to_string(index) + ". Use fewer threads")
-            .with_native(std::string("pthread_create: ") + std::strerror(code));
+            .with_native("pthread_create: " + std::string(std::strerror(code)));
       }
     }
   }
@@ -170,8 +170,8 @@ class Team {
   bool stopping_ = false;
   Call call_ = nullptr;
   void* function_ = nullptr;
-  std::vector<Worker> workers_;  // the first is the caller, without a handle
-  std::vector<std::exception_ptr> failures_;
+  List<Worker> workers_;  // the first is the caller, without a handle
+  List<std::exception_ptr> failures_;
   alignas(64) std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::uint32_t> sleepers_{0};
   alignas(64) std::atomic<std::uint32_t> remaining_{0};

@@ -5,14 +5,13 @@
 /// waited for just before the first use. With a repeat that order is layer by layer, so a layer's gradients travel
 /// while the next layer's are computed. The order is a function of the program alone and so the same on every rank.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/rewrite.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
@@ -24,11 +23,11 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
     std::int32_t step, ready, first_use;
   };
   struct Bucket {
-    std::vector<Item> items;
+    List<Item> items;
     std::int32_t ready = -1, first_use = 0;
     std::int64_t bytes = 0;
   };
-  std::vector<Item> items;
+  List<Item> items;
   {
     Rewriter at(list);
     for (std::int32_t s = 0; s < at.size(); ++s) {
@@ -40,10 +39,10 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
     }
   }
   if (items.empty()) return;
-  std::stable_sort(items.begin(), items.end(), [](Item const& a, Item const& b) { return a.ready < b.ready; });
+  items.stable_sort([](Item const& a, Item const& b) { return a.ready < b.ready; });
 
   auto step = [&](std::int32_t s) -> Step& { return list.steps[static_cast<std::size_t>(s)]; };
-  std::vector<Bucket> buckets;
+  List<Bucket> buckets;
   for (Item const& item : items) {
     Step const& added = step(item.step);
     std::int64_t const bytes = align_up(added.reads[0].bytes());
@@ -63,8 +62,12 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
     bucket.bytes += bytes;
   }
 
-  std::map<BufferId, std::pair<BufferId, std::int64_t>> moved;  // result: bucket and offset
-  std::vector<std::vector<Step>> before(list.steps.size() + 1),
+  struct Moved {
+    BufferId bucket = -1;
+    std::int64_t offset = 0;
+  };
+  List<Moved> moved(list.buffers.size());  // by the buffer of a result
+  List<List<Step>> before(list.steps.size() + 1),
       after(list.steps.size() + 1);  // `after`: at position + 1
   std::int32_t slot = 0;
   for (Bucket const& bucket : buckets) {
@@ -92,7 +95,7 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
       copy.reads.push_back(reduced.reads[0]);
       copy.writes.push_back(contiguous_ref(sent, offset, dtype, reduced.reads[0].shape));
       start.reads.push_back(copy.writes.back());
-      moved[reduced.writes[0].buffer] = {received, offset};
+      moved[static_cast<std::size_t>(reduced.writes[0].buffer)] = {received, offset};
       offset += align_up(reduced.reads[0].bytes());
     }
     wait.writes = {contiguous_ref(received, 0, dtype, flat)};
@@ -102,33 +105,37 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
     before[static_cast<std::size_t>(bucket.first_use)].push_back(std::move(wait));
   }
 
-  std::vector<Step> steps;
+  List<Step> steps;
   for (std::size_t s = 0; s <= list.steps.size(); ++s) {
     for (Step& added : after[s]) steps.push_back(std::move(added));
     for (Step& added : before[s]) steps.push_back(std::move(added));
     if (s < list.steps.size() && list.steps[s].kind != StepKind::all_reduce) steps.push_back(std::move(list.steps[s]));
   }
   for (Step& changed : steps)
-    for (Ref& ref : changed.reads)
-      if (auto const found = ref ? moved.find(ref.buffer) : moved.end(); found != moved.end()) {
-        ref.buffer = found->second.first;
-        ref.offset += found->second.second;
-      }
+    for (Ref& ref : changed.reads) {
+      if (!ref || static_cast<std::size_t>(ref.buffer) >= moved.size()) continue;
+      Moved const& to = moved[static_cast<std::size_t>(ref.buffer)];
+      if (to.bucket < 0) continue;
+      ref.buffer = to.bucket;
+      ref.offset += to.offset;
+    }
   list.steps = std::move(steps);
 }
 
 /// Steps that replace state in place go last: whatever else reads the old value comes before them.
 inline void sink_state_updates(StepList& list) {
-  std::vector<bool> read(list.buffers.size());
+  List<bool> read(list.buffers.size());
   for (Step const& step : list.steps)
     for (Ref const& ref : step.reads)
       if (ref) read[static_cast<std::size_t>(ref.buffer)] = true;
-  std::stable_partition(list.steps.begin(), list.steps.end(), [&](Step const& step) {
-    if (step.kind != StepKind::adamw) return true;
-    for (Ref const& ref : step.writes)
-      if (read[static_cast<std::size_t>(ref.buffer)]) return true;
-    return false;
-  });
+  List<Step> steps, last;
+  for (Step& step : list.steps) {
+    bool sinks = step.kind == StepKind::adamw;
+    for (Ref const& ref : step.writes) sinks &= !read[static_cast<std::size_t>(ref.buffer)];
+    (sinks ? last : steps).push_back(std::move(step));
+  }
+  for (Step& step : last) steps.push_back(std::move(step));
+  list.steps = std::move(steps);
 }
 
 }  // namespace tutti::graph::lowering

@@ -234,7 +234,7 @@ struct Reader {
     std::array<std::int64_t, Shape::max_rank> extents{};
     auto const rank = static_cast<std::size_t>(word >> 16);
     for (std::size_t axis = 0; axis < rank; ++axis) get(extents[axis]);
-    type.shape = Shape(std::span<std::int64_t const>(extents.data(), rank));
+    type.shape = Shape::of(extents.data(), static_cast<std::int64_t>(rank));
   }
   constexpr void get(Node& node) {
     node.op = static_cast<Op>(next());

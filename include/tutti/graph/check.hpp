@@ -3,6 +3,7 @@
 /// @file
 /// Gradients against central differences in double, for any graph that declares a scalar output.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/interpreter.hpp>
 

@@ -5,6 +5,7 @@
 /// reshapes cost nothing here; a stack of layers stays a list of slices, each with a life of its own.
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/steps.hpp>
 
@@ -13,7 +14,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
@@ -28,7 +28,7 @@ struct Value {
   Shape shape;
   double number = 0;        ///< constant: every element
   Ref ref;                  ///< view
-  std::vector<Ref> parts;   ///< stack: one per index of the first axis
+  List<Ref> parts;   ///< stack: one per index of the first axis
 
   bool is_constant() const noexcept { return kind == Kind::constant; }
   bool is_stack() const noexcept { return kind == Kind::stack; }
@@ -38,7 +38,7 @@ inline Value constant_value(DType dtype, Shape const& shape, double number) {
 }
 inline Value view_value(Ref const& ref) { return {Value::Kind::view, ref.dtype, ref.shape, 0, ref, {}}; }
 
-inline Shape without_first(Shape const& shape) { return Shape(shape.extents().subspan(1)); }
+inline Shape without_first(Shape const& shape) { return Shape::of(shape.begin() + 1, shape.rank() - 1); }
 
 /// Ref at `index` of the first axis.
 inline Ref slice_ref(Ref const& ref, std::int64_t index) {
@@ -176,13 +176,13 @@ class Emitter {
     step.sources = {1};
     return result;
   }
-  std::vector<Ref> floats(std::vector<Value> const& values) {
-    std::vector<Ref> refs;
+  List<Ref> floats(List<Value> const& values) {
+    List<Ref> refs;
     for (Value const& value : values) refs.push_back(contiguous(value, DType::float32));
     return refs;
   }
-  std::vector<Ref> parts_of(Value const& value) {
-    return value.is_stack() ? value.parts : std::vector<Ref>{ref(value)};
+  List<Ref> parts_of(Value const& value) {
+    return value.is_stack() ? value.parts : List<Ref>{ref(value)};
   }
   /// What a kernel of a fixed type computed, as the type that the node promised.
   Value as(Ref const& ref, DType dtype) { return view_value(ref.dtype == dtype ? ref : converted(ref, dtype)); }
@@ -195,7 +195,7 @@ class Emitter {
     }
     return view_value(slice_ref(value.ref, index));
   }
-  Value stack(DType dtype, Shape const& shape, std::vector<Value> const& values) {
+  Value stack(DType dtype, Shape const& shape, List<Value> const& values) {
     Value result;
     result.kind = Value::Kind::stack;
     result.dtype = dtype;
@@ -251,7 +251,7 @@ class Emitter {
   }
 
   /// One instruction over operands of one shape. Constants become instructions; a stack is mapped slice by slice.
-  Value elementwise(kernel::ElementwiseOp op, double attribute, std::vector<Value> operands, DType dtype,
+  Value elementwise(kernel::ElementwiseOp op, double attribute, List<Value> operands, DType dtype,
                     Shape const& shape) {
     using enum kernel::ElementwiseOp;
     auto is = [&](std::size_t i, double number) { return operands[i].is_constant() && operands[i].number == number; };
@@ -273,7 +273,7 @@ class Emitter {
       result.dtype = dtype;
       result.shape = shape;
       for (std::int64_t i = 0; i < shape[0]; ++i) {
-        std::vector<Value> slices;
+        List<Value> slices;
         for (Value const& operand : operands) slices.push_back(slice(operand, i));
         result.parts.push_back(ref(elementwise(op, attribute, std::move(slices), dtype, without_first(shape))));
       }

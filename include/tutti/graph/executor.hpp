@@ -6,6 +6,8 @@
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/calls.hpp>
@@ -19,13 +21,11 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph {
 
@@ -36,19 +36,19 @@ struct Workspace {
   Workspace(std::int64_t arena_bytes, std::int64_t communicator_bytes, comm::Port* port = nullptr)
       : arena(arena_bytes), communicator(communicator_bytes, port) {}
   /// Large enough for each of the programs.
-  static std::shared_ptr<Workspace> of(std::span<Program const* const> programs, comm::Port* port = nullptr) {
+  static Shared<Workspace> of(std::span<Program const* const> programs, comm::Port* port = nullptr) {
     std::int64_t arena_bytes = 0, communicator_bytes = 0;
     for (Program const* program : programs) {
       arena_bytes = std::max(arena_bytes, program->plan.arena_bytes);
       communicator_bytes = std::max(communicator_bytes, program->plan.communicator_bytes);
     }
-    return std::make_shared<Workspace>(arena_bytes, communicator_bytes, port);
+    return make_shared<Workspace>(arena_bytes, communicator_bytes, port);
   }
 };
 
 struct ExecutorOptions {
   comm::Port* port = nullptr;            ///< null: this rank is alone. Outlives the executor
-  std::shared_ptr<Workspace> workspace;  ///< null: one of its own
+  Shared<Workspace> workspace;  ///< null: one of its own
   bool poison = false;                   ///< dead and unwritten memory holds NaN: whatever reads it shows
   bool profile = false;                  ///< measure every step
 };
@@ -96,11 +96,10 @@ class Executor {
     flights_.assign(lowering::at(slots), {});
     calls_.resize(list.steps.size());
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      calls::Call& call = calls_[s];
-      call.step = &list.steps[s];
-      for (Ref const& ref : call.step->reads) call.reads.push_back(pointer(ref));
-      for (Ref const& ref : call.step->writes) call.writes.push_back(pointer(ref));
-      calls::bind(call);
+      calls::Operands operands{list.steps[s], {}, {}};
+      for (Ref const& ref : operands.step.reads) operands.reads.push_back(pointer(ref));
+      for (Ref const& ref : operands.step.writes) operands.writes.push_back(pointer(ref));
+      calls_[s] = calls::bind(operands);
     }
     nanoseconds_.assign(options_.profile ? calls_.size() : 0, 0);
     if (options_.poison) plan_poison();
@@ -177,10 +176,10 @@ class Executor {
       for (std::size_t s = 0; s < calls_.size(); ++s) {
         if (options_.profile) {
           std::int64_t const begin = exec::now_ns();
-          execute(calls_[s]);
+          execute(s);
           nanoseconds_[s] += exec::now_ns() - begin;
         } else {
-          execute(calls_[s]);
+          execute(s);
         }
         if (options_.poison)
           for (Dead const& dead : dead_after_[s]) std::memset(dead.memory, 0xff, dead.bytes);
@@ -205,20 +204,20 @@ class Executor {
   /// Time by kind of step, the longest first. Needs `profile`.
   std::string profile_table() const {
     struct Row {
-      StepKind kind;
+      StepKind kind{};
       std::int64_t ns = 0, count = 0;
     };
-    std::vector<Row> rows;
+    List<Row> rows;
     std::int64_t total = 0;
     for (std::size_t s = 0; s < nanoseconds_.size(); ++s) {
-      auto found =
-          std::find_if(rows.begin(), rows.end(), [&](Row const& row) { return row.kind == calls_[s].step->kind; });
-      if (found == rows.end()) found = rows.insert(rows.end(), {calls_[s].step->kind});
-      found->ns += nanoseconds_[s];
-      ++found->count;
+      std::size_t r = 0;
+      while (r < rows.size() && rows[r].kind != program_.list.steps[s].kind) ++r;
+      if (r == rows.size()) rows.push_back({program_.list.steps[s].kind});
+      rows[r].ns += nanoseconds_[s];
+      ++rows[r].count;
       total += nanoseconds_[s];
     }
-    std::sort(rows.begin(), rows.end(), [](Row const& a, Row const& b) { return a.ns > b.ns; });
+    rows.stable_sort([](Row const& a, Row const& b) { return a.ns > b.ns; });
     std::string out = "operation               steps   ms a run      %\n";
     for (Row const& row : rows) {
       char line[96];
@@ -237,8 +236,8 @@ class Executor {
     bool active = false;
   };
   struct Dead {
-    std::byte* memory;
-    std::size_t bytes;
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
   };
 
   Entry const& input(std::string_view name, std::source_location where) {
@@ -252,7 +251,7 @@ class Executor {
     if (i < 0) fail_name("output", name, program_.list.outputs, where);
     return program_.list.outputs[lowering::at(i)];
   }
-  [[noreturn]] static void fail_name(char const* what, std::string_view name, std::vector<Entry> const& entries,
+  [[noreturn]] static void fail_name(char const* what, std::string_view name, List<Entry> const& entries,
                                      std::source_location where) {
     std::string known;
     for (Entry const& entry : entries) known += (known.empty() ? "" : ", ") + entry.name;
@@ -272,13 +271,14 @@ class Executor {
     return base + program_.plan.offset[lowering::at(ref.buffer)] + ref.offset;
   }
 
-  void execute(calls::Call& call) {
-    Step const& step = *call.step;
+  void execute(std::size_t s) {
+    if (calls_[s]) return calls_[s]->run(context_);
+    Step const& step = program_.list.steps[s];
     switch (step.kind) {
       case StepKind::all_reduce_start:
         if (port_ == nullptr) break;
         flights_[lowering::at(step.slot)] = {
-            port_->start_all_reduce(call.reads[0], sent_elements(step), step.reads[0].dtype,
+            port_->start_all_reduce(pointer(step.reads[0]), sent_elements(step), step.reads[0].dtype,
                                     static_cast<comm::PortOp>(step.operation), std::source_location::current()),
             true};
         started_ = step.slot + 1;
@@ -293,33 +293,33 @@ class Executor {
       case StepKind::all_reduce:
         throw Error(ErrorKind::internal, "graph::Executor", "a reduction was left without a bucket");
       case StepKind::rank:
-        generic::store_number(step.writes[0].dtype, call.writes[0], 0, port_ == nullptr ? 0 : port_->rank());
+        generic::store_number(step.writes[0].dtype, pointer(step.writes[0]), 0, port_ == nullptr ? 0 : port_->rank());
         break;
-      case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(call); break;
-      default: calls::run(context_, call);
+      case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(step); break;
+      default: throw Error(ErrorKind::internal, "graph::Executor", "a step has no call");
     }
   }
-  void collective(calls::Call& call) {
-    Step const& step = *call.step;
+  void collective(Step const& step) {
     auto const here = std::source_location::current();
     Ref const &x = step.reads[0], &y = step.writes[0];
+    std::byte *const from = pointer(x), *const to = pointer(y);
     int const ranks = port_ == nullptr ? 1 : port_->size();
     if (step.kind != StepKind::broadcast && step.root != ranks)
       throw Error(ErrorKind::communication, "graph::Executor",
                   "the program was traced for " + std::to_string(step.root) + " ranks and runs on " +
                       std::to_string(ranks) + ". Trace it again");
     if (port_ == nullptr) {
-      if (x.bytes() > 0) std::memcpy(call.writes[0], call.reads[0], static_cast<std::size_t>(x.bytes()));
+      if (x.bytes() > 0) std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
       return;
     }
     comm::Port::Ticket ticket = 0;
     if (step.kind == StepKind::broadcast) {
-      std::memcpy(call.writes[0], call.reads[0], static_cast<std::size_t>(x.bytes()));
-      ticket = port_->start_broadcast(call.writes[0], y.shape.size(), y.dtype, step.root, here);
+      std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
+      ticket = port_->start_broadcast(to, y.shape.size(), y.dtype, step.root, here);
     } else if (step.kind == StepKind::all_gather) {
-      ticket = port_->start_all_gather(call.reads[0], call.writes[0], x.shape.size(), x.dtype, here);
+      ticket = port_->start_all_gather(from, to, x.shape.size(), x.dtype, here);
     } else {
-      ticket = port_->start_reduce_scatter(call.reads[0], call.writes[0], y.shape.size(), y.dtype,
+      ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
                                            static_cast<comm::PortOp>(step.operation), here);
     }
     wait(ticket);
@@ -366,13 +366,13 @@ class Executor {
   ExecutorOptions options_;
   comm::Port* port_;
   Memory ports_;                    // inputs and outputs
-  std::vector<std::byte*> roots_;   // of fields, inputs and outputs, by buffer
-  std::vector<calls::Call> calls_;
-  std::vector<Flight> flights_;
+  List<std::byte*> roots_;   // of fields, inputs and outputs, by buffer
+  List<Owner<calls::Call>> calls_;  // null for collectives
+  List<Flight> flights_;
   std::int32_t oldest_ = 0, started_ = 0;
-  std::vector<bool> given_;
-  std::vector<std::int64_t> nanoseconds_;
-  std::vector<std::vector<Dead>> dead_after_;
+  List<bool> given_;
+  List<std::int64_t> nanoseconds_;
+  List<List<Dead>> dead_after_;
   std::int64_t waited_ns_ = 0;
   std::int64_t runs_ = 0;
 };

@@ -4,13 +4,13 @@
 /// Fewer passes over memory: elementwise work moves into the epilogue of the kernel that made its operand, and what is
 /// left is merged into chains. Both run on unrolled steps, so they see across the borders of layers.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/rewrite.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
@@ -220,7 +220,7 @@ class ChainFusion {
       return -1;
     };
     // Registers of both, translated: inputs first, instructions after all inputs.
-    std::vector<std::size_t> producer_inputs, consumer_inputs;
+    List<std::size_t> producer_inputs, consumer_inputs;
     for (Ref const& ref : producer.reads) producer_inputs.push_back(input_of(ref));
     for (Ref const& ref : consumer.reads) consumer_inputs.push_back(produced(ref) >= 0 ? 0 : input_of(ref));
     std::size_t const inputs = merged.reads.size(), first = producer.instructions.size();

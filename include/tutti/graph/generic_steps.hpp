@@ -203,18 +203,17 @@ inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, 
 }
 
 /// Exact integer arithmetic where a kernel's float32 registers would round. Correct before fast: such chains are small.
-inline void integer_elementwise(exec::Context& context, Shape const& shape, std::span<Ref const> refs,
-                                std::span<std::byte const* const> reads,
-                                std::span<kernel::ElementwiseInstruction const> instructions,
-                                std::span<kernel::ElementwiseOutput const> outputs) {
+inline void integer_elementwise(exec::Context& context, Step const& step, List<std::byte*> const& reads,
+                                List<kernel::ElementwiseOutput> const& outputs) {
+  Shape const& shape = step.writes[0].shape;
   context.parallel_for(shape.size(), 1024, [&](std::int64_t begin, std::int64_t end) {
     std::int64_t registers[16 + 64];
     for (std::int64_t i = begin; i < end; ++i) {
       std::size_t next = 0;
-      for (std::size_t k = 0; k < refs.size(); ++k)
-        registers[next++] = integer_at(refs[k].dtype, reads[k], offset_of(shape, refs[k].strides, i));
+      for (std::size_t k = 0; k < step.reads.size(); ++k)
+        registers[next++] = integer_at(step.reads[k].dtype, reads[k], offset_of(shape, step.reads[k].strides, i));
       auto const value = [&](std::int16_t r) { return r < 0 ? 0 : registers[static_cast<std::size_t>(r)]; };
-      for (auto const& in : instructions) {
+      for (auto const& in : step.instructions) {
         std::int64_t const result = compute_integer(in.op, in.value, value(in.a), value(in.b), value(in.c));
         registers[next++] = result;
       }

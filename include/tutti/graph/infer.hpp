@@ -50,7 +50,7 @@ constexpr Draft draft(Op op, List<Id> operands, List<std::int64_t> integers = {}
 
 /// The shape without its last `count` axes.
 constexpr Shape leading(Shape const& shape, int count = 1) {
-  return Shape(shape.extents().first(static_cast<std::size_t>(std::max(0, shape.rank() - count))));
+  return Shape::of(shape.begin(), std::max(0, shape.rank() - count));
 }
 constexpr std::int64_t last(Shape const& shape) { return shape.rank() == 0 ? 1 : shape[shape.rank() - 1]; }
 /// Leading extents, then one more.
@@ -59,7 +59,7 @@ constexpr Shape appended(Shape const& shape, std::int64_t extent) {
   extents.push_back(extent);
   return Shape(std::span<std::int64_t const>(extents));
 }
-constexpr Shape without_first(Shape const& shape) { return Shape(shape.extents().subspan(1)); }
+constexpr Shape without_first(Shape const& shape) { return Shape::of(shape.begin() + 1, shape.rank() - 1); }
 constexpr Shape with_first(std::int64_t extent, Shape const& shape) {
   List<std::int64_t> extents{extent};
   extents.append(shape.begin(), shape.end());
@@ -136,7 +136,7 @@ constexpr Replication combined(Operands const& in) {
 constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) {
   List<std::int64_t> kept;
   for (int axis = 0; axis < in.shape(0).rank(); ++axis)
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) kept.push_back(in.shape(0)[axis]);
+    if (!contains(axes, axis)) kept.push_back(in.shape(0)[axis]);
   std::int64_t previous = -1;
   for (std::int64_t axis : axes) {
     if (axis <= previous || axis >= in.shape(0).rank())

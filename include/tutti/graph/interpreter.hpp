@@ -5,6 +5,7 @@
 /// and plain: the reference that everything faster is compared with.
 
 #include <tutti/comm/port.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/graph/interpreter_composites.hpp>
 
 namespace tutti::graph {
@@ -29,10 +30,7 @@ class Interpreter {
 
   /// Sets an input, scalar, parameter or state on one rank, or on all (-1).
   void set(std::string_view name, Values values, int rank = -1) {
-    Id const id = graph_.find_leaf(name);
-    if (id == none)
-      throw Error(ErrorKind::invalid_argument, "Interpreter::set",
-                  "the graph has no input, scalar, parameter or state \"" + std::string(name) + "\"");
+    Id const id = leaf("Interpreter::set", name);
     if (values.size() != naive::at(graph_.shape(id).size()))
       throw Error(ErrorKind::shape, "Interpreter::set",
                   std::to_string(values.size()) + " values for \"" + std::string(name) + "\" of shape " +
@@ -40,9 +38,12 @@ class Interpreter {
     for (int r = 0; r < ranks(); ++r)
       if (rank == -1 || rank == r) leaves_[naive::at(r)][naive::at(id)] = {values};
   }
-  /// Present value of a leaf.
+  /// Present value of a leaf. Errors: invalid_argument (no such leaf, or an input that was never set).
   Values const& get(std::string_view name, int rank = 0) const {
-    return leaves_[naive::at(rank)][naive::at(graph_.find_leaf(name))].at(0);
+    List<Values> const& cell = leaves_[naive::at(rank)][naive::at(leaf("Interpreter::get", name))];
+    if (cell.empty())
+      throw Error(ErrorKind::invalid_argument, "Interpreter::get", "\"" + std::string(name) + "\" was never set");
+    return cell[0];
   }
 
   /// Evaluates everything, then makes the updates.
@@ -62,15 +63,28 @@ class Interpreter {
   }
 
  private:
-  using Cells = std::vector<std::vector<Values>>;  // of every node, of every result
+  using Cells = List<List<Values>>;  // of every node, of every result
 
+  Id leaf(char const* operation, std::string_view name) const {
+    Id const id = graph_.find_leaf(name);
+    if (id == none)
+      throw Error(ErrorKind::invalid_argument, operation,
+                  "the graph has no input, scalar, parameter or state \"" + std::string(name) + "\"");
+    return id;
+  }
   static naive::Call call(Graph const& graph, Id id, Cells const& cells) {
     naive::Call c{graph, id, {}};
-    for (Id operand : graph.operands(id)) c.operands.push_back(&cells[naive::at(operand)][0]);
+    for (Id operand : graph.operands(id)) {
+      List<Values> const& cell = cells[naive::at(operand)];
+      if (cell.empty())
+        throw Error(ErrorKind::invalid_argument, "Interpreter::run",
+                    "\"" + std::string(graph.name(operand)) + "\" was never set");
+      c.operands.push_back(&cell[0]);
+    }
     return c;
   }
 
-  void evaluate(Graph const& graph, std::vector<Cells>& ranks) {
+  void evaluate(Graph const& graph, List<Cells>& ranks) {
     for (Id id = 0; id < graph.size(); ++id) {
       Op const op = graph.op(id);
       OpClass const kind = info(op).kind;
@@ -80,7 +94,7 @@ class Interpreter {
         collective(graph, id, ranks);
       } else {
         for (std::size_t r = 0; r < ranks.size(); ++r) {
-          std::vector<Values>& out = ranks[r][naive::at(id)];
+          List<Values>& out = ranks[r][naive::at(id)];
           if (graph[id].name != none) {
             if (out.empty())
               throw Error(ErrorKind::invalid_argument, "Interpreter::run",
@@ -105,12 +119,12 @@ class Interpreter {
     return {first, first + static_cast<std::ptrdiff_t>(size)};
   }
 
-  void repeat(Graph const& graph, Id id, std::vector<Cells>& ranks) {
+  void repeat(Graph const& graph, Id id, List<Cells>& ranks) {
     Graph const& body = graph.body(id);
     RepeatShape const shape = repeat_shape(graph, id);
     auto const carried = naive::at(shape.carried);
     for (Cells& cells : ranks) {
-      std::vector<Values>& out = cells[naive::at(id)];
+      List<Values>& out = cells[naive::at(id)];
       out.clear();
       for (std::size_t i = 0; i < body.outputs.size(); ++i)
         out.push_back(i < carried ? cells[naive::at(graph.operand(id, static_cast<int>(i)))][0]
@@ -118,7 +132,7 @@ class Interpreter {
     }
     for (std::int64_t step = 0; step < shape.length; ++step) {
       std::int64_t const index = shape.reversed ? shape.length - 1 - step : step;
-      std::vector<Cells> inner(ranks.size(), Cells(body.nodes.size()));
+      List<Cells> inner(ranks.size(), Cells(body.nodes.size()));
       for (std::size_t r = 0; r < ranks.size(); ++r)
         for (std::size_t i = 0; i < body.inputs.size(); ++i) {
           Values const& outer = ranks[r][naive::at(graph.operand(id, static_cast<int>(i)))][0];
@@ -140,7 +154,7 @@ class Interpreter {
     }
   }
 
-  void collective(Graph const& graph, Id id, std::vector<Cells>& ranks) {
+  void collective(Graph const& graph, Id id, List<Cells>& ranks) {
     Op const op = graph.op(id);
     Id const from = graph.operand(id, 0);
     auto const value = [&](std::size_t r) -> Values const& { return ranks[r][naive::at(from)][0]; };
@@ -172,7 +186,7 @@ class Interpreter {
   }
 
   Graph graph_;
-  std::vector<Cells> leaves_, cells_;
+  List<Cells> leaves_, cells_;
 };
 
 }  // namespace tutti::graph

@@ -4,11 +4,12 @@
 /// The composites in double, from the contracts in kernel/: nothing is shared with their decompositions, which are
 /// checked against this.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/interpreter_kernels.hpp>
 
 namespace tutti::graph::naive {
 
-inline std::vector<Values> linear(Call const& c) {
+inline List<Values> linear(Call const& c) {
   std::int64_t const in = c.shape(1)[1], out = c.shape(1)[0], rows = c.out().size() / std::max<std::int64_t>(out, 1);
   Values y(at(rows * out));
   for (std::int64_t r = 0; r < rows; ++r)
@@ -20,7 +21,7 @@ inline std::vector<Values> linear(Call const& c) {
   return {y};
 }
 
-inline std::vector<Values> layer_norm(Call const& c) {
+inline List<Values> layer_norm(Call const& c) {
   std::int64_t const n = c.shape(1)[0], rows = n == 0 ? 0 : c.out().size() / n;
   Values y(c.in(0).size()), mean(at(rows)), rstd(at(rows));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -37,7 +38,7 @@ inline std::vector<Values> layer_norm(Call const& c) {
   return {y, mean, rstd};
 }
 
-inline std::vector<Values> layer_norm_gradient(Call const& c) {
+inline List<Values> layer_norm_gradient(Call const& c) {
   std::int64_t const n = c.shape(2)[0], rows = n == 0 ? 0 : c.shape(0).size() / n;
   Values dx(c.in(0).size()), dgamma(at(n)), dbeta(at(n));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -80,7 +81,7 @@ void for_each_query(Values const& qkv, Shape const& shape, std::int64_t heads, d
       }
 }
 
-inline std::vector<Values> attention(Call const& c) {
+inline List<Values> attention(Call const& c) {
   Shape const& shape = c.shape(0);
   std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
   Values out(at(shape[0] * tokens * channels)), lse(at(shape[0] * heads * tokens));
@@ -95,7 +96,7 @@ inline std::vector<Values> attention(Call const& c) {
   return {out, lse};
 }
 
-inline std::vector<Values> attention_gradient(Call const& c) {
+inline List<Values> attention_gradient(Call const& c) {
   Shape const& shape = c.shape(1);
   Values const &dout = c.in(0), &qkv = c.in(1);
   std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
@@ -127,7 +128,7 @@ inline std::vector<Values> attention_gradient(Call const& c) {
   return {d};
 }
 
-inline std::vector<Values> embedding(Call const& c) {
+inline List<Values> embedding(Call const& c) {
   std::int64_t const width = c.shape(1)[1], tokens = c.shape(0)[1];
   Values out(at(c.out().size()));
   for (std::size_t i = 0; i < c.in(0).size(); ++i)
@@ -137,7 +138,7 @@ inline std::vector<Values> embedding(Call const& c) {
   return {out};
 }
 
-inline std::vector<Values> embedding_gradient(Call const& c) {
+inline List<Values> embedding_gradient(Call const& c) {
   std::int64_t const width = c.out()[1], tokens = c.shape(0)[1];
   Values table = c.count() == 3 ? c.in(2) : Values(at(c.out().size())), positions(at(c.integer(1) * width));
   for (std::size_t i = 0; i < c.in(0).size(); ++i)
@@ -150,7 +151,7 @@ inline std::vector<Values> embedding_gradient(Call const& c) {
 }
 
 /// Mean loss, scaled gradient of the logits, loss per row.
-inline std::vector<Values> losses(Call const& c, Values const& logits, Values const& targets, std::int64_t vocabulary,
+inline List<Values> losses(Call const& c, Values const& logits, Values const& targets, std::int64_t vocabulary,
                                   double ignored, double scale) {
   std::size_t const rows = targets.size(), width = at(vocabulary);
   Values gradient(rows * width), row_losses(rows);
@@ -171,14 +172,14 @@ inline std::vector<Values> losses(Call const& c, Values const& logits, Values co
   return {{valid > 0 ? total / valid : 0}, gradient, row_losses};
 }
 
-inline std::vector<Values> linear_cross_entropy(Call const& c) {
+inline List<Values> linear_cross_entropy(Call const& c) {
   std::size_t const width = at(c.shape(1)[1]), rows = c.in(2).size(), vocabulary = at(c.integer(1));
   Values logits(rows * vocabulary);
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t v = 0; v < vocabulary; ++v)
       for (std::size_t i = 0; i < width; ++i)
         logits[r * vocabulary + v] += c.in(0)[r * width + i] * c.in(1)[v * width + i];
-  std::vector<Values> const loss =
+  List<Values> const loss =
       losses(c, logits, c.in(2), c.integer(1), static_cast<double>(c.integer(0)), c.real());
   Values dx(c.in(0).size()), dweight(c.in(1).size());
   for (std::size_t r = 0; r < rows; ++r)
@@ -190,7 +191,7 @@ inline std::vector<Values> linear_cross_entropy(Call const& c) {
   return {loss[0], dx, dweight, loss[2]};
 }
 
-inline std::vector<Values> adamw(Call const& c) {
+inline List<Values> adamw(Call const& c) {
   double const b1 = c.real(0), b2 = c.real(1), eps = c.real(2), decay = c.real(3);
   double const rate = c.in(4)[0], correction1 = c.in(5)[0], correction2 = c.in(6)[0], scale = c.in(7)[0];
   Values p = c.in(0), m = c.in(2), v = c.in(3);
@@ -203,7 +204,7 @@ inline std::vector<Values> adamw(Call const& c) {
   return {p, m, v};
 }
 
-inline std::vector<Values> composite(Call const& c) {
+inline List<Values> composite(Call const& c) {
   switch (c.graph.op(c.id)) {
     case Op::linear: return linear(c);
     case Op::layer_norm: return layer_norm(c);

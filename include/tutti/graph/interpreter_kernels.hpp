@@ -4,6 +4,7 @@
 /// One naive loop in double per operation, written from the equations alone: the oracle of gradients, decompositions
 /// and the executor.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/tensor/random.hpp>
 
@@ -44,7 +45,7 @@ inline std::size_t position(Shape const& shape, Index const& index) {
 struct Call {
   Graph const& graph;
   Id id;
-  std::vector<Values const*> operands;
+  List<Values const*> operands;
 
   Values const& in(int i) const { return *operands[at(i)]; }
   Shape const& shape(int i) const { return graph.shape(graph.operand(id, i)); }
@@ -120,7 +121,7 @@ inline Values reduce(Call const& c) {
 inline Values dot(Call const& c) {
   DotShape const d = dot_shape(c.graph, c.id);
   Shape const &a = c.shape(0), &b = c.shape(1);
-  std::vector<std::int64_t> contracted;
+  List<std::int64_t> contracted;
   for (std::int64_t axis : d.contract_a) contracted.push_back(a[static_cast<int>(axis)]);
   Shape const inner{std::span<std::int64_t const>(contracted)};
   auto const bound = [](std::int64_t axis, std::span<std::int64_t const> x, std::span<std::int64_t const> y) {

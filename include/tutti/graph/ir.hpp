@@ -5,7 +5,7 @@
 /// differentiated and compared in a constant expression, and copied like an int.
 
 #include <tutti/core/dtype.hpp>
-#include <tutti/graph/list.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/graph/op.hpp>
 #include <tutti/tensor/shape.hpp>
 
@@ -14,6 +14,18 @@
 #include <string_view>
 
 namespace tutti::graph {
+
+namespace detail {
+
+/// Whether an element of a range equals `value`.
+template <class Range, class T>
+constexpr bool contains(Range const& range, T const& value) {
+  for (auto const& element : range)
+    if (element == value) return true;
+  return false;
+}
+
+}  // namespace detail
 
 /// Index of a node in its graph. Operands come before their users: ids are a topological order.
 using Id = std::int32_t;

@@ -4,6 +4,7 @@
 /// Graph to steps, one node at a time and without cleverness: every repeat is unrolled, every result gets a buffer of
 /// its own. Fusion, sharing of memory and the order of collectives are passes over the steps.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/lower_arrays.hpp>
@@ -16,15 +17,14 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
 class Lowering {
  public:
   StepList run(Graph const& graph) {
-    std::vector<Value> leaves(graph.nodes.size());
-    auto declare = [&](Id id, Pool pool, std::vector<Entry>& entries) {
+    List<Value> leaves(graph.nodes.size());
+    auto declare = [&](Id id, Pool pool, List<Entry>& entries) {
       Buffer buffer;
       buffer.pool = pool;
       buffer.bytes = graph.shape(id).size() * static_cast<std::int64_t>(size_of(graph.dtype(id)));
@@ -37,7 +37,7 @@ class Lowering {
     for (Id id : graph.scalars) declare(id, Pool::input, emit_.list.inputs);
     for (Parameter const& parameter : graph.parameters) declare(parameter.node, Pool::state, emit_.list.fields);
     for (Id id : graph.states) declare(id, Pool::state, emit_.list.fields);
-    std::vector<Value> values = evaluate(graph, std::move(leaves));
+    List<Value> values = evaluate(graph, std::move(leaves));
     emit_.node = -1;
     for (Output const& output : graph.outputs) finish_output(emit_, graph, output, values[at(output.node)]);
     for (Update const& update : graph.updates)
@@ -47,21 +47,21 @@ class Lowering {
 
  private:
   /// `values` holds the leaves; the rest is filled in.
-  std::vector<Value> evaluate(Graph const& graph, std::vector<Value> values) {
-    std::vector<std::vector<Value>> results(graph.nodes.size());  // of nodes with several
-    std::vector<std::vector<bool>> wanted(graph.nodes.size());
+  List<Value> evaluate(Graph const& graph, List<Value> values) {
+    List<List<Value>> results(graph.nodes.size());  // of nodes with several
+    List<List<bool>> wanted(graph.nodes.size());
     for (Id id = 0; id < graph.size(); ++id)
       if (graph.op(id) == Op::result) {
         auto& of = wanted[at(graph.operand(id, 0))];
         of.resize(at(graph.results(graph.operand(id, 0))));
         of[at(graph.integer(id))] = true;
       }
-    std::vector<bool> const needed = needed_nodes(graph);
+    List<bool> const needed = needed_nodes(graph);
     for (Id id = 0; id < graph.size(); ++id) {
       if (!needed[at(id)]) continue;
       emit_.graph = &graph;
       emit_.node = id;
-      std::vector<Value> operands;
+      List<Value> operands;
       for (Id operand : graph.operands(id)) operands.push_back(values[at(operand)]);
       if (graph.op(id) == Op::result) {
         values[at(id)] = results[at(graph.operand(id, 0))][at(graph.integer(id))];
@@ -78,8 +78,8 @@ class Lowering {
   }
 
   /// Nodes that an output or update depends on: a body's unwanted results are left out by its caller's `wanted`.
-  static std::vector<bool> needed_nodes(Graph const& graph) {
-    std::vector<bool> needed(graph.nodes.size());
+  static List<bool> needed_nodes(Graph const& graph) {
+    List<bool> needed(graph.nodes.size());
     for (Output const& output : graph.outputs) needed[at(output.node)] = true;
     for (Update const& update : graph.updates) needed[at(update.value)] = needed[at(update.target)] = true;
     for (Id id = graph.size(); id-- > 0;)
@@ -88,19 +88,19 @@ class Lowering {
     return needed;
   }
 
-  std::vector<Value> repeat(Graph const& graph, Id id, std::vector<Value> const& operands,
-                            std::vector<bool> const& wanted) {
+  List<Value> repeat(Graph const& graph, Id id, List<Value> const& operands,
+                            List<bool> const& wanted) {
     RepeatShape const shape = repeat_shape(graph, id);
     Graph const& body = graph.body(id);
     int const results = graph.results(id), stacked_results = results - shape.carried;
-    std::vector<Value> carried(operands.begin(), operands.begin() + shape.carried);
-    std::vector<std::vector<Value>> columns(at(stacked_results));
+    List<Value> carried(operands.begin(), operands.begin() + shape.carried);
+    List<List<Value>> columns(at(stacked_results));
     for (auto& column : columns) column.resize(at(shape.length));
     std::int32_t const outer = emit_.layer;
     for (std::int64_t i = 0; i < shape.length; ++i) {
       std::int64_t const index = shape.reversed ? shape.length - 1 - i : i;
       emit_.layer = outer < 0 ? static_cast<std::int32_t>(index) : outer;
-      std::vector<Value> leaves(body.nodes.size());
+      List<Value> leaves(body.nodes.size());
       for (std::size_t k = 0; k < body.inputs.size(); ++k) {
         Id const input = body.inputs[k];
         if (k < carried.size()) {
@@ -111,7 +111,7 @@ class Lowering {
           leaves[at(input)] = is_slice ? emit_.slice(operands[k], index) : operands[k];
         }
       }
-      std::vector<Value> const values = evaluate(body, std::move(leaves));
+      List<Value> const values = evaluate(body, std::move(leaves));
       for (int k = 0; k < shape.carried; ++k) carried[at(k)] = values[at(body.outputs[at(k)].node)];
       for (int k = 0; k < stacked_results; ++k)
         columns[at(k)][at(index)] = values[at(body.outputs[at(shape.carried + k)].node)];
@@ -119,7 +119,7 @@ class Lowering {
     emit_.layer = outer;
     emit_.graph = &graph;
     emit_.node = id;
-    std::vector<Value> all = std::move(carried);
+    List<Value> all = std::move(carried);
     for (int k = 0; k < stacked_results; ++k) {
       int const result = shape.carried + k;
       Type const& type = graph.type(id, result);
@@ -166,7 +166,7 @@ class Lowering {
   }
 
   /// Nothing for leaves, which are there already.
-  std::optional<Value> single(Graph const& graph, Id id, std::vector<Value> const& x) {
+  std::optional<Value> single(Graph const& graph, Id id, List<Value> const& x) {
     Type const& type = graph.type(id);
     auto const integers = graph.integers(id);
     if (auto const op = elementwise_op(graph, id))
@@ -190,7 +190,7 @@ class Lowering {
       case Op::pad: return lower_pad(emit_, graph, id, x[0]);
       case Op::concatenate: return lower_concatenate(emit_, static_cast<int>(integers[0]), x, type);
       case Op::dynamic_slice: case Op::dynamic_update_slice: {
-        std::vector<Ref> reads;
+        List<Ref> reads;
         for (Value const& operand : x) reads.push_back(emit_.contiguous(operand));
         return simple(graph.op(id) == Op::dynamic_slice ? StepKind::dynamic_slice : StepKind::dynamic_update_slice,
                       reads, type);
@@ -218,7 +218,7 @@ class Lowering {
         return emit_.as(y, type.dtype);
       }
       case Op::embedding: {
-        std::vector<Ref> reads{emit_.contiguous(x[0], DType::int32), emit_.contiguous(x[1], DType::float32), {}};
+        List<Ref> reads{emit_.contiguous(x[0], DType::int32), emit_.contiguous(x[1], DType::float32), {}};
         if (x.size() > 2) reads[2] = emit_.contiguous(x[2], DType::float32);
         Ref const y = emit_.fresh(DType::float32, type.shape);
         Step& step = emit_.push(StepKind::embedding);
@@ -228,7 +228,7 @@ class Lowering {
         return emit_.as(y, type.dtype);
       }
       case Op::square_sum: {
-        std::vector<Ref> reads{Ref{}};
+        List<Ref> reads{Ref{}};
         if (x.size() > 1) reads[0] = emit_.contiguous(x[1], DType::float64);
         for (Ref const& part : emit_.parts_of(x[0])) {
           Ref const dense = emit_.contiguous(part);
@@ -260,7 +260,7 @@ class Lowering {
     emit_.fail(ErrorKind::unavailable, "the executor has no step for this operation");
   }
 
-  Value simple(StepKind kind, std::vector<Ref> const& reads, Type const& type) {
+  Value simple(StepKind kind, List<Ref> const& reads, Type const& type) {
     Ref const y = emit_.fresh(type.dtype, type.shape);
     Step& step = emit_.push(kind);
     step.reads = reads;

@@ -3,6 +3,7 @@
 /// @file
 /// Lowering of what moves, sums or multiplies whole arrays: pads, concatenations, reductions and matrix products.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/steps.hpp>
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
@@ -34,8 +34,8 @@ inline Value lower_pad(Emitter& emit, Graph const& graph, Id id, Value const& x)
   return view_value(whole);
 }
 
-inline Value lower_concatenate(Emitter& emit, int axis, std::vector<Value> const& x, Type const& type) {
-  std::vector<Ref> sources;
+inline Value lower_concatenate(Emitter& emit, int axis, List<Value> const& x, Type const& type) {
+  List<Ref> sources;
   for (Value const& value : x) sources.push_back(emit.ref(value));
   Ref const whole = emit.fresh(type.dtype, type.shape);
   Step& step = emit.push(StepKind::copy);
@@ -78,8 +78,8 @@ inline Value lower_reduce(Emitter& emit, Graph const& graph, Id id, Value const&
 }
 
 /// x (..., I), weight (O, I) [, bias (O)]
-inline Value lower_linear(Emitter& emit, Type const& type, std::vector<Value> const& x) {
-  std::vector<Ref> operands = emit.floats(x);
+inline Value lower_linear(Emitter& emit, Type const& type, List<Value> const& x) {
+  List<Ref> operands = emit.floats(x);
   std::int64_t const inner = x[0].shape[x[0].shape.rank() - 1], columns = x[1].shape[0];
   std::int64_t const rows = inner == 0 ? (columns == 0 ? 0 : type.shape.size() / columns) : x[0].shape.size() / inner;
   Ref a = contiguous_ref(operands[0].buffer, operands[0].offset, DType::float32, {rows, inner});
@@ -97,7 +97,7 @@ inline Value lower_linear(Emitter& emit, Type const& type, std::vector<Value> co
 inline Ref matrix_of(Emitter& emit, Value const& value, std::span<std::int64_t const> batch, std::span<int const> rows,
                      std::span<int const> columns) {
   Ref const source = emit.ref(value);
-  std::vector<std::int64_t> extents;
+  List<std::int64_t> extents;
   Ref result = source;
   result.strides = {};
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -108,9 +108,9 @@ inline Ref matrix_of(Emitter& emit, Value const& value, std::span<std::int64_t c
   if (row && column && row->extent == 1 && column->stride != 1) row->stride = 1;
   if (row && column && column->extent == 1 && row->stride != 1) column->stride = 1;
   if (!row || !column || (row->stride != 1 && column->stride != 1) || row->stride == 0 || column->stride == 0) {
-    std::vector<std::int64_t> order(batch.begin(), batch.end()), shape;
-    order.insert(order.end(), rows.begin(), rows.end());
-    order.insert(order.end(), columns.begin(), columns.end());
+    List<std::int64_t> order(batch.begin(), batch.end()), shape;
+    order.append(rows.begin(), rows.end());
+    order.append(columns.begin(), columns.end());
     for (std::int64_t axis : order) shape.push_back(source.shape[static_cast<int>(axis)]);
     Ref const dense =
         emit.copied(emit.transposed(view_value(source), order, Shape(std::span<std::int64_t const>(shape))).ref);
@@ -133,18 +133,16 @@ inline Value lower_dot(Emitter& emit, Graph const& graph, Id id, Value const& a,
   Type const& type = graph.type(id);
   DotShape const dims = dot_shape(graph, id);
   auto free_axes = [](Shape const& shape, std::span<std::int64_t const> batch, std::span<std::int64_t const> contract) {
-    std::vector<int> axes;
+    List<int> axes;
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (std::find(batch.begin(), batch.end(), axis) == batch.end() &&
-          std::find(contract.begin(), contract.end(), axis) == contract.end())
-        axes.push_back(axis);
+      if (!graph::detail::contains(batch, axis) && !graph::detail::contains(contract, axis)) axes.push_back(axis);
     return axes;
   };
-  std::vector<int> const contract_a(dims.contract_a.begin(), dims.contract_a.end()),
+  List<int> const contract_a(dims.contract_a.begin(), dims.contract_a.end()),
       contract_b(dims.contract_b.begin(), dims.contract_b.end());
   Ref const left = matrix_of(emit, a, dims.batch_a, free_axes(a.shape, dims.batch_a, dims.contract_a), contract_a);
   Ref const right = matrix_of(emit, b, dims.batch_b, contract_b, free_axes(b.shape, dims.batch_b, dims.contract_b));
-  std::vector<std::int64_t> extents(left.shape.begin(), left.shape.end() - 1);
+  List<std::int64_t> extents(left.shape.begin(), left.shape.end() - 1);
   extents.push_back(right.shape[right.shape.rank() - 1]);
   Ref const y = emit.fresh(type.dtype, type.shape);
   Step& step = emit.push(StepKind::gemm);

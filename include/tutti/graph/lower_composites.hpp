@@ -3,6 +3,7 @@
 /// @file
 /// Lowering of nodes with several results, and of what a graph hands out: outputs and updates.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/steps.hpp>
@@ -12,19 +13,18 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
 /// Fields m and v are written where they lie, and so is the parameter: the planner checks that nobody reads them later.
-inline std::vector<Value> lower_adamw(Emitter& emit, Graph const& graph, Id id, std::vector<Value> const& x) {
+inline List<Value> lower_adamw(Emitter& emit, Graph const& graph, Id id, List<Value> const& x) {
   Value const& gradient = x[1];
   bool stacked = false;
   for (std::size_t i = 0; i < 4; ++i) stacked |= x[i].is_stack();
-  std::vector<Ref> reads;
+  List<Ref> reads;
   for (std::size_t i = 4; i < 8; ++i) reads.push_back(emit.contiguous(x[i], DType::float32));
-  std::vector<Ref> writes;
-  std::vector<Value> results(3);
+  List<Ref> writes;
+  List<Value> results(3);
   std::int64_t const parts = stacked ? gradient.shape[0] : 1;
   for (std::int64_t part = 0; part < parts; ++part) {
     Ref refs[4];
@@ -63,10 +63,10 @@ inline std::vector<Value> lower_adamw(Emitter& emit, Graph const& graph, Id id, 
 }
 
 /// Nodes of several results, all of which get a buffer; those that nobody reads are dropped later.
-inline std::vector<Value> composite(Emitter& emit, Graph const& graph, Id id, std::vector<Value> const& x) {
+inline List<Value> composite(Emitter& emit, Graph const& graph, Id id, List<Value> const& x) {
   auto const integers = graph.integers(id);
   if (graph.op(id) == Op::adamw) return lower_adamw(emit, graph, id, x);
-  std::vector<Ref> reads, writes;
+  List<Ref> reads, writes;
   auto results_as = [&](std::size_t count) {
     for (std::size_t i = 0; i < count; ++i)
       writes.push_back(emit.fresh(DType::float32, graph.type(id, static_cast<int>(i)).shape));
@@ -85,7 +85,7 @@ inline std::vector<Value> composite(Emitter& emit, Graph const& graph, Id id, st
     case Op::layer_norm_gradient:
       kind = StepKind::layer_norm_gradient;
       reads = emit.floats(x);
-      reads.emplace_back();
+      reads.push_back({});
       results_as(3);
       break;
     case Op::attention:
@@ -131,7 +131,7 @@ inline std::vector<Value> composite(Emitter& emit, Graph const& graph, Id id, st
   step.heads = heads;
   step.vocabulary = vocabulary;
   step.ignored = ignored;
-  std::vector<Value> results;
+  List<Value> results;
   for (int i = 0; i < graph.results(id); ++i) results.push_back(emit.as(writes[at(i)], graph.type(id, i).dtype));
   return results;
 }
@@ -151,7 +151,7 @@ inline void finish_output(Emitter& emit, Graph const& graph, Output const& outpu
     step.writes = {whole};
     return;
   }
-  std::vector<Ref> const parts = value.is_stack() ? value.parts : std::vector<Ref>{value.ref};
+  List<Ref> const parts = value.is_stack() ? value.parts : List<Ref>{value.ref};
   Step& step = emit.push(StepKind::copy);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     step.reads.push_back(parts[i]);

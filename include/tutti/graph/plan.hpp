@@ -5,14 +5,13 @@
 /// checks it by replaying the steps on a model of memory that knows nothing of how the plan was made.
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/graph/steps.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph {
 
@@ -22,9 +21,9 @@ struct MemoryPlan {
   struct Life {
     std::int32_t first = -1, last = -1;  ///< steps, both included; -1: never used
   };
-  std::vector<std::int64_t>
+  List<std::int64_t>
       offset;  ///< per buffer: bytes from the start of its pool, or from its root outside the two planned pools
-  std::vector<Life> life;            ///< per buffer that is a root
+  List<Life> life;            ///< per buffer that is a root
   std::int64_t arena_bytes = 0;
   std::int64_t communicator_bytes = 0;
   std::int64_t unshared_bytes = 0;   ///< what both pools would need if nothing were reused
@@ -39,12 +38,12 @@ namespace detail {
 
 /// Best fit, the largest first: among the gaps between buffers alive at the same time the smallest that is large
 /// enough.
-inline std::int64_t place(std::vector<BufferId> const& order, StepList const& list, MemoryPlan& plan) {
+inline std::int64_t place(List<BufferId> const& order, StepList const& list, MemoryPlan& plan) {
   struct Placed {
-    std::int64_t begin, end;
-    BufferId id;
+    std::int64_t begin = 0, end = 0;
+    BufferId id = -1;
   };
-  std::vector<Placed> placed;  // sorted by begin
+  List<Placed> placed;  // sorted by begin
   std::int64_t total = 0;
   auto life = [&](BufferId id) { return plan.life[static_cast<std::size_t>(id)]; };
   for (BufferId id : order) {
@@ -63,9 +62,9 @@ inline std::int64_t place(std::vector<BufferId> const& order, StepList const& li
     plan.offset[static_cast<std::size_t>(id)] = best;
     total = std::max(total, best + bytes);
     Placed const entry{best, best + bytes, id};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](Placed const& a, Placed const& b) { return a.begin < b.begin; }),
-                  entry);
+    placed.push_back(entry);
+    for (std::size_t i = placed.size() - 1; i > 0 && entry.begin < placed[i - 1].begin; --i)
+      std::swap(placed[i], placed[i - 1]);
   }
   return total;
 }
@@ -78,7 +77,7 @@ inline MemoryPlan plan_memory(StepList const& list) {
   std::size_t const count = list.buffers.size();
   plan.offset.assign(count, 0);
   plan.life.assign(count, {});
-  std::vector<StepList::Home> homes(count);
+  List<StepList::Home> homes(count);
   for (std::size_t id = 0; id < count; ++id) homes[id] = list.home(static_cast<BufferId>(id));
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     auto use = [&](Ref const& ref) {
@@ -91,11 +90,11 @@ inline MemoryPlan plan_memory(StepList const& list) {
     for (Ref const& ref : list.steps[s].writes) use(ref);
   }
   for (Pool pool : {Pool::arena, Pool::communicator}) {
-    std::vector<BufferId> order;
+    List<BufferId> order;
     for (std::size_t id = 0; id < count; ++id)
       if (list.buffers[id].pool == pool && homes[id].root == static_cast<BufferId>(id) && plan.life[id].first >= 0)
         order.push_back(static_cast<BufferId>(id));
-    std::stable_sort(order.begin(), order.end(), [&](BufferId a, BufferId b) { return list[a].bytes > list[b].bytes; });
+    order.stable_sort([&](BufferId a, BufferId b) { return list[a].bytes > list[b].bytes; });
     for (BufferId id : order) plan.unshared_bytes += align_up(list[id].bytes);
     (pool == Pool::arena ? plan.arena_bytes : plan.communicator_bytes) = detail::place(order, list, plan);
   }
@@ -113,38 +112,35 @@ class Ownership {
  public:
   void write(std::int64_t begin, std::int64_t end, BufferId owner) {
     if (begin >= end) return;
-    split(begin);
-    split(end);
-    map_.erase(map_.lower_bound(begin), map_.lower_bound(end));
-    map_.emplace(begin, std::pair{end, owner});
+    List<Piece> pieces;  // in order, as before
+    std::size_t i = 0;
+    for (; i < pieces_.size() && pieces_[i].end <= begin; ++i) pieces.push_back(pieces_[i]);
+    if (i < pieces_.size() && pieces_[i].begin < begin) pieces.push_back({pieces_[i].begin, begin, pieces_[i].owner});
+    pieces.push_back({begin, end, owner});
+    for (; i < pieces_.size(); ++i)
+      if (pieces_[i].end > end) pieces.push_back({std::max(pieces_[i].begin, end), pieces_[i].end, pieces_[i].owner});
+    pieces_ = std::move(pieces);
   }
   /// Calls f(owner) for every piece of [begin, end), with -1 for bytes that nobody wrote.
   template <class F>
   void read(std::int64_t begin, std::int64_t end, F&& f) const {
-    auto it = map_.upper_bound(begin);
-    if (it != map_.begin()) --it;
     std::int64_t at = begin;
-    for (; it != map_.end() && at < end && it->first < end; ++it) {
-      if (it->second.first <= at) continue;
-      if (it->first > at) f(BufferId{-1});
-      f(it->second.second);
-      at = it->second.first;
+    for (Piece const& piece : pieces_) {
+      if (piece.end <= at) continue;
+      if (piece.begin >= end) break;
+      if (piece.begin > at) f(BufferId{-1});
+      f(piece.owner);
+      at = piece.end;
     }
     if (at < end) f(BufferId{-1});
   }
 
  private:
-  void split(std::int64_t at) {
-    auto it = map_.lower_bound(at);
-    if (it == map_.begin()) return;
-    --it;
-    auto const [end, owner] = it->second;
-    if (it->first < at && end > at) {
-      it->second.first = at;
-      map_.emplace(at, std::pair{end, owner});
-    }
-  }
-  std::map<std::int64_t, std::pair<std::int64_t, BufferId>> map_;
+  struct Piece {
+    std::int64_t begin = 0, end = 0;
+    BufferId owner = -1;
+  };
+  List<Piece> pieces_;
 };
 
 }  // namespace detail
@@ -152,25 +148,25 @@ class Ownership {
 /// Replays the steps: every read must find, in every byte, the value that it names, in memory that the pool has.
 /// Errors  internal, naming step and buffer.
 inline void validate(StepList const& list, MemoryPlan const& plan) {
-  std::map<std::int64_t, detail::Ownership> spaces;  // 0 arena, 1 communicator, 2 + root otherwise
+  List<detail::Ownership> spaces(2 + list.buffers.size());  // 0 arena, 1 communicator, 2 + root otherwise
   auto fail = [&](std::size_t s, BufferId id, std::string const& why) {
     throw Error(ErrorKind::internal, "graph::validate",
                 "step " + std::to_string(s) + " (" + std::string(name(list.steps[s].kind)) + ") and buffer " +
                     std::to_string(id) + ": " + why);
   };
-  auto space_of = [&](BufferId id) -> std::int64_t {
+  auto space_of = [&](BufferId id) -> std::size_t {
     BufferId const root = list.home(id).root;
     Pool const pool = list[root].pool;
-    return pool == Pool::arena ? 0 : pool == Pool::communicator ? 1 : 2 + std::int64_t{root};
+    return pool == Pool::arena ? 0 : pool == Pool::communicator ? 1 : 2 + static_cast<std::size_t>(root);
   };
   auto at = [&](BufferId id) { return plan.offset[static_cast<std::size_t>(id)]; };
-  std::vector<std::vector<BufferId>> parts(list.buffers.size());
+  List<List<BufferId>> parts(list.buffers.size());
   for (std::size_t id = 0; id < list.buffers.size(); ++id) {
     Buffer const& buffer = list.buffers[id];
     if (buffer.part_of >= 0) parts[static_cast<std::size_t>(buffer.part_of)].push_back(static_cast<BufferId>(id));
     bool const brings_value = buffer.pool == Pool::state || buffer.pool == Pool::input;
     if (brings_value && buffer.part_of < 0 && buffer.over < 0)
-      spaces[2 + static_cast<std::int64_t>(id)].write(0, buffer.bytes, static_cast<BufferId>(id));
+      spaces[2 + id].write(0, buffer.bytes, static_cast<BufferId>(id));
   }
   auto check_bounds = [&](std::size_t s, Ref const& ref) {
     if (ref.offset < 0 || ref.offset + ref.span_bytes() > list[ref.buffer].bytes)

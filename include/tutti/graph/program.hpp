@@ -4,6 +4,7 @@
 /// A graph made ready to run: its steps and their memory plan. Sizes are fixed, memory is not bound yet, and one
 /// program may be run by any number of executors.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/lower.hpp>
@@ -28,7 +29,7 @@ struct Program {
   MemoryPlan plan;
 
   /// Index in `entries`, -1 where there is none.
-  static int find(std::vector<Entry> const& entries, std::string_view name) noexcept {
+  static int find(List<Entry> const& entries, std::string_view name) noexcept {
     for (std::size_t i = 0; i < entries.size(); ++i)
       if (entries[i].name == name) return static_cast<int>(i);
     return -1;

@@ -4,13 +4,13 @@
 /// What passes over step lists share: who writes and who reads each buffer, kept up to date while steps are merged and
 /// moved.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/steps.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
@@ -30,7 +30,7 @@ class Rewriter {
   /// -1 for what comes from outside.
   std::int32_t writer(BufferId id) const { return writer_[static_cast<std::size_t>(id)]; }
   /// A step appears once for every operand that reads the buffer.
-  std::vector<std::int32_t> const& readers(BufferId id) const { return readers_[static_cast<std::size_t>(id)]; }
+  List<std::int32_t> const& readers(BufferId id) const { return readers_[static_cast<std::size_t>(id)]; }
   std::int32_t last_reader(BufferId id) const {
     std::int32_t last = -1;
     for (std::int32_t reader : readers(id)) last = std::max(last, reader);
@@ -51,8 +51,9 @@ class Rewriter {
   void detach(std::int32_t s) {
     for (Ref const& ref : step(s).reads)
       if (ref) {
-        auto& of = readers_[static_cast<std::size_t>(ref.buffer)];
-        of.erase(std::find(of.begin(), of.end(), s));
+        bool found = false;  // one for each operand
+        readers_[static_cast<std::size_t>(ref.buffer)].erase_if(
+            [&](std::int32_t reader) { return reader == s && !std::exchange(found, true); });
       }
     for (Ref const& ref : step(s).writes)
       if (ref) writer_[static_cast<std::size_t>(ref.buffer)] = -1;
@@ -69,7 +70,7 @@ class Rewriter {
     step(s) = Step{};
   }
   void compact() {
-    std::vector<Step> kept;
+    List<Step> kept;
     for (std::int32_t s = 0; s < size(); ++s)
       if (!dead(s)) kept.push_back(std::move(step(s)));
     list.steps = std::move(kept);
@@ -80,9 +81,9 @@ class Rewriter {
   }
 
  private:
-  std::vector<bool> dead_;
-  std::vector<std::int32_t> writer_;
-  std::vector<std::vector<std::int32_t>> readers_;
+  List<bool> dead_;
+  List<std::int32_t> writer_;
+  List<List<std::int32_t>> readers_;
 };
 
 /// Writes that a step can do without.
@@ -101,8 +102,8 @@ inline std::span<int const> optional_writes(StepKind kind) {
 /// Removes steps that nothing depends on, and results that nobody reads. Before memory is shared: reads name writers
 /// directly.
 inline void eliminate_dead_steps(StepList& list) {
-  std::vector<bool> needed(list.buffers.size());
-  std::vector<bool> keep(list.steps.size());
+  List<bool> needed(list.buffers.size());
+  List<bool> keep(list.steps.size());
   for (std::size_t s = list.steps.size(); s-- > 0;) {
     Step& step = list.steps[s];
     auto wanted = [&](Ref const& ref) {
@@ -129,7 +130,7 @@ inline void eliminate_dead_steps(StepList& list) {
     for (Ref const& ref : step.reads)
       if (ref) needed[static_cast<std::size_t>(ref.buffer)] = true;
   }
-  std::vector<Step> kept;
+  List<Step> kept;
   for (std::size_t s = 0; s < list.steps.size(); ++s)
     if (keep[s]) kept.push_back(std::move(list.steps[s]));
   list.steps = std::move(kept);

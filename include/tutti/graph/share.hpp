@@ -5,6 +5,7 @@
 /// result takes the place of an operand that nobody reads again. Runs last; it changes where values lie and never their
 /// order.
 
+#include <tutti/core/list.hpp>
 #include <tutti/graph/rewrite.hpp>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace tutti::graph::lowering {
 
@@ -106,8 +106,8 @@ class CopyElision {
 
   StepList& list_;
   Rewriter at_;
-  std::vector<BufferId> overwriter_;
-  std::vector<std::vector<FieldRead>> fields_;  // per field: who reads which bytes
+  List<BufferId> overwriter_;
+  List<List<FieldRead>> fields_;  // per field: who reads which bytes
 };
 
 /// (write, read) operands that the kernel allows to be the same memory.
@@ -127,18 +127,18 @@ inline std::span<std::array<std::size_t, 2> const> in_place_operands(StepKind ki
 
 inline void share_in_place(StepList& list) {
   std::size_t const count = list.buffers.size();
-  std::vector<std::int32_t> last(count, -1);
+  List<std::int32_t> last(count, -1);
   for (std::size_t s = 0; s < list.steps.size(); ++s)
     for (Ref const& ref : list.steps[s].reads)
       if (ref) last[static_cast<std::size_t>(ref.buffer)] = static_cast<std::int32_t>(s);
   // A part is needed as long as the whole, and a whole as long as any part.
-  std::vector<std::int32_t> needed = last;
+  List<std::int32_t> needed = last;
   for (std::size_t id = 0; id < count; ++id)
     for (BufferId up = list.buffers[id].part_of; up >= 0; up = list[up].part_of) {
       needed[id] = std::max(needed[id], last[static_cast<std::size_t>(up)]);
       needed[static_cast<std::size_t>(up)] = std::max(needed[static_cast<std::size_t>(up)], last[id]);
     }
-  std::vector<bool> taken(count), has_parts(count);
+  List<bool> taken(count), has_parts(count);
   for (Buffer const& buffer : list.buffers) {
     if (buffer.over >= 0) taken[static_cast<std::size_t>(buffer.over)] = true;
     if (buffer.part_of >= 0) has_parts[static_cast<std::size_t>(buffer.part_of)] = true;
@@ -177,7 +177,7 @@ inline void share_in_place(StepList& list) {
       return false;
     };
     if (step.kind == StepKind::elementwise) {
-      std::vector<bool> used(step.reads.size());
+      List<bool> used(step.reads.size());
       for (Ref const& write : step.writes)
         for (std::size_t i = 0; i < step.reads.size(); ++i)
           if (!used[i] && share(write, step.reads[i])) {

@@ -6,6 +6,7 @@
 /// about bytes.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/tensor/shape.hpp>
 
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace tutti::graph {
 
@@ -140,10 +140,10 @@ constexpr std::string_view name(StepKind kind) noexcept {
 /// them here.
 struct Step {
   StepKind kind{};
-  std::vector<Ref> reads;
-  std::vector<Ref> writes;
-  std::vector<kernel::ElementwiseInstruction> instructions;  ///< elementwise: registers count `reads` first
-  std::vector<std::int16_t> sources;                         ///< elementwise: the register of each write
+  List<Ref> reads;
+  List<Ref> writes;
+  List<kernel::ElementwiseInstruction> instructions;  ///< elementwise: registers count `reads` first
+  List<std::int16_t> sources;                         ///< elementwise: the register of each write
 
   bool maximum = false;          ///< reduce
   bool gelu = false;             ///< gemm
@@ -173,11 +173,11 @@ struct Entry {
 };
 
 struct StepList {
-  std::vector<Buffer> buffers;
-  std::vector<Step> steps;
-  std::vector<Entry> fields;   ///< of the State
-  std::vector<Entry> inputs;
-  std::vector<Entry> outputs;
+  List<Buffer> buffers;
+  List<Step> steps;
+  List<Entry> fields;   ///< of the State
+  List<Entry> inputs;
+  List<Entry> outputs;
 
   Buffer& operator[](BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
   Buffer const& operator[](BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }

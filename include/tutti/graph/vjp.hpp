@@ -65,7 +65,7 @@ constexpr List<std::int64_t> inverse(List<std::int64_t> const& permutation) {
 constexpr List<std::int64_t> others(List<std::int64_t> const& axes, int rank) {
   List<std::int64_t> rest;
   for (int axis = 0; axis < rank; ++axis)
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) rest.push_back(axis);
+    if (!contains(axes, axis)) rest.push_back(axis);
   return rest;
 }
 /// Undoes a reduction over `axes`: the value along every dropped axis.

@@ -50,7 +50,7 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
                         graph::Where where = graph::Where::current()) {
   using graph::Var;
   graph::Builder& builder = *loss.builder;
-  graph::List<graph::Parameter> const parameters = builder.graph().parameters;
+  List<graph::Parameter> const parameters = builder.graph().parameters;
   bool const reads = pass == Pass::middle || pass == Pass::last, writes = pass == Pass::first || pass == Pass::middle;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].node); };
   // The accumulated value plus this micro-step's, kept for the next one where there is one.
@@ -63,10 +63,10 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
     return value;
   };
 
-  graph::List<Var> wrt;
+  List<Var> wrt;
   for (graph::Parameter const& parameter : parameters) wrt.push_back({&builder, parameter.node});
   double const share = 1.0 / static_cast<double>(options.micro_steps);
-  graph::List<Var> gradients = graph::gradients(loss, wrt, share, where);
+  List<Var> gradients = graph::gradients(loss, wrt, share, where);
   Var const mean = accumulated(options.micro_steps == 1 ? loss : loss * share, "loss");
   for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = accumulated(gradients[i], name_of(i));
   if (writes) return;

@@ -7,11 +7,11 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/core/hash.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/optim/adamw.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ namespace tutti::parallel {
 
 /// What a training step needs to average over ranks, without the communicator's type.
 struct DataParallel {
-  std::shared_ptr<comm::Port> port;
+  Shared<comm::Port> port;
 };
 
 /// The communicator must not be used for other collectives while a step runs.

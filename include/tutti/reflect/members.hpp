@@ -4,6 +4,7 @@
 /// Members of a struct by name. Structs say `BOOST_HANA_DEFINE_STRUCT(Name, (Type, member), ...)` once; everything that
 /// iterates over them goes through here, so that Boost.Hana is named in one place.
 
+#include <tutti/core/list.hpp>
 #include <boost/hana/accessors.hpp>
 #include <boost/hana/concept/struct.hpp>
 #include <boost/hana/define_struct.hpp>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 namespace tutti::reflect {
 
@@ -55,7 +55,7 @@ class Path {
   constexpr operator std::string_view() const { return {text_.data(), text_.size()}; }
 
  private:
-  std::vector<char> text_;
+  List<char> text_;
 };
 
 /// "ln_1" and "gamma" make "ln_1.gamma".

@@ -31,10 +31,13 @@ inline constexpr std::size_t storage_alignment = 64;
 /// All of them accept zero bytes, then with any pointers.
 /// Law: copy_to_host after copy_from_host gives the same bytes. Models: Cpu, the tests' instrumented device.
 template <class D>
-concept Device = std::regular<D> &&
-                 requires(D device, void* to, void const* from, std::size_t bytes) {
-                   { D::name } -> std::convertible_to<std::string_view>;
-                   { D::host_accessible } -> std::convertible_to<bool>;
+concept Device = requires(D device, D const constant, void* to, void const* from, std::size_t bytes) {
+                   D();
+                   D(constant);
+                   device = constant;
+                   { constant == constant } -> std::same_as<bool>;
+                   { D::name } -> std::same_as<std::string_view const&>;
+                   { D::host_accessible } -> std::same_as<bool const&>;
                    { device.allocate(bytes) } -> std::same_as<void*>;
                    device.deallocate(to, bytes);
                    device.copy_within(to, from, bytes);

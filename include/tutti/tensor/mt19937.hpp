@@ -24,7 +24,12 @@ class Mt19937 {
   struct State {
     std::array<std::uint32_t, 624> words{};
     std::uint32_t used = 0;  ///< words of this block that were handed out, at most 624
-    friend bool operator==(State const&, State const&) = default;
+    friend bool operator==(State const& a, State const& b) noexcept {
+      if (a.used != b.used) return false;
+      for (std::size_t i = 0; i < a.words.size(); ++i)
+        if (a.words[i] != b.words[i]) return false;
+      return true;
+    }
   };
 
   explicit Mt19937(std::uint32_t seed = 5489) noexcept {
@@ -61,7 +66,7 @@ class Mt19937 {
   /// One draw an element.
   void fill_uniform(std::span<float> values, float low = 0, float high = 1) noexcept {
     float const width = high - low;
-    for (float& value : values) value = separate(uniform_float() * width) + low;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = separate(uniform_float() * width) + low;
   }
 
   /// From 16 elements on: uniforms everywhere, then each block of 16 becomes normal in place; when the size is no
@@ -71,12 +76,12 @@ class Mt19937 {
       fill_normal_short(values, mean, deviation);
       return;
     }
-    for (float& value : values) value = uniform_float();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = uniform_float();
     for (std::size_t first = 0; first + block <= values.size(); first += block)
-      to_normal(values.subspan(first, block), mean, deviation);
+      to_normal(values.data() + first, mean, deviation);
     if (values.size() % block != 0) {
-      std::span<float> const tail = values.last(block);
-      for (float& value : tail) value = uniform_float();
+      float* const tail = values.data() + values.size() - block;
+      for (std::size_t i = 0; i < block; ++i) tail[i] = uniform_float();
       to_normal(tail, mean, deviation);
     }
   }
@@ -104,7 +109,7 @@ class Mt19937 {
   }
 
   /// Box-Muller: element t goes with element t + 8.
-  static void to_normal(std::span<float> values, float mean, float deviation) noexcept {
+  static void to_normal(float* values, float mean, float deviation) noexcept {
     for (std::size_t t = 0; t < 8; ++t) {
       float const u1 = 1.0f - values[t];
       float const radius = std::sqrt(-2.0f * std::log(u1 + epsilon));

@@ -5,6 +5,7 @@
 /// digits of fraction at most, 75 columns, three items at each edge above 1000 elements. Types that NumPy lacks follow
 /// their nearest relative: bfloat16 prints by float16's rules, char and std::byte as integers.
 
+#include <tutti/core/list.hpp>
 #include <tutti/tensor/copy.hpp>
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 #include <iosfwd>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace tutti {
 
@@ -31,14 +31,15 @@ std::string characters(Number value, std::chars_format format, int digits = -1) 
   char buffer[512];
   auto const end = digits < 0 ? std::to_chars(buffer, buffer + sizeof(buffer), value, format)
                               : std::to_chars(buffer, buffer + sizeof(buffer), value, format, digits);
-  return {buffer, end.ptr};
+  return std::string(+buffer, static_cast<std::size_t>(end.ptr - buffer));
 }
 
 /// The fewest digits that read back as the same value of `dtype`; the value is one of that type.
-inline std::string shortest(double value, DType dtype, std::chars_format format) {
-  if (dtype == DType::float64) return characters(value, format);
+template <DType dtype>
+std::string shortest(double value, std::chars_format format) {
   auto const narrow = static_cast<float>(value);
-  if (dtype == DType::float32) return characters(narrow, format);
+  if constexpr (dtype == DType::float64) return characters(value, format);
+  if constexpr (dtype == DType::float32) return characters(narrow, format);
   for (int digits = 0;; ++digits) {
     // A digit string halfway between two is rounded to even first and, if that reads back as a neighbour, up.
     for (double const nudged : {value, std::nextafter(value, 2 * value)}) {
@@ -70,8 +71,9 @@ inline Parts split(std::string_view text) {
   return parts;
 }
 /// At most `precision` digits of fraction, without zeros at the end.
-inline Parts digits_of(double value, DType dtype, std::chars_format format) {
-  Parts parts = split(shortest(value, dtype, format));
+template <DType dtype>
+Parts digits_of(double value, std::chars_format format) {
+  Parts parts = split(shortest<dtype>(value, format));
   if (parts.fraction.size() > std::size_t{precision}) parts = split(characters(value, format, precision));
   while (!parts.fraction.empty() && parts.fraction.back() == '0') parts.fraction.pop_back();
   return parts;
@@ -82,19 +84,21 @@ constexpr double exponent_limit(DType dtype) noexcept {
   return dtype == DType::float64 ? 1e8 : dtype == DType::float32 ? 1e6 : 1e3;
 }
 
-inline std::string scalar(double value, DType dtype) {
+template <DType dtype>
+std::string scalar(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   double const magnitude = std::abs(value);
   double const limit = dtype == DType::float64 ? 1e16 : exponent_limit(dtype);
   bool const positional = magnitude == 0 || (magnitude >= 1e-4 && magnitude < limit);
-  if (!positional) return shortest(value, dtype, std::chars_format::scientific);
-  std::string text = shortest(value, dtype, std::chars_format::fixed);
+  if (!positional) return shortest<dtype>(value, std::chars_format::scientific);
+  std::string text = shortest<dtype>(value, std::chars_format::fixed);
   return text.find('.') == text.npos ? text + ".0" : text;
 }
 
 /// Whether one exponent-free notation would waste or lose digits.
-inline bool wants_exponents(std::vector<double> const& values, DType dtype) {
+template <DType dtype>
+bool wants_exponents(List<double> const& values) {
   double low = 0;
   double high = 0;
   for (double value : values) {
@@ -104,7 +108,7 @@ inline bool wants_exponents(std::vector<double> const& values, DType dtype) {
     high = std::max(high, magnitude);
   }
   if (high == 0) return false;
-  auto const in_type = [dtype](double value) -> double {
+  auto const in_type = [](double value) -> double {
     if (dtype == DType::float64) return value;
     auto const narrow = static_cast<float>(value);
     if (dtype == DType::float32) return narrow;
@@ -113,10 +117,11 @@ inline bool wants_exponents(std::vector<double> const& values, DType dtype) {
   return high >= exponent_limit(dtype) || low < in_type(1e-4) || in_type(high / low) > 1000;
 }
 
-inline std::vector<std::string> words(std::vector<double> const& values, DType dtype) {
-  bool const exponents = wants_exponents(values, dtype);
+template <DType dtype>
+List<std::string> words(List<double> const& values) {
+  bool const exponents = wants_exponents<dtype>(values);
   auto const format = exponents ? std::chars_format::scientific : std::chars_format::fixed;
-  std::vector<Parts> parts(values.size());
+  List<Parts> parts(values.size());
   std::size_t left = 0;
   std::size_t fraction = 0;
   std::size_t exponent = 0;
@@ -128,7 +133,7 @@ inline std::vector<std::string> words(std::vector<double> const& values, DType d
       negative_infinity |= std::isinf(values[i]) && values[i] < 0;
       continue;
     }
-    parts[i] = digits_of(values[i], dtype, format);
+    parts[i] = digits_of<dtype>(values[i], format);
     left = std::max(left, parts[i].whole.size());
     fraction = std::max(fraction, parts[i].fraction.size());
     exponent = std::max(exponent, parts[i].exponent.size());
@@ -138,10 +143,10 @@ inline std::vector<std::string> words(std::vector<double> const& values, DType d
     std::size_t const name_size = negative_infinity ? 4 : 3;
     if (name_size > right + 1) left = std::max(left, name_size - right - 1);
   }
-  std::vector<std::string> result(values.size());
+  List<std::string> result(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      result[i] = scalar(values[i], dtype);
+      result[i] = scalar<dtype>(values[i]);
       if (std::size_t const width = left + right + 1; result[i].size() < width)
         result[i].insert(0, width - result[i].size(), ' ');
       continue;
@@ -162,7 +167,7 @@ inline std::vector<std::string> words(std::vector<double> const& values, DType d
 /// Puts words into brackets and lines. Words are consumed in row-major order of what is shown.
 class Layout {
  public:
-  Layout(Shape const& shape, bool summarised, std::vector<std::string> const& words)
+  Layout(Shape const& shape, bool summarised, List<std::string> const& words)
       : shape_(shape), summarised_(summarised), words_(words) {}
 
   std::string text() { return nested(0, " ", line_width); }
@@ -186,11 +191,11 @@ class Layout {
       for (std::int64_t i = 0; i < shown; ++i) {
         if (cut && i == edge_items) {
           add("...", width - 1);
-          line += " ";
+          line += ' ';
         }
         bool const last = i + 1 == shown;
         add(words_[next_++], last ? width : width - 1);
-        if (!last) line += " ";
+        if (!last) line += ' ';
       }
       text += line;
     } else {
@@ -206,7 +211,7 @@ class Layout {
 
   Shape shape_;
   bool summarised_;
-  std::vector<std::string> const& words_;
+  List<std::string> const& words_;
   std::size_t next_ = 0;
 };
 
@@ -239,12 +244,12 @@ std::string to_string(X const& tensor) {
   Tensor<T, Cpu> shown(edges);
   detail::print::gather_edges(detail::as_view(tensor), shown.view(), 0);
 
-  std::vector<std::string> words;
+  List<std::string> words;
   if constexpr (is_floating(dtype)) {
-    std::vector<double> values;
+    List<double> values;
     for (T value : shown.elements()) values.push_back(static_cast<double>(value));
-    if (shape.rank() == 0) return detail::print::scalar(values[0], dtype);
-    words = detail::print::words(values, dtype);
+    if (shape.rank() == 0) return detail::print::scalar<dtype>(values[0]);
+    words = detail::print::words<dtype>(values);
   } else {
     std::size_t width = 0;
     for (T value : shown.elements()) {

@@ -25,19 +25,14 @@ class Shape {
   constexpr Shape() = default;
   constexpr Shape(std::initializer_list<std::int64_t> extents,
                   std::source_location where = std::source_location::current())
-      : Shape(std::span<std::int64_t const>(extents.begin(), extents.size()), where) {}
-  constexpr explicit Shape(std::span<std::int64_t const> extents,
-                           std::source_location where = std::source_location::current()) {
-    if (extents.size() > std::size_t{max_rank})
-      throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(extents.size()) + " is above the limit of 8",
-                  where);
-    std::int64_t product = 1;
-    for (std::int64_t extent : extents) {
-      if (extent < 0)
-        throw Error(ErrorKind::shape, "Shape", "extent " + std::to_string(extent) + " is negative", where);
-      extents_[static_cast<std::size_t>(rank_++)] = extent;
-      product = checked_multiply(product, extent == 0 ? 1 : extent, where);
-    }
+      : Shape(extents.begin(), static_cast<std::int64_t>(extents.size()), where) {}
+  template <std::size_t N>
+  constexpr explicit Shape(std::span<std::int64_t const, N> extents,
+                           std::source_location where = std::source_location::current())
+      : Shape(extents.data(), static_cast<std::int64_t>(extents.size()), where) {}
+  static constexpr Shape of(std::int64_t const* extents, std::int64_t rank,
+                            std::source_location where = std::source_location::current()) {
+    return Shape(extents, rank, where);
   }
 
   constexpr int rank() const noexcept { return rank_; }
@@ -48,9 +43,6 @@ class Shape {
     return product;
   }
   constexpr std::int64_t operator[](int axis) const noexcept { return extents_[static_cast<std::size_t>(axis)]; }
-  constexpr std::span<std::int64_t const> extents() const noexcept {
-    return {extents_.data(), static_cast<std::size_t>(rank_)};
-  }
   constexpr std::int64_t const* begin() const noexcept { return extents_.data(); }
   constexpr std::int64_t const* end() const noexcept { return extents_.data() + rank_; }
   /// Elements that one step along each axis skips, for rows stored one after another.
@@ -72,25 +64,39 @@ class Shape {
                   where);
     std::array<std::int64_t, max_rank> extents = extents_;
     extents[static_cast<std::size_t>(axis)] = extent;
-    return Shape(std::span<std::int64_t const>(extents.data(), static_cast<std::size_t>(rank_)), where);
+    return Shape(extents.data(), rank_, where);
   }
 
-  friend constexpr bool operator==(Shape const&, Shape const&) = default;
+  friend constexpr bool operator==(Shape const& a, Shape const& b) noexcept {
+    if (a.rank_ != b.rank_) return false;
+    for (int axis = 0; axis < a.rank_; ++axis)
+      if (a[axis] != b[axis]) return false;
+    return true;
+  }
 
  private:
+  constexpr Shape(std::int64_t const* extents, std::int64_t rank, std::source_location where) {
+    if (rank > max_rank)
+      throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(rank) + " is above the limit of 8", where);
+    std::int64_t product = 1;
+    for (; rank_ < rank; ++rank_) {
+      std::int64_t const extent = extents[rank_];
+      if (extent < 0)
+        throw Error(ErrorKind::shape, "Shape", "extent " + std::to_string(extent) + " is negative", where);
+      extents_[static_cast<std::size_t>(rank_)] = extent;
+      product = checked_multiply(product, extent == 0 ? 1 : extent, where);
+    }
+  }
+
   int rank_ = 0;
   std::array<std::int64_t, max_rank> extents_{};
 };
 
 /// "(4, 64, 768)"; "()" for rank 0, "(3,)" for rank 1, as in Python.
 constexpr std::string to_string(Shape const& shape) {
-  std::string text = "(";
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (axis != 0) text += ", ";
-    text += std::to_string(shape[axis]);
-  }
-  if (shape.rank() == 1) text += ",";
-  return text + ")";
+  std::string text;
+  for (int axis = 0; axis < shape.rank(); ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
+  return "(" + text + (shape.rank() == 1 ? ",)" : ")");
 }
 
 }  // namespace tutti

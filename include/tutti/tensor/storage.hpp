@@ -42,11 +42,16 @@ class Storage {
   D const& device() const noexcept { return device_; }
 
   void swap(Storage& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(memory_, other.memory_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(release_, other.release_);
-    std::swap(owner_, other.owner_);
+    auto const exchange = [](auto& a, auto& b) {
+      auto const before = a;
+      a = b;
+      b = before;
+    };
+    exchange(device_, other.device_);
+    exchange(memory_, other.memory_);
+    exchange(bytes_, other.bytes_);
+    exchange(release_, other.release_);
+    exchange(owner_, other.owner_);
   }
 
  private:

@@ -45,10 +45,13 @@ class Tensor {
                   where);
   }
 
-  Tensor(Tensor&& other) noexcept
-      : shape_(std::exchange(other.shape_, Shape{0})), storage_(std::move(other.storage_)) {}
+  Tensor(Tensor&& other) noexcept : shape_(other.shape_), storage_(std::move(other.storage_)) {
+    other.shape_ = Shape{0};
+  }
   Tensor& operator=(Tensor&& other) noexcept {
-    shape_ = std::exchange(other.shape_, Shape{0});
+    Shape const moved = other.shape_;  // this may be `other`
+    other.shape_ = Shape{0};
+    shape_ = moved;
     storage_ = std::move(other.storage_);
     return *this;
   }
@@ -107,7 +110,7 @@ class Tensor {
   /// Errors: shape, when sizes differ; then the tensor is unchanged.
   Tensor reshaped(std::initializer_list<std::int64_t> extents,
                   std::source_location where = std::source_location::current()) && {
-    shape_ = detail::resolve_reshape(shape_, {extents.begin(), extents.size()}, where);
+    shape_ = detail::resolve_reshape(shape_, extents.begin(), extents.size(), where);
     return std::move(*this);
   }
 

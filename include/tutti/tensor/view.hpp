@@ -31,6 +31,13 @@ namespace detail {
               "axis " + std::to_string(axis) + " does not exist in shape " + to_string(shape), where);
 }
 
+/// "2, -1, 3"
+inline std::string listed(std::int64_t const* numbers, std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  return text;
+}
+
 }  // namespace detail
 
 /// `T` may be const. Strides count elements and may be zero (broadcast) but not negative.
@@ -91,7 +98,7 @@ class TensorView {
     static_assert(sizeof...(index) <= Shape::max_rank, "tutti: more indices than a tensor can have axes");
     std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
 #if TUTTI_DEBUG
-    check_indices({indices, sizeof...(index)});
+    check_indices(indices, static_cast<int>(sizeof...(index)));
 #endif
     std::int64_t offset = 0;
     for (std::size_t axis = 0; axis < sizeof...(index); ++axis) offset += indices[axis] * strides_[axis];
@@ -121,17 +128,17 @@ class TensorView {
                   "index " + std::to_string(index) + " is outside axis 0 of shape " + to_string(shape_), where);
     Strides strides{};
     for (int axis = 1; axis < rank(); ++axis) strides[at(axis - 1)] = strides_[at(axis)];
-    return {data_ + index * strides_[0], Shape(shape_.extents().subspan(1)), strides, device_};
+    return {data_ + index * strides_[0], Shape::of(shape_.begin() + 1, rank() - 1), strides, device_};
   }
 
   /// The same elements in row-major order under another shape. One extent may be -1 and is computed.
   /// Errors: shape, when sizes differ or the view is not contiguous.
   TensorView reshape(std::initializer_list<std::int64_t> extents,
                      std::source_location where = std::source_location::current()) const {
-    return reshape_to({extents.begin(), extents.size()}, where);
+    return reshape_to(extents.begin(), extents.size(), where);
   }
   TensorView reshape(Shape const& shape, std::source_location where = std::source_location::current()) const {
-    return reshape_to(shape.extents(), where);
+    return reshape_to(shape.begin(), at(shape.rank()), where);
   }
 
   /// The elements repeated along new leading axes and along axes of extent one, by strides of zero. Do not write
@@ -170,24 +177,22 @@ class TensorView {
       extents[at(i)] = shape_[axes[at(i)]];
       strides[at(i)] = strides_[at(axes[at(i)])];
     }
-    return {data_, Shape(std::span<std::int64_t const>(extents.data(), at(rank()))), strides, device_};
+    return {data_, Shape::of(extents.data(), rank()), strides, device_};
   }
 
  private:
-  TensorView reshape_to(std::span<std::int64_t const> extents, std::source_location where) const;
+  TensorView reshape_to(std::int64_t const* extents, std::size_t rank, std::source_location where) const;
   static constexpr std::size_t at(int axis) noexcept { return static_cast<std::size_t>(axis); }
   void check_axis(char const* operation, int axis, std::source_location where) const {
     if (axis < 0 || axis >= rank()) detail::throw_axis(operation, axis, shape_, where);
   }
-  void check_indices(std::span<std::int64_t const> indices) const {
-    bool inside = static_cast<int>(indices.size()) == rank();
-    for (std::size_t axis = 0; inside && axis < indices.size(); ++axis)
-      inside = indices[axis] >= 0 && indices[axis] < shape_[static_cast<int>(axis)];
+  void check_indices(std::int64_t const* indices, int count) const {
+    bool inside = count == rank();
+    for (int axis = 0; inside && axis < count; ++axis) inside = indices[axis] >= 0 && indices[axis] < shape_[axis];
     if (inside) return;
-    std::string text;
-    for (std::int64_t index : indices) text += (text.empty() ? "" : ", ") + std::to_string(index);
     throw Error(ErrorKind::out_of_range, "TensorView::operator()",
-                "element (" + text + ") does not exist in shape " + to_string(shape_));
+                "element (" + detail::listed(indices, static_cast<std::size_t>(count)) + ") does not exist in shape " +
+                    to_string(shape_));
   }
 
   T* data_ = nullptr;
@@ -199,13 +204,15 @@ class TensorView {
 namespace detail {
 
 /// `extents` with its -1, if any, computed so that the sizes agree.
-inline Shape resolve_reshape(Shape const& from, std::span<std::int64_t const> extents, std::source_location where) {
+inline Shape resolve_reshape(Shape const& from, std::int64_t const* extents, std::size_t rank,
+                             std::source_location where) {
   std::array<std::int64_t, Shape::max_rank> resolved{};
-  if (extents.size() > resolved.size()) return Shape(extents, where);  // throws the message for rank
+  if (rank > resolved.size())
+    return Shape::of(extents, static_cast<std::int64_t>(rank), where);  // throws the message for rank
   std::int64_t known = 1;
   int unknown = -1;
   bool bad = false;
-  for (std::size_t axis = 0; axis < extents.size(); ++axis) {
+  for (std::size_t axis = 0; axis < rank; ++axis) {
     resolved[axis] = extents[axis];
     if (extents[axis] == -1) {
       bad |= unknown >= 0;
@@ -223,25 +230,24 @@ inline Shape resolve_reshape(Shape const& from, std::span<std::int64_t const> ex
     bad |= known != from.size();
   }
   if (bad) {
-    std::string text;
-    for (std::int64_t extent : extents) text += (text.empty() ? "" : ", ") + std::to_string(extent);
     throw Error(ErrorKind::shape, "reshape",
                 "shape " + to_string(from) + " has " + std::to_string(from.size()) + " elements and cannot become (" +
-                    text + ")",
+                    listed(extents, rank) + ")",
                 where);
   }
-  return Shape(std::span<std::int64_t const>(resolved.data(), extents.size()), where);
+  return Shape::of(resolved.data(), static_cast<std::int64_t>(rank), where);
 }
 
 }  // namespace detail
 
 template <class T, Device D>
   requires Element<std::remove_const_t<T>>
-TensorView<T, D> TensorView<T, D>::reshape_to(std::span<std::int64_t const> extents, std::source_location where) const {
+TensorView<T, D> TensorView<T, D>::reshape_to(std::int64_t const* extents, std::size_t rank,
+                                            std::source_location where) const {
   if (!contiguous())
     throw Error(ErrorKind::shape, "reshape",
                 "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
-  return {data_, detail::resolve_reshape(shape_, extents, where), device_};
+  return {data_, detail::resolve_reshape(shape_, extents, rank, where), device_};
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
 /// checkpoint, leave.
 
+#include <tutti/core/shared.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/nn/gpt2.hpp>
@@ -17,7 +18,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <span>
 #include <string>
 
@@ -33,7 +33,7 @@ class Run {
   Run(Communicator<B>& communicator, Options const& options)
       : Run(comm::port(communicator), communicator.local_size(), options) {}
   /// `ranks_on_node` ranks share this node's processors.
-  Run(std::shared_ptr<comm::Port> port, int ranks_on_node, Options const& options)
+  Run(Shared<comm::Port> port, int ranks_on_node, Options const& options)
       : port_(std::move(port)),
         ranks_on_node_(ranks_on_node),
         setup_(make_setup(options, port_->size())),
@@ -328,7 +328,7 @@ class Run {
     metrics_.write(row);
   }
 
-  std::shared_ptr<comm::Port> port_;
+  Shared<comm::Port> port_;
   int ranks_on_node_;
   Setup setup_;
   exec::Context context_;

@@ -55,7 +55,7 @@ class Metrics {
     std::string kept, line;
     std::ifstream file(path_);
     while (std::getline(file, line)) {
-      auto const object = Json::parse(line, nullptr, false);
+      auto const object = Json::parse(line.data(), line.data() + line.size(), nullptr, false);
       if (object.is_discarded() || object.value("type", "") == "end") continue;
       if (object.value("step", std::int64_t{0}) <= step) kept += line + "\n";
     }

@@ -5,6 +5,8 @@
 /// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults.
 
 #include <tutti/core/error.hpp>
+#include <tutti/io/file.hpp>
+#include <tutti/io/json.hpp>
 #include <tutti/optim/schedule.hpp>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +14,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -114,13 +115,11 @@ inline std::vector<std::string> words_from_json(std::string const& path) {
   auto const refuse = [&](std::string const& what) {
     throw Error(ErrorKind::configuration, "train_gpt2", "--config " + path + ": " + what);
   };
-  std::ifstream file(path);
-  if (!file) refuse("the file cannot be opened");
   nlohmann::json json;
   try {
-    json = nlohmann::json::parse(file);
-  } catch (nlohmann::json::exception const& error) {
-    refuse(std::string("not valid JSON: ") + error.what());
+    json = io::parse_json(io::read_file(path), path);
+  } catch (Error const& error) {
+    refuse(error.message() + (error.native().empty() ? "" : " [" + error.native() + "]"));
   }
   if (!json.is_object()) refuse("the top level must be an object of flag names and values");
   std::vector<std::string> words;

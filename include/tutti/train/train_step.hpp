@@ -4,6 +4,7 @@
 /// A training step as a function: batch and learning rate in, loss out. Model, gradient, reduction, clipping and update
 /// are one program for each part of the step, planned once.
 
+#include <tutti/core/shared.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/adamw.hpp>
@@ -89,7 +90,7 @@ class TrainStep {
   void connect(parallel::DataParallel data_parallel) {
     programs_.clear();
     evaluation_.reset();
-    workspace_.reset();
+    workspace_ = nullptr;
     parallel_ = std::move(data_parallel);
   }
 
@@ -205,7 +206,7 @@ class TrainStep {
   graph::State state_;
   std::int64_t updates_ = 0;
   parallel::DataParallel parallel_;  // before what uses its memory
-  std::shared_ptr<graph::Workspace> workspace_;
+  Shared<graph::Workspace> workspace_;
   std::vector<Runnable> programs_;
   std::optional<Runnable> evaluation_;
 };

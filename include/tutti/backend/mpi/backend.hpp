@@ -246,7 +246,7 @@ class Mpi {
     handles_->leaked = true;
   }
 
-  Mpi split(int color, int key, std::span<int const>) {
+  Mpi split(int color, int key, List<int> const&) {
     Mpi child(options_);
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.begin();

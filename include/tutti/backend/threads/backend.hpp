@@ -5,17 +5,17 @@
 /// rank combines its slice of all inputs, in rank order, and writes it to all outputs. Other collectives pull from the
 /// source. Above 400 lines because messages and collectives share one progress engine.
 
+#include <tutti/core/list.hpp>
 #include <tutti/backend/threads/group.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti {
 
@@ -28,10 +28,12 @@ class Threads {
   class Operation {
    public:
     Operation() = default;
-    Operation(Operation&& other) noexcept : state_(std::exchange(other.state_, nullptr)), info_(other.info_) {}
+    Operation(Operation&& other) noexcept : state_(other.state_), info_(other.info_) { other.state_ = nullptr; }
     Operation& operator=(Operation&& other) noexcept {
-      std::swap(state_, other.state_);
-      std::swap(info_, other.info_);
+      State* const state = state_;
+      state_ = other.state_;
+      other.state_ = state;
+      info_ = other.info_;
       return *this;
     }
 
@@ -41,12 +43,12 @@ class Threads {
     State* state_ = nullptr;
     MessageInfo info_;
   };
-  using Match = std::shared_ptr<threads::Letter>;
+  using Match = Shared<threads::Letter>;
 
   static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
   static constexpr bool scatters_in_place = true;
 
-  Threads(std::shared_ptr<threads::Group> group, int rank)
+  Threads(Shared<threads::Group> group, int rank)
       : group_(std::move(group)), rank_(rank), size_(group_->size()), inputs_(static_cast<std::size_t>(size_)) {}
   Threads(Threads&&) noexcept = default;
   Threads& operator=(Threads&&) noexcept = default;
@@ -69,7 +71,7 @@ class Threads {
   }
 
   Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
-    auto letter = std::make_shared<threads::Letter>();
+    auto letter = make_shared<threads::Letter>();
     letter->source = rank_;
     letter->tag = tag;
     letter->channel = channel;
@@ -77,9 +79,9 @@ class Threads {
     letter->data = from;
     bool const eager = bytes <= eager_bytes;
     if (eager && bytes != 0) {
-      letter->copy = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes));
-      std::memcpy(letter->copy.get(), from, static_cast<std::size_t>(bytes));
-      letter->data = letter->copy.get();
+      letter->copy = Array<std::byte>(static_cast<std::size_t>(bytes));
+      std::memcpy(letter->copy.data(), from, static_cast<std::size_t>(bytes));
+      letter->data = letter->copy.data();
     }
     threads::Mailbox& box = group_->mailbox(to);
     {
@@ -159,7 +161,7 @@ class Threads {
         if (!state->letter->state.compare_exchange_strong(expected, threads::Letter::withdrawn))
           while (state->letter->state.load(std::memory_order_acquire) == threads::Letter::copying) backoff.step();
       }
-      std::erase(active_, state);
+      active_.erase_if([&](State const* other) { return other == state; });
     }
     recycle(operation);
     return true;
@@ -170,8 +172,8 @@ class Threads {
     if (state == nullptr) return {};
     if (state->type == State::send) return "rank " + std::to_string(state->peer) + " has not received the message";
     if (state->type == State::receive)
-      return "no message from " + (state->peer < 0 ? std::string("any rank") : "rank " + std::to_string(state->peer)) +
-             " with " + (state->info.tag < 0 ? std::string("any tag") : "tag " + std::to_string(state->info.tag));
+      return "no message from " + (state->peer < 0 ? "any rank" : "rank " + std::to_string(state->peer)) +
+             " with " + (state->info.tag < 0 ? "any tag" : "tag " + std::to_string(state->info.tag));
     std::string here;
     std::string missing;
     for (int r = 0; r < size_; ++r) {
@@ -185,9 +187,10 @@ class Threads {
 
   void revoke(ErrorKind kind, std::string text) noexcept { group_->alarm().raise(kind, std::move(text)); }
 
-  Threads split(int color, int, std::span<int const> members) {
-    auto const own = std::find(members.begin(), members.end(), rank_) - members.begin();
-    return Threads(group_->child(splits_++, color, members), static_cast<int>(own));
+  Threads split(int color, int, List<int> const& members) {
+    int own = 0;
+    while (members[static_cast<std::size_t>(own)] != rank_) ++own;
+    return Threads(group_->child(splits_++, color, members), own);
   }
 
   /// See tutti::launch; defined in run.hpp.
@@ -207,7 +210,7 @@ class Threads {
     std::uint64_t sequence = 0;
     std::int64_t contributed = 0;
     comm::Collective call;
-    std::shared_ptr<threads::Letter> letter;
+    Shared<threads::Letter> letter;
     void* to = nullptr;
     std::int64_t bytes = 0;
     int peer = 0;
@@ -217,7 +220,7 @@ class Threads {
 
   State& take(State::Type type) {
     if (free_.empty()) {
-      states_.push_back(std::make_unique<State>());
+      states_.push_back(make_owner<State>());
       free_.push_back(states_.back().get());
       active_.reserve(states_.size());
     }
@@ -231,7 +234,7 @@ class Threads {
     return state;
   }
   void recycle(Operation& operation) noexcept {
-    operation.state_->letter.reset();
+    operation.state_->letter = nullptr;
     free_.push_back(operation.state_);
     operation.state_ = nullptr;
   }
@@ -249,7 +252,7 @@ class Threads {
       changed |= state->complete;
     }
     if (!changed) return;
-    std::erase_if(active_, [](State const* state) { return state->complete; });
+    active_.erase_if([](State const* state) { return state->complete; });
     std::uint64_t behind = sequence_;
     for (State const* state : active_)
       if (state->type == State::collective) {
@@ -261,21 +264,16 @@ class Threads {
 
   // --- Messages ---
 
-  std::shared_ptr<threads::Letter> find(threads::Mailbox& box, int from, int tag, comm::Channel channel) {
-    for (auto letter = box.letters.begin(); letter != box.letters.end();) {
-      auto const& l = **letter;
-      if (l.state.load(std::memory_order_relaxed) == threads::Letter::withdrawn) {
-        letter = box.letters.erase(letter);
-        continue;
-      }
-      if (l.channel == channel && (from < 0 || l.source == from) && (tag < 0 || l.tag == tag)) {
-        auto const found = *letter;
-        box.letters.erase(letter);
-        return found;
-      }
-      ++letter;
-    }
-    return nullptr;
+  Shared<threads::Letter> find(threads::Mailbox& box, int from, int tag, comm::Channel channel) {
+    Shared<threads::Letter> found;
+    box.letters.erase_if([&](Shared<threads::Letter> const& letter) {
+      if (letter->state.load(std::memory_order_relaxed) == threads::Letter::withdrawn) return true;
+      bool const wanted = found == nullptr && letter->channel == channel && (from < 0 || letter->source == from) &&
+                          (tag < 0 || letter->tag == tag);
+      if (wanted) found = letter;
+      return wanted;
+    });
+    return found;
   }
   void match_receives() {
     threads::Mailbox& box = group_->mailbox(rank_);
@@ -311,7 +309,7 @@ class Threads {
     group_->check(operation);
     throw Error(
         ErrorKind::communication, operation,
-        (rank < 0 ? std::string("all other ranks have") : "rank " + std::to_string(rank) + " has") +
+        (rank < 0 ? "all other ranks have" : "rank " + std::to_string(rank) + " has") +
             " returned from the function of the run without taking part. Every rank must make the matching call");
   }
   void check_departed(State& state) {
@@ -471,17 +469,17 @@ class Threads {
   }
   static constexpr std::int64_t tile_bytes = 8192;
 
-  std::shared_ptr<threads::Group> group_;
+  Shared<threads::Group> group_;
   int rank_;
   int size_;
   std::uint64_t sequence_ = 0;
   std::uint64_t splits_ = 0;
   std::uint64_t free_slots_until_ = threads::Group::slots;
   std::uint64_t seen_posts_ = ~std::uint64_t{0};
-  std::vector<void const*> inputs_;
-  std::vector<std::unique_ptr<State>> states_;
-  std::vector<State*> free_;
-  std::vector<State*> active_;
+  List<void const*> inputs_;
+  List<Owner<State>> states_;
+  List<State*> free_;
+  List<State*> active_;
 };
 
 static_assert(Backend<Threads>);

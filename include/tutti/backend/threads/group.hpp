@@ -4,19 +4,19 @@
 /// What the ranks of one process share: the world of a run with its failures, and per communicator a ring of slots for
 /// collectives and a mailbox for each rank.
 
+#include <tutti/core/list.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <pthread.h>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::threads {
 
@@ -73,7 +73,7 @@ class Alarm {
 class World {
  public:
   World(int size, exec::WaitPolicy policy)
-      : policy_(policy), departed_(std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(size))) {}
+      : policy_(policy), departed_(static_cast<std::size_t>(size)) {}
 
   exec::WaitPolicy policy() const noexcept { return policy_; }
   Alarm& alarm() noexcept { return alarm_; }
@@ -91,7 +91,7 @@ class World {
   exec::WaitPolicy policy_;
   Alarm alarm_;
   std::atomic<bool> any_departed_{false};
-  std::unique_ptr<std::atomic<bool>[]> departed_;
+  Array<std::atomic<bool>> departed_;
 };
 
 /// A message between its sender and its receiver. Small ones carry a copy, large ones point to the sender's buffer.
@@ -102,14 +102,14 @@ struct Letter {
   comm::Channel channel = comm::Channel::user;
   std::int64_t bytes = 0;
   void const* data = nullptr;
-  std::unique_ptr<std::byte[]> copy;
+  Array<std::byte> copy;
   std::atomic<std::uint32_t> state{posted};
 };
 
 struct alignas(64) Mailbox {
   std::atomic<std::uint64_t> posts{0};
   Mutex mutex;
-  std::vector<std::shared_ptr<Letter>> letters;
+  List<Shared<Letter>> letters;
 };
 
 /// One rank's part of a slot. A contribution that fits is copied in beside the arrival word, so that small collectives
@@ -131,10 +131,10 @@ class Group {
   static constexpr std::uint64_t slots = 16;
 
   /// `members` are ranks of the world.
-  Group(std::shared_ptr<World> world, std::vector<int> members)
+  Group(Shared<World> world, List<int> members)
       : world_(std::move(world)), members_(std::move(members)), size_(members_.size()),
-        entries_(std::make_unique<Entry[]>(size_ * slots)), mailboxes_(std::make_unique<Mailbox[]>(size_)),
-        completed_(std::make_unique<Counter[]>(size_)) {}
+        entries_(size_ * slots), mailboxes_(size_),
+        completed_(size_) {}
 
   int size() const noexcept { return static_cast<int>(size_); }
   World& world() noexcept { return *world_; }
@@ -166,16 +166,16 @@ class Group {
   }
 
   /// The group of the `turn`-th split with this color; whoever comes first makes it, whoever comes last forgets it.
-  std::shared_ptr<Group> child(std::uint64_t turn, int color, std::span<int const> members) {
+  Shared<Group> child(std::uint64_t turn, int color, List<int> const& members) {
     Guard const guard(children_mutex_);
     std::size_t at = 0;
     while (at < children_.size() && !(children_[at].turn == turn && children_[at].color == color)) ++at;
     if (at == children_.size()) {
-      std::vector<int> ranks;
+      List<int> ranks;
       for (int member : members) ranks.push_back(members_[static_cast<std::size_t>(member)]);
-      children_.push_back({turn, color, members.size(), std::make_shared<Group>(world_, std::move(ranks))});
+      children_.push_back({turn, color, members.size(), make_shared<Group>(world_, std::move(ranks))});
     }
-    std::shared_ptr<Group> const group = children_[at].group;
+    Shared<Group> const group = children_[at].group;
     if (--children_[at].missing == 0) {
       children_[at] = std::move(children_.back());
       children_.pop_back();
@@ -188,21 +188,21 @@ class Group {
     std::atomic<std::uint64_t> value{0};
   };
   struct Child {
-    std::uint64_t turn;
-    int color;
-    std::size_t missing;
-    std::shared_ptr<Group> group;
+    std::uint64_t turn = 0;
+    int color = 0;
+    std::size_t missing = 0;
+    Shared<Group> group;
   };
 
-  std::shared_ptr<World> world_;
-  std::vector<int> members_;
+  Shared<World> world_;
+  List<int> members_;
   std::size_t size_;
   Alarm alarm_;
-  std::unique_ptr<Entry[]> entries_;
-  std::unique_ptr<Mailbox[]> mailboxes_;
-  std::unique_ptr<Counter[]> completed_;
+  Array<Entry> entries_;
+  Array<Mailbox> mailboxes_;
+  Array<Counter> completed_;
   Mutex children_mutex_;
-  std::vector<Child> children_;
+  List<Child> children_;
 };
 
 }  // namespace tutti::threads

@@ -3,18 +3,18 @@
 /// @file
 /// `threads::run`: a function on n ranks of this process, and `launch<Threads>`.
 
+#include <tutti/core/list.hpp>
 #include <tutti/backend/threads/backend.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
 
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <pthread.h>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 namespace tutti {
 namespace threads {
@@ -27,8 +27,8 @@ namespace detail {
 class Run {
  public:
   explicit Run(int ranks, CommunicatorOptions options)
-      : world_(std::make_shared<World>(ranks, policy(ranks))),
-        group_(std::make_shared<Group>(world_, identity(ranks))),
+      : world_(make_shared<World>(ranks, policy(ranks))),
+        group_(make_shared<Group>(world_, identity(ranks))),
         options_(options) {}
 
   template <class F>
@@ -53,7 +53,7 @@ class Run {
       if (error.rank() < 0) error.with_rank(failed_rank_);
       throw;
     } catch (std::exception const& error) {
-      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", std::string("threw ") + error.what())
+      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", "threw " + std::string(error.what()))
                                  .with_rank(failed_rank_));
     } catch (...) {
       std::throw_with_nested(
@@ -70,7 +70,7 @@ class Run {
     } catch (std::exception const& error) {
       text += error.what();
     } catch (...) {
-      text += "an exception of unknown type";
+      text = text + "an exception of unknown type";
     }
     {
       Guard const guard(mutex_);
@@ -81,8 +81,8 @@ class Run {
     }
     world_->alarm().raise(ErrorKind::communication, text);
   }
-  static std::vector<int> identity(int ranks) {
-    std::vector<int> members;
+  static List<int> identity(int ranks) {
+    List<int> members;
     for (int r = 0; r < ranks; ++r) members.push_back(r);
     return members;
   }
@@ -93,8 +93,8 @@ class Run {
     return policy;
   }
 
-  std::shared_ptr<World> world_;
-  std::shared_ptr<Group> group_;
+  Shared<World> world_;
+  Shared<Group> group_;
   CommunicatorOptions options_;
   Mutex mutex_;
   std::exception_ptr failure_;
@@ -122,7 +122,7 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
     std::atomic<int>* go;
   };
   std::atomic<int> go{0};  // no rank begins before all threads exist: 1 run, -1 return
-  std::vector<Start> starts(static_cast<std::size_t>(ranks));
+  List<Start> starts(static_cast<std::size_t>(ranks));
   std::size_t started = 1;
   int code = 0;
   for (; started < starts.size() && code == 0; ++started) {
@@ -176,7 +176,7 @@ template <class F>
 int Threads::launch(int argc, char** argv, F& f) {
   try {
     int const ranks = threads::ranks_from(argc, argv);
-    std::vector<int> codes(static_cast<std::size_t>(ranks));
+    List<int> codes(static_cast<std::size_t>(ranks));
     threads::run(ranks, [&](Communicator<Threads>& communicator) {
       codes[static_cast<std::size_t>(communicator.rank())] = comm::invoke_main(f, communicator);
     });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include <tutti/graph/list.hpp>
+#include <tutti/core/list.hpp>
 
 #include "support/catch.hpp"
 
-using tutti::graph::List;
+using tutti::List;
 
 namespace {
 

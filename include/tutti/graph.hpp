@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Graphs: tracing, gradients, passes, the reference interpreter and the executor with its kernels.
+
+#include <tutti/graph/buckets.hpp>
+#include <tutti/graph/builder.hpp>
+#include <tutti/graph/calls.hpp>
+#include <tutti/graph/canonical.hpp>
+#include <tutti/graph/check.hpp>
+#include <tutti/graph/composites.hpp>
+#include <tutti/graph/decompose.hpp>
+#include <tutti/graph/emit.hpp>
+#include <tutti/graph/executor.hpp>
+#include <tutti/graph/fuse.hpp>
+#include <tutti/graph/generic_steps.hpp>
+#include <tutti/graph/grad.hpp>
+#include <tutti/graph/grad_repeat.hpp>
+#include <tutti/graph/infer.hpp>
+#include <tutti/graph/infer_types.hpp>
+#include <tutti/graph/interpreter.hpp>
+#include <tutti/graph/interpreter_composites.hpp>
+#include <tutti/graph/interpreter_kernels.hpp>
+#include <tutti/graph/ir.hpp>
+#include <tutti/graph/lower.hpp>
+#include <tutti/graph/lower_arrays.hpp>
+#include <tutti/graph/lower_composites.hpp>
+#include <tutti/graph/memory.hpp>
+#include <tutti/graph/op.hpp>
+#include <tutti/graph/ops.hpp>
+#include <tutti/graph/ops_indexing.hpp>
+#include <tutti/graph/param.hpp>
+#include <tutti/graph/plan.hpp>
+#include <tutti/graph/print.hpp>
+#include <tutti/graph/program.hpp>
+#include <tutti/graph/repeat.hpp>
+#include <tutti/graph/rewrite.hpp>
+#include <tutti/graph/share.hpp>
+#include <tutti/graph/state.hpp>
+#include <tutti/graph/steps.hpp>
+#include <tutti/graph/vjp.hpp>
