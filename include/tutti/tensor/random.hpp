@@ -84,10 +84,12 @@ struct CounterRandom {
   }
   template <class Make>
   void fill(std::span<float> values, std::uint64_t first, Make make) const noexcept {
-    for (std::size_t i = 0; i < values.size();) {
+    float* const out = values.data();
+    std::size_t const count = values.size();
+    for (std::size_t i = 0; i < count;) {
       std::uint64_t const index = first + i;
       std::array<float, 4> const four = make(block(index / 4));
-      for (std::size_t lane = index % 4; lane < 4 && i < values.size(); ++lane) values[i++] = four[lane];
+      for (std::size_t lane = index % 4; lane < 4 && i < count; ++lane) out[i++] = four[lane];
     }
   }
 };

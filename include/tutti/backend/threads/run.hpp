@@ -45,6 +45,7 @@ class Run {
     }
     world_->depart(rank);
   }
+  template <class = void>  // instantiated where ranks are run, not by every includer
   void rethrow() {
     if (!failure_) return;
     try {
@@ -162,7 +163,7 @@ inline int ranks_from(int argc, char** argv) {
   };
   for (int i = 1; i < argc; ++i) {
     std::string_view const argument = argv[i];
-    if (argument.starts_with("--ranks=")) return parse(argument.substr(8), "--ranks");
+    if (argument.substr(0, 8) == "--ranks=") return parse(argument.substr(8), "--ranks");
     if (argument == "--ranks") return parse(i + 1 < argc ? argv[i + 1] : "", "--ranks");
   }
   if (char const* const value = std::getenv("TUTTI_RANKS"); value != nullptr && *value != 0)
@@ -180,7 +181,10 @@ int Threads::launch(int argc, char** argv, F& f) {
     threads::run(ranks, [&](Communicator<Threads>& communicator) {
       codes[static_cast<std::size_t>(communicator.rank())] = comm::invoke_main(f, communicator);
     });
-    return *std::max_element(codes.begin(), codes.end());
+    int result = 0;  // a failure of any rank, the largest where they differ
+    for (int code : codes)
+      if (code != 0 && (result == 0 || code > result)) result = code;
+    return result;
   } catch (Error const& error) {
     comm::report(error.rank(), error.what());
   } catch (std::exception const& error) {
