@@ -19,7 +19,7 @@ UMBRELLAS = {
     "tutti.hpp": ["core", "reflect", "tensor", "exec", "comm", "backend/threads"],
     "comm.hpp": ["core", "reflect", "tensor", "exec", "comm"],
     "kernel/cpu.hpp": ["kernel"],
-    "graph.hpp": ["graph"],
+    "graph.hpp": ["tensor", "graph"],
     "io.hpp": ["io"],
     "data.hpp": ["data"],
     "nn.hpp": ["nn"],

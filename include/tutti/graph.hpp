@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Graphs: tracing, gradients, passes, the reference interpreter and the executor with its kernels.
+/// Graphs: tracing, gradients, passes, the reference interpreter and the executor with its kernels; and tensors, to
+/// feed them.
 
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/builder.hpp>
@@ -39,3 +40,13 @@
 #include <tutti/graph/state.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/graph/vjp.hpp>
+#include <tutti/tensor/convert.hpp>
+#include <tutti/tensor/copy.hpp>
+#include <tutti/tensor/device.hpp>
+#include <tutti/tensor/mt19937.hpp>
+#include <tutti/tensor/print.hpp>
+#include <tutti/tensor/random.hpp>
+#include <tutti/tensor/shape.hpp>
+#include <tutti/tensor/storage.hpp>
+#include <tutti/tensor/tensor.hpp>
+#include <tutti/tensor/view.hpp>

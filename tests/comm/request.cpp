@@ -56,7 +56,7 @@ class TestProgress final : public comm::Progress {
 }  // namespace
 
 TEST_CASE("a request is tested, waited for once, and then holds nothing") {
-  auto const progress = tutti::make_shared<TestProgress>();
+  auto const progress = tutti::make_shared_owner<TestProgress>();
   Step step;
   Request<int> request(progress, tutti::make_owner<StepTask>(step));
   CHECK(progress->enlisted == 1);
@@ -77,7 +77,7 @@ TEST_CASE("a completed job is not polled again") {
 }
 
 TEST_CASE("a dropped request passes to its communicator, unfinished") {
-  auto const progress = tutti::make_shared<TestProgress>();
+  auto const progress = tutti::make_shared_owner<TestProgress>();
   Step step;
   { Request<int> const request(progress, tutti::make_owner<StepTask>(step)); }
   CHECK(progress->adopted != nullptr);

@@ -30,7 +30,7 @@ struct alignas(128) Wide {
 TEST_CASE("the last owner deletes the object, also through a base") {
   std::atomic<int> alive = 0;
   {
-    Shared<Counted> a = tutti::make_shared<Counted>(alive);
+    Shared<Counted> a = tutti::make_shared_owner<Counted>(alive);
     Shared<Counted> b = a;
     Shared<Base> base = b;
     CHECK(base.get() == a.get());
@@ -49,7 +49,7 @@ TEST_CASE("the last owner deletes the object, also through a base") {
 }
 
 TEST_CASE("what is shared keeps its alignment") {
-  Shared<Wide> const wide = tutti::make_shared<Wide>();
+  Shared<Wide> const wide = tutti::make_shared_owner<Wide>();
   CHECK(reinterpret_cast<std::uintptr_t>(wide.get()) % alignof(Wide) == 0);
   CHECK(wide->value == 7);
 }
@@ -57,7 +57,7 @@ TEST_CASE("what is shared keeps its alignment") {
 TEST_CASE("owners come and go in several threads") {
   std::atomic<int> alive = 0;
   {
-    Shared<Counted> const object = tutti::make_shared<Counted>(alive);
+    Shared<Counted> const object = tutti::make_shared_owner<Counted>(alive);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([object] {

@@ -401,7 +401,7 @@ TEST_CASE("inputs and outputs are checked by name, type and shape") {
                 "(2, 7)");
   REQUIRE_ERROR(executor.value("los"), ErrorKind::invalid_argument, "loss");
   ExecutorOptions options;
-  options.workspace = tutti::make_shared<Workspace>(64, 0);
+  options.workspace = tutti::make_shared_owner<Workspace>(64, 0);
   REQUIRE_ERROR(Executor(context, program, state, options), ErrorKind::invalid_argument, "workspace");
 }
 

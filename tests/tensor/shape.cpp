@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 using namespace tutti;

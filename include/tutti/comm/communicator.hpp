@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -88,7 +89,7 @@ class Communicator {
   using Where = std::source_location;
 
   explicit Communicator(B backend, CommunicatorOptions options = {})
-      : core_(make_shared<comm::Core<B>>(std::move(backend), options)) {}
+      : core_(make_shared_owner<comm::Core<B>>(std::move(backend), options)) {}
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
   /// Completes what was dropped, within the deadline.

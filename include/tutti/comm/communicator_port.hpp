@@ -54,13 +54,13 @@ class CommunicatorPort final : public Port {
   bool test(Ticket ticket) override {
     Entry& entry = find(ticket);
     if (!core_->test(*entry.job, entry.where)) return false;
-    finish(ticket);
+    finish(entry);
     return true;
   }
   void wait(Ticket ticket) override {
     Entry& entry = find(ticket);
     core_->wait(*entry.job, entry.where);
-    finish(ticket);
+    finish(entry);
   }
   void cancel(Ticket ticket) noexcept override {
     for (auto& entry : jobs_)
@@ -127,9 +127,9 @@ class CommunicatorPort final : public Port {
     throw Error(ErrorKind::invalid_argument, "Port",
                 "ticket " + std::to_string(ticket) + " is not in flight: it was completed or cancelled before");
   }
-  void finish(Ticket ticket) noexcept {
-    core_->dismiss(*find(ticket).job);
-    remove(ticket);
+  void finish(Entry& entry) noexcept {
+    core_->dismiss(*entry.job);
+    remove(entry.ticket);
   }
   void remove(Ticket ticket) noexcept {
     jobs_.erase_if([&](Entry const& entry) { return entry.ticket == ticket; });
@@ -147,7 +147,7 @@ template <Backend B>
 Shared<Port> port(Communicator<B>& communicator) {
   static_assert(B::Device::host_accessible,
                 "tutti: graphs run collectives on host memory; this communicator works on another device");
-  return make_shared<detail::CommunicatorPort<B>>(communicator.core());
+  return make_shared_owner<detail::CommunicatorPort<B>>(communicator.core());
 }
 
 }  // namespace tutti::comm

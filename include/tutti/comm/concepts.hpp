@@ -67,7 +67,7 @@ concept Backend =
       { constant.local_size() } -> std::same_as<int>;
       { constant.wait_policy() } -> std::same_as<exec::WaitPolicy>;
       { B::provides(comm::Kind{}, DType{}, Operator{}) } -> std::same_as<bool>;
-      { B::scatters_in_place } -> std::same_as<bool const&>;
+      static_cast<bool>(B::scatters_in_place);
       operation = typename B::Operation();
       { backend.start_send(from, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.start_recv(to, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;

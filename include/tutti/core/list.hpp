@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A growable array. std::vector would do, at two prices: naming one costs every file that includes the library five to
-/// ten times as much to compile, and in constant expressions it constructs and destroys every element by a call, so
-/// that tracing and differentiating one GPT block takes more than the million steps that clang allows by default. This
-/// takes a fifth of them.
+/// A growable array. std::vector would do, at two prices: naming one costs every file that includes the library fifteen
+/// times as much to compile (ADR 0004), and in constant expressions it constructs and destroys every element by a call,
+/// so that tracing and differentiating one GPT block takes more than the million steps that clang allows by default.
+/// This takes a fifth of them.
 
 #include <cstddef>
 #include <initializer_list>
-#include <span>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
 
-/// As std::vector, for default-constructible types; removed elements keep their values until overwritten.
+/// As std::vector, for default-constructible types. What elements own is released when they are removed.
 template <class T>
 class List {
  public:
@@ -22,15 +22,16 @@ class List {
   using const_iterator = T const*;
 
   constexpr List() = default;
-  constexpr List(std::initializer_list<T> values) { append(values.begin(), values.end()); }
-  constexpr explicit List(std::size_t count) { resize(count); }
-  constexpr List(std::size_t count, T const& value) { assign(count, value); }
+  // They delegate, so that the destructor runs when a copy throws.
+  constexpr List(std::initializer_list<T> values) : List() { append(values.begin(), values.end()); }
+  constexpr explicit List(std::size_t count) : List() { resize(count); }
+  constexpr List(std::size_t count, T const& value) : List() { assign(count, value); }
   template <class Iterator>
     requires requires(Iterator it) { *it; }
-  constexpr List(Iterator first, Iterator last) {
+  constexpr List(Iterator first, Iterator last) : List() {
     append(first, last);
   }
-  constexpr List(List const& other) { append(other.begin(), other.end()); }
+  constexpr List(List const& other) : List() { append(other.begin(), other.end()); }
   constexpr List(List&& other) noexcept { swap(other); }
   constexpr List& operator=(List other) noexcept {
     swap(other);
@@ -57,9 +58,13 @@ class List {
     if (size_ == capacity_) reserve(size_ < 8 ? 8 : 2 * size_);
     data_[size_++] = std::move(value);
   }
-  constexpr void pop_back() noexcept { --size_; }
-  /// Elements keep what they own until they are overwritten.
-  constexpr void clear() noexcept { size_ = 0; }
+  constexpr void pop_back() { cut(size_ - 1); }
+  constexpr void clear() { cut(0); }
+  /// Removes one element; the others keep their order.
+  constexpr void erase(std::size_t index) {
+    for (std::size_t i = index; i + 1 < size_; ++i) data_[i] = std::move(data_[i + 1]);
+    cut(size_ - 1);
+  }
   /// Removes the elements for which f is true; the others keep their order.
   template <class F>
   constexpr void erase_if(F&& f) {
@@ -69,8 +74,7 @@ class List {
       if (kept != i) data_[kept] = std::move(data_[i]);
       ++kept;
     }
-    for (std::size_t i = kept; i < size_; ++i) data_[i] = T{};
-    size_ = kept;
+    cut(kept);
   }
   /// The range is not part of this list.
   template <class Iterator>
@@ -79,24 +83,27 @@ class List {
     if (size_ + count > capacity_) reserve(size_ + count < 2 * size_ ? 2 * size_ : size_ + count);
     for (; first != last; ++first) data_[size_++] = static_cast<T>(*first);
   }
-  constexpr void append(List const& other) { append(other.begin(), other.end()); }
-  constexpr void assign(std::size_t count, T const& value) {
-    size_ = 0;
+  constexpr void append(List const& other) {
+    if (&other == this) return append(List(other));
+    append(other.begin(), other.end());
+  }
+  constexpr void assign(std::size_t count, T value) {
+    cut(0);
     reserve(count);
     while (size_ < count) data_[size_++] = value;
   }
   constexpr void resize(std::size_t count) {
-    reserve(count);
+    if (count < size_) return cut(count);
+    if (count > capacity_) reserve(count < 2 * capacity_ ? 2 * capacity_ : count);
     while (size_ < count) data_[size_++] = T{};
-    size_ = count;
   }
   constexpr void reserve(std::size_t capacity) {
     if (capacity <= capacity_) return;
-    T* const data = new T[capacity];
-    for (std::size_t i = 0; i < size_; ++i) data[i] = std::move(data_[i]);
-    delete[] data_;
-    data_ = data;
-    capacity_ = capacity;
+    List grown;  // owns the memory while elements are moved
+    grown.data_ = new T[capacity];
+    grown.capacity_ = capacity;
+    for (; grown.size_ < size_; ++grown.size_) grown.data_[grown.size_] = std::move(data_[grown.size_]);
+    swap(grown);
   }
 
   /// Keeps the order of equal elements, as std::stable_sort does: merges runs, without a template per iterator.
@@ -125,6 +132,11 @@ class List {
   }
 
  private:
+  constexpr void cut(std::size_t count) {
+    if (!std::is_constant_evaluated())  // there nothing is owned that could run short
+      for (std::size_t i = count; i < size_; ++i) data_[i] = T{};
+    size_ = count;
+  }
   // By hand: std::swap and std::exchange cost a compiler more than this for every type that they are named with.
   constexpr void swap(List& other) noexcept {
     T* const data = other.data_;

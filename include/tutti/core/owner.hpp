@@ -5,6 +5,7 @@
 /// compiler as much as two hundred lines of code for every type that it is named with.
 
 #include <cstddef>
+#include <type_traits>
 
 namespace tutti {
 
@@ -18,14 +19,20 @@ class Owner {
   constexpr Owner(Owner&& other) noexcept : pointer_(other.release()) {}
   /// From a class that derives from T, whose destructor is then virtual.
   template <class U>
-  constexpr Owner(Owner<U>&& other) noexcept : pointer_(other.release()) {}
+    requires std::is_convertible_v<U*, T*>
+  constexpr Owner(Owner<U>&& other) noexcept : pointer_(other.release()) {
+    static_assert(std::has_virtual_destructor_v<T>, "tutti: deleting through this base needs its virtual destructor");
+  }
   constexpr Owner& operator=(Owner&& other) noexcept {
     T* const before = pointer_;
     pointer_ = other.release();
     if (before != pointer_) delete before;
     return *this;
   }
-  constexpr ~Owner() { delete pointer_; }
+  constexpr ~Owner() {
+    static_assert(sizeof(T) > 0, "tutti: the type is not complete where it is deleted");
+    delete pointer_;
+  }
 
   constexpr T* get() const noexcept { return pointer_; }
   constexpr T& operator*() const noexcept { return *pointer_; }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace tutti {
 
@@ -44,6 +45,7 @@ class Shared {
   Shared(Shared&& other) noexcept : object_(other.object_), count_(other.count_) { other.forget(); }
   /// From a class that derives from T.
   template <class U>
+    requires std::is_convertible_v<U*, T*>
   Shared(Shared<U> other) noexcept : object_(other.object_), count_(other.count_) {
     other.forget();
   }
@@ -70,7 +72,7 @@ class Shared {
   template <class U>
   friend class Shared;
   template <class U, class... Arguments>
-  friend Shared<U> make_shared(Arguments&&... arguments);
+  friend Shared<U> make_shared_owner(Arguments&&... arguments);
   void forget() noexcept {
     object_ = nullptr;
     count_ = nullptr;
@@ -83,7 +85,7 @@ class Shared {
 
 /// One allocation for the object and its count.
 template <class T, class... Arguments>
-Shared<T> make_shared(Arguments&&... arguments) {
+Shared<T> make_shared_owner(Arguments&&... arguments) {
   auto* const block = new detail::SharedBlock<T>(static_cast<Arguments&&>(arguments)...);
   return Shared<T>(&block->object, block);
 }

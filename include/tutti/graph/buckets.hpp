@@ -131,7 +131,7 @@ inline void sink_state_updates(StepList& list) {
   List<Step> steps, last;
   for (Step& step : list.steps) {
     bool sinks = step.kind == StepKind::adamw;
-    for (Ref const& ref : step.writes) sinks &= !read[static_cast<std::size_t>(ref.buffer)];
+    for (Ref const& ref : step.writes) sinks &= !ref || !read[static_cast<std::size_t>(ref.buffer)];
     (sinks ? last : steps).push_back(std::move(step));
   }
   for (Step& step : last) steps.push_back(std::move(step));

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <bit>
+#include <span>
 
 namespace tutti::graph {
 

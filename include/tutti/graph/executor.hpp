@@ -42,7 +42,7 @@ struct Workspace {
       arena_bytes = std::max(arena_bytes, program->plan.arena_bytes);
       communicator_bytes = std::max(communicator_bytes, program->plan.communicator_bytes);
     }
-    return make_shared<Workspace>(arena_bytes, communicator_bytes, port);
+    return make_shared_owner<Workspace>(arena_bytes, communicator_bytes, port);
   }
 };
 
@@ -104,6 +104,7 @@ class Executor {
     nanoseconds_.assign(options_.profile ? calls_.size() : 0, 0);
     if (options_.poison) plan_poison();
   }
+  Executor(exec::Context&, Program&&, State&, ExecutorOptions = {}) = delete;  // the program would be gone
   Executor(Executor const&) = delete;
   Executor& operator=(Executor const&) = delete;
 
@@ -131,6 +132,9 @@ class Executor {
     Entry const& entry = input(name, where);
     for (std::int64_t i = 0; i < entry.shape.size(); ++i)
       generic::store_number(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
+  }
+  void set(std::string_view name, int value, std::source_location where = std::source_location::current()) {
+    set(name, std::int64_t{value}, where);
   }
   /// 64-bit scalars beyond 2^53: seeds.
   void set(std::string_view name, std::int64_t value, std::source_location where = std::source_location::current()) {

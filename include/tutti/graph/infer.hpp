@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 

@@ -5,6 +5,8 @@
 
 #include <tutti/graph/infer.hpp>
 
+#include <span>
+
 namespace tutti::graph {
 
 namespace detail {

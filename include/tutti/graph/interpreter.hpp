@@ -40,6 +40,7 @@ class Interpreter {
   }
   /// Present value of a leaf. Errors: invalid_argument (no such leaf, or an input that was never set).
   Values const& get(std::string_view name, int rank = 0) const {
+    check_rank("Interpreter::get", rank);
     List<Values> const& cell = leaves_[naive::at(rank)][naive::at(leaf("Interpreter::get", name))];
     if (cell.empty())
       throw Error(ErrorKind::invalid_argument, "Interpreter::get", "\"" + std::string(name) + "\" was never set");
@@ -59,12 +60,19 @@ class Interpreter {
     if (id == none)
       throw Error(ErrorKind::invalid_argument, "Interpreter::output",
                   "the graph has no output \"" + std::string(name) + "\"");
+    check_rank("Interpreter::output", rank);
+    if (cells_.empty()) throw Error(ErrorKind::invalid_argument, "Interpreter::output", "call run() first");
     return cells_[naive::at(rank)][naive::at(id)][0];
   }
 
  private:
   using Cells = List<List<Values>>;  // of every node, of every result
 
+  void check_rank(char const* operation, int rank) const {
+    if (rank < 0 || rank >= ranks())
+      throw Error(ErrorKind::out_of_range, operation,
+                  "rank " + std::to_string(rank) + " does not exist. Ranks are 0 to " + std::to_string(ranks() - 1));
+  }
   Id leaf(char const* operation, std::string_view name) const {
     Id const id = graph_.find_leaf(name);
     if (id == none)

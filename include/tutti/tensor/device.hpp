@@ -36,8 +36,8 @@ concept Device = requires(D device, D const constant, void* to, void const* from
                    D(constant);
                    device = constant;
                    { constant == constant } -> std::same_as<bool>;
-                   { D::name } -> std::same_as<std::string_view const&>;
-                   { D::host_accessible } -> std::same_as<bool const&>;
+                   static_cast<std::string_view>(D::name);
+                   static_cast<bool>(D::host_accessible);
                    { device.allocate(bytes) } -> std::same_as<void*>;
                    device.deallocate(to, bytes);
                    device.copy_within(to, from, bytes);

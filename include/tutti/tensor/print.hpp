@@ -59,7 +59,8 @@ std::string shortest(double value, std::chars_format format) {
 struct Parts {
   std::string whole, fraction, exponent;
 };
-inline Parts split(std::string_view text) {
+template <class Text = std::string_view>
+Parts split(Text text) {
   Parts parts;
   if (auto const e = text.find('e'); e != text.npos) {
     parts.exponent = text.substr(e + 1);
@@ -73,8 +74,9 @@ inline Parts split(std::string_view text) {
 /// At most `precision` digits of fraction, without zeros at the end.
 template <DType dtype>
 Parts digits_of(double value, std::chars_format format) {
-  Parts parts = split(shortest<dtype>(value, format));
-  if (parts.fraction.size() > std::size_t{precision}) parts = split(characters(value, format, precision));
+  Parts parts = split<std::string_view>(shortest<dtype>(value, format));
+  if (parts.fraction.size() > std::size_t{precision})
+    parts = split<std::string_view>(characters(value, format, precision));
   while (!parts.fraction.empty() && parts.fraction.back() == '0') parts.fraction.pop_back();
   return parts;
 }
@@ -153,7 +155,8 @@ List<std::string> words(List<double> const& values) {
     }
     Parts& p = parts[i];
     // With exponents all have equally many digits, and further ones are those of the exact value, not zeros.
-    if (exponents && p.fraction.size() < fraction) p = split(characters(values[i], format, static_cast<int>(fraction)));
+    if (exponents && p.fraction.size() < fraction)
+      p = split<std::string_view>(characters(values[i], format, static_cast<int>(fraction)));
     result[i] = std::string(left - p.whole.size(), ' ') + p.whole + "." + p.fraction;
     result[i].append(fraction - p.fraction.size(), ' ');
     if (exponents) {
@@ -165,9 +168,10 @@ List<std::string> words(List<double> const& values) {
 }
 
 /// Puts words into brackets and lines. Words are consumed in row-major order of what is shown.
+template <class Words>
 class Layout {
  public:
-  Layout(Shape const& shape, bool summarised, List<std::string> const& words)
+  Layout(Shape const& shape, bool summarised, Words const& words)
       : shape_(shape), summarised_(summarised), words_(words) {}
 
   std::string text() { return nested(0, " ", line_width); }
@@ -211,7 +215,7 @@ class Layout {
 
   Shape shape_;
   bool summarised_;
-  List<std::string> const& words_;
+  Words const& words_;
   std::size_t next_ = 0;
 };
 

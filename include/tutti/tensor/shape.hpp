@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
-#include <span>
 #include <string>
 
 namespace tutti {
@@ -26,9 +25,13 @@ class Shape {
   constexpr Shape(std::initializer_list<std::int64_t> extents,
                   std::source_location where = std::source_location::current())
       : Shape(extents.begin(), static_cast<std::int64_t>(extents.size()), where) {}
-  template <std::size_t N>
-  constexpr explicit Shape(std::span<std::int64_t const, N> extents,
-                           std::source_location where = std::source_location::current())
+  /// From contiguous extents: a std::span, std::vector, std::array.
+  template <class Extents>
+    requires requires(Extents const& extents) {
+      static_cast<std::int64_t const*>(extents.data());
+      extents.size();
+    }
+  constexpr explicit Shape(Extents const& extents, std::source_location where = std::source_location::current())
       : Shape(extents.data(), static_cast<std::int64_t>(extents.size()), where) {}
   static constexpr Shape of(std::int64_t const* extents, std::int64_t rank,
                             std::source_location where = std::source_location::current()) {
@@ -76,6 +79,7 @@ class Shape {
 
  private:
   constexpr Shape(std::int64_t const* extents, std::int64_t rank, std::source_location where) {
+    if (rank < 0) throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(rank) + " is negative", where);
     if (rank > max_rank)
       throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(rank) + " is above the limit of 8", where);
     std::int64_t product = 1;

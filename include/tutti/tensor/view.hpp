@@ -128,7 +128,8 @@ class TensorView {
                   "index " + std::to_string(index) + " is outside axis 0 of shape " + to_string(shape_), where);
     Strides strides{};
     for (int axis = 1; axis < rank(); ++axis) strides[at(axis - 1)] = strides_[at(axis)];
-    return {data_ + index * strides_[0], Shape::of(shape_.begin() + 1, rank() - 1), strides, device_};
+    return {size() == 0 ? data_ : data_ + index * strides_[0], Shape::of(shape_.begin() + 1, rank() - 1), strides,
+            device_};
   }
 
   /// The same elements in row-major order under another shape. One extent may be -1 and is computed.

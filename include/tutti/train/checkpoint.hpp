@@ -22,6 +22,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 

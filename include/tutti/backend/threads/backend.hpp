@@ -71,7 +71,7 @@ class Threads {
   }
 
   Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
-    auto letter = make_shared<threads::Letter>();
+    auto letter = make_shared_owner<threads::Letter>();
     letter->source = rank_;
     letter->tag = tag;
     letter->channel = channel;
@@ -266,13 +266,16 @@ class Threads {
 
   Shared<threads::Letter> find(threads::Mailbox& box, int from, int tag, comm::Channel channel) {
     Shared<threads::Letter> found;
-    box.letters.erase_if([&](Shared<threads::Letter> const& letter) {
-      if (letter->state.load(std::memory_order_relaxed) == threads::Letter::withdrawn) return true;
-      bool const wanted = found == nullptr && letter->channel == channel && (from < 0 || letter->source == from) &&
-                          (tag < 0 || letter->tag == tag);
-      if (wanted) found = letter;
-      return wanted;
-    });
+    for (std::size_t i = 0; i < box.letters.size();) {
+      threads::Letter const& letter = *box.letters[i];
+      bool const withdrawn = letter.state.load(std::memory_order_relaxed) == threads::Letter::withdrawn;
+      bool const wanted = !withdrawn && letter.channel == channel && (from < 0 || letter.source == from) &&
+                          (tag < 0 || letter.tag == tag);
+      if (wanted) found = box.letters[i];
+      if (wanted || withdrawn) box.letters.erase(i);
+      else ++i;
+      if (wanted) break;
+    }
     return found;
   }
   void match_receives() {

@@ -173,13 +173,10 @@ class Group {
     if (at == children_.size()) {
       List<int> ranks;
       for (int member : members) ranks.push_back(members_[static_cast<std::size_t>(member)]);
-      children_.push_back({turn, color, members.size(), make_shared<Group>(world_, std::move(ranks))});
+      children_.push_back({turn, color, members.size(), make_shared_owner<Group>(world_, std::move(ranks))});
     }
     Shared<Group> const group = children_[at].group;
-    if (--children_[at].missing == 0) {
-      children_[at] = std::move(children_.back());
-      children_.pop_back();
-    }
+    if (--children_[at].missing == 0) children_.erase(at);
     return group;
   }
 

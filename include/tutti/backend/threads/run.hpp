@@ -27,8 +27,8 @@ namespace detail {
 class Run {
  public:
   explicit Run(int ranks, CommunicatorOptions options)
-      : world_(make_shared<World>(ranks, policy(ranks))),
-        group_(make_shared<Group>(world_, identity(ranks))),
+      : world_(make_shared_owner<World>(ranks, policy(ranks))),
+        group_(make_shared_owner<Group>(world_, identity(ranks))),
         options_(options) {}
 
   template <class F>
@@ -127,7 +127,7 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
   std::size_t started = 1;
   int code = 0;
   for (; started < starts.size() && code == 0; ++started) {
-    starts[started] = {&shared, std::addressof(f), static_cast<int>(started), {}, &go};
+    starts[started] = {&shared, &f, static_cast<int>(started), {}, &go};
     code = ::pthread_create(
         &starts[started].handle, nullptr,
         [](void* argument) -> void* {
