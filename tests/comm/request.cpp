@@ -77,12 +77,11 @@ TEST_CASE("a completed job is not polled again") {
 }
 
 TEST_CASE("a dropped request passes to its communicator, unfinished") {
+  Step step, other;  // outlive what the communicator has adopted
   auto const progress = tutti::make_shared_owner<TestProgress>();
-  Step step;
   { Request<int> const request(progress, tutti::make_owner<StepTask>(step)); }
   CHECK(progress->adopted != nullptr);
   CHECK(!step.destroyed);
-  Step other;
   Request<int> replaced(progress, tutti::make_owner<StepTask>(other));
   replaced = Request<int>();
   CHECK(!replaced.valid());

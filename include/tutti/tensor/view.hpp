@@ -115,7 +115,7 @@ class TensorView {
                       std::to_string(axis) + " of shape " + to_string(shape_),
                   where);
     // An empty slice keeps the address: the one behind the last element of a strided axis may lie outside the memory.
-    std::int64_t const offset = begin == end ? 0 : begin * strides_[at(axis)];
+    std::int64_t const offset = begin == end || size() == 0 ? 0 : begin * strides_[at(axis)];
     return {data_ + offset, shape_.with(axis, end - begin), strides_, device_};
   }
 
