@@ -4,11 +4,11 @@
 /// `Communicator<Backend>`: the vocabulary of collectives and messages, written once over the primitives of a backend.
 /// Above 400 lines because a reader looks for all of one class's vocabulary in one place.
 
-#include <tutti/core/list.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>

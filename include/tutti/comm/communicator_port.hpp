@@ -3,9 +3,9 @@
 /// @file
 /// `comm::port`: a communicator with its type erased, for graphs.
 
-#include <tutti/core/list.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 

@@ -3,9 +3,9 @@
 /// @file
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
-#include <tutti/core/list.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/exec/wait.hpp>
 

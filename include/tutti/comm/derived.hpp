@@ -5,9 +5,9 @@
 /// spread the work: block r of the result is computed by rank r, in rank order. A tag per collective makes the order in
 /// which several of them progress irrelevant.
 
-#include <tutti/core/list.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/tensor/storage.hpp>
 

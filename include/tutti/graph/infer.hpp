@@ -58,13 +58,13 @@ constexpr std::int64_t last(Shape const& shape) { return shape.rank() == 0 ? 1 :
 constexpr Shape appended(Shape const& shape, std::int64_t extent) {
   List<std::int64_t> extents(shape.begin(), shape.end());
   extents.push_back(extent);
-  return Shape(std::span<std::int64_t const>(extents));
+  return Shape(extents);
 }
 constexpr Shape without_first(Shape const& shape) { return Shape::of(shape.begin() + 1, shape.rank() - 1); }
 constexpr Shape with_first(std::int64_t extent, Shape const& shape) {
   List<std::int64_t> extents{extent};
   extents.append(shape.begin(), shape.end());
-  return Shape(std::span<std::int64_t const>(extents));
+  return Shape(extents);
 }
 
 namespace detail {
@@ -144,7 +144,7 @@ constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) 
       refuse(in.where, in.draft.op, "axes must be ascending and below the rank of the operand", in.shape(0));
     previous = axis;
   }
-  return Shape(std::span<std::int64_t const>(kept));
+  return Shape(kept);
 }
 
 constexpr Shape dot_result(Operands const& in) {
@@ -171,7 +171,7 @@ constexpr Shape dot_result(Operands const& in) {
     if (!used_a[static_cast<std::size_t>(axis)]) extents.push_back(a[axis]);
   for (int axis = 0; axis < b.rank(); ++axis)
     if (!used_b[static_cast<std::size_t>(axis)]) extents.push_back(b[axis]);
-  return Shape(std::span<std::int64_t const>(extents), in.where);
+  return Shape(extents, in.where);
 }
 
 constexpr Shape sliced(Operands const& in) {

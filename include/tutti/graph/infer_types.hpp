@@ -195,7 +195,7 @@ constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_l
         seen[static_cast<std::size_t>(axis)] = true;
         extents.push_back(x[static_cast<int>(axis)]);
       }
-      type.shape = Shape(std::span<std::int64_t const>(extents));
+      type.shape = Shape(extents);
       if (type.shape.rank() != x.rank()) refuse(where, op, "a permutation names every axis of the operand once", x);
       break;
     }

@@ -113,19 +113,19 @@ inline Ref matrix_of(Emitter& emit, Value const& value, std::span<std::int64_t c
     order.append(columns.begin(), columns.end());
     for (std::int64_t axis : order) shape.push_back(source.shape[static_cast<int>(axis)]);
     Ref const dense =
-        emit.copied(emit.transposed(view_value(source), order, Shape(std::span<std::int64_t const>(shape))).ref);
+        emit.copied(emit.transposed(view_value(source), order, Shape(shape)).ref);
     Axis r{1, 1}, c{1, 1};
     for (int axis : rows) r.extent *= source.shape[axis];
     for (int axis : columns) c.extent *= source.shape[axis];
     extents.push_back(r.extent);
     extents.push_back(c.extent);
-    return contiguous_ref(dense.buffer, 0, dense.dtype, Shape(std::span<std::int64_t const>(extents)));
+    return contiguous_ref(dense.buffer, 0, dense.dtype, Shape(extents));
   }
   extents.push_back(row->extent);
   extents.push_back(column->extent);
   result.strides[batch.size()] = row->stride;
   result.strides[batch.size() + 1] = column->stride;
-  result.shape = Shape(std::span<std::int64_t const>(extents));
+  result.shape = Shape(extents);
   return result;
 }
 
@@ -147,7 +147,7 @@ inline Value lower_dot(Emitter& emit, Graph const& graph, Id id, Value const& a,
   Ref const y = emit.fresh(type.dtype, type.shape);
   Step& step = emit.push(StepKind::gemm);
   step.reads = {left, right, {}, {}, {}};
-  step.writes = {contiguous_ref(y.buffer, 0, type.dtype, Shape(std::span<std::int64_t const>(extents))), {}};
+  step.writes = {contiguous_ref(y.buffer, 0, type.dtype, Shape(extents)), {}};
   return view_value(y);
 }
 

@@ -5,9 +5,9 @@
 /// rank combines its slice of all inputs, in rank order, and writes it to all outputs. Other collectives pull from the
 /// source. Above 400 lines because messages and collectives share one progress engine.
 
-#include <tutti/core/list.hpp>
 #include <tutti/backend/threads/group.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 

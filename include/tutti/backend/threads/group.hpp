@@ -4,9 +4,9 @@
 /// What the ranks of one process share: the world of a run with its failures, and per communicator a ring of slots for
 /// collectives and a mailbox for each rank.
 
-#include <tutti/core/list.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>

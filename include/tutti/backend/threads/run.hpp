@@ -3,9 +3,9 @@
 /// @file
 /// `threads::run`: a function on n ranks of this process, and `launch<Threads>`.
 
-#include <tutti/core/list.hpp>
 #include <tutti/backend/threads/backend.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
 
