@@ -27,6 +27,7 @@
 #include <tutti/core/float16.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>

@@ -4,7 +4,9 @@
 /// `Mpi`: ranks are processes under an MPI library. Only non-blocking calls and MPI_Test are used while somebody waits,
 /// because a blocking call can see neither a deadline nor that its processor is wanted by another rank.
 
+#include <tutti/backend/mpi/agreement.hpp>
 #include <tutti/backend/mpi/calls.hpp>
+#include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/exec/processors.hpp>
@@ -19,11 +21,6 @@
 #include <vector>
 
 namespace tutti {
-
-struct MpiOptions {
-  /// Counts above it take the path for large counts.
-  std::int64_t count_limit = mpi::default_count_limit;
-};
 
 class Mpi {
  public:
@@ -90,12 +87,11 @@ class Mpi {
   static constexpr bool scatters_in_place = false;
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
-  explicit Mpi(MPI_Comm parent, MpiOptions options = {}) : options_(options), handles_(std::make_unique<Handles>()) {
-    if (options_.count_limit < 1 || (!mpi::has_large_counts && options_.count_limit > INT_MAX))
-      throw Error(ErrorKind::configuration, "Mpi",
-                  "a count limit of " + std::to_string(options_.count_limit) + " is outside 1 to " +
-                      std::to_string(mpi::default_count_limit));
+  /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
+  explicit Mpi(MPI_Comm parent, MpiConfig const& config = {})
+      : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
+    mpi::check_agreement(handles_->user, config_);
     begin();
   }
   Mpi(Mpi&&) noexcept = default;
@@ -109,18 +105,19 @@ class Mpi {
   /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep
   /// late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
+  MpiConfig const& config() const noexcept { return config_; }
   MPI_Comm native() const noexcept { return handles_->user; }
 
   Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
     Operation operation;
-    mpi::Bytes const b(bytes, options_.count_limit);
+    mpi::Bytes const b(bytes, count_limit_);
     check(mpi::isend(from, b.count(), b.type(), to, tag, on(channel), &operation.request_), "MPI_Isend");
     return operation;
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     Operation operation;
     operation.receives_ = true;
-    mpi::Bytes const b(bytes, options_.count_limit);
+    mpi::Bytes const b(bytes, count_limit_);
     check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
                      on(channel), &operation.request_),
           "MPI_Irecv");
@@ -129,7 +126,7 @@ class Mpi {
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
     operation.receives_ = true;
-    mpi::Bytes const b(bytes, options_.count_limit);
+    mpi::Bytes const b(bytes, count_limit_);
     check(mpi::imrecv(to, b.count(), b.type(), &match.message_, &operation.request_), "MPI_Imrecv");
     return operation;
   }
@@ -157,7 +154,7 @@ class Mpi {
     MPI_Request* const request = &operation.request_;
     std::int64_t const block = call.block_bytes();
     bool const root = rank_ == call.root;
-    mpi::Bytes const b(block, options_.count_limit);
+    mpi::Bytes const b(block, count_limit_);
     void const* const own_in_to = static_cast<std::byte*>(call.to) + block * rank_;
     void* const own_in_from = static_cast<std::byte*>(const_cast<void*>(call.from)) + block * rank_;
     bool const nothing = block == 0;
@@ -247,7 +244,7 @@ class Mpi {
   }
 
   Mpi split(int color, int key, List<int> const&) {
-    Mpi child(options_);
+    Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.begin();
     return child;
@@ -255,7 +252,7 @@ class Mpi {
 
   /// See tutti::launch; defined in launch.hpp.
   template <class F>
-  static int launch(int argc, char** argv, F& f);
+  static int launch(int argc, char** argv, F& f, MpiConfig const& config = {});
 
  private:
   /// Messages of derived collectives travel on a communicator of their own, where no wildcard of a user can catch them.
@@ -275,9 +272,10 @@ class Mpi {
     }
   };
 
-  explicit Mpi(MpiOptions options) : options_(options), handles_(std::make_unique<Handles>()) {}
+  Mpi(MpiConfig config, std::unique_ptr<Handles> handles) : config_(std::move(config)), handles_(std::move(handles)) {}
 
   void begin() {
+    if (config_.count_limit < count_limit_) count_limit_ = config_.count_limit;
     mpi::check(MPI_Comm_set_errhandler(handles_->user, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     mpi::check(MPI_Comm_dup(handles_->user, &handles_->internal), "MPI_Comm_dup");
     mpi::check(MPI_Comm_set_errhandler(handles_->internal, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -294,8 +292,7 @@ class Mpi {
     node_ = rank_ == 0 ? 0 : before;
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
     MPI_Comm_free(&local);
-    policy_ = {.spins = 200, .yields = 50'000, .sleep_ns = 50'000};
-    if (local_size_ > exec::available_processors()) policy_.spins = 0;
+    policy_ = config_.wait->on(local_size_, exec::available_processors());
   }
 
   MPI_Comm on(comm::Channel channel) const noexcept {
@@ -326,7 +323,7 @@ class Mpi {
     auto const element = static_cast<std::int64_t>(size_of(call.dtype));
     auto const* const from = static_cast<std::byte const*>(call.from);
     auto* const to = static_cast<std::byte*>(call.to);
-    std::int64_t const limit = options_.count_limit;
+    std::int64_t const limit = count_limit_;
     if (call.kind == comm::Kind::reduce_scatter && call.count <= limit) {
       check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &operation.request_),
             "MPI_Ireduce_scatter_block");
@@ -355,7 +352,7 @@ class Mpi {
       }
   }
 
-  MpiOptions options_;
+  MpiConfig config_;
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
   int size_ = 1;
@@ -363,6 +360,7 @@ class Mpi {
   int local_rank_ = 0;
   int local_size_ = 1;
   exec::WaitPolicy policy_;
+  std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;
   std::string cause_;

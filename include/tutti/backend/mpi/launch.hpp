@@ -15,11 +15,11 @@ namespace tutti {
 /// MPI_Abort is called here and nowhere else: a rank that fails must not leave the others waiting, and the process
 /// exists for f alone.
 template <class F>
-int Mpi::launch(int argc, char** argv, F& f) {
+int Mpi::launch(int argc, char** argv, F& f, MpiConfig const& config) {
   int rank = -1;
   int size = 1;
   try {
-    mpi::Environment const environment(&argc, &argv);
+    mpi::Environment const environment(&argc, &argv, config);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     auto const stop = [&](char const* what) {
@@ -28,7 +28,8 @@ int Mpi::launch(int argc, char** argv, F& f) {
       return 1;
     };
     try {
-      Communicator<Mpi> communicator{Mpi(MPI_COMM_WORLD)};
+      Communicator<Mpi> communicator(Mpi(MPI_COMM_WORLD, config),
+                                     {.deadline_seconds = environment.config().deadline_seconds});
       try {
         int const code = comm::invoke_main(f, communicator);
         return communicator.all_reduce(code, max);
