@@ -10,8 +10,10 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
+#include <tutti/comm/factory.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/comm/launcher.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/comm/operators.hpp>

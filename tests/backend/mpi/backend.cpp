@@ -34,7 +34,7 @@ TEST_CASE("an environment inside a program that uses MPI already neither initial
 TEST_CASE("the launcher's number of ranks is read from the environment, and is the world's") {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  auto const announced = mpi::announced_ranks();
+  auto const announced = comm::announced_ranks();
   INFO(announced.variable);
   CHECK((announced.ranks == 0 || announced.ranks == size));
 }

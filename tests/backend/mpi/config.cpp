@@ -3,8 +3,8 @@
 /// Where values come from, what is refused and how it is printed. What the keys do is observed in environment.cpp,
 /// backend.cpp and start.cpp.
 
-#include "backend/mpi/child.hpp"
 #include "support/catch.hpp"
+#include "support/child.hpp"
 
 #include <tutti/backend/mpi/config.hpp>
 

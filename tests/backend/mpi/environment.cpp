@@ -3,8 +3,8 @@
 /// MPI's life in a program of one process, and what the keys of MpiConfig do there. Calls of MPI are counted by
 /// defining them, which is MPI's own way to profile a program.
 
-#include "backend/mpi/child.hpp"
 #include "support/catch.hpp"
+#include "support/child.hpp"
 
 #include <tutti/backend/mpi/environment.hpp>
 

@@ -39,7 +39,7 @@ TEST_CASE("under the launcher threads start MPI together, use it, and the last o
 
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  auto const announced = mpi::announced_ranks();
+  auto const announced = comm::announced_ranks();
   INFO(announced.variable);
   CHECK(announced.ranks == size);
   int sum_of_ranks = -1;

@@ -9,6 +9,7 @@
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/factory.hpp>
 #include <tutti/exec/processors.hpp>
 
 #include <mpi.h>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -250,6 +252,9 @@ class Mpi {
     return child;
   }
 
+  static constexpr std::string_view name = "mpi";
+  /// See comm/factory.hpp; defined in launch.hpp.
+  static comm::BackendInfo info();
   /// See tutti::launch; defined in launch.hpp.
   template <class F>
   static int launch(int argc, char** argv, F& f, MpiConfig const& config = {});

@@ -6,6 +6,7 @@
 
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/error.hpp>
+#include <tutti/comm/launcher.hpp>
 #include <tutti/core/mutex.hpp>
 
 #include <mpi.h>
@@ -19,18 +20,6 @@
 #include <string>
 
 namespace tutti::mpi {
-
-/// Ranks that the launcher announced in the environment, with the variable's name; 0 when none did.
-struct Announced {
-  int ranks = 0;
-  char const* variable = "";
-};
-inline Announced announced_ranks() noexcept {
-  for (char const* variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"})
-    if (char const* const value = std::getenv(variable); value != nullptr)
-      if (int const ranks = std::atoi(value); ranks > 0) return {ranks, variable};
-  return {};
-}
 
 /// The family of the library that the program was compiled for.
 inline constexpr Family family =
@@ -166,7 +155,7 @@ class Process {
     int rank = 0;
     check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
-    Announced const announced = announced_ranks();
+    comm::Announced const announced = comm::announced_ranks();
     if (size == 1 && announced.ranks > 1) {
       finalise();
       throw Error(ErrorKind::communication, "mpi::Environment",

@@ -5,12 +5,28 @@
 
 #include <tutti/backend/mpi/backend.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/comm/launcher.hpp>
 
 #include <mpi.h>
 
 #include <exception>
 
 namespace tutti {
+
+/// Without a launcher MPI works, with one rank: "auto" prefers threads then.
+inline comm::BackendInfo Mpi::info() {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (finalised != 0)
+    return {.name = std::string(name),
+            .available = false,
+            .processes = true,
+            .text = "MPI was finalised in this process, which can use it once. Keep one mpi::Environment alive"};
+  return {.name = std::string(name),
+          .priority = comm::announced_ranks().launched() ? 20 : 5,
+          .processes = true,
+          .text = "ranks are processes that mpiexec starts, on " + mpi::library()};
+}
 
 /// MPI_Abort is called here and nowhere else: a rank that fails must not leave the others waiting, and the process
 /// exists for f alone.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A process of its own for each life of MPI, of which a process has one.
+/// Processes of their own for what a process can do once: start MPI, live in an environment.
 
 #include <tutti/core/error.hpp>
 
