@@ -10,6 +10,7 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
+#include <tutti/comm/device_choice.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/launch.hpp>

@@ -5,12 +5,15 @@
 // Covers: <tutti/backend/mpi/calls.hpp>
 // Covers: <tutti/backend/mpi/error.hpp>
 // Covers: <tutti/backend/mpi/launch.hpp>
+// Covers: <tutti/backend/mpi/processors.hpp>
 
 #include "backend/mpi/harness.hpp"
 
 #include <tutti/exec/processors.hpp>
 
+#include <algorithm>
 #include <array>
+#include <sched.h>
 #include <string>
 #include <vector>
 
@@ -145,9 +148,32 @@ TEST_CASE("a message longer than the buffer is an error on the receiver alone") 
   });
 }
 
-TEST_CASE("ranks that outnumber the processors yield at once instead of spinning") {
-  on_ranks([](auto& comm, laws::Report& report) {
-    bool const crowded = comm.local_size() > exec::available_processors();
-    report.expect((comm.backend().wait_policy().spins == 0) == crowded, "spinning only while there is room for it");
-  });
+TEST_CASE("ranks that outnumber the node's processors yield at once instead of spinning") {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  cpu_set_t before;
+  REQUIRE(::sched_getaffinity(0, sizeof(before), &before) == 0);
+  std::vector<int> processors;
+  for (int p = 0; p < CPU_SETSIZE; ++p)
+    if (CPU_ISSET(static_cast<std::size_t>(p), &before)) processors.push_back(p);
+  int const quota = exec::detail::cgroup_quota();
+
+  // Bound as launchers do it, each to one of `count` processors: what counts is how many they are together.
+  for (std::size_t count = 1; count <= processors.size() && count <= 4; ++count) {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(rank) % count]), &mask);
+    bool const bound = ::sched_setaffinity(0, sizeof(mask), &mask) == 0;
+    Mpi const backend(MPI_COMM_WORLD);
+    Mpi const stubborn(MPI_COMM_WORLD, {.wait = mpi::Wait::spin});
+    ::sched_setaffinity(0, sizeof(before), &before);
+    int together = std::min(size, static_cast<int>(count));
+    if (quota > 0) together = std::min(together, quota);
+    CHECK(bound);
+    CHECK(backend.local_processors() == together);
+    CHECK((backend.wait_policy().spins == 0) == (size > together));
+    CHECK(stubborn.wait_policy().spins > 0);  // who asks for it gets it
+  }
 }

@@ -8,9 +8,9 @@
 #include <tutti/backend/mpi/calls.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
+#include <tutti/backend/mpi/processors.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
-#include <tutti/exec/processors.hpp>
 
 #include <mpi.h>
 
@@ -104,6 +104,8 @@ class Mpi {
   int node() const noexcept { return node_; }
   int local_rank() const noexcept { return local_rank_; }
   int local_size() const noexcept { return local_size_; }
+  /// Processors that this node's ranks have together.
+  int local_processors() const noexcept { return local_processors_; }
   /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep
   /// late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
@@ -296,8 +298,9 @@ class Mpi {
     mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
     node_ = rank_ == 0 ? 0 : before;
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
+    local_processors_ = mpi::node_processors(local);
     MPI_Comm_free(&local);
-    policy_ = config_.wait->on(local_size_, exec::available_processors());
+    policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
   MPI_Comm on(comm::Channel channel) const noexcept {
@@ -364,6 +367,7 @@ class Mpi {
   int node_ = 0;
   int local_rank_ = 0;
   int local_size_ = 1;
+  int local_processors_ = 1;
   exec::WaitPolicy policy_;
   std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;
