@@ -218,7 +218,7 @@ struct MpiConfig {
   /// application has initialised MPI, because then the library does not look any more.
   mpi::Setting<mpi::Tuning> tuning = mpi::preset(mpi::Tuning());
   /// Whether MPI takes device memory: mpi::cuda_aware(). auto asks the library; on is for libraries that do not know;
-  /// off also spares the library's own look at every buffer, where tutti initialises it.
+  /// off also spares the library's own look at every buffer, and on allows MPICH its own, where tutti initialises it.
   mpi::Setting<mpi::Switch> cuda_aware = mpi::preset(mpi::Switch::automatic);
   /// How ranks wait for each other.
   mpi::Setting<mpi::Wait> wait = mpi::preset(mpi::Wait());
