@@ -82,7 +82,7 @@ def main():
             print(f"{umbrella:18} {a:6.2f} s, its {len(headers)} foreign headers alone {b:6.2f} s: {a / b:.2f}x{limit}")
         if not args.no_trainer:
             mpi = pkg("mpich") or pkg("ompi-cxx")
-            command = [*compiler, *flags, "-O2", *(["-DTUTTI_EXAMPLES_MPI=1"] if mpi else []), *mpi, *pkg("fmt", "nlohmann_json", "CLI11", "libpcre2-8"),
+            command = [*compiler, *flags, "-O2", *(["-DTUTTI_WITH_MPI=1"] if mpi else []), *mpi, *pkg("fmt", "nlohmann_json", "CLI11", "libpcre2-8"),
                        "-c", str(ROOT / TRAINER), "-o", str(folder / "trainer.o")]
             seconds, megabytes, wall = run(command)
             rows.append({"name": f"compile {TRAINER}", "ours": seconds, "rival": 60, "ratio": 60 / seconds, "unit": "s"})

@@ -2,12 +2,9 @@
 // Trains a GPT-2 on token shards.
 //   mpiexec -n 2 train_gpt2 --data build/data/jargon --out runs/jargon
 //   train_gpt2 --backend threads --ranks 2 --data ...
-// Mpi and Threads differ in the type that `launch` gets, and in nothing else.
+// Backends differ in the type of communicator that the function gets, and in nothing else.
 
-#include <tutti/backend/threads.hpp>
-#if TUTTI_EXAMPLES_MPI
-#include <tutti/backend/mpi.hpp>
-#endif
+#include <tutti/backend/any.hpp>
 #include <tutti/train/loop.hpp>
 
 #include <cstdio>
@@ -21,18 +18,11 @@ int main(int argc, char** argv) {
       return parsed.code;
     }
     options = parsed.options;
+    options.backend = tutti::choose_backend(options.backend);
   } catch (tutti::Error const& error) {
     std::fprintf(stderr, "train_gpt2: %s\n", error.message().c_str());
     return 2;
   }
-
-  auto const train = [&](auto& communicator) { tutti::train::Run(communicator, options)(); };
-  if (options.backend == "threads") return tutti::launch<tutti::Threads>(argc, argv, train);
-#if TUTTI_EXAMPLES_MPI
-  return tutti::launch<tutti::Mpi>(argc, argv, train);
-#else
-  std::fputs("train_gpt2: built without MPI. Use --backend threads, or install MPICH (libmpich-dev) and build again\n",
-             stderr);
-  return 2;
-#endif
+  return tutti::with_backend(options.backend, argc, argv,
+                             [&](auto& communicator) { tutti::train::Run(communicator, options)(); });
 }

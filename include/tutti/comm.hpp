@@ -10,8 +10,11 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
+#include <tutti/comm/device_choice.hpp>
+#include <tutti/comm/factory.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/comm/launcher.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/comm/operators.hpp>
@@ -29,6 +32,7 @@
 #include <tutti/core/float16.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>

@@ -20,5 +20,11 @@
 #define TUTTI_HAS_X86 0
 #endif
 
+/// TUTTI_WITH_MPI is 1 in programs that are built with an MPI library: <tutti/backend/any.hpp> then offers it. Meson's
+/// and pkg-config's tutti-mpi and CMake's tutti::mpi define it.
+#ifndef TUTTI_WITH_MPI
+#define TUTTI_WITH_MPI 0
+#endif
+
 /// Inlining that the vector layer relies on: a function that is not inlined loses its target's registers.
 #define TUTTI_ALWAYS_INLINE inline __attribute__((always_inline))

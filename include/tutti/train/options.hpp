@@ -100,7 +100,7 @@ inline void declare(CLI::App& app, Options& o) {
   run->add_option("--out", o.out, "folder for metrics, logs and checkpoints");
   run->add_option("--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   run->add_option("--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
-  run->add_option("--backend", o.backend, "mpi or threads");
+  run->add_option("--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
   run->add_option("--config", o.config, "JSON file with these names as keys, without the dashes");
   for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   for (auto* group : {model, data, optimizer, run})
@@ -171,7 +171,8 @@ inline void validate(Options const& o) {
   between("--epsilon", o.epsilon, 1e-30, 1);
   between("--clip", o.clip, 0, 1e30);
   (void)optim::schedule_from_name(o.schedule);
-  if (o.backend != "mpi" && o.backend != "threads") refuse("--backend", o.backend, "use mpi or threads");
+  if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
+    refuse("--backend", o.backend, "use auto, mpi or threads");
   if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))
     refuse("--model", o.model, "already says --layers, --channels and --heads. Give one or the other");
   if (o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0)) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// What is MPI's own: its environment, its errors, its counts, its deadlines.
+// Covers: <tutti/backend/mpi/agreement.hpp>
 // Covers: <tutti/backend/mpi/calls.hpp>
-// Covers: <tutti/backend/mpi/environment.hpp>
 // Covers: <tutti/backend/mpi/error.hpp>
 // Covers: <tutti/backend/mpi/launch.hpp>
+// Covers: <tutti/backend/mpi/processors.hpp>
 
 #include "backend/mpi/harness.hpp"
 
 #include <tutti/exec/processors.hpp>
 
+#include <algorithm>
 #include <array>
+#include <sched.h>
 #include <string>
 #include <vector>
 
@@ -34,7 +37,7 @@ TEST_CASE("an environment inside a program that uses MPI already neither initial
 TEST_CASE("the launcher's number of ranks is read from the environment, and is the world's") {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  auto const announced = mpi::announced_ranks();
+  auto const announced = comm::announced_ranks();
   INFO(announced.variable);
   CHECK((announced.ranks == 0 || announced.ranks == size));
 }
@@ -46,6 +49,51 @@ TEST_CASE("launch<Mpi> gives the largest exit code on every rank") {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   CHECK(launch<Mpi>(1, arguments, [](auto& comm) { return comm.rank() + 3; }) == size + 2);
   CHECK(launch<Mpi>(1, arguments, [](auto& comm) { comm.barrier(); }) == 0);
+}
+
+TEST_CASE("launch<Mpi> hands out the deadline of the configuration, which reaches its split children") {
+  char name[] = "program";
+  char* arguments[] = {name, nullptr};
+  auto const milliseconds = [](auto& comm) {
+    auto child = comm.split(comm.rank() % 2);
+    return static_cast<int>(child.deadline_seconds() * 1000);
+  };
+  CHECK(launch<Mpi>(1, arguments, milliseconds) == 600'000);
+  CHECK(Mpi::launch(1, arguments, milliseconds, {.deadline_seconds = 12.5}) == 12'500);
+}
+
+TEST_CASE("ranks whose configurations do not go together are told so, all of them") {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  auto const message = [&](MpiConfig const& odd) {
+    try {
+      Mpi const backend(MPI_COMM_WORLD, rank == size - 1 ? odd : MpiConfig{});
+    } catch (Error const& error) {
+      return error.message();
+    }
+    return std::string("agreed");
+  };
+  struct Case {
+    MpiConfig odd;
+    char const* text;
+  };
+  for (auto const& [odd, text] :
+       {Case{{.check_level = mpi::CheckLevel::full}, "check_level differs between the ranks: cheap on one, full on"},
+        Case{{.node_shared = mpi::Switch::off}, "node_shared differs between the ranks: auto on one, off on another"},
+        Case{{.cuda_aware = mpi::Switch::on}, "by TUTTI_MPI_CUDA_AWARE"},
+        Case{{.count_limit = std::int64_t{7}}, "count_limit differs between the ranks: 7 on one"}}) {
+    std::string const got = message(odd);
+    INFO(got);
+    CHECK((size == 1 ? got == "agreed" : contains(got, text)));
+  }
+  CHECK(message({.wait = mpi::Wait::sleep, .deadline_seconds = 1}) == "agreed");  // a rank's own business
+}
+
+TEST_CASE("ranks wait as the configuration says") {
+  CHECK(Mpi(MPI_COMM_WORLD, {.wait = exec::WaitPolicy{1, 2, 3}}).wait_policy().sleep_ns == 3);
+  CHECK(Mpi(MPI_COMM_WORLD, {.wait = mpi::Wait::yield}).wait_policy().spins == 0);
 }
 
 TEST_CASE("MPI's error codes become errors with MPI's text") {
@@ -67,7 +115,7 @@ TEST_CASE("bytes above the limit become one element of a type of that size") {
     CHECK(b.count() * size == bytes);
     CHECK((bytes <= 1000) == (b.type() == MPI_BYTE));
   }
-  REQUIRE_ERROR(Mpi(MPI_COMM_WORLD, {.count_limit = 0}), ErrorKind::configuration, "count limit of 0");
+  REQUIRE_ERROR(Mpi(MPI_COMM_WORLD, {.count_limit = std::int64_t{0}}), ErrorKind::configuration, "count_limit is 0. ");
 }
 
 TEST_CASE("a message that does not come is an error after the deadline, and the communicator goes on") {
@@ -100,9 +148,32 @@ TEST_CASE("a message longer than the buffer is an error on the receiver alone") 
   });
 }
 
-TEST_CASE("ranks that outnumber the processors yield at once instead of spinning") {
-  on_ranks([](auto& comm, laws::Report& report) {
-    bool const crowded = comm.local_size() > exec::available_processors();
-    report.expect((comm.backend().wait_policy().spins == 0) == crowded, "spinning only while there is room for it");
-  });
+TEST_CASE("ranks that outnumber the node's processors yield at once instead of spinning") {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  cpu_set_t before;
+  REQUIRE(::sched_getaffinity(0, sizeof(before), &before) == 0);
+  std::vector<int> processors;
+  for (int p = 0; p < CPU_SETSIZE; ++p)
+    if (CPU_ISSET(static_cast<std::size_t>(p), &before)) processors.push_back(p);
+  int const quota = exec::detail::cgroup_quota();
+
+  // Bound as launchers do it, each to one of `count` processors: what counts is how many they are together.
+  for (std::size_t count = 1; count <= processors.size() && count <= 4; ++count) {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(rank) % count]), &mask);
+    bool const bound = ::sched_setaffinity(0, sizeof(mask), &mask) == 0;
+    Mpi const backend(MPI_COMM_WORLD);
+    Mpi const stubborn(MPI_COMM_WORLD, {.wait = mpi::Wait::spin});
+    ::sched_setaffinity(0, sizeof(before), &before);
+    int together = std::min(size, static_cast<int>(count));
+    if (quota > 0) together = std::min(together, quota);
+    CHECK(bound);
+    CHECK(backend.local_processors() == together);
+    CHECK((backend.wait_policy().spins == 0) == (size > together));
+    CHECK(stubborn.wait_policy().spins > 0);  // who asks for it gets it
+  }
 }

@@ -6,12 +6,15 @@
 /// are used while somebody waits, because a blocking call can see neither a deadline nor that its processor is wanted
 /// by another rank.
 
+#include <tutti/backend/mpi/agreement.hpp>
 #include <tutti/backend/mpi/calls.hpp>
+#include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
+#include <tutti/backend/mpi/processors.hpp>
 #include <tutti/backend/mpi/segment.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/factory.hpp>
 #include <tutti/comm/shared/engine.hpp>
-#include <tutti/exec/processors.hpp>
 
 #include <mpi.h>
 
@@ -19,19 +22,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tutti {
-
-struct MpiOptions {
-  /// Counts above it take the path for large counts.
-  std::int64_t count_limit = mpi::default_count_limit;
-  /// Whether ranks of one node may work on shared memory.
-  bool node_shared = true;
-  /// Size of each of a rank's four staging buffers, through which private memory passes on the node. At least 4 KiB.
-  std::int64_t stage_bytes = 128 << 10;
-};
 
 class Mpi {
  public:
@@ -102,16 +97,11 @@ class Mpi {
   bool scatters_in_place() const noexcept { return shared_ != nullptr; }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
-  explicit Mpi(MPI_Comm parent, MpiOptions options = {}) : options_(options), handles_(std::make_unique<Handles>()) {
-    if (options_.count_limit < 1 || (!mpi::has_large_counts && options_.count_limit > INT_MAX))
-      throw Error(ErrorKind::configuration, "Mpi",
-                  "a count limit of " + std::to_string(options_.count_limit) + " is outside 1 to " +
-                      std::to_string(mpi::default_count_limit));
-    if (options_.stage_bytes < 4096 || options_.stage_bytes % 64 != 0)
-      throw Error(ErrorKind::configuration, "Mpi",
-                  "staging buffers of " + std::to_string(options_.stage_bytes) +
-                      " bytes: at least 4096 and a multiple of 64 are possible");
+  /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
+  explicit Mpi(MPI_Comm parent, MpiConfig const& config = {})
+      : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
+    mpi::check_agreement(handles_->user, config_);
     begin({});
   }
   Mpi(Mpi&&) noexcept = default;
@@ -122,14 +112,17 @@ class Mpi {
   int node() const noexcept { return node_; }
   int local_rank() const noexcept { return local_rank_; }
   int local_size() const noexcept { return local_size_; }
+  /// Processors that this node's ranks have together.
+  int local_processors() const noexcept { return local_processors_; }
   /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep
   /// late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
+  MpiConfig const& config() const noexcept { return config_; }
   MPI_Comm native() const noexcept { return handles_->user; }
 
   Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
     Operation operation;
-    mpi::Bytes const b(bytes, options_.count_limit);
+    mpi::Bytes const b(bytes, count_limit_);
     check(mpi::isend(from, b.count(), b.type(), to, tag, on(channel), &operation.request_), "MPI_Isend");
     return operation;
   }
@@ -137,7 +130,7 @@ class Mpi {
     Operation operation;
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
-    mpi::Bytes const b(bytes, options_.count_limit);
+    mpi::Bytes const b(bytes, count_limit_);
     check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
                      on(channel), &operation.request_),
           "MPI_Irecv");
@@ -146,7 +139,7 @@ class Mpi {
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
     operation.receives_ = true;
-    mpi::Bytes const b(bytes, options_.count_limit);
+    mpi::Bytes const b(bytes, count_limit_);
     check(mpi::imrecv(to, b.count(), b.type(), &match.message_, &operation.request_), "MPI_Imrecv");
     return operation;
   }
@@ -178,7 +171,7 @@ class Mpi {
     MPI_Request* const request = &operation.request_;
     std::int64_t const block = call.block_bytes();
     bool const root = rank_ == call.root;
-    mpi::Bytes const b(block, options_.count_limit);
+    mpi::Bytes const b(block, count_limit_);
     void const* const own_in_to = static_cast<std::byte*>(call.to) + block * rank_;
     void* const own_in_from = static_cast<std::byte*>(const_cast<void*>(call.from)) + block * rank_;
     bool const nothing = block == 0;
@@ -334,15 +327,18 @@ class Mpi {
   }
 
   Mpi split(int color, int key, List<int> const&) {
-    Mpi child(options_);
+    Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.begin(shared_ ? shared_->segment : Shared<mpi::Segment>());
     return child;
   }
 
+  static constexpr std::string_view name = "mpi";
+  /// See comm/factory.hpp; defined in launch.hpp.
+  static comm::BackendInfo info();
   /// See tutti::launch; defined in launch.hpp.
   template <class F>
-  static int launch(int argc, char** argv, F& f);
+  static int launch(int argc, char** argv, F& f, MpiConfig const& config = {});
 
  private:
   /// Messages of derived collectives travel on a communicator of their own, where no wildcard of a user can catch them.
@@ -385,7 +381,7 @@ class Mpi {
     bool warned = false;
   };
 
-  explicit Mpi(MpiOptions options) : options_(options), handles_(std::make_unique<Handles>()) {}
+  Mpi(MpiConfig config, std::unique_ptr<Handles> handles) : config_(std::move(config)), handles_(std::move(handles)) {}
 
   static void give_back(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
     auto* const segment = static_cast<Shared<mpi::Segment>*>(owner);
@@ -395,6 +391,7 @@ class Mpi {
 
   /// `segment`: of the parent, whose ranks share memory already.
   void begin(Shared<mpi::Segment> segment) {
+    if (config_.count_limit < count_limit_) count_limit_ = config_.count_limit;
     mpi::check(MPI_Comm_set_errhandler(handles_->user, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     mpi::check(MPI_Comm_dup(handles_->user, &handles_->internal), "MPI_Comm_dup");
     mpi::check(MPI_Comm_set_errhandler(handles_->internal, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -410,18 +407,18 @@ class Mpi {
     mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
     node_ = rank_ == 0 ? 0 : before;
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
+    local_processors_ = mpi::node_processors(local);
     share_memory(local, std::move(segment));
     MPI_Comm_free(&local);
-    policy_ = {.spins = 200, .yields = 50'000, .sleep_ns = 50'000};
-    if (local_size_ > exec::available_processors()) policy_.spins = 0;
+    policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
   void share_memory(MPI_Comm local, Shared<mpi::Segment> segment) {
-    if (!options_.node_shared || local_size_ != size_) return;
+    if (config_.node_shared == mpi::Switch::off || local_size_ != size_) return;
     std::string reason;
     if (segment == nullptr) segment = mpi::Segment::create(local, reason);
     std::int64_t place = -1;
-    std::size_t const bytes = comm::shared::Board::bytes(size_, options_.stage_bytes);
+    std::size_t const bytes = comm::shared::Board::bytes(size_, stage_bytes);
     if (segment != nullptr && rank_ == 0) {
       if (std::byte* const memory = segment->allocate(bytes); memory != nullptr) {
         comm::shared::Board::create(memory, size_);
@@ -431,6 +428,11 @@ class Mpi {
       }
     }
     mpi::check(MPI_Bcast(&place, 1, MPI_INT64_T, 0, local), "MPI_Bcast");
+    if (place < 0 && config_.node_shared == mpi::Switch::on)
+      throw Error(ErrorKind::unavailable, "Mpi",
+                  "node_shared is on, but the ranks of this node cannot share memory" +
+                      (reason.empty() ? std::string() : " (" + reason + ")") +
+                      ". Enlarge /dev/shm, or leave it at auto");
     if (place < 0) {
       if (rank_ == 0)
         std::fprintf(stderr,
@@ -440,7 +442,7 @@ class Mpi {
       return;
     }
     shared_ = std::make_unique<SharedPart>(std::move(segment), segment->base() + place, size_, rank_,
-                                           options_.stage_bytes);
+                                           stage_bytes);
     shared_->owns_board = rank_ == 0;
     shared_->engine.board().status(rank_).process.store(static_cast<std::int32_t>(::getpid()));
     mpi::check(MPI_Barrier(local), "MPI_Barrier");
@@ -474,7 +476,7 @@ class Mpi {
     auto const element = static_cast<std::int64_t>(size_of(call.dtype));
     auto const* const from = static_cast<std::byte const*>(call.from);
     auto* const to = static_cast<std::byte*>(call.to);
-    std::int64_t const limit = options_.count_limit;
+    std::int64_t const limit = count_limit_;
     if (call.kind == comm::Kind::reduce_scatter && call.count <= limit) {
       check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &operation.request_),
             "MPI_Ireduce_scatter_block");
@@ -503,16 +505,20 @@ class Mpi {
       }
   }
 
-  MpiOptions options_;
+  static constexpr std::int64_t stage_bytes = 64 << 10;
+
+  MpiConfig config_;
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
   int size_ = 1;
   int node_ = 0;
   int local_rank_ = 0;
   int local_size_ = 1;
+  int local_processors_ = 1;
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
   std::unique_ptr<SharedPart> shared_;
+  std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;
   std::string cause_;

@@ -4,98 +4,229 @@
 /// MPI's life: initialised only if nobody has, finalised only by who initialised, and the world checked against the
 /// launcher.
 
+#include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/error.hpp>
+#include <tutti/comm/launcher.hpp>
+#include <tutti/core/mutex.hpp>
 
 #include <mpi.h>
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
 namespace tutti::mpi {
 
-/// Ranks that the launcher announced in the environment, with the variable's name; 0 when none did.
-struct Announced {
-  int ranks = 0;
-  char const* variable = "";
-};
-inline Announced announced_ranks() noexcept {
-  for (char const* variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"})
-    if (char const* const value = std::getenv(variable); value != nullptr)
-      if (int const ranks = std::atoi(value); ranks > 0) return {ranks, variable};
-  return {};
+/// The family of the library that the program was compiled for.
+inline constexpr Family family =
+#if defined(OPEN_MPI)
+    Family::open_mpi;
+#elif defined(MPICH_VERSION)
+    Family::mpich;
+#else
+    Family::other;
+#endif
+
+/// First line of the library's own version text. Needs no environment.
+inline std::string library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string line(text);
+  if (auto const end = line.find('\n'); end != std::string::npos) line.resize(end);
+  for (char& letter : line)
+    if (letter == '\t') letter = ' ';
+  return line;
 }
 
-/// Keep one alive while communicators of MPI are in use; main's first object is the place. Cheap when MPI runs already:
-/// then the application's error handlers stay, and a fatal one on MPI_COMM_WORLD can end the job before an Error is
-/// thrown.
-/// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
-///          several.
-class Environment {
+/// Whether MPI may be handed device memory. auto asks the library and needs MPI to be initialised; it says no where the
+/// library cannot be asked.
+inline bool cuda_aware(Switch wanted) {
+  if (wanted != Switch::automatic) return wanted == Switch::on;
+#if defined(MPIX_GPU_SUPPORT_CUDA)
+  int answer = 0;
+  return MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &answer) == MPI_SUCCESS && answer != 0;
+#elif defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
+namespace detail {
+
+/// MPI as the environments of this process share it.
+class Process {
  public:
-  Environment() : Environment(nullptr, nullptr) {}
-  Environment(int* argc, char*** argv) {
+  static Process& get() {
+    static Process process;
+    return process;
+  }
+
+  void enter(int* argc, char*** argv, MpiConfig const& config) {
+    Guard const guard(mutex_);
     int flag = 0;
     MPI_Finalized(&flag);
     if (flag != 0)
       throw Error(ErrorKind::communication, "mpi::Environment",
                   "MPI was finalised before. A process can use MPI once: keep one environment alive");
     MPI_Initialized(&flag);
-    if (flag != 0) {
-      check(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
-    } else {
-      check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &thread_level_), "MPI_Init_thread");
-      owns_ = true;
-      // MPICH reports what it finds on completion to the world's handler, not to the operation's communicator.
-      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-      MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    }
+    if (flag != 0) adopt(config);
+    else initialise(argc, argv, config);
+    if (environments_ == 0) begin(config);
+    ++environments_;
+  }
+  void leave() noexcept {
+    Guard const guard(mutex_);
+    if (--environments_ == 0) finalise();
+  }
+  int thread_level() noexcept {
+    Guard const guard(mutex_);
+    return thread_level_;
+  }
+  bool owns() noexcept {
+    Guard const guard(mutex_);
+    return owns_;
+  }
+  std::atomic<bool> abandoned{false};
+
+ private:
+  /// Where MPI runs already.
+  void adopt(MpiConfig const& config) {
+    if (config.tuning.source() != Source::preset && !(config.tuning.get() == tuning_))
+      throw Error(ErrorKind::configuration, "mpi::Environment",
+                  "tuning is " + config.tuning->text() + ", but MPI was initialised " +
+                      (owns_ ? "with tuning " + tuning_.text() : "by the application") +
+                      ", and the library reads its variables then. Construct an environment with this tuning first");
+    check(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
+  }
+
+  void initialise(int* argc, char*** argv, MpiConfig const& config) {
+    constexpr int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+    tune(config);
+    check(MPI_Init_thread(argc, argv, levels[static_cast<int>(config.thread_level.get())], &thread_level_),
+          "MPI_Init_thread");
+    owns_ = true;
+    tuning_ = config.tuning;
+    // MPICH reports what it finds on completion to the world's handler, not to the operation's communicator.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  }
+
+  /// Sets the variables that the library reads when it is initialised.
+  void tune(MpiConfig const& config) {
+    Tuning const& tuning = config.tuning;
+    if (family == Family::other && !tuning.is_library())
+      throw Error(ErrorKind::configuration, "mpi::Environment",
+                  "tuning is " + tuning.text() +
+                      ", but only the variables of MPICH and Open MPI are known, and this is " + library() +
+                      ". Set its own variables in the environment");
+    List<Variable> const variables = tuning.variables(family);
+    for (Variable const& variable : variables)
+      if (!tuning.is_named() && Tuning::reader(variable.name) != family)
+        throw Error(ErrorKind::configuration, "mpi::Environment",
+                    "tuning sets " + variable.name + ", which " + library() + " does not read");
+    for (Variable const& variable : variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 0);
+    if (config.cuda_aware != Switch::automatic && family != Family::other)
+      ::setenv(family == Family::mpich ? "MPIR_CVAR_ENABLE_GPU" : "OMPI_MCA_opal_cuda_support",
+               config.cuda_aware == Switch::on ? "1" : "0", 0);
+    if (family == Family::mpich) check_known(variables);
+  }
+  /// MPICH knows all its variables before it is initialised, and ignores others. Its tool interface does not survive
+  /// being finalised and initialised again, so it stays until the end.
+  void check_known(List<Variable> const& variables) {
+    if (variables.empty()) return;
+    int provided = 0;
+    if (!tools_) check(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T_init_thread");
+    tools_ = true;
+    for (Variable const& variable : variables)
+      if (int index = -1; MPI_T_cvar_get_index(variable.name.c_str(), &index) != MPI_SUCCESS)
+        throw Error(ErrorKind::configuration, "mpi::Environment",
+                    "tuning sets " + variable.name + ", which " + library() + " does not know");
+  }
+
+  /// What the first environment does once MPI runs.
+  void begin(MpiConfig const& config) {
     int size = 1;
+    int rank = 0;
     check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-    Announced const announced = announced_ranks();
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+    comm::Announced const announced = comm::announced_ranks();
     if (size == 1 && announced.ranks > 1) {
-      int rank = 0;
-      MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-      if (owns_) MPI_Finalize();
+      finalise();
       throw Error(ErrorKind::communication, "mpi::Environment",
                   "the launcher started " + std::to_string(announced.ranks) + " ranks (" + announced.variable +
                       "), but MPI sees one: the program was linked with another MPI than the launcher's. Start it with "
                       "the mpiexec of " +
                       library());
     }
+    if (config.profiling != Profiling::library) MPI_Pcontrol(static_cast<int>(config.profiling.get()) - 1);
+    if (config.print_config && rank == 0) {
+      constexpr int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+      std::string text = "tutti on " + library() + ", " + std::to_string(size) + (size == 1 ? " rank\n" : " ranks\n") +
+                         to_string(config);
+      for (int i = 0; i < 4; ++i)
+        if (levels[i] == thread_level_)
+          text += "thread level granted: " + text_of(static_cast<ThreadLevel>(i)) + "\n";
+      std::fputs(text.c_str(), stderr);
+      std::fflush(stderr);
+    }
+  }
+
+  void finalise() noexcept {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (owns_ && finalized == 0 && !abandoned.load()) {
+      MPI_Finalize();
+      if (tools_) MPI_T_finalize();
+      tools_ = false;
+    }
+    owns_ = false;
+  }
+
+  Mutex mutex_;
+  int environments_ = 0;
+  int thread_level_ = MPI_THREAD_SINGLE;
+  bool owns_ = false;
+  bool tools_ = false;
+  Tuning tuning_;
+};
+
+}  // namespace detail
+
+/// Keep one alive while communicators of MPI are in use; main's first object is the place. The first one initialises
+/// MPI unless the application has, and the last one to go finalises what the first one initialised; threads may
+/// construct and destroy them at the same time. Where the application has initialised MPI its error handlers stay, and
+/// a fatal one on MPI_COMM_WORLD can end the job before an Error is thrown.
+/// Ranks    all, like MPI_Init and MPI_Finalize. MPI wants both on one thread: let main's be the first and the last.
+/// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
+///          several. configuration: see MpiConfig; a tuning that comes too late or that this library does not know.
+class Environment {
+ public:
+  explicit Environment(MpiConfig const& config = {}) : Environment(nullptr, nullptr, config) {}
+  Environment(int* argc, char*** argv, MpiConfig const& config = {}) : config_(config.resolved()) {
+    detail::Process::get().enter(argc, argv, config_);
   }
   Environment(Environment const&) = delete;
   Environment& operator=(Environment const&) = delete;
-  ~Environment() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (owns_ && finalized == 0 && !abandoned().load()) MPI_Finalize();
-  }
+  ~Environment() { detail::Process::get().leave(); }
 
-  /// What MPI grants: MPI_THREAD_SINGLE ... MPI_THREAD_MULTIPLE.
-  int thread_level() const noexcept { return thread_level_; }
-  /// Whether this object initialised MPI and will finalise it.
-  bool owns() const noexcept { return owns_; }
-  /// First line of the library's own version text.
-  static std::string library() {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    std::string line(text);
-    if (auto const end = line.find('\n'); end != std::string::npos) line.resize(end);
-    for (char& letter : line)
-      if (letter == '\t') letter = ' ';
-    return line;
-  }
+  /// With what the environment variables say.
+  MpiConfig const& config() const noexcept { return config_; }
+  /// What MPI grants: MPI_THREAD_SINGLE ... MPI_THREAD_MULTIPLE. The same for all environments of a process.
+  int thread_level() const noexcept { return detail::Process::get().thread_level(); }
+  /// Whether an environment initialised MPI, so that the last one will finalise it.
+  bool owns() const noexcept { return detail::Process::get().owns(); }
+  static std::string library() { return mpi::library(); }
   /// Set after a revoke: MPI_Finalize could then wait for operations that will never complete, so it is skipped.
-  static std::atomic<bool>& abandoned() noexcept {
-    static std::atomic<bool> flag{false};
-    return flag;
-  }
+  static std::atomic<bool>& abandoned() noexcept { return detail::Process::get().abandoned; }
 
  private:
-  int thread_level_ = MPI_THREAD_SINGLE;
-  bool owns_ = false;
+  MpiConfig config_;
 };
 
 }  // namespace tutti::mpi

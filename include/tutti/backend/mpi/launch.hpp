@@ -5,6 +5,7 @@
 
 #include <tutti/backend/mpi/backend.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/comm/launcher.hpp>
 
 #include <mpi.h>
 
@@ -12,15 +13,30 @@
 
 namespace tutti {
 
+/// Without a launcher MPI works, with one rank: "auto" prefers threads then.
+inline comm::BackendInfo Mpi::info() {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (finalised != 0)
+    return {.name = std::string(name),
+            .available = false,
+            .processes = true,
+            .text = "MPI was finalised in this process, which can use it once. Keep one mpi::Environment alive"};
+  return {.name = std::string(name),
+          .priority = comm::announced_ranks().launched() ? 20 : 5,
+          .processes = true,
+          .text = "ranks are processes that mpiexec starts, on " + mpi::library()};
+}
+
 /// A rank that fails must not leave the others waiting. Where ranks share memory, they learn the cause from their next
 /// call and end by themselves; where they do not, or one of them does not look within a moment, MPI_Abort ends the job.
 /// It is called here and nowhere else: the process exists for f alone.
 template <class F>
-int Mpi::launch(int argc, char** argv, F& f) {
+int Mpi::launch(int argc, char** argv, F& f, MpiConfig const& config) {
   int rank = -1;
   int size = 1;
   try {
-    mpi::Environment const environment(&argc, &argv);
+    mpi::Environment const environment(&argc, &argv, config);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     Communicator<Mpi>* told = nullptr;
@@ -32,7 +48,8 @@ int Mpi::launch(int argc, char** argv, F& f) {
       return 1;
     };
     try {
-      Communicator<Mpi> communicator{Mpi(MPI_COMM_WORLD)};
+      Communicator<Mpi> communicator(Mpi(MPI_COMM_WORLD, config),
+                                     {.deadline_seconds = environment.config().deadline_seconds});
       told = &communicator;
       try {
         int const code = comm::invoke_main(f, communicator);

@@ -6,6 +6,7 @@
 
 #include <tutti/backend/threads/group.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/factory.hpp>
 #include <tutti/comm/shared/engine.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace tutti {
@@ -207,6 +209,11 @@ class Threads {
     return Threads(group_->child(splits_++, color, static_cast<int>(members.size())), own);
   }
 
+  static constexpr std::string_view name = "threads";
+  /// See comm/factory.hpp.
+  static comm::BackendInfo info() {
+    return {.name = std::string(name), .priority = 10, .text = "ranks are threads of this process, --ranks N of them"};
+  }
   /// See tutti::launch; defined in run.hpp.
   template <class F>
   static int launch(int argc, char** argv, F& f);

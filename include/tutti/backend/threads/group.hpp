@@ -6,6 +6,7 @@
 
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
@@ -14,35 +15,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <pthread.h>
 #include <string>
 #include <utility>
 
 namespace tutti::threads {
 
-class Mutex {
- public:
-  Mutex() = default;
-  Mutex(Mutex const&) = delete;
-  Mutex& operator=(Mutex const&) = delete;
-  ~Mutex() { ::pthread_mutex_destroy(&mutex_); }
-  void lock() noexcept { ::pthread_mutex_lock(&mutex_); }
-  void unlock() noexcept { ::pthread_mutex_unlock(&mutex_); }
-
- private:
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-};
-
-class Guard {
- public:
-  explicit Guard(Mutex& mutex) noexcept : mutex_(mutex) { mutex_.lock(); }
-  Guard(Guard const&) = delete;
-  Guard& operator=(Guard const&) = delete;
-  ~Guard() { mutex_.unlock(); }
-
- private:
-  Mutex& mutex_;
-};
+using tutti::Guard, tutti::Mutex;
 
 /// One run of ranks.
 class World {

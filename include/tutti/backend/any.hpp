@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `with_backend`: main for a program that takes its backend by name. Includes the backends that the program is built
+/// with: Threads always, Mpi where TUTTI_WITH_MPI is 1.
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/comm/factory.hpp>
+#include <tutti/comm/launch.hpp>
+#include <tutti/config.hpp>
+#if TUTTI_WITH_MPI
+#include <tutti/backend/mpi.hpp>
+#endif
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+
+template <class... Backends>
+struct BackendSet {
+  /// Of these backends and of the library's others.
+  static List<comm::BackendInfo> infos() {
+    List<comm::BackendInfo> list{Backends::info()...};
+    for (auto const& [name, text] : absent)
+      if (((Backends::name != name) && ...))
+        list.push_back({.name = std::string(name), .available = false, .text = std::string(text)});
+    return list;
+  }
+  template <class F>
+  static int launch(std::string_view name, int argc, char** argv, F& f) {
+    return comm::launch_named<Backends...>(name, argc, argv, f);
+  }
+
+ private:
+  struct Absent {
+    std::string_view name;
+    std::string_view text;
+  };
+  static constexpr Absent absent[] = {
+      {"mpi",
+       "this program is built without MPI. Install one (Debian: mpich libmpich-dev) and build with tutti-mpi (Meson, "
+       "pkg-config) or tutti::mpi (CMake), or with -DTUTTI_WITH_MPI=1 and the MPI's compiler wrapper"},
+      {"nccl", "this version of tutti has no backend on NCCL. Use mpi or threads"},
+  };
+};
+
+/// The backends of this program. A default argument below, so that programs that are built with different sets do not
+/// share one instance of a function.
+#if TUTTI_WITH_MPI
+using Backends = BackendSet<Threads, Mpi>;
+#else
+using Backends = BackendSet<Threads>;
+#endif
+
+/// Which backends there are, which of them are available, and why not. Starts nothing.
+template <class Set = Backends>
+List<comm::BackendInfo> backends() {
+  return Set::infos();
+}
+
+/// The name of the backend that `wanted` stands for: itself when it is available, the one of the highest priority for
+/// "auto", which is mpi under a launcher and threads elsewhere. Starts nothing.
+/// Errors     see comm::choose_backend.
+template <class Set = Backends>
+std::string choose_backend(std::string_view wanted) {
+  return comm::choose_backend(Set::infos(), wanted);
+}
+
+/// Calls f(communicator) on every rank of the named backend, "auto", "mpi", "threads" or "nccl", and returns the exit
+/// code for main, as tutti::launch does. f is called with another type of communicator for each backend: a lambda takes
+/// `auto& communicator`.
+/// Errors     none are thrown. A backend that is not there: a sentence on the error stream, and 2.
+template <class Set = Backends, class F>
+int with_backend(std::string_view wanted, int argc, char** argv, F&& f) {
+  std::string name;
+  try {
+    name = choose_backend<Set>(wanted);
+  } catch (Error const& error) {
+    comm::report(-1, error.what());
+    return 2;
+  }
+  return Set::launch(name, argc, argv, f);
+}
+
+}  // namespace tutti

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Where values come from, what is refused and how it is printed. What the keys do is observed in environment.cpp,
+/// backend.cpp and start.cpp.
+
+#include "support/catch.hpp"
+#include "support/child.hpp"
+
+#include <tutti/backend/mpi/config.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+using namespace tutti;
+using test::contains;
+using test::in_child;
+
+TEST_CASE("a key set in code wins over the environment, the environment over the default") {
+  CHECK(MpiConfig{}.resolved().check_level == mpi::CheckLevel::cheap);
+  CHECK(in_child({{"TUTTI_MPI_CHECK_LEVEL", "full"}}, [] { return to_string(MpiConfig{}.resolved()); })
+            .find("check_level = full (TUTTI_MPI_CHECK_LEVEL)\n") != std::string::npos);
+  CHECK(contains(in_child({{"TUTTI_MPI_CHECK_LEVEL", "full"}},
+                          [] { return to_string(MpiConfig{.check_level = mpi::CheckLevel::off}.resolved()); }),
+                 "check_level = off (code)\n"));
+  CHECK(contains(in_child({{"TUTTI_MPI_CHECK_LEVEL", ""}}, [] { return to_string(MpiConfig{}.resolved()); }),
+                 "check_level = cheap (default)\n"));
+}
+
+TEST_CASE("a configuration that is copied or resolved twice keeps where its values come from") {
+  CHECK(contains(in_child({{"TUTTI_MPI_WAIT", "sleep"}},
+                          [] {
+                            MpiConfig first = MpiConfig{.deadline_seconds = 5}.resolved();
+                            MpiConfig second = first;  // from an lvalue that is not const
+                            second = second.resolved();
+                            return to_string(second);
+                          }),
+                 "wait = sleep (TUTTI_MPI_WAIT)\ncheck_level = cheap (default)\ndeadline_seconds = 5 (code)\n"));
+}
+
+TEST_CASE("every key has a line, and each line's text is what its variable takes") {
+  std::string keys;
+  MpiConfig config;
+  mpi::for_each_key(config, [&](char const* name, auto const&) { keys += std::string(name) + " "; });
+  CHECK(keys ==
+        "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared count_limit "
+        "print_config ");
+  test::Variables const all = {{"TUTTI_MPI_THREAD_LEVEL", "serialized"},
+                               {"TUTTI_MPI_PROFILING", "detailed"},
+                               {"TUTTI_MPI_TUNING", "MPIR_CVAR_A=1 OMPI_MCA_b=x,y=z"},
+                               {"TUTTI_MPI_CUDA_AWARE", "off"},
+                               {"TUTTI_MPI_WAIT", "10,20,3000"},
+                               {"TUTTI_MPI_CHECK_LEVEL", "full"},
+                               {"TUTTI_MPI_DEADLINE_SECONDS", "2.5"},
+                               {"TUTTI_MPI_NODE_SHARED", "on"},
+                               {"TUTTI_MPI_COUNT_LIMIT", "1000"},
+                               {"TUTTI_MPI_PRINT_CONFIG", "1"}};
+  CHECK(in_child(all, [] { return to_string(MpiConfig{}.resolved()); }) ==
+        "thread_level = serialized (TUTTI_MPI_THREAD_LEVEL)\n"
+        "profiling = detailed (TUTTI_MPI_PROFILING)\n"
+        "tuning = MPIR_CVAR_A=1 OMPI_MCA_b=x,y=z (TUTTI_MPI_TUNING)\n"
+        "cuda_aware = off (TUTTI_MPI_CUDA_AWARE)\n"
+        "wait = 10,20,3000 (TUTTI_MPI_WAIT)\n"
+        "check_level = full (TUTTI_MPI_CHECK_LEVEL)\n"
+        "deadline_seconds = 2.5 (TUTTI_MPI_DEADLINE_SECONDS)\n"
+        "node_shared = on (TUTTI_MPI_NODE_SHARED)\n"
+        "count_limit = 1000 (TUTTI_MPI_COUNT_LIMIT)\n"
+        "print_config = 1 (TUTTI_MPI_PRINT_CONFIG)\n");
+}
+
+TEST_CASE("a value that is not allowed is refused with the variable, the value and what is allowed") {
+  struct Case {
+    char const* variable;
+    char const* value;
+    char const* sentence;
+  };
+  for (auto const& [variable, value, sentence] : {
+           Case{"TUTTI_MPI_THREAD_LEVEL", "MULTIPLE", "Use single, funneled, serialized or multiple"},
+           Case{"TUTTI_MPI_PROFILING", "yes", "Use library, off, on or detailed"},
+           Case{"TUTTI_MPI_TUNING", "fast", "Use library, latency or bandwidth"},
+           Case{"TUTTI_MPI_TUNING", "MPIR_CVAR_A", "a list NAME=VALUE"},
+           Case{"TUTTI_MPI_TUNING", "PATH=/tmp", "begin with MPIR_CVAR_"},
+           Case{"TUTTI_MPI_TUNING", " ", "a list NAME=VALUE"},
+           Case{"TUTTI_MPI_CUDA_AWARE", "1", "Use auto, on or off"},
+           Case{"TUTTI_MPI_WAIT", "1,2", "SPINS,YIELDS,SLEEP_NS"},
+           Case{"TUTTI_MPI_WAIT", "1,2,3,4", "SPINS,YIELDS,SLEEP_NS"},
+           Case{"TUTTI_MPI_WAIT", "-1,2,3", "0 to 1000000000"},
+           Case{"TUTTI_MPI_WAIT", "1,2,0", "1 to 999999999"},
+           Case{"TUTTI_MPI_WAIT", "1,,3", "SPINS,YIELDS,SLEEP_NS"},
+           Case{"TUTTI_MPI_CHECK_LEVEL", "ful", "Use off, cheap or full"},
+           Case{"TUTTI_MPI_DEADLINE_SECONDS", "0", "above 0"},
+           Case{"TUTTI_MPI_DEADLINE_SECONDS", "nan", "above 0"},
+           Case{"TUTTI_MPI_DEADLINE_SECONDS", "5s", "Give seconds"},
+           Case{"TUTTI_MPI_NODE_SHARED", "On", "Use auto, on or off"},
+           Case{"TUTTI_MPI_COUNT_LIMIT", "0", "at least 1"},
+           Case{"TUTTI_MPI_COUNT_LIMIT", "1e3", "at least 1"},
+           Case{"TUTTI_MPI_PRINT_CONFIG", "true", "Use 1 or 0"},
+       }) {
+    std::string const message = in_child({{variable, value}}, [] { return to_string(MpiConfig{}.resolved()); });
+    INFO(message);
+    CHECK(contains(message, "error: tutti::MpiConfig: " + std::string(variable) + " is '" + value + "'. "));
+    CHECK(contains(message, sentence));
+  }
+}
+
+TEST_CASE("a value from code is checked too, and named by its key") {
+  REQUIRE_ERROR(MpiConfig{.deadline_seconds = -1.0}.resolved(), ErrorKind::configuration, "deadline_seconds is -1. ");
+  REQUIRE_ERROR(MpiConfig{.deadline_seconds = std::numeric_limits<double>::infinity()}.resolved(),
+                ErrorKind::configuration, "deadline_seconds is inf. Give seconds");
+  REQUIRE_ERROR(MpiConfig{.count_limit = std::int64_t{0}}.resolved(), ErrorKind::configuration, "count_limit is 0. ");
+  REQUIRE_ERROR(MpiConfig{.tuning = "quick"}.resolved(), ErrorKind::configuration, "tuning is quick. Use library");
+  REQUIRE_ERROR((MpiConfig{.wait = exec::WaitPolicy{-1, 0, 1}}.resolved()), ErrorKind::configuration, "wait is -1,0,1");
+  REQUIRE_ERROR(MpiConfig{.check_level = static_cast<mpi::CheckLevel>(7)}.resolved(), ErrorKind::configuration,
+                "check_level is 7. Use off");
+}
+
+TEST_CASE("a variable that is no key is refused, with the keys there are") {
+  std::string const message =
+      in_child({{"TUTTI_MPI_CHEK_LEVEL", "off"}}, [] { return to_string(MpiConfig{}.resolved()); });
+  INFO(message);
+  CHECK(contains(message, "TUTTI_MPI_CHEK_LEVEL is no key. There are TUTTI_MPI_THREAD_LEVEL, "));
+  CHECK(contains(message, "TUTTI_MPI_CHECK_LEVEL"));
+}
+
+TEST_CASE("an automatic wait spins only while the node's ranks have processors of their own") {
+  mpi::Wait const automatic;
+  CHECK(automatic.on(2, 2).spins > 0);
+  CHECK(automatic.on(3, 2).spins == 0);
+  CHECK(automatic.on(3, 2).yields == automatic.on(2, 2).yields);
+  mpi::Wait const chosen = mpi::Wait::spin;  // who asks for it gets it
+  CHECK(chosen.on(3, 2).spins == mpi::Wait::spin.spins);
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// MPI's life in a program of one process, and what the keys of MpiConfig do there. Calls of MPI are counted by
+/// defining them, which is MPI's own way to profile a program.
+
+#include "support/catch.hpp"
+#include "support/child.hpp"
+
+#include <tutti/backend/mpi/environment.hpp>
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace tutti;
+using mpi::Environment;
+using test::contains;
+using test::in_child;
+
+namespace {
+
+std::atomic<int> initialisations{0};
+std::atomic<int> finalisations{0};
+std::string profiling_levels;
+
+std::string flags() {
+  int initialised = 0;
+  int finalised = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalised);
+  return std::to_string(initialised) + std::to_string(finalised);
+}
+
+/// The number behind a control variable of MPICH.
+int control_variable(char const* name) {
+  int index = 0;
+  int count = 0;
+  int value = -1;
+  MPI_T_cvar_handle handle{};
+  if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS) return -1;
+  MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count);
+  MPI_T_cvar_read(handle, &value);
+  MPI_T_cvar_handle_free(&handle);
+  return value;
+}
+
+}  // namespace
+
+extern "C" {
+int MPI_Init_thread(int* argc, char*** argv, int wanted, int* provided) {
+  ++initialisations;
+  return PMPI_Init_thread(argc, argv, wanted, provided);
+}
+int MPI_Finalize() {
+  ++finalisations;
+  return PMPI_Finalize();
+}
+int MPI_Pcontrol(int const level, ...) {
+  profiling_levels += std::to_string(level) + " ";
+  return MPI_SUCCESS;
+}
+}
+
+TEST_CASE("the first environment initialises MPI, the last one finalises it, and there is no second life") {
+  CHECK(in_child({}, [] {
+          std::string text = flags();
+          auto first = std::make_unique<Environment>();
+          text += " " + flags() + (first->owns() ? " owned" : " not owned");
+          auto second = std::make_unique<Environment>();
+          first.reset();
+          text += " " + flags();
+          second.reset();
+          text += " " + flags() + " " + std::to_string(initialisations) + std::to_string(finalisations) + " ";
+          try {
+            Environment const third;
+          } catch (Error const& error) {
+            text += error.message();
+          }
+          return text;
+        }) ==
+        "00 10 owned 10 11 11 MPI was finalised before. A process can use MPI once: keep one environment alive");
+}
+
+TEST_CASE("threads that construct environments at once share one initialisation and see the granted level") {
+  CHECK(in_child({}, [] {
+          constexpr int threads = 8;
+          std::atomic<int> ready{0};
+          std::atomic<int> inside{0};
+          std::vector<int> levels(threads, -1);
+          std::vector<std::thread> team;
+          for (int t = 0; t < threads; ++t)
+            team.emplace_back([&, t] {
+              ++ready;
+              while (ready != threads) std::this_thread::yield();
+              Environment const environment;
+              levels[static_cast<std::size_t>(t)] = environment.thread_level();
+              ++inside;
+              while (inside != threads) std::this_thread::yield();
+            });
+          for (auto& thread : team) thread.join();
+          bool same = true;
+          for (int level : levels) same = same && level == MPI_THREAD_MULTIPLE;
+          return std::to_string(initialisations) + std::to_string(finalisations) + flags() +
+                 (same ? " same" : " differ");
+        }) == "1111 same");
+}
+
+TEST_CASE("environments that come and go in threads inside one that stays initialise and finalise nothing") {
+  CHECK(in_child({}, [] {
+          std::string text;
+          {
+            Environment const stays;
+            std::vector<std::thread> team;
+            for (int t = 0; t < 4; ++t)
+              team.emplace_back([] {
+                for (int i = 0; i < 100; ++i) Environment const environment;
+              });
+            for (auto& thread : team) thread.join();
+            text = flags();
+          }
+          return text + flags() + std::to_string(initialisations) + std::to_string(finalisations);
+        }) == "101111");
+}
+
+TEST_CASE("where the application uses MPI, an environment neither initialises nor finalises, and sees its level") {
+  CHECK(in_child({{"TUTTI_MPI_THREAD_LEVEL", "multiple"}}, [] {
+          int granted = -1;
+          PMPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &granted);
+          std::string text;
+          {
+            Environment const environment;
+            text = std::string(environment.owns() ? "owned" : "not owned") +
+                   (environment.thread_level() == granted ? " same level " : " other level ");
+          }
+          text += flags() + std::to_string(initialisations) + std::to_string(finalisations);
+          PMPI_Finalize();
+          return text;
+        }) == "not owned same level 1000");
+}
+
+TEST_CASE("thread_level is what MPI is asked for and grants") {
+  for (auto const& [name, level] : {std::pair{"single", MPI_THREAD_SINGLE}, std::pair{"funneled", MPI_THREAD_FUNNELED},
+                                    std::pair{"serialized", MPI_THREAD_SERIALIZED},
+                                    std::pair{"multiple", MPI_THREAD_MULTIPLE}})
+    CHECK(in_child({{"TUTTI_MPI_THREAD_LEVEL", name}}, [] {
+            Environment const environment;
+            int queried = -1;
+            MPI_Query_thread(&queried);
+            return std::to_string(queried) + (queried == environment.thread_level() ? " same" : " differs");
+          }) == std::to_string(level) + " same");
+}
+
+TEST_CASE("profiling is passed to the profiler once, or not at all") {
+  auto const called = [] {
+    Environment const first;
+    Environment const second;
+    return profiling_levels;
+  };
+  CHECK(in_child({}, called) == "");
+  CHECK(in_child({{"TUTTI_MPI_PROFILING", "off"}}, called) == "0 ");
+  CHECK(in_child({{"TUTTI_MPI_PROFILING", "on"}}, called) == "1 ");
+  CHECK(in_child({{"TUTTI_MPI_PROFILING", "detailed"}}, called) == "2 ");
+}
+
+TEST_CASE("tuning is in force when MPI runs, and what the user has set stays") {
+  if (mpi::family != mpi::Family::mpich) return;  // Open MPI's variables are looked at in start.cpp
+  auto const algorithm = [] {
+    Environment const environment;
+    int provided = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    return std::to_string(control_variable("MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM"));
+  };
+  std::string const library = in_child({}, algorithm);
+  std::string const latency = in_child({{"TUTTI_MPI_TUNING", "latency"}}, algorithm);
+  std::string const bandwidth = in_child({{"TUTTI_MPI_TUNING", "bandwidth"}}, algorithm);
+  std::string const ring = in_child({{"MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM", "tsp_ring"}}, algorithm);
+  INFO(library << " " << latency << " " << bandwidth << " " << ring);
+  CHECK(library == in_child({{"TUTTI_MPI_TUNING", "library"}}, algorithm));
+  CHECK(latency != library);
+  CHECK(bandwidth != library);
+  CHECK(latency != bandwidth);
+  CHECK(in_child({{"TUTTI_MPI_TUNING", "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM=tsp_ring"}}, algorithm) == ring);
+  CHECK(ring != latency);
+  CHECK(in_child({{"TUTTI_MPI_TUNING", "latency"}, {"MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM", "tsp_ring"}}, algorithm) ==
+        ring);
+}
+
+TEST_CASE("a tuning that cannot take effect is refused") {
+  auto const start = [] {
+    Environment const environment;
+    return std::string("started");
+  };
+  if (mpi::family == mpi::Family::mpich) {
+    CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "MPIR_CVAR_NO_SUCH_THING=1"}}, start),
+                   "tuning sets MPIR_CVAR_NO_SUCH_THING, which MPICH"));
+    CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "OMPI_MCA_coll=x"}}, start), "does not read"));
+  }
+  CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "latency"}},
+                          [&] {
+                            PMPI_Init(nullptr, nullptr);
+                            return start();
+                          }),
+                 "tuning is latency, but MPI was initialised by the application"));
+  CHECK(contains(in_child({},
+                          [&] {
+                            Environment const first(MpiConfig{.tuning = "latency"});
+                            Environment const same(MpiConfig{.tuning = "latency"});
+                            Environment const silent;
+                            Environment const other(MpiConfig{.tuning = "bandwidth"});
+                            return std::string();
+                          }),
+                 "tuning is bandwidth, but MPI was initialised with tuning latency"));
+}
+
+TEST_CASE("cuda_aware is what the library says unless the user knows better, and off reaches the library") {
+  auto const answer = [] {
+    Environment const environment;
+    int provided = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    bool const aware = mpi::cuda_aware(environment.config().cuda_aware);
+    return std::string(aware ? "yes " : "no ") + std::to_string(control_variable("MPIR_CVAR_ENABLE_GPU"));
+  };
+  std::string const library = in_child({}, answer);
+  std::string const on = in_child({{"TUTTI_MPI_CUDA_AWARE", "on"}}, answer);
+  std::string const off = in_child({{"TUTTI_MPI_CUDA_AWARE", "off"}}, answer);
+  INFO(library << ", " << on << ", " << off);
+  CHECK(contains(on, "yes"));
+  CHECK(contains(off, "no"));
+  if (mpi::family == mpi::Family::mpich) {
+    CHECK(on == "yes 1");
+    CHECK(off == "no 0");
+  }
+#if defined(MPICH_VERSION) && defined(MPIX_GPU_SUPPORT_CUDA)
+  CHECK(in_child({}, [] {
+          Environment const environment;
+          int aware = -1;
+          MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &aware);
+          return std::to_string(aware == (mpi::cuda_aware(mpi::Switch::automatic) ? 1 : 0));
+        }) == "1");
+#endif
+}
+
+TEST_CASE("the configuration is printed once where it is asked for") {
+  auto const start = [] {
+    Environment const first;
+    Environment const second;
+    return std::string("done");
+  };
+  CHECK(in_child({}, start) == "done");
+  std::string const text = in_child({{"TUTTI_MPI_PRINT_CONFIG", "1"}, {"TUTTI_MPI_WAIT", "yield"}}, start);
+  INFO(text);
+  CHECK(contains(text, "tutti on " + mpi::library() + ", 1 rank\n"));
+  CHECK(contains(text, "wait = yield (TUTTI_MPI_WAIT)\n"));
+  CHECK(contains(text, "thread level granted: multiple\n"));
+  CHECK(text.find("check_level") == text.rfind("check_level"));
+}
+
+TEST_CASE("after a revoke the last environment does not finalise") {
+  CHECK(in_child({}, [] {
+          {
+            Environment const environment;
+            Environment::abandoned().store(true);
+          }
+          return flags() + std::to_string(finalisations);
+        }) == "100");
+}
