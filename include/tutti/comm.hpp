@@ -20,6 +20,10 @@
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/engine.hpp>
+#include <tutti/comm/shared/share.hpp>
+#include <tutti/comm/shared/space.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/core/convert.hpp>

@@ -18,7 +18,7 @@ class MessagesOnly {
   using Operation = Threads::Operation;
   using Match = Threads::Match;
   static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return false; }
-  static constexpr bool scatters_in_place = true;
+  static constexpr bool scatters_in_place() noexcept { return true; }
 
   explicit MessagesOnly(Threads inner) : inner_(std::move(inner)) {}
   int rank() const noexcept { return inner_.rank(); }

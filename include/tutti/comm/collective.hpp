@@ -85,6 +85,12 @@ inline std::string place(std::source_location const& where) {
   return std::string(file) + ":" + std::to_string(where.line());
 }
 
+/// "no message from rank 1 with any tag"
+inline std::string no_message(MessageInfo const& wanted) {
+  return "no message from " + (wanted.source < 0 ? "any rank" : "rank " + std::to_string(wanted.source)) + " with " +
+         (wanted.tag < 0 ? "any tag" : "tag " + std::to_string(wanted.tag));
+}
+
 /// "all_reduce(sum, float32, count 8) at app.cpp:12"
 inline std::string describe(Collective const& call) {
   std::string text(name(call.kind));

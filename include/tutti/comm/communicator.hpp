@@ -512,8 +512,9 @@ class Communicator {
         static_assert(comm::NamedOperator<Op> || reducible,
                       "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_and, logical_or, or a "
                       "const callable that takes two elements and returns one");
-        static_assert(B::provides(kind, dtype_of<T>, comm::operator_kind<Op>()) || Device::host_accessible,
-                      "tutti: this backend cannot reduce elements of this type with this operator");
+        if constexpr (!Device::host_accessible)
+          static_assert(B::provides(kind, dtype_of<T>, comm::operator_kind<Op>()),
+                        "tutti: this backend cannot reduce elements of this type with this operator");
         result.reduction = comm::reduction_of<T>(op);
       }
     }

@@ -47,9 +47,12 @@ concept Movable = requires(T a, T b) {
 ///   b.revoke(kind, text)               later tests fail with this first cause, on every rank that can be told
 ///   b.split(color, key, members)       -> B; collective; members are ranks of `b`, in the order of the new ranks
 ///   b.wait_policy()
-/// Optional, for each kind of collective, data type and operator, told at compile time:
-///   B::provides(kind, dtype, op)       whether b.start(collective) does it; everything else is derived from messages
-///   B::scatters_in_place               whether reduce_scatter may write its own block of `from`
+///   b.announce(text)                   optional: where this rank waits, for the others' messages; empty when it goes
+///   on b.whereabouts(rank)                optional: the same, of another rank
+/// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
+///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
+///                                      Static and constexpr where the device's memory is not the host's
+///   b.scatters_in_place()              whether reduce_scatter may write its own block of `from`
 ///   b.start(collective)                -> Operation; all ranks start the same collectives in the same order
 /// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were
 /// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi.
@@ -66,8 +69,8 @@ concept Backend =
       { constant.local_rank() } -> std::same_as<int>;
       { constant.local_size() } -> std::same_as<int>;
       { constant.wait_policy() } -> std::same_as<exec::WaitPolicy>;
-      { B::provides(comm::Kind{}, DType{}, Operator{}) } -> std::same_as<bool>;
-      static_cast<bool>(B::scatters_in_place);
+      { constant.provides(comm::Kind{}, DType{}, Operator{}) } -> std::same_as<bool>;
+      { constant.scatters_in_place() } -> std::same_as<bool>;
       operation = typename B::Operation();
       { backend.start_send(from, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.start_recv(to, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;

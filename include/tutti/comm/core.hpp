@@ -78,7 +78,7 @@ class Core final : public Progress {
 
   void wait(Job& job, std::source_location where) override {
     try {
-      if (!job.poll()) wait_slowly(job);
+      if (!job.poll()) wait_slowly(job, where);
     } catch (...) {
       fail(job, where);
     }
@@ -121,18 +121,36 @@ class Core final : public Progress {
  private:
   std::int64_t deadline_ns() const noexcept { return static_cast<std::int64_t>(deadline_seconds_ * 1e9); }
 
-  void wait_slowly(Job& job) {
+  void wait_slowly(Job& job, std::source_location where) {
+    struct Announcement {
+      Core& core;
+      bool made = false;
+      ~Announcement() {
+        if (made) core.announce({});
+      }
+    } announcement{*this};
     exec::Backoff backoff(backend.wait_policy());
-    std::int64_t const end = exec::now_ns() + deadline_ns();
+    std::int64_t const begin = exec::now_ns();
+    std::int64_t const end = begin + deadline_ns();
     for (unsigned steps = 0;; ++steps) {
       backoff.step();
       progress();
       if (job.poll()) return;
-      if (((steps & 63u) == 63u || backoff.should_sleep()) && exec::now_ns() > end)
+      if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
+      std::int64_t const now = exec::now_ns();
+      if (!announcement.made && now - begin > 2'000'000) {
+        announcement.made = true;
+        announce(std::string(job.operation()) + " at " + place(where));
+      }
+      if (now > end)
         throw Error(ErrorKind::timeout, job.operation(),
                     "not complete after " + std::to_string(deadline_seconds_) + " s: " + job.awaiting() +
                         ". Look at what these ranks do, or raise the deadline");
     }
+  }
+  /// Tells the others where this rank waits, for their messages.
+  void announce(std::string const& text) noexcept {
+    if constexpr (requires { backend.announce(text); }) backend.announce(text);
   }
 
   /// Called from a handler: rethrows with this rank and the caller's place. The failure of a collective is everybody's.

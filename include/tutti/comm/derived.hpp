@@ -175,8 +175,9 @@ template <Backend B>
 class CollectiveJob : public Job {
  public:
   CollectiveJob(Core<B>& core, Collective const& call) : Job(name(call.kind).data()), core_(core), call_(call) {
-    bool native = B::provides(call_.kind, call_.dtype, call_.reduction.op);
-    if (!native && call_.reduction.op == Operator::avg && B::provides(call_.kind, call_.dtype, Operator::sum)) {
+    bool native = core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op);
+    if (!native && call_.reduction.op == Operator::avg &&
+        core_.backend.provides(call_.kind, call_.dtype, Operator::sum)) {
       native = divides_ = true;
       call_.reduction.op = Operator::sum;
     }
@@ -218,7 +219,7 @@ class CollectiveJob : public Job {
       call_.from = scratch_.data();
     }
     bool const own_block = call_.to == static_cast<std::byte const*>(call_.from) + block * core_.backend.rank();
-    if (call_.kind == Kind::reduce_scatter && own_block && native && !B::scatters_in_place) {
+    if (call_.kind == Kind::reduce_scatter && own_block && native && !core_.backend.scatters_in_place()) {
       scratch_ = scratch_memory<B>(block);
       copy_back_ = std::exchange(call_.to, scratch_.data());
     }

@@ -121,8 +121,9 @@ class ProbeJob final : public Job {
   ProbeJob(Core<B>& core, int from, int tag) : Job("probe"), core_(core), from_(from), tag_(tag) {}
   bool abandon() noexcept override { return true; }
   std::string awaiting() const override {
-    return "no message from " + (from_ < 0 ? "any rank" : "rank " + std::to_string(from_)) + " with " +
-           (tag_ < 0 ? "any tag" : "tag " + std::to_string(tag_));
+    std::string text = no_message({from_, tag_, 0});
+    if constexpr (requires { core_.backend.whereabouts(from_); }) text += core_.backend.whereabouts(from_);
+    return text;
   }
   Message<B> take() { return Message<B>(std::move(match_), info_); }
 

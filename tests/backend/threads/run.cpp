@@ -125,16 +125,16 @@ TEST_CASE("a rank that returns early is named by those that wait for it") {
   CHECK(!all[2].thrown);
   for (int rank : {0, 1}) {
     CAPTURE(all[static_cast<std::size_t>(rank)].text);
-    CHECK(contains(all[static_cast<std::size_t>(rank)].text, "rank 2 has returned"));
+    CHECK(contains(all[static_cast<std::size_t>(rank)].text, "rank 2 has left"));
   }
   auto const receive = outcomes(2, [](auto& comm) {
     if (comm.rank() == 0) static_cast<void>(comm.template recv<int>(1));
   });
-  CHECK(contains(receive[0].text, "rank 1 has returned"));
+  CHECK(contains(receive[0].text, "rank 1 has left"));
   auto const send = outcomes(2, [](auto& comm) {
     if (comm.rank() == 0) comm.send(zeros<float>(Shape{100'000}), 1);
   });
-  CHECK(contains(send[0].text, "rank 1 has returned"));
+  CHECK(contains(send[0].text, "rank 1 has left"));
 }
 
 TEST_CASE("the last message of a rank that has returned still arrives") {

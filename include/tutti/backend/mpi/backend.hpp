@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// `Mpi`: ranks are processes under an MPI library. Only non-blocking calls and MPI_Test are used while somebody waits,
-/// because a blocking call can see neither a deadline nor that its processor is wanted by another rank.
+/// `Mpi`: ranks are processes under an MPI library. Where all ranks of a communicator are on one node, collectives go
+/// through memory that they share (comm/shared); otherwise they are the library's. Only non-blocking calls and MPI_Test
+/// are used while somebody waits, because a blocking call can see neither a deadline nor that its processor is wanted
+/// by another rank.
 
 #include <tutti/backend/mpi/agreement.hpp>
 #include <tutti/backend/mpi/calls.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/processors.hpp>
+#include <tutti/backend/mpi/segment.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
+#include <tutti/comm/shared/engine.hpp>
 
 #include <mpi.h>
 
@@ -34,6 +38,7 @@ class Mpi {
     Operation(Operation&& other) noexcept
         : requests_(std::move(other.requests_)),
           request_(std::exchange(other.request_, MPI_REQUEST_NULL)),
+          call_(std::exchange(other.call_, nullptr)),
           info_(other.info_),
           receives_(other.receives_) {
       other.requests_.clear();
@@ -41,6 +46,7 @@ class Mpi {
     Operation& operator=(Operation&& other) noexcept {
       std::swap(requests_, other.requests_);
       std::swap(request_, other.request_);
+      std::swap(call_, other.call_);
       std::swap(info_, other.info_);
       std::swap(receives_, other.receives_);
       return *this;
@@ -50,7 +56,8 @@ class Mpi {
     friend Mpi;
     std::vector<MPI_Request> requests_;  // of a reduction in several parts
     MPI_Request request_ = MPI_REQUEST_NULL;
-    MessageInfo info_;
+    comm::shared::Engine::Call* call_ = nullptr;
+    MessageInfo info_;  // of a receive: what is wanted, then what came
     bool receives_ = false;
   };
   /// A small message that is dropped unreceived is taken off MPI's hands; a large one stays there.
@@ -78,15 +85,16 @@ class Mpi {
     std::int64_t bytes_ = 0;
   };
 
-  /// Movement of everything, and the reductions that MPI defines on its own types.
-  static constexpr bool provides(comm::Kind kind, DType dtype, Operator op) noexcept {
+  /// Movement of everything, and the reductions that MPI defines on its own types; on shared memory every reduction.
+  bool provides(comm::Kind kind, DType dtype, Operator op) const noexcept {
+    if (shared_) return true;
     if (!comm::reduces(kind)) return true;
     if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
     bool const logical = op == Operator::logical_and || op == Operator::logical_or;
     if (dtype == DType::boolean) return logical;
     return logical || op == Operator::sum || op == Operator::prod || op == Operator::min || op == Operator::max;
   }
-  static constexpr bool scatters_in_place = false;
+  bool scatters_in_place() const noexcept { return shared_ != nullptr; }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
   /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
@@ -94,7 +102,7 @@ class Mpi {
       : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
     mpi::check_agreement(handles_->user, config_);
-    begin();
+    begin({});
   }
   Mpi(Mpi&&) noexcept = default;
   Mpi& operator=(Mpi&&) noexcept = default;
@@ -121,6 +129,7 @@ class Mpi {
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     Operation operation;
     operation.receives_ = true;
+    operation.info_ = {from, tag, 0};
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
                      on(channel), &operation.request_),
@@ -150,6 +159,10 @@ class Mpi {
   Operation start(comm::Collective const& call) {
     check_revoked();
     Operation operation;
+    if (shared_) {
+      operation.call_ = shared_->engine.start(call);
+      return operation;
+    }
     if (comm::reduces(call.kind)) {
       start_reduction(call, operation);
       return operation;
@@ -192,6 +205,15 @@ class Mpi {
 
   bool test(Operation& operation) {
     int flag = 0;
+    if (operation.call_ != nullptr) {
+      if (shared_->engine.test(operation.call_)) {
+        operation.call_ = nullptr;
+        return true;
+      }
+      // Messages of other communicators move on while the library is called, and only then.
+      if ((++looks_ & 63u) == 0) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
+      return false;
+    }
     if (operation.request_ != MPI_REQUEST_NULL) {
       MPI_Status status;
       int const code = MPI_Test(&operation.request_, &flag, &status);
@@ -218,6 +240,7 @@ class Mpi {
 
   /// A receive can be cancelled; a send or collective under way keeps its memory, which must then stay valid.
   bool abandon(Operation& operation) noexcept {
+    if (operation.call_ != nullptr) return shared_->engine.abandon(std::exchange(operation.call_, nullptr));
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
     bool gone = false;
     if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL) {
@@ -231,14 +254,41 @@ class Mpi {
     return gone;
   }
   std::string awaiting(Operation const& operation) const {
+    if (operation.call_ != nullptr) return shared_->engine.awaiting(operation.call_);
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
-    if (operation.receives_) return "no matching message has arrived";
+    if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
            " has not made the matching call";
   }
 
-  /// Local: MPI cannot tell the others.
+  /// "; rank 2 waits in barrier at app.cpp:12, ...", where ranks can see each other.
+  std::string whereabouts(int rank) const {
+    if (!shared_ || rank < 0) return {};
+    return "; rank " + std::to_string(rank) + " " + shared_->engine.whereabouts(rank);
+  }
+  void announce(std::string_view text) noexcept {
+    if (shared_) shared_->engine.announce(text);
+  }
+
+  /// 64-byte aligned, of the memory that the node's ranks share; where that is full, private memory.
+  Storage<Cpu> allocate(std::size_t bytes) {
+    if (shared_) {
+      if (std::byte* const memory = shared_->segment->allocate(bytes); memory != nullptr)
+        return Storage<Cpu>(Cpu{}, memory, bytes, &give_back, new Shared<mpi::Segment>(shared_->segment));
+      if (!std::exchange(shared_->warned, true))
+        std::fprintf(
+            stderr,
+            "tutti: warning: rank %d: the node's shared memory is full; its tensors are private now, and their "
+            "collectives slower. Enlarge /dev/shm\n",
+            rank_);
+    }
+    return Storage<Cpu>(Cpu{}, bytes);
+  }
+  bool shares_memory() const noexcept { return shared_ != nullptr; }
+
+  /// Local where ranks do not share memory: MPI cannot tell the others.
   void revoke(ErrorKind kind, std::string text) noexcept {
+    if (shared_) shared_->engine.board().alarm().raise(kind, text);
     if (revoked_) return;
     revoked_ = true;
     cause_kind_ = kind;
@@ -247,10 +297,39 @@ class Mpi {
     handles_->leaked = true;
   }
 
+  /// Fails every communicator of the ranks that share this one's memory and gives them two seconds to leave this one,
+  /// which this rank leaves. False when they do not, or when there is no shared memory to tell them by.
+  bool fail_job(std::string const& cause) noexcept {
+    if (!shared_) return false;
+    revoke(ErrorKind::communication, cause);
+    shared_->segment->alarm().raise(ErrorKind::communication, cause);
+    shared_->engine.leave();
+    exec::Backoff backoff(policy_);
+    for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step())
+      if (shared_->engine.all_left()) return true;
+    return false;
+  }
+
+  /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
+  /// ranks. Waits without a deadline: others may work for hours on their own.
+  int finish_job(int code) {
+    if (shared_) shared_->engine.leave();
+    int largest = 0;
+    Operation operation;
+    check(MPI_Iallreduce(&code, &largest, 1, MPI_INT, MPI_MAX, handles_->internal, &operation.request_),
+          "MPI_Iallreduce");
+    exec::Backoff backoff(policy_);
+    while (!test(operation)) {
+      if (shared_) shared_->engine.check("launch");
+      backoff.step();
+    }
+    return largest;
+  }
+
   Mpi split(int color, int key, List<int> const&) {
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
-    child.begin();
+    child.begin(shared_ ? shared_->segment : Shared<mpi::Segment>());
     return child;
   }
 
@@ -279,9 +358,39 @@ class Mpi {
     }
   };
 
+  /// What ranks that share memory have beside MPI.
+  struct SharedPart {
+    SharedPart(Shared<mpi::Segment> memory, std::byte* board_memory, int size, int rank, std::int64_t stage_bytes)
+        : segment(std::move(memory)),
+          board(board_memory),
+          engine(comm::shared::Board(board, size, stage_bytes, reinterpret_cast<std::uintptr_t>(segment->base()),
+                                     segment->reach()),
+                 rank, &segment->alarm()) {}
+    SharedPart(SharedPart const&) = delete;
+    SharedPart& operator=(SharedPart const&) = delete;
+    ~SharedPart() {
+      engine.leave();
+      if (owns_board)
+        segment->retire(engine.board(), board,
+                        comm::shared::Board::bytes(engine.board().size(), engine.board().stage_bytes()));
+    }
+    Shared<mpi::Segment> segment;
+    std::byte* board;
+    comm::shared::Engine engine;
+    bool owns_board = false;
+    bool warned = false;
+  };
+
   Mpi(MpiConfig config, std::unique_ptr<Handles> handles) : config_(std::move(config)), handles_(std::move(handles)) {}
 
-  void begin() {
+  static void give_back(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
+    auto* const segment = static_cast<Shared<mpi::Segment>*>(owner);
+    (*segment)->release(static_cast<std::byte*>(memory), bytes);
+    delete segment;
+  }
+
+  /// `segment`: of the parent, whose ranks share memory already.
+  void begin(Shared<mpi::Segment> segment) {
     if (config_.count_limit < count_limit_) count_limit_ = config_.count_limit;
     mpi::check(MPI_Comm_set_errhandler(handles_->user, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     mpi::check(MPI_Comm_dup(handles_->user, &handles_->internal), "MPI_Comm_dup");
@@ -299,8 +408,44 @@ class Mpi {
     node_ = rank_ == 0 ? 0 : before;
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
     local_processors_ = mpi::node_processors(local);
+    share_memory(local, std::move(segment));
     MPI_Comm_free(&local);
     policy_ = config_.wait->on(local_size_, local_processors_);
+  }
+
+  void share_memory(MPI_Comm local, Shared<mpi::Segment> segment) {
+    if (config_.node_shared == mpi::Switch::off || local_size_ != size_) return;
+    std::string reason;
+    if (segment == nullptr) segment = mpi::Segment::create(local, reason);
+    std::int64_t place = -1;
+    std::size_t const bytes = comm::shared::Board::bytes(size_, stage_bytes);
+    if (segment != nullptr && rank_ == 0) {
+      if (std::byte* const memory = segment->allocate(bytes); memory != nullptr) {
+        comm::shared::Board::create(memory, size_);
+        place = memory - segment->base();
+      } else {
+        reason = "no space in /dev/shm";
+      }
+    }
+    mpi::check(MPI_Bcast(&place, 1, MPI_INT64_T, 0, local), "MPI_Bcast");
+    if (place < 0 && config_.node_shared == mpi::Switch::on)
+      throw Error(ErrorKind::unavailable, "Mpi",
+                  "node_shared is on, but the ranks of this node cannot share memory" +
+                      (reason.empty() ? std::string() : " (" + reason + ")") +
+                      ". Enlarge /dev/shm, or leave it at auto");
+    if (place < 0) {
+      if (rank_ == 0)
+        std::fprintf(stderr,
+                     "tutti: warning: the ranks of this node cannot share memory (%s); collectives go through MPI, and "
+                     "are slower\n",
+                     reason.c_str());
+      return;
+    }
+    shared_ = std::make_unique<SharedPart>(std::move(segment), segment->base() + place, size_, rank_,
+                                           stage_bytes);
+    shared_->owns_board = rank_ == 0;
+    shared_->engine.board().status(rank_).process.store(static_cast<std::int32_t>(::getpid()));
+    mpi::check(MPI_Barrier(local), "MPI_Barrier");
   }
 
   MPI_Comm on(comm::Channel channel) const noexcept {
@@ -360,6 +505,8 @@ class Mpi {
       }
   }
 
+  static constexpr std::int64_t stage_bytes = 64 << 10;
+
   MpiConfig config_;
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
@@ -369,6 +516,8 @@ class Mpi {
   int local_size_ = 1;
   int local_processors_ = 1;
   exec::WaitPolicy policy_;
+  unsigned looks_ = 0;
+  std::unique_ptr<SharedPart> shared_;
   std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;

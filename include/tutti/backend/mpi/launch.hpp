@@ -28,8 +28,9 @@ inline comm::BackendInfo Mpi::info() {
           .text = "ranks are processes that mpiexec starts, on " + mpi::library()};
 }
 
-/// MPI_Abort is called here and nowhere else: a rank that fails must not leave the others waiting, and the process
-/// exists for f alone.
+/// A rank that fails must not leave the others waiting. Where ranks share memory, they learn the cause from their next
+/// call and end by themselves; where they do not, or one of them does not look within a moment, MPI_Abort ends the job.
+/// It is called here and nowhere else: the process exists for f alone.
 template <class F>
 int Mpi::launch(int argc, char** argv, F& f, MpiConfig const& config) {
   int rank = -1;
@@ -38,24 +39,30 @@ int Mpi::launch(int argc, char** argv, F& f, MpiConfig const& config) {
     mpi::Environment const environment(&argc, &argv, config);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    Communicator<Mpi>* told = nullptr;
     auto const stop = [&](char const* what) {
       comm::report(rank, what);
-      if (size > 1) MPI_Abort(MPI_COMM_WORLD, 1);
+      if (size == 1) return 1;
+      if (told == nullptr || !told->backend().fail_job("rank " + std::to_string(rank) + " failed: " + what))
+        MPI_Abort(MPI_COMM_WORLD, 1);
       return 1;
     };
     try {
       Communicator<Mpi> communicator(Mpi(MPI_COMM_WORLD, config),
                                      {.deadline_seconds = environment.config().deadline_seconds});
+      told = &communicator;
       try {
         int const code = comm::invoke_main(f, communicator);
-        return communicator.all_reduce(code, max);
+        communicator.core()->drain();
+        return communicator.backend().finish_job(code);
       } catch (std::exception const& error) {
         return stop(error.what());  // before the communicator waits for operations that will never complete
+      } catch (...) {
+        return stop("an exception of unknown type");
       }
     } catch (std::exception const& error) {
+      told = nullptr;
       return stop(error.what());
-    } catch (...) {
-      return stop("an exception of unknown type");
     }
   } catch (std::exception const& error) {
     comm::report(rank, error.what());

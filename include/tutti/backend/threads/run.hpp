@@ -27,8 +27,8 @@ namespace detail {
 class Run {
  public:
   explicit Run(int ranks, CommunicatorOptions options)
-      : world_(make_shared_owner<World>(ranks, policy(ranks))),
-        group_(make_shared_owner<Group>(world_, identity(ranks))),
+      : world_(make_shared_owner<World>(policy(ranks))),
+        group_(make_shared_owner<Group>(world_, ranks)),
         options_(options) {}
 
   template <class F>
@@ -43,7 +43,6 @@ class Run {
     } catch (...) {
       note(rank, std::current_exception());
     }
-    world_->depart(rank);
   }
   template <class = void>  // instantiated where ranks are run, not by every includer
   void rethrow() {
@@ -81,11 +80,6 @@ class Run {
       }
     }
     world_->alarm().raise(ErrorKind::communication, text);
-  }
-  static List<int> identity(int ranks) {
-    List<int> members;
-    for (int r = 0; r < ranks; ++r) members.push_back(r);
-    return members;
   }
   static exec::WaitPolicy policy(int ranks) {
     exec::WaitPolicy policy;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Memory that the ranks of one node share: one POSIX shared memory object, mapped by each, with a portion for each
+/// rank, from which it allocates without asking the others. Address space is reserved generously; pages are backed
+/// before they are used, so that a full /dev/shm is an answer and not a signal.
+
+#include <tutti/backend/mpi/error.hpp>
+#include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/space.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/shared.hpp>
+#include <tutti/tensor/storage.hpp>
+
+#include <mpi.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <mutex>
+#include <new>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tutti::mpi {
+
+class Segment {
+ public:
+  /// Collective over `node`, whose ranks must be able to share memory. Null, on all ranks, where the system does not
+  /// let them; `reason` then says why.
+  static Shared<Segment> create(MPI_Comm node, std::string& reason) {
+    auto segment = make_shared_owner<Segment>();
+    std::string const why = segment->open(node);
+    char text[200] = {};
+    int rank = 0, size = 1, own = why.empty() ? 0 : 1;
+    MPI_Comm_rank(node, &rank);
+    MPI_Comm_size(node, &size);
+    int first = own != 0 ? rank : size;
+    check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, node), "MPI_Allreduce");
+    if (first == size) return segment;
+    std::strncpy(text, why.c_str(), sizeof text - 1);
+    check(MPI_Bcast(text, sizeof text, MPI_CHAR, first, node), "MPI_Bcast");
+    reason = text;
+    return {};
+  }
+
+  Segment() = default;
+  Segment(Segment const&) = delete;
+  Segment& operator=(Segment const&) = delete;
+  ~Segment() {
+    if (base_ != nullptr) ::munmap(base_, reach_);
+    if (file_ >= 0) ::close(file_);
+  }
+
+  std::byte* base() const noexcept { return base_; }
+  std::uint64_t reach() const noexcept { return reach_; }
+  /// Fails every communicator on this memory.
+  comm::shared::Alarm& alarm() const noexcept { return *reinterpret_cast<comm::shared::Alarm*>(base_); }
+
+  /// From this rank's portion, 64-byte aligned, backed. Null when the system has no pages left.
+  std::byte* allocate(std::uint64_t bytes) {
+    std::lock_guard const guard(mutex_);
+    reclaim();
+    std::uint64_t const at = space_.allocate(bytes);
+    if (at == comm::shared::Space::none) return nullptr;
+    if (!back(space_.high())) {
+      space_.release(at, bytes);
+      return nullptr;
+    }
+    return base_ + portion_ + at;
+  }
+  void release(std::byte* memory, std::uint64_t bytes) noexcept {
+    std::lock_guard const guard(mutex_);
+    space_.release(static_cast<std::uint64_t>(memory - base_ - portion_), bytes);
+  }
+  /// Gives back a board that others may still look at, once all of them have left it.
+  void retire(comm::shared::Board board, std::byte* memory, std::uint64_t bytes) {
+    std::lock_guard const guard(mutex_);
+    retired_.push_back({board, memory, bytes});
+  }
+
+ private:
+  struct Retired {
+    comm::shared::Board board;
+    std::byte* memory = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  static constexpr std::uint64_t header = (sizeof(comm::shared::Alarm) + 4095) / 4096 * 4096;
+  static constexpr std::uint64_t step = std::uint64_t{2} << 20;
+
+  /// Empty when this rank has the memory, else why not. Every rank takes part in all exchanges.
+  std::string open(MPI_Comm node) {
+    int rank = 0, size = 1;
+    check(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(node, &size), "MPI_Comm_size");
+    auto const page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    std::uint64_t portion = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page;
+    std::uint64_t const most = (std::uint64_t{1} << 44) / static_cast<std::uint64_t>(size);
+    portion = (portion < most ? portion : most) / step * step;
+    reach_ = header + portion * static_cast<std::uint64_t>(size);
+    check(MPI_Bcast(&reach_, sizeof reach_, MPI_BYTE, 0, node), "MPI_Bcast");
+    portion = (reach_ - header) / static_cast<std::uint64_t>(size);
+    portion_ = header + portion * static_cast<std::uint64_t>(rank);
+    portion_size_ = portion;
+    space_ = comm::shared::Space(portion);
+
+    char name[64] = {};
+    std::string why;
+    if (rank == 0) {
+      timespec now{};
+      ::clock_gettime(CLOCK_REALTIME, &now);
+      for (int attempt = 0; attempt < 16 && file_ < 0; ++attempt) {
+        std::snprintf(name, sizeof name, "/tutti-%d-%lld-%d", static_cast<int>(::getpid()),
+                      static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, attempt);
+        file_ = ::shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+        if (file_ < 0 && errno != EEXIST) break;
+      }
+      if (file_ < 0) why = native("shm_open");
+      else if (::ftruncate(file_, static_cast<off_t>(reach_)) != 0) why = native("ftruncate");
+      else if (!allocate_pages(0, header)) why = "no space in /dev/shm";
+      if (!why.empty() && file_ >= 0) ::shm_unlink(name);
+      if (!why.empty()) name[0] = 0;
+    }
+    check(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, node), "MPI_Bcast");
+    if (name[0] != 0) {
+      if (rank != 0) file_ = ::shm_open(name, O_RDWR | O_CLOEXEC, 0600);
+      if (file_ < 0) {
+        why = native("shm_open");
+      } else {
+        void* const memory = ::mmap(nullptr, reach_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+        if (memory == MAP_FAILED) why = native("mmap");
+        else base_ = static_cast<std::byte*>(memory);
+      }
+      if (rank == 0 && base_ != nullptr) ::new (base_) comm::shared::Alarm();
+      check(MPI_Barrier(node), "MPI_Barrier");
+      if (rank == 0) ::shm_unlink(name);  // all that could open it have: nothing is left behind, whoever is killed
+    } else if (rank != 0) {
+      why = "the node's first rank could not create it";
+    }
+    return rank != 0 && name[0] == 0 ? std::string() : why;  // the first rank tells the reason
+  }
+  static std::string native(char const* call) { return std::string(call) + ": " + std::strerror(errno); }
+
+  bool allocate_pages(std::uint64_t from, std::uint64_t bytes) const noexcept {
+    int code;
+    do code = ::posix_fallocate(file_, static_cast<off_t>(from), static_cast<off_t>(bytes));
+    while (code == EINTR);
+    return code == 0;
+  }
+  /// Pages for everything below `high` of this rank's portion.
+  bool back(std::uint64_t high) {
+    if (high <= backed_) return true;
+    std::uint64_t end = (high + step - 1) / step * step;
+    if (end > portion_size_) end = portion_size_;
+    if (!allocate_pages(portion_ + backed_, end - backed_)) {
+      end = (high + 4095) / 4096 * 4096;  // the last pages that there are
+      if (!allocate_pages(portion_ + backed_, end - backed_)) return false;
+    }
+    backed_ = end;
+    return true;
+  }
+  void reclaim() {
+    retired_.erase_if([&](Retired const& one) {
+      for (int r = 0; r < one.board.size(); ++r)
+        if (!one.board.left(r)) return false;
+      space_.release(static_cast<std::uint64_t>(one.memory - base_ - portion_), one.bytes);
+      return true;
+    });
+  }
+
+  int file_ = -1;
+  std::byte* base_ = nullptr;
+  std::uint64_t reach_ = 0;
+  std::uint64_t portion_ = 0;  // of this rank: offset and size
+  std::uint64_t portion_size_ = 0;
+  std::uint64_t backed_ = 0;
+  std::mutex mutex_;  // tensors are freed by any thread
+  comm::shared::Space space_;
+  List<Retired> retired_;
+};
+
+}  // namespace tutti::mpi

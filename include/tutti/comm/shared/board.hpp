@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What the ranks of one node share beside their buffers: arrivals, small payloads, staging memory, where everybody is,
+/// and why the communicator failed. It holds no pointers, so that it works in memory that every process maps elsewhere.
+
+#include <tutti/comm/collective.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/exec/wait.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+
+namespace tutti::comm::shared {
+
+/// A text that its owner changes while others read it: a torn read is repeated. Longer texts are cut.
+template <std::size_t Bytes>
+class Text {
+ public:
+  void store(std::string_view text) noexcept {
+    std::uint64_t words[count] = {};
+    std::memcpy(words, text.data(), text.size() < Bytes - 1 ? text.size() : Bytes - 1);
+    std::uint32_t const version = version_.load(std::memory_order_relaxed);
+    version_.store(version + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    for (std::size_t i = 0; i < count; ++i) words_[i].store(words[i], std::memory_order_relaxed);
+    version_.store(version + 2, std::memory_order_release);
+  }
+  std::string load() const {
+    std::uint64_t words[count] = {};
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      std::uint32_t const before = version_.load(std::memory_order_acquire);
+      for (std::size_t i = 0; i < count; ++i) words[i] = words_[i].load(std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if ((before & 1u) == 0 && version_.load(std::memory_order_relaxed) == before) break;
+    }
+    char text[Bytes];
+    std::memcpy(text, words, Bytes);
+    text[Bytes - 1] = 0;
+    return text;
+  }
+
+ private:
+  static_assert(Bytes % 8 == 0);
+  static constexpr std::size_t count = Bytes / 8;
+  std::atomic<std::uint32_t> version_{0};
+  std::atomic<std::uint64_t> words_[count] = {};
+};
+
+/// A word that every wait looks at, with the first cause behind it. Whoever raises it first is heard.
+class Alarm {
+ public:
+  bool raised() const noexcept { return state_.load(std::memory_order_seq_cst) != quiet; }
+  void raise(ErrorKind kind, std::string_view text) noexcept {
+    std::uint32_t expected = quiet;
+    if (!state_.compare_exchange_strong(expected, writing, std::memory_order_seq_cst)) return;
+    kind_.store(static_cast<std::uint32_t>(kind), std::memory_order_relaxed);
+    text_.store(text);
+    state_.store(written, std::memory_order_release);
+  }
+  /// Throws the cause if raised.
+  void check(char const* operation, std::source_location where) const {
+    if (state_.load(std::memory_order_acquire) == quiet) return;
+    for (int i = 0; i < 1000 && state_.load(std::memory_order_acquire) == writing; ++i) {
+      timespec const moment{0, 100'000};  // who raised it may have been killed between two words
+      ::nanosleep(&moment, nullptr);
+    }
+    if (state_.load(std::memory_order_acquire) == writing)
+      throw Error(ErrorKind::communication, operation, "a rank failed while it reported an error", where);
+    throw Error(static_cast<ErrorKind>(kind_.load(std::memory_order_relaxed)), operation, text_.load(), where);
+  }
+
+ private:
+  enum : std::uint32_t { quiet, writing, written };
+  std::atomic<std::uint32_t> state_{quiet};
+  std::atomic<std::uint32_t> kind_{0};
+  Text<2048> text_;
+};
+
+/// One rank, as the others see it.
+struct alignas(64) Status {
+  std::atomic<std::uint64_t> completed{0};  ///< collectives that are completely behind it
+  enum : std::uint32_t { here, gone, failing };
+  std::atomic<std::uint32_t> left{here};    ///< whether it has given its communicator up
+  std::atomic<std::int32_t> process{0};
+  // Rounds of staged collectives, counted over the communicator's life.
+  alignas(64) std::atomic<std::uint64_t> filled{0};
+  std::atomic<std::uint64_t> consumed{0};
+  std::atomic<std::uint64_t> drained{0};
+  alignas(64) std::atomic<std::uint64_t> described{0};  ///< ticket of the call that `description` tells
+  Text<248> description;
+  Text<248> position;  ///< where it waits; empty while it does not wait long
+};
+
+/// One rank's part of a slot. A contribution that fits is copied in beside the arrival word, so that small collectives
+/// need one hand-over and the smallest one cache line.
+struct alignas(64) Entry {
+  static constexpr std::int64_t inline_bytes = 1000;
+  std::atomic<std::uint64_t> arrived{0};  ///< ticket: sequence number + 1
+  std::uint64_t facts = 0;                ///< kind, operator, type and root
+  std::int64_t count = 0;
+  alignas(8) std::byte payload[inline_bytes];
+  std::uint64_t from = 0;  ///< Board::place of the buffers
+  std::uint64_t to = 0;
+  alignas(64) std::atomic<std::uint64_t> done{0};  ///< ticket: this rank's share of direct work is done
+  std::atomic<std::uint64_t> working{0};           ///< ticket while it touches other ranks' buffers
+};
+
+/// A view of the shared memory of one communicator of `size` ranks.
+class Board {
+ public:
+  static constexpr std::uint64_t slots = 16;
+
+  Board() = default;
+  /// On memory that `create` has prepared. Buffers between `base` and `base + reach` are visible to all ranks; their
+  /// places are offsets from `base`. With `base` 0 and all of memory in reach, ranks share an address space.
+  Board(void* memory, int size, std::int64_t stage_bytes, std::uintptr_t base, std::uint64_t reach) noexcept
+      : memory_(static_cast<std::byte*>(memory)),
+        size_(static_cast<std::size_t>(size)),
+        stage_bytes_(stage_bytes),
+        base_(base),
+        reach_(reach) {}
+
+  /// `stage_bytes`: of each of a rank's four staging buffers, a multiple of 64.
+  static std::size_t bytes(int size, std::int64_t stage_bytes) noexcept {
+    auto const ranks = static_cast<std::size_t>(size);
+    return stage_offset(ranks) + ranks * 4 * static_cast<std::size_t>(stage_bytes);
+  }
+  /// Called by one rank, before any other looks at the memory, which is 64-byte aligned.
+  static void create(void* memory, int size) {
+    auto* const start = static_cast<std::byte*>(memory);
+    auto const ranks = static_cast<std::size_t>(size);
+    ::new (start) Alarm();
+    for (std::size_t r = 0; r < ranks; ++r) ::new (start + status_offset + r * sizeof(Status)) Status();
+    for (std::size_t i = 0; i < ranks * slots; ++i) ::new (start + entry_offset(ranks) + i * sizeof(Entry)) Entry();
+  }
+
+  int size() const noexcept { return static_cast<int>(size_); }
+  std::int64_t stage_bytes() const noexcept { return stage_bytes_; }
+  Alarm& alarm() const noexcept { return *reinterpret_cast<Alarm*>(memory_); }
+  Status& status(int rank) const noexcept {
+    return *reinterpret_cast<Status*>(memory_ + status_offset + static_cast<std::size_t>(rank) * sizeof(Status));
+  }
+  Entry& entry(std::uint64_t sequence, int rank) const noexcept {
+    return *reinterpret_cast<Entry*>(memory_ + entry_offset(size_) +
+                                     (sequence % slots * size_ + static_cast<std::size_t>(rank)) * sizeof(Entry));
+  }
+  /// Where a rank puts what others cannot reach: contributions of even and odd rounds, then results.
+  std::byte* stage(int rank, bool result, std::uint64_t round) const noexcept {
+    std::size_t const index = static_cast<std::size_t>(rank) * 4 + (result ? 2 : 0) + (round & 1u);
+    return memory_ + stage_offset(size_) + index * static_cast<std::size_t>(stage_bytes_);
+  }
+
+  /// 0 for a buffer that only its own rank can reach.
+  std::uint64_t place(void const* buffer) const noexcept {
+    auto const address = reinterpret_cast<std::uintptr_t>(buffer);
+    return address > base_ && address - base_ < reach_ ? address - base_ : 0;
+  }
+  std::byte* address(std::uint64_t place) const noexcept {
+    return reinterpret_cast<std::byte*>(base_ + static_cast<std::uintptr_t>(place));
+  }
+
+  std::uint64_t completed_by_all() const noexcept {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int r = 0; r < size(); ++r) {
+      std::uint64_t const value = status(r).completed.load(std::memory_order_acquire);
+      if (value < least) least = value;
+    }
+    return least;
+  }
+  bool any_left() const noexcept {
+    for (int r = 0; r < size(); ++r)
+      if (status(r).left.load(std::memory_order_acquire) != 0) return true;
+    return false;
+  }
+  bool left(int rank) const noexcept { return status(rank).left.load(std::memory_order_acquire) != 0; }
+
+ private:
+  static constexpr std::size_t status_offset = (sizeof(Alarm) + 63) / 64 * 64;
+  static std::size_t entry_offset(std::size_t ranks) noexcept { return status_offset + ranks * sizeof(Status); }
+  static std::size_t stage_offset(std::size_t ranks) noexcept {
+    return entry_offset(ranks) + ranks * slots * sizeof(Entry);
+  }
+
+  std::byte* memory_ = nullptr;
+  std::size_t size_ = 0;
+  std::int64_t stage_bytes_ = 0;
+  std::uintptr_t base_ = 0;
+  std::uint64_t reach_ = 0;
+};
+
+}  // namespace tutti::comm::shared

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Collectives of ranks that share memory, as state machines that never block. Every rank publishes its call on the
+/// board, compares all calls when all have arrived, and does its share on the others' buffers:
+///   small     contributions travel in the board itself: one hand-over, no exit barrier
+///   direct    all buffers are in reach: one pass, in which a rank combines its slice of all inputs, in rank order, and
+///             writes it to all outputs; other collectives pull from the source
+///   staged    some buffers are not: their contents pass through staging memory in rounds
+/// The traffic of the direct path is the lower bound 2 n S for an all-reduce of n ranks and S bytes.
+
+#include <tutti/comm/shared/share.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+namespace tutti::comm::shared {
+
+/// A rank's end. Used by one thread at a time.
+class Engine {
+ public:
+  using Call = shared::Call;
+
+  Engine() = default;
+  /// `family` is raised when all communicators of a process group fail at once; may be null.
+  Engine(Board board, int rank, Alarm* family)
+      : board_(board), rank_(rank), size_(board.size()), family_(family), share_(board, rank) {}
+
+  Board const& board() const noexcept { return board_; }
+
+  /// All ranks start the same calls in the same order. Does not touch the buffers.
+  Call* start(Collective const& call) {
+    check(name(call.kind).data(), call.where);
+    if (free_.empty()) {
+      calls_.push_back(make_owner<Call>());
+      free_.push_back(calls_.back().get());
+      active_.reserve(calls_.size());
+    }
+    Call& state = *free_.back();
+    free_.pop_back();
+    state = Call();
+    state.call = call;
+    state.sequence = sequence_++;
+    state.small = share_.contribution_bound(call) <= Entry::inline_bytes;
+    active_.push_back(&state);
+    return &state;
+  }
+
+  /// Moves on everything under way, in the order in which it was started.
+  void progress() {
+    bool changed = false;
+    for (Call* call : active_) {
+      call->complete = advance(*call);
+      changed |= call->complete;
+    }
+    if (!changed) return;
+    active_.erase_if([](Call const* call) { return call->complete; });
+    board_.status(rank_).completed.store(active_.empty() ? sequence_ : active_.front()->sequence,
+                                         std::memory_order_release);
+  }
+  /// True once complete; the call is then gone. Throws when the communicator fails.
+  bool test(Call* call) {
+    progress();
+    if (call->complete) {
+      free_.push_back(call);
+      return true;
+    }
+    check("test", call->call.where);
+    if ((++looks_ & 15u) == 0) check_left(*call);
+    return false;
+  }
+  void check(char const* operation, std::source_location where = std::source_location::current()) const {
+    board_.alarm().check(operation, where);
+    if (family_ != nullptr) family_->check(operation, where);
+  }
+  bool broken() const noexcept { return board_.alarm().raised() || (family_ != nullptr && family_->raised()); }
+
+  /// Ends a call that failed. Waits for peers that are at its buffers at this moment; none begins after the alarm.
+  /// False when a peer stays at them, because it was killed or stopped there.
+  bool abandon(Call* call) noexcept {
+    bool safe = true;
+    if (!call->complete) {
+      board_.alarm().raise(ErrorKind::revoked,
+                           "rank " + std::to_string(rank_) + " gave up " + describe(call->call));
+      exec::Backoff backoff(exec::WaitPolicy{});
+      std::int64_t const end = exec::now_ns() + 2'000'000'000;
+      for (int r = 0; r < size_; ++r)
+        while (board_.entry(call->sequence, r).working.load(std::memory_order_seq_cst) == call->ticket() && safe) {
+          backoff.step();
+          safe = exec::now_ns() < end;
+        }
+      active_.erase_if([&](Call const* other) { return other == call; });
+    }
+    free_.push_back(call);
+    return safe;
+  }
+
+  /// Who is missing, and where everybody is.
+  std::string awaiting(Call const* call) const {
+    std::string here, missing;
+    for (int r = 0; r < size_; ++r) {
+      bool const arrived =
+          board_.entry(call->sequence, r).arrived.load(std::memory_order_acquire) > call->sequence;
+      std::string& list = arrived ? here : missing;
+      list += (list.empty() ? "" : ", ") + std::to_string(r);
+      if (!arrived) list += " (" + whereabouts(r) + ")";
+    }
+    if (missing.empty()) return "all ranks have arrived, not all have finished";
+    return "ranks that have arrived: " + (here.empty() ? "none" : here) + "; missing: " + missing;
+  }
+  /// "waits in barrier at app.cpp:12, 7 collectives behind it"
+  std::string whereabouts(int rank) const {
+    Status const& status = board_.status(rank);
+    std::string const position = status.position.load();
+    std::uint64_t const completed = status.completed.load(std::memory_order_acquire);
+    std::string text = "waits for nothing on this communicator";
+    if (board_.left(rank)) text = "has left the communicator";
+    else if (!position.empty()) text = "waits in " + position;
+    return text + ", " + std::to_string(completed) + (completed == 1 ? " collective" : " collectives") + " behind it";
+  }
+  /// What the others read when they ask where this rank is; empty when it goes on.
+  void announce(std::string_view text) noexcept { board_.status(rank_).position.store(text); }
+
+  /// The others need not wait for this rank any more. While an exception passes, its cause will be told in a moment.
+  void leave() noexcept {
+    bool const failing = std::uncaught_exceptions() > 0;
+    board_.status(rank_).left.store(failing ? Status::failing : Status::gone, std::memory_order_release);
+  }
+  bool any_left() const noexcept { return board_.any_left(); }
+  bool all_left() const noexcept {
+    for (int r = 0; r < size_; ++r)
+      if (!board_.left(r)) return false;
+    return true;
+  }
+  bool left(int rank) const noexcept { return board_.left(rank); }
+
+ private:
+  using Word = std::atomic<std::uint64_t> Status::*;
+
+  /// Whether all ranks' words have come as far as `value`. Remembers whom it has seen.
+  bool reached(Call& c, Word word, std::uint64_t value) const noexcept {
+    for (; c.next < size_; ++c.next)
+      if ((board_.status(c.next).*word).load(std::memory_order_acquire) < value) return false;
+    c.next = 0;
+    return true;
+  }
+
+  bool advance(Call& c) {
+    std::uint64_t const ticket = c.ticket();
+    for (;;) switch (c.phase) {
+        case Call::unpublished:
+          if (c.sequence >= free_slots_until_) free_slots_until_ = board_.completed_by_all() + Board::slots;
+          if (c.sequence >= free_slots_until_) return false;
+          share_.publish(c);
+          c.phase = Call::arriving;
+          break;
+        case Call::arriving:
+          // In order, although a later call's last arrival may be seen first: ranks must share staging memory alike.
+          if (c.sequence != compared_) return false;
+          for (; c.next < size_; ++c.next)
+            if (board_.entry(c.sequence, c.next).arrived.load(std::memory_order_acquire) < ticket) return false;
+          c.next = 0;
+          if (!agree(c)) {
+            board_.status(rank_).description.store(describe(c.call));
+            board_.status(rank_).described.store(ticket, std::memory_order_release);
+            c.give_up_at = exec::now_ns() + 1'000'000'000;
+            c.phase = Call::disagreeing;
+            break;
+          }
+          ++compared_;
+          if (c.small) {
+            share_.consume(c, 0, c.call.count);
+            return true;
+          }
+          share_.choose(c);
+          if (c.phase != Call::filling) {
+            if (!guarded(c, 0, c.call.count)) return false;
+            board_.entry(c.sequence, rank_).done.store(ticket, std::memory_order_release);
+          }
+          break;
+        case Call::disagreeing:
+          if (!explain(c)) return false;
+          break;
+        case Call::sharing:
+          for (; c.next < size_; ++c.next)
+            if (board_.entry(c.sequence, c.next).done.load(std::memory_order_acquire) < ticket) return false;
+          return true;
+        case Call::filling:  // the staging memory of two rounds ago must be free again
+          if (staging_ != &c) {
+            if (staging_ != nullptr) return false;
+            staging_ = &c;
+            c.round = ++round_;
+          }
+          if (c.round > 2 && !reached(c, &Status::consumed, c.round - 2)) return false;
+          share_.fill(c);
+          board_.status(rank_).filled.store(c.round, std::memory_order_release);
+          c.phase = Call::consuming;
+          break;
+        case Call::consuming:
+          if (!reached(c, &Status::filled, c.round)) return false;
+          if (c.drains && c.round > 2 && !reached(c, &Status::drained, c.round - 2)) return false;
+          if (!guarded(c, c.at, c.round_count())) return false;
+          board_.status(rank_).consumed.store(c.round, std::memory_order_release);
+          c.phase = Call::draining;
+          break;
+        case Call::draining:
+          if (c.drains) {
+            if (!reached(c, &Status::consumed, c.round)) return false;
+            share_.drain(c);
+          }
+          board_.status(rank_).drained.store(c.round, std::memory_order_release);
+          c.at += c.chunk;
+          if (c.at < c.call.count) c.round = ++round_;
+          c.phase = c.at < c.call.count ? Call::filling : Call::closing;
+          break;
+        case Call::closing:  // peers may still be at this rank's buffers
+          if (!reached(c, &Status::consumed, c.round)) return false;
+          staging_ = nullptr;
+          return true;
+      }
+  }
+
+  /// Either a rank that gives up sees this mark and waits, or this rank sees the alarm and keeps its hands off.
+  bool guarded(Call& c, std::int64_t at, std::int64_t count) {
+    struct Mark {
+      std::atomic<std::uint64_t>& working;
+      ~Mark() { working.store(0, std::memory_order_release); }
+    };
+    Mark const mark{board_.entry(c.sequence, rank_).working};
+    mark.working.store(c.ticket(), std::memory_order_seq_cst);
+    if (broken()) return false;
+    share_.consume(c, at, count);
+    return true;
+  }
+  /// All ranks find the same pair: rank 0 and the first that differs from it.
+  bool agree(Call& c) const noexcept {
+    Entry const& first = board_.entry(c.sequence, 0);
+    for (int r = 1; r < size_; ++r) {
+      Entry const& other = board_.entry(c.sequence, r);
+      if (other.facts == first.facts && other.count == first.count) continue;
+      c.other = r;
+      return false;
+    }
+    return true;
+  }
+  /// Waits a moment for the two parties to have written down what they call, and fails.
+  bool explain(Call& c) {
+    std::string text = "ranks disagree: ";
+    for (int r : {0, c.other}) {
+      bool const described = board_.status(r).described.load(std::memory_order_acquire) == c.ticket();
+      if (!described && exec::now_ns() < c.give_up_at) return false;
+      text += "rank " + std::to_string(r) + " calls " +
+              (described ? board_.status(r).description.load() : std::string("something else")) + (r == 0 ? ", " : "");
+    }
+    text += ". Make the same call on every rank";
+    board_.alarm().raise(ErrorKind::communication, text);
+    throw Error(ErrorKind::communication, std::string(name(c.call.kind)), std::move(text));
+  }
+
+  /// Nobody waits for a rank that has left or died.
+  void check_left(Call& c) const {
+    if (c.phase != Call::arriving) return;
+    bool const look_at_processes = (looks_ & 1023u) == 0;
+    for (int r = 0; r < size_; ++r) {
+      if (board_.entry(c.sequence, r).arrived.load(std::memory_order_acquire) > c.sequence) continue;
+      std::uint32_t const left = board_.status(r).left.load(std::memory_order_acquire);
+      auto const process = board_.status(r).process.load(std::memory_order_relaxed);
+      bool const dead = look_at_processes && process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+      if (left == 0 && !dead) continue;
+      check("test");  // the cause, if it has told one
+      if (left == Status::failing && !dead) {
+        if (c.give_up_at == 0) c.give_up_at = exec::now_ns() + 1'000'000'000;
+        if (exec::now_ns() < c.give_up_at) continue;
+      }
+      throw Error(
+          ErrorKind::communication, std::string(name(c.call.kind)),
+          "rank " + std::to_string(r) +
+              (dead ? " (process " + std::to_string(process) + ") has died"
+                    : " has left the communicator without taking part. Every rank must make the matching call"));
+    }
+  }
+
+  Board board_;
+  int rank_ = 0;
+  int size_ = 0;
+  Alarm* family_ = nullptr;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t compared_ = 0;  // of the next call to leave `arriving`
+  std::uint64_t free_slots_until_ = Board::slots;
+  std::uint64_t round_ = 0;
+  std::uint32_t looks_ = 0;
+  Call* staging_ = nullptr;
+  Share share_;
+  List<Owner<Call>> calls_;
+  List<Call*> free_;
+  List<Call*> active_;
+};
+
+}  // namespace tutti::comm::shared

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// One rank's work on a collective of ranks that share memory: where contributions lie, and what is done with them. Who
+/// may do it when is the engine's business.
+
+#include <tutti/comm/shared/board.hpp>
+#include <tutti/core/list.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+namespace tutti::comm::shared {
+
+/// A collective under way.
+struct Call {
+  enum Phase : std::uint8_t { unpublished, arriving, disagreeing, sharing, filling, consuming, draining, closing };
+  Collective call;
+  std::uint64_t sequence = 0;
+  std::uint64_t round = 0;     // of staged collectives: the engine's number of the round under way
+  std::int64_t at = 0;         // first element of the round in each block
+  std::int64_t chunk = 0;      // elements of a round in each block
+  std::int64_t give_up_at = 0;
+  int next = 0;                // the first rank not yet seen in this phase
+  int other = 0;               // who disagrees with rank 0
+  Phase phase = unpublished;
+  bool complete = false;
+  bool small = false;          // the board carries the contributions
+  bool fills = false;          // whether some contribution, or some result, passes through staging memory
+  bool drains = false;
+
+  std::uint64_t ticket() const noexcept { return sequence + 1; }
+  std::int64_t element_bytes() const noexcept { return static_cast<std::int64_t>(size_of(call.dtype)); }
+  /// Elements of the round under way in each block.
+  std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
+};
+
+class Share {
+ public:
+  Share() = default;
+  Share(Board board, int rank)
+      : board_(board), rank_(rank), size_(board.size()), inputs_(static_cast<std::size_t>(size_)) {}
+
+  /// The most that any rank contributes: the same number on all ranks, which decides whether the board carries it.
+  std::int64_t contribution_bound(Collective const& call) const noexcept {
+    return call.block_bytes() * (blocked_source(call.kind) ? size_ : 1);
+  }
+  void publish(Call const& c) noexcept {
+    Entry& own = board_.entry(c.sequence, rank_);
+    own.facts = facts_of(c.call);
+    own.count = c.call.count;
+    if (c.small) {
+      if (contributes(c.call, rank_)) copy(own.payload, c.call.from, contribution_bound(c.call));
+    } else {
+      own.from = board_.place(c.call.from);
+      own.to = board_.place(c.call.to);
+    }
+    own.arrived.store(c.ticket(), std::memory_order_release);
+  }
+  /// All ranks see the same places and choose the same path.
+  void choose(Call& c) const noexcept {
+    c.fills = c.drains = false;
+    for (int r = 0; r < size_; ++r) {
+      Entry const& entry = board_.entry(c.sequence, r);
+      c.fills |= contributes(c.call, r) && c.call.kind != Kind::barrier && entry.from == 0;
+      c.drains |= reduces_whole(c.call.kind) && (c.call.kind == Kind::all_reduce || r == c.call.root) && entry.to == 0;
+    }
+    c.phase = c.fills || c.drains ? Call::filling : Call::sharing;
+    c.at = 0;
+    std::int64_t const line = 64 / c.element_bytes() > 0 ? 64 / c.element_bytes() : 1;
+    std::int64_t const elements =
+        board_.stage_bytes() / c.element_bytes() / (blocked_source(c.call.kind) ? size_ : 1);
+    c.chunk = elements > line ? elements / line * line : elements;
+  }
+  /// This rank's contribution to the round, when the others cannot reach it.
+  void fill(Call const& c) noexcept {
+    Collective const& call = c.call;
+    if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
+    auto const* const from = static_cast<std::byte const*>(call.from);
+    std::byte* const stage = board_.stage(rank_, false, c.round);
+    std::int64_t const element = c.element_bytes();
+    for (int block = 0; block < (blocked_source(call.kind) ? size_ : 1); ++block)
+      copy(stage + block * c.chunk * element, from + (block * call.count + c.at) * element, c.round_count() * element);
+  }
+  /// This rank's share of the elements [at, at + count) of every block.
+  void consume(Call& c, std::int64_t at, std::int64_t count) {
+    Collective const& call = c.call;
+    std::int64_t const element = c.element_bytes();
+    std::int64_t const bytes = count * element;
+    auto* const to = static_cast<std::byte*>(call.to) + at * element;
+    switch (call.kind) {
+      case Kind::barrier: break;
+      case Kind::broadcast: copy(to, source(c, call.root, 0, at), bytes); break;
+      case Kind::scatter: copy(to, source(c, call.root, rank_, at), bytes); break;
+      case Kind::gather: case Kind::all_gather:
+        if (call.kind == Kind::gather && rank_ != call.root) break;
+        for (int r = 0; r < size_; ++r) copy(to + r * call.block_bytes(), source(c, r, 0, at), bytes);
+        break;
+      case Kind::all_to_all:
+        for (int r = 0; r < size_; ++r) copy(to + r * call.block_bytes(), source(c, r, rank_, at), bytes);
+        break;
+      case Kind::reduce_scatter: fold(c, rank_, at, to, count); break;
+      case Kind::reduce: case Kind::all_reduce:
+        if (!c.small) reduce_slice(c, at, count);
+        else if (call.kind == Kind::all_reduce || rank_ == call.root) fold(c, 0, at, to, count);
+        break;
+    }
+  }
+  /// Results of the round that the owners could not write here themselves.
+  void drain(Call const& c) noexcept {
+    Collective const& call = c.call;
+    if (call.kind == Kind::reduce && rank_ != call.root) return;
+    if (board_.entry(c.sequence, rank_).to != 0) return;
+    std::int64_t const element = c.element_bytes();
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      Slice const slice = slice_of(c, r, c.at, c.round_count());
+      copy(static_cast<std::byte*>(call.to) + slice.begin * element,
+           board_.stage(r, true, c.round) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
+    }
+  }
+
+ private:
+  static std::uint64_t facts_of(Collective const& call) noexcept {
+    return std::uint64_t{static_cast<std::uint8_t>(call.kind)} |
+           std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
+           std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 |
+           std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
+  }
+  static bool blocked_source(Kind kind) noexcept {
+    return kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
+  }
+  static bool reduces_whole(Kind kind) noexcept { return kind == Kind::all_reduce || kind == Kind::reduce; }
+  static bool rooted_source(Kind kind) noexcept { return kind == Kind::broadcast || kind == Kind::scatter; }
+  bool contributes(Collective const& call, int rank) const noexcept {
+    return !rooted_source(call.kind) || rank == call.root;
+  }
+  static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
+    if (to != from && bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
+  /// Elements from `at` on of a block that `rank` contributes.
+  std::byte const* source(Call const& c, int rank, std::int64_t block, std::int64_t at) const noexcept {
+    std::int64_t const element = c.element_bytes();
+    std::int64_t const offset = (block * c.call.count + at) * element;
+    if (rank == rank_) return static_cast<std::byte const*>(c.call.from) + offset;
+    Entry const& entry = board_.entry(c.sequence, rank);
+    if (c.small) return entry.payload + offset;
+    if (entry.from != 0) return board_.address(entry.from) + offset;
+    return board_.stage(rank, false, c.round) + (block * c.chunk + at - c.at) * element;
+  }
+  /// All ranks' elements of a block, combined into `to`.
+  void fold(Call& c, std::int64_t block, std::int64_t at, void* to, std::int64_t count) {
+    for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(c, r, block, at);
+    c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_, to, count);
+  }
+
+  struct Slice {
+    std::int64_t begin, end;
+  };
+  /// Whole cache lines of the elements [at, at + count) that a rank reduces.
+  Slice slice_of(Call const& c, int rank, std::int64_t at, std::int64_t count) const noexcept {
+    std::int64_t const line = c.element_bytes() < 64 ? 64 / c.element_bytes() : 1;
+    std::int64_t const lines = (count + line - 1) / line;
+    auto const bound = [&](int r) {
+      std::int64_t const elements = lines * r / size_ * line;
+      return at + (elements < count ? elements : count);
+    };
+    return {bound(rank), bound(rank + 1)};
+  }
+  /// This rank's slice of a reduction, tile by tile, so that a tile is still in the first-level cache when it is
+  /// written to the other outputs. Only the owner touches a slice, hence in place is safe.
+  void reduce_slice(Call& c, std::int64_t at, std::int64_t count) {
+    Collective const& call = c.call;
+    std::int64_t const element = c.element_bytes();
+    Slice const slice = slice_of(c, rank_, at, count);
+    bool const all = call.kind == Kind::all_reduce;
+    std::int64_t const tile = tile_bytes / element > 0 ? tile_bytes / element : 1;
+    std::byte* const stage = c.drains ? board_.stage(rank_, true, c.round) : nullptr;
+    for (std::int64_t i = slice.begin; i < slice.end; i += tile) {
+      std::int64_t const n = slice.end - i < tile ? slice.end - i : tile;
+      std::byte* const staged = stage + (c.drains ? (i - c.at) * element : 0);
+      std::byte* result = staged;
+      if (all || rank_ == call.root) result = static_cast<std::byte*>(call.to) + i * element;
+      else if (!c.drains) result = board_.address(board_.entry(c.sequence, call.root).to) + i * element;
+      fold(c, 0, i, result, n);
+      if (!all) continue;
+      for (int r = 0; r < size_; ++r)
+        if (std::uint64_t const place = board_.entry(c.sequence, r).to; r != rank_ && place != 0)
+          copy(board_.address(place) + i * element, result, n * element);
+      if (c.drains) copy(staged, result, n * element);
+    }
+  }
+  static constexpr std::int64_t tile_bytes = 8192;
+
+  Board board_;
+  int rank_ = 0;
+  int size_ = 0;
+  List<void const*> inputs_;
+};
+
+}  // namespace tutti::comm::shared

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Collectives on shared memory, without a backend: random sequences of calls, several in flight, on buffers of which
+/// some are in reach of the other ranks and some are not, so that every path is taken and mixed.
+
+// Covers: <tutti/comm/shared/board.hpp>
+// Covers: <tutti/comm/shared/engine.hpp>
+// Covers: <tutti/comm/shared/share.hpp>
+
+#include "support/catch.hpp"
+
+#include <tutti/comm/operators.hpp>
+#include <tutti/comm/shared/engine.hpp>
+#include <tutti/tensor/storage.hpp>
+
+#include <random>
+#include <sched.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace tutti;
+using comm::Collective;
+using comm::Kind;
+using comm::shared::Board;
+using comm::shared::Engine;
+using test::contains;
+
+namespace {
+
+/// The memory that all ranks see: a board, and a heap with room for each rank.
+class Node {
+ public:
+  Node(int ranks, std::int64_t stage_bytes, std::size_t heap)
+      : ranks_(ranks),
+        heap_(heap),
+        board_bytes_((Board::bytes(ranks, stage_bytes) + 63) / 64 * 64),
+        memory_(Cpu{}, 64 + board_bytes_ + heap * static_cast<std::size_t>(ranks)),
+        stage_bytes_(stage_bytes) {
+    Board::create(base() + 64, ranks);
+  }
+  /// Places count from the start of the memory: what lies there is in reach, and nothing else.
+  Board board() {
+    return Board(base() + 64, ranks_, stage_bytes_, reinterpret_cast<std::uintptr_t>(base()), memory_.bytes());
+  }
+  std::byte* heap(int rank) { return base() + 64 + board_bytes_ + heap_ * static_cast<std::size_t>(rank); }
+
+ private:
+  std::byte* base() { return static_cast<std::byte*>(memory_.data()); }
+  int ranks_;
+  std::size_t heap_;
+  std::size_t board_bytes_;
+  Storage<Cpu> memory_;
+  std::int64_t stage_bytes_;
+};
+
+template <class F>
+void on_threads(int ranks, F&& f) {
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) threads.emplace_back([&f, r] { f(r); });
+  for (auto& thread : threads) thread.join();
+}
+
+/// One call of a sequence as all ranks draw it, with each rank's own choice of memory.
+struct Drawn {
+  Kind kind;
+  int root;
+  std::int64_t count;
+  bool in_place;
+  std::vector<bool> from_in_reach, to_in_reach;
+};
+
+std::vector<Drawn> draw(unsigned seed, int ranks, int calls) {
+  std::mt19937 random(seed);
+  std::int64_t const sizes[] = {0, 1, 7, 61, 124, 125, 126, 250, 512, 513, 1500, 4001};
+  std::vector<Drawn> all;
+  for (int i = 0; i < calls; ++i) {
+    Drawn drawn{static_cast<Kind>(random() % 9), static_cast<int>(random() % static_cast<unsigned>(ranks)),
+                sizes[random() % std::size(sizes)], random() % 3 == 0, {}, {}};
+    auto const all_alike = random() % 3;  // 0: nobody's in reach, 1: everybody's, 2: mixed
+    for (int r = 0; r < ranks; ++r) {
+      drawn.from_in_reach.push_back(all_alike == 2 ? random() % 2 == 0 : all_alike == 1);
+      drawn.to_in_reach.push_back(all_alike == 2 ? random() % 2 == 0 : all_alike == 1);
+    }
+    all.push_back(drawn);
+  }
+  return all;
+}
+
+/// Element i of what rank r contributes to call number n: exact in sums of eight.
+double value(int r, std::size_t n, std::int64_t i) {
+  return static_cast<double>((r * 31 + static_cast<int>(n) * 7 + i) % 97);
+}
+
+class Sequence {
+ public:
+  Sequence(Node& node, int rank, int ranks, std::vector<Drawn> const& drawn)
+      : rank_(rank), ranks_(ranks), drawn_(drawn), next_(node.heap(rank)), engine_(node.board(), rank, nullptr) {}
+
+  /// Starts calls up to `depth` at once and completes them in an order of this rank's own; in waves, when all are
+  /// complete the next ones are started. Returns what was wrong.
+  std::string run(int depth, bool waves = false) {
+    std::mt19937 random(static_cast<unsigned>(rank_) + 17);
+    std::vector<Running> running;
+    std::string wrong;
+    std::size_t started = 0;
+    while (started < drawn_.size() || !running.empty()) {
+      if (!waves || running.empty())
+        while (started < drawn_.size() && static_cast<int>(running.size()) < depth) running.push_back(start(started++));
+      std::size_t const pick = random() % running.size();
+      while (!engine_.test(running[pick].call))
+        if (!waves) ::sched_yield();  // without, the system takes the processor away at any moment
+      if (wrong.empty()) wrong = verify(running[pick]);
+      running.erase(running.begin() + static_cast<std::ptrdiff_t>(pick));
+    }
+    engine_.leave();
+    return wrong;
+  }
+
+ private:
+  struct Running {
+    std::size_t index;
+    Engine::Call* call;
+    std::vector<double> own_from, own_to;  // where private
+    double* from;
+    double* to;
+  };
+
+  std::int64_t from_size(Drawn const& d) const {
+    bool const blocks = d.kind == Kind::scatter || d.kind == Kind::reduce_scatter || d.kind == Kind::all_to_all;
+    return d.kind == Kind::barrier ? 0 : d.count * (blocks ? ranks_ : 1);
+  }
+  std::int64_t to_size(Drawn const& d) const {
+    bool const blocks = d.kind == Kind::gather || d.kind == Kind::all_gather || d.kind == Kind::all_to_all;
+    return d.kind == Kind::barrier ? 0 : d.count * (blocks ? ranks_ : 1);
+  }
+  double* memory(bool in_reach, std::int64_t size, std::vector<double>& own) {
+    own.assign(in_reach ? 1 : static_cast<std::size_t>(size) + 1, -1.0);
+    if (!in_reach) return own.data();
+    auto* const at = reinterpret_cast<double*>(next_);
+    next_ += (static_cast<std::size_t>(size) * sizeof(double) + 64) / 64 * 64;
+    for (std::int64_t i = 0; i < size; ++i) at[i] = -1.0;
+    return at;
+  }
+
+  Running start(std::size_t index) {
+    Drawn const& d = drawn_[index];
+    auto const self = static_cast<std::size_t>(rank_);
+    Running r{index, nullptr, {}, {}, nullptr, nullptr};
+    bool const one_buffer = d.in_place && (d.kind == Kind::all_reduce || d.kind == Kind::reduce);
+    r.from = memory(d.from_in_reach[self], from_size(d), r.own_from);
+    for (std::int64_t i = 0; i < from_size(d); ++i) r.from[i] = value(rank_, index, i);
+    r.to = one_buffer ? r.from : memory(d.to_in_reach[self], to_size(d), r.own_to);
+    Collective call;
+    call.kind = d.kind;
+    call.dtype = DType::float64;
+    bool const rooted =
+        d.kind == Kind::broadcast || d.kind == Kind::reduce || d.kind == Kind::gather || d.kind == Kind::scatter;
+    call.root = rooted ? d.root : -1;
+    call.count = d.kind == Kind::barrier ? 0 : d.count;
+    bool const at_root = rank_ == d.root;
+    call.from = (d.kind == Kind::broadcast || d.kind == Kind::scatter) && !at_root ? nullptr : r.from;
+    call.to = (d.kind == Kind::reduce || d.kind == Kind::gather) && !at_root ? nullptr : r.to;
+    if (d.kind == Kind::barrier) call.from = call.to = nullptr;
+    if (comm::reduces(d.kind)) call.reduction = comm::reduction_of<double>(sum);
+    r.call = engine_.start(call);
+    return r;
+  }
+
+  std::string verify(Running const& r) const {
+    Drawn const& d = drawn_[r.index];
+    bool const at_root = rank_ == d.root;
+    if ((d.kind == Kind::reduce || d.kind == Kind::gather) && !at_root) return {};
+    for (std::int64_t i = 0; i < to_size(d); ++i) {
+      std::int64_t const block = d.count == 0 ? 0 : i / d.count;
+      std::int64_t const within = d.count == 0 ? 0 : i % d.count;
+      double expected = 0;
+      switch (d.kind) {
+        case Kind::barrier: break;
+        case Kind::broadcast: expected = value(d.root, r.index, i); break;
+        case Kind::scatter: expected = value(d.root, r.index, rank_ * d.count + i); break;
+        case Kind::gather: case Kind::all_gather: expected = value(static_cast<int>(block), r.index, within); break;
+        case Kind::all_to_all: expected = value(static_cast<int>(block), r.index, rank_ * d.count + within); break;
+        case Kind::reduce: case Kind::all_reduce:
+          for (int s = 0; s < ranks_; ++s) expected += value(s, r.index, i);
+          break;
+        case Kind::reduce_scatter:
+          for (int s = 0; s < ranks_; ++s) expected += value(s, r.index, rank_ * d.count + i);
+          break;
+        default: return "unknown kind";
+      }
+      if (r.to[i] != expected)
+        return "rank " + std::to_string(rank_) + ", call " + std::to_string(r.index) + " " + std::string(name(d.kind)) +
+               " count " + std::to_string(d.count) + ": element " + std::to_string(i) + " is " +
+               std::to_string(r.to[i]) + " instead of " + std::to_string(expected);
+    }
+    return {};
+  }
+
+  int rank_;
+  int ranks_;
+  std::vector<Drawn> const& drawn_;
+  std::byte* next_;
+  Engine engine_;
+};
+
+}  // namespace
+
+TEST_CASE("random sequences of collectives give what they should, whatever is in reach") {
+  for (unsigned seed = 1; seed <= 24; ++seed) {
+    int const ranks = 1 + static_cast<int>(seed % 4);
+    int const depth = 1 + static_cast<int>(seed / 4 % 20);  // more than a board has slots, too
+    auto const drawn = draw(seed, ranks, 60);
+    Node node(ranks, 4096, std::size_t{32} << 20);
+    std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+    on_threads(ranks, [&](int rank) {
+      try {
+        wrong[static_cast<std::size_t>(rank)] = Sequence(node, rank, ranks, drawn).run(depth);
+      } catch (std::exception const& error) {
+        wrong[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+    for (auto const& text : wrong) {
+      CAPTURE(seed, ranks, depth);
+      CHECK(text == "");
+    }
+  }
+}
+
+TEST_CASE("many staged collectives in flight share staging memory in one order") {
+  int const ranks = 4;
+  std::vector<Drawn> drawn;
+  std::vector<bool> const nobody(ranks, false);
+  for (std::size_t i = 0; i < 600; ++i)
+    drawn.push_back({Kind::all_reduce, -1, 126 + static_cast<std::int64_t>(i % 3), true, nobody, nobody});
+  Node node(ranks, 4096, 64);
+  std::vector<std::string> wrong(ranks);
+  on_threads(ranks, [&](int rank) {
+    wrong[static_cast<std::size_t>(rank)] = Sequence(node, rank, ranks, drawn).run(12, true);
+  });
+  for (auto const& text : wrong) CHECK(text == "");
+}
+
+TEST_CASE("an engine names who is missing, who waits where, and who has left") {
+  Node node(3, 4096, 64);
+  Engine first(node.board(), 0, nullptr);
+  Engine second(node.board(), 1, nullptr);
+  Engine third(node.board(), 2, nullptr);
+  Collective barrier;
+  auto* const call = first.start(barrier);
+  CHECK(!first.test(call));
+  second.announce("recv at app.cpp:12");
+  CHECK(first.awaiting(call) ==
+        "ranks that have arrived: 0; missing: 1 (waits in recv at app.cpp:12, 0 collectives behind it), 2 (waits for "
+        "nothing on this communicator, 0 collectives behind it)");
+  second.announce({});
+  third.leave();
+  CHECK(contains(first.awaiting(call), "2 (has left the communicator, 0"));
+  auto const look = [&] {
+    for (int i = 0; i < 16; ++i) static_cast<void>(first.test(call));  // it does not look at every test
+  };
+  REQUIRE_ERROR(look(), ErrorKind::communication, "rank 2 has left the communicator without taking part");
+  CHECK(first.abandon(call));
+  REQUIRE_ERROR(second.check("barrier"), ErrorKind::revoked, "rank 0 gave up barrier()");
+  REQUIRE_ERROR(static_cast<void>(second.start(barrier)), ErrorKind::revoked, "rank 0 gave up");
+}
+
+TEST_CASE("a rank that dies is named by its process") {
+  Node node(2, 4096, 64);
+  Engine engine(node.board(), 0, nullptr);
+  node.board().status(1).process.store(1 << 30);  // beyond every system's limit
+  auto* const call = engine.start(Collective{});
+  auto const look = [&] {
+    for (int i = 0; i < 1024; ++i) static_cast<void>(engine.test(call));
+  };
+  REQUIRE_ERROR(look(), ErrorKind::communication, "rank 1 (process 1073741824) has died");
+}
+
+TEST_CASE("an alarm keeps its first cause, and texts that are too long are cut") {
+  comm::shared::Alarm alarm;
+  CHECK(!alarm.raised());
+  CHECK_NOTHROW(alarm.check("x", std::source_location::current()));
+  alarm.raise(ErrorKind::io, std::string(5000, 'a'));
+  alarm.raise(ErrorKind::format, "later");
+  CHECK(alarm.raised());
+  try {
+    alarm.check("x", std::source_location::current());
+    FAIL("no error");
+  } catch (Error const& error) {
+    CHECK(error.kind() == ErrorKind::io);
+    CHECK(error.message() == std::string(2047, 'a'));
+  }
+}
