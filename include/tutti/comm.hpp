@@ -5,18 +5,24 @@
 /// `tutti/backend/threads.hpp` or `tutti/backend/mpi.hpp`.
 
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collectives.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
+#include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/heap.hpp>
+#include <tutti/comm/inferred.hpp>
 #include <tutti/comm/launch.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/comm/operators.hpp>
+#include <tutti/comm/point_to_point.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/comm/ragged.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/comm/vector_collectives.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/core/convert.hpp>

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,9 +33,10 @@ namespace comm {
 
 /// The values are part of messages' fingerprints: append only.
 enum class Kind : std::uint8_t {
-  barrier, broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all
+  barrier, broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all,
+  scan, exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v
 };
-inline constexpr int kind_count = 9;
+inline constexpr int kind_count = 16;
 
 constexpr std::string_view name(Kind kind) noexcept {
   switch (kind) {
@@ -47,24 +49,42 @@ constexpr std::string_view name(Kind kind) noexcept {
     case Kind::scatter: return "scatter";
     case Kind::reduce_scatter: return "reduce_scatter";
     case Kind::all_to_all: return "all_to_all";
+    case Kind::scan: return "scan";
+    case Kind::exscan: return "exscan";
+    case Kind::gather_v: return "gather_v";
+    case Kind::all_gather_v: return "all_gather_v";
+    case Kind::scatter_v: return "scatter_v";
+    case Kind::reduce_scatter_v: return "reduce_scatter_v";
+    case Kind::all_to_all_v: return "all_to_all_v";
   }
   return "unknown";
 }
 constexpr bool reduces(Kind kind) noexcept {
-  return kind == Kind::reduce || kind == Kind::all_reduce || kind == Kind::reduce_scatter;
+  return kind == Kind::reduce || kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::scan ||
+         kind == Kind::exscan || kind == Kind::reduce_scatter_v;
+}
+constexpr bool rooted(Kind kind) noexcept {
+  return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter ||
+         kind == Kind::gather_v || kind == Kind::scatter_v;
 }
 
 /// Messages of users and of derived collectives never match each other.
 enum class Channel : std::uint8_t { user, internal };
 
 /// `count` is the number of elements of one block:
-///   broadcast, reduce, all_reduce    the whole buffer
+///   broadcast, reduce, all_reduce,   the whole buffer; exscan does not write `to` of rank 0
+///     scan, exscan
 ///   gather, all_gather               what each rank contributes; `to` holds one block per rank, in rank order
 ///   scatter, reduce_scatter          what each rank receives; `from` holds one block per rank
 ///   all_to_all                       what each pair exchanges; both hold one block per rank
-/// `from` of broadcast and scatter, `to` of reduce and gather count at the root alone; broadcast fills `to` elsewhere.
-/// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce), or the single block is this rank's
-///            block of the other buffer (gather, all_gather, scatter; reduce_scatter where the backend says so).
+///   gather_v, all_gather_v           what this rank contributes; the blocks of `to` have the sizes `to_counts`
+///   scatter_v, reduce_scatter_v      what this rank receives; the blocks of `from` have the sizes `from_counts`
+///   all_to_all_v                     not used: block r of `from` has from_counts[r] elements, of `to` to_counts[r]
+/// `from` of broadcast and scatter(_v), `to` of reduce and gather(_v) count at the root alone, and so do their counts;
+/// broadcast fills `to` elsewhere. Blocks of different sizes lie one after another, in rank order.
+/// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce, scan, exscan), or the single block is
+///            this rank's block of the other buffer (gather, all_gather, scatter and their _v forms; reduce_scatter(_v)
+///            where the backend says so).
 struct Collective {
   Kind kind = Kind::barrier;
   DType dtype = DType::byte;
@@ -74,8 +94,12 @@ struct Collective {
   void* to = nullptr;
   Reduction reduction{};
   std::source_location where{};
+  /// Elements of each rank's block, for the _v kinds; empty where they do not count. Owned by whoever started the call.
+  std::span<std::int64_t const> from_counts{};
+  std::span<std::int64_t const> to_counts{};
 
-  std::int64_t block_bytes() const noexcept { return count * static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t element_bytes() const noexcept { return static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t block_bytes() const noexcept { return count * element_bytes(); }
 };
 
 /// "app.cpp:12"
@@ -85,7 +109,17 @@ inline std::string place(std::source_location const& where) {
   return std::string(file) + ":" + std::to_string(where.line());
 }
 
-/// "all_reduce(sum, float32, count 8) at app.cpp:12"
+/// "3 + 4 + 0"; of more than eight ranks the first seven.
+inline std::string listed(std::span<std::int64_t const> counts) {
+  std::string text;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (r == 7 && counts.size() > 8) return text + " + ...";
+    text += (r == 0 ? "" : " + ") + std::to_string(counts[r]);
+  }
+  return text;
+}
+
+/// "all_reduce(sum, float32, count 8) at app.cpp:12", "all_gather_v(float32, count 4, to 3 + 4 + 0) at app.cpp:12"
 inline std::string describe(Collective const& call) {
   std::string text(name(call.kind));
   text += '(';
@@ -93,6 +127,8 @@ inline std::string describe(Collective const& call) {
     if (reduces(call.kind)) text += std::string(tutti::name(call.reduction.op)) + ", ";
     if (call.root >= 0) text += "root " + std::to_string(call.root) + ", ";
     text += std::string(tutti::name(call.dtype)) + ", count " + std::to_string(call.count);
+    if (!call.from_counts.empty()) text += ", from " + listed(call.from_counts);
+    if (!call.to_counts.empty()) text += ", to " + listed(call.to_counts);
   }
   return text + ") at " + place(call.where);
 }

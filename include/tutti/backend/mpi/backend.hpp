@@ -81,6 +81,7 @@ class Mpi {
 
   /// Movement of everything, and the reductions that MPI defines on its own types.
   static constexpr bool provides(comm::Kind kind, DType dtype, Operator op) noexcept {
+    if (kind > comm::Kind::all_to_all || op > Operator::callable) return false;
     if (!comm::reduces(kind)) return true;
     if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
     bool const logical = op == Operator::logical_and || op == Operator::logical_or;
@@ -185,6 +186,9 @@ class Mpi {
         check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall");
         break;
       case comm::Kind::reduce: case comm::Kind::all_reduce: case comm::Kind::reduce_scatter: break;
+      case comm::Kind::scan: case comm::Kind::exscan: case comm::Kind::gather_v: case comm::Kind::all_gather_v:
+      case comm::Kind::scatter_v: case comm::Kind::reduce_scatter_v: case comm::Kind::all_to_all_v:
+        break;  // derived
     }
     return operation;
   }

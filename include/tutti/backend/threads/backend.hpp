@@ -45,7 +45,9 @@ class Threads {
   };
   using Match = Shared<threads::Letter>;
 
-  static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
+  static constexpr bool provides(comm::Kind kind, DType, Operator op) noexcept {
+    return kind <= comm::Kind::all_to_all && op <= Operator::callable;
+  }
   static constexpr bool scatters_in_place = true;
 
   Threads(Shared<threads::Group> group, int rank)
@@ -441,6 +443,9 @@ class Threads {
         if (!state.inlined) reduce_slice(state);
         else if (call.kind == comm::Kind::all_reduce || rank_ == call.root) fold(state, 0, to, call.count);
         break;
+      case comm::Kind::scan: case comm::Kind::exscan: case comm::Kind::gather_v: case comm::Kind::all_gather_v:
+      case comm::Kind::scatter_v: case comm::Kind::reduce_scatter_v: case comm::Kind::all_to_all_v:
+        break;  // derived
     }
   }
   /// All ranks' elements from byte `offset` of their contributions on, combined into `to`.
