@@ -7,9 +7,14 @@
 // Covers: <tutti/comm/core.hpp>
 // Covers: <tutti/comm/endpoint.hpp>
 // Covers: <tutti/comm/heap.hpp>
+// Covers: <tutti/comm/inbox.hpp>
 // Covers: <tutti/comm/inferred.hpp>
 // Covers: <tutti/comm/launch.hpp>
+// Covers: <tutti/comm/mesh.hpp>
 // Covers: <tutti/comm/message.hpp>
+// Covers: <tutti/comm/message_group.hpp>
+// Covers: <tutti/comm/plan.hpp>
+// Covers: <tutti/comm/plans.hpp>
 // Covers: <tutti/comm/point_to_point.hpp>
 // Covers: <tutti/comm/port.hpp>
 // Covers: <tutti/comm/ragged.hpp>
@@ -17,6 +22,7 @@
 
 #include "comm/messages_only.hpp"
 #include "laws/collectives.hpp"
+#include "laws/plans.hpp"
 #include "laws/scans.hpp"
 #include "laws/vectors.hpp"
 #include "support/catch.hpp"
@@ -61,6 +67,15 @@ TEST_CASE("a backend that can only pass messages scans, and moves blocks of diff
     laws::ragged_movement<std::int32_t>(comm, report);
     laws::ragged_exchange<std::int32_t>(comm, report);
     laws::ragged_in_flight(comm, report);
+  });
+}
+
+TEST_CASE("a backend that can only pass messages has plans, groups of messages, probes and meshes") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    laws::plans(comm, report);
+    laws::message_groups(comm, report);
+    laws::probes(comm, report);
+    laws::meshes(comm, report);
   });
 }
 

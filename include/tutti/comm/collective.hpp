@@ -4,6 +4,7 @@
 /// One collective call as a value: what a backend starts, what a decorator records, what a mismatch message prints.
 
 #include <tutti/comm/operators.hpp>
+#include <tutti/comm/wire.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -23,9 +24,9 @@ struct MessageInfo {
   int tag = any_tag;
   std::int64_t bytes = 0;
   /// Number of whole elements of type T.
-  template <Element T>
+  template <Storable T>
   std::int64_t count() const noexcept {
-    return bytes / std::int64_t{sizeof(T)};
+    return bytes / comm::wire_bytes<T>();
   }
 };
 
@@ -34,9 +35,10 @@ namespace comm {
 /// The values are part of messages' fingerprints: append only.
 enum class Kind : std::uint8_t {
   barrier, broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all,
-  scan, exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v
+  scan, exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v,
+  all_reduce_contributions
 };
-inline constexpr int kind_count = 16;
+inline constexpr int kind_count = 17;
 
 constexpr std::string_view name(Kind kind) noexcept {
   switch (kind) {
@@ -56,13 +58,16 @@ constexpr std::string_view name(Kind kind) noexcept {
     case Kind::scatter_v: return "scatter_v";
     case Kind::reduce_scatter_v: return "reduce_scatter_v";
     case Kind::all_to_all_v: return "all_to_all_v";
+    case Kind::all_reduce_contributions: return "all_reduce_contributions";
   }
   return "unknown";
 }
 constexpr bool reduces(Kind kind) noexcept {
   return kind == Kind::reduce || kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::scan ||
-         kind == Kind::exscan || kind == Kind::reduce_scatter_v;
+         kind == Kind::exscan || kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
 }
+/// Whether blocks have a size for each rank.
+constexpr bool has_counts(Kind kind) noexcept { return kind >= Kind::gather_v && kind <= Kind::all_to_all_v; }
 constexpr bool rooted(Kind kind) noexcept {
   return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter ||
          kind == Kind::gather_v || kind == Kind::scatter_v;
@@ -80,6 +85,7 @@ enum class Channel : std::uint8_t { user, internal };
 ///   gather_v, all_gather_v           what this rank contributes; the blocks of `to` have the sizes `to_counts`
 ///   scatter_v, reduce_scatter_v      what this rank receives; the blocks of `from` have the sizes `from_counts`
 ///   all_to_all_v                     not used: block r of `from` has from_counts[r] elements, of `to` to_counts[r]
+///   all_reduce_contributions         one contribution, and the result; `from` holds `contributions` of them
 /// `from` of broadcast and scatter(_v), `to` of reduce and gather(_v) count at the root alone, and so do their counts;
 /// broadcast fills `to` elsewhere. Blocks of different sizes lie one after another, in rank order.
 /// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce, scan, exscan), or the single block is
@@ -97,8 +103,15 @@ struct Collective {
   /// Elements of each rank's block, for the _v kinds; empty where they do not count. Owned by whoever started the call.
   std::span<std::int64_t const> from_counts{};
   std::span<std::int64_t const> to_counts{};
+  std::int64_t contributions = 1;  ///< of each rank, to all_reduce_contributions
 
-  std::int64_t element_bytes() const noexcept { return static_cast<std::int64_t>(size_of(dtype)); }
+  /// Bytes of an element that is several of `dtype`, which then has no meaning for the call: reductions of structs and
+  /// complex numbers, done by the library. 0 for all others.
+  std::int64_t compound_bytes = 0;
+
+  std::int64_t element_bytes() const noexcept {
+    return compound_bytes != 0 ? compound_bytes : static_cast<std::int64_t>(size_of(dtype));
+  }
   std::int64_t block_bytes() const noexcept { return count * element_bytes(); }
 };
 
@@ -126,7 +139,11 @@ inline std::string describe(Collective const& call) {
   if (call.kind != Kind::barrier) {
     if (reduces(call.kind)) text += std::string(tutti::name(call.reduction.op)) + ", ";
     if (call.root >= 0) text += "root " + std::to_string(call.root) + ", ";
-    text += std::string(tutti::name(call.dtype)) + ", count " + std::to_string(call.count);
+    if (call.compound_bytes != 0) text += std::to_string(call.compound_bytes) + "-byte structs";
+    else text += tutti::name(call.dtype);
+    text += ", count " + std::to_string(call.count);
+    if (call.kind == Kind::all_reduce_contributions)
+      text += ", " + std::to_string(call.contributions) + " contributions";
     if (!call.from_counts.empty()) text += ", from " + listed(call.from_counts);
     if (!call.to_counts.empty()) text += ", to " + listed(call.to_counts);
   }

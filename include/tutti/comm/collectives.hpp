@@ -32,7 +32,7 @@ class Collectives : public Endpoint<B> {
   void broadcast(X&& x, int root = 0, Where where = Where::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, operand_of(x), NoOperator{}, root, where);
   }
-  template <Element T>
+  template <Storable T>
   [[nodiscard]] T broadcast(T value, int root = 0, Where where = Where::current()) {
     broadcast(std::span<T, 1>(&value, 1), root, where);
     return value;
@@ -54,7 +54,7 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <Element T, class Op>
+  template <Storable T, class Op>
   [[nodiscard]] T all_reduce(T value, Op const& op, Where where = Where::current()) {
     all_reduce(std::span<T, 1>(&value, 1), op, where);
     return value;
@@ -68,6 +68,30 @@ class Collectives : public Endpoint<B> {
   auto all_reduce_async(From&& from, To&& to, Op op, Where where = Where::current()) {
     return this->template start<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                    std::move(op), -1, where);
+  }
+
+  /// A reduction of V contributions of which each rank holds V / P, whose bits do not depend on P: a tree over all V,
+  /// in the order of ranks and rows, whose form depends on V alone. Costs V / P times the traffic of all_reduce. Shapes
+  /// x (V / P, ...), result (...); the same V / P on every rank Computes   result = x[0] of rank 0 op x[1] of rank 0 op
+  /// ... op x[V / P - 1] of the last rank; avg divides by V
+  template <Buffer X, class Op>
+  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op, Where where = Where::current()) {
+    return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void all_reduce_contributions(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
+  }
+  template <Buffer X, class Op>
+  auto all_reduce_contributions_async(X&& x, Op op, Where where = Where::current()) {
+    auto to = contribution<X>(x);
+    return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
+                                                                std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto all_reduce_contributions_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return this->template start<Kind::all_reduce_contributions>(
+        input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
 
   /// The same result at `root` alone; elsewhere x is unchanged and `to` is not touched.
@@ -202,7 +226,7 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <Element T, class Op>
+  template <Storable T, class Op>
   [[nodiscard]] T scan(T value, Op const& op, Where where = Where::current()) {
     scan(std::span<T, 1>(&value, 1), op, where);
     return value;
@@ -228,7 +252,7 @@ class Collectives : public Endpoint<B> {
   void exscan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Element T, class Op>
+  template <Storable T, class Op>
   [[nodiscard]] T exscan(T value, Op const& op, Where where = Where::current()) {
     exscan(std::span<T, 1>(&value, 1), op, where);
     return value;
@@ -245,6 +269,14 @@ class Collectives : public Endpoint<B> {
 
  protected:
   using Endpoint<B>::Endpoint;
+
+ private:
+  template <Buffer X>
+  auto contribution(X const& x) const {
+    Shape const shape = view_of(x).shape();
+    int const first = shape.rank() == 0 ? 0 : 1;  // a single number is refused with the other shapes that do not fit
+    return this->template result<X>(Shape::of(shape.begin() + first, shape.rank() - first));
+  }
 };
 
 }  // namespace tutti::comm

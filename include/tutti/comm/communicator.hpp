@@ -2,13 +2,15 @@
 #pragma once
 /// @file
 /// `Communicator<Backend>`: the vocabulary of collectives and messages, written once over the primitives of a backend.
-/// Its parts are `Collectives`, `VectorCollectives` and `PointToPoint`, each in a header of its own.
+/// Its parts are `Collectives`, `VectorCollectives`, `PointToPoint` and `Plans`, each in a header of its own.
 
-#include <tutti/comm/point_to_point.hpp>
+#include <tutti/comm/mesh.hpp>
+#include <tutti/comm/plans.hpp>
 #include <tutti/core/list.hpp>
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -27,15 +29,16 @@ namespace tutti {
 /// Ranks         all ranks call the same collectives in the same order, with the same counts, types, operators, roots.
 /// Determinism   elements are combined in rank order where the library reduces (Threads; 16-bit floats and callables
 ///               on every backend); repeated runs of one layout are bitwise equal, and so are the results on all ranks.
+///               `all_reduce_contributions` gives the same bits for any number of ranks.
 /// Errors        shape, invalid_argument (checked before anything is started); communication (ranks disagree, one has
 ///               failed or left, the transport reports an error); timeout; revoked.
 template <Backend B>
-class Communicator : public comm::PointToPoint<B> {
+class Communicator : public comm::Plans<B> {
  public:
   using typename comm::Endpoint<B>::Where;
 
   explicit Communicator(B backend, CommunicatorOptions options = {})
-      : comm::PointToPoint<B>(std::move(backend), options) {}
+      : comm::Plans<B>(std::move(backend), options) {}
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
   /// Completes what was dropped, within the deadline.
@@ -55,6 +58,12 @@ class Communicator : public comm::PointToPoint<B> {
     members.stable_sort([&](int a, int b) { return all(a, 1) < all(b, 1); });
     return Communicator(this->core_->backend.split(color, key, members),
                         CommunicatorOptions{this->core_->deadline_seconds()});
+  }
+  /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
+  Communicator duplicate(Where where = Where::current()) { return split(0, this->rank(), where); }
+  /// Ranks as a grid with named axes: `mesh({{"data", 2}, {"tensor", 2}})`. Collective, blocks.
+  Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = Where::current()) {
+    return Mesh<B>(*this, axes, where);
   }
 };
 

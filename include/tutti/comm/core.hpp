@@ -4,6 +4,7 @@
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -32,6 +33,7 @@ class Core final : public Progress {
   ~Core() override { drain(); }
 
   B backend;
+  Inbox<B> inbox;
 
   double deadline_seconds() const noexcept { return deadline_seconds_; }
   void set_deadline_seconds(double seconds, std::source_location where) {

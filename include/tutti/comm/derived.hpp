@@ -123,7 +123,8 @@ class Derived {
   void begin() {
     std::int64_t const block = call_.block_bytes();
     bool const root_here = rank_ == call_.root;
-    if (reduces(call_.kind)) inputs_ = scratch_memory<B>(share(rank_).bytes * size_);
+    if (reduces(call_.kind)) inputs_ = scratch_memory<B>(share(rank_).bytes * call_.contributions * size_);
+    if (call_.kind == Kind::all_reduce_contributions) pack_shares();
     for (int step = 1; step < size_; ++step) {  // each rank begins with another peer
       int const peer = (rank_ + step) % size_;
       bool const root_there = peer == call_.root;
@@ -157,6 +158,10 @@ class Derived {
           send(call_.from, share(peer), peer);
           receive(plus(inputs_.data(), peer * share(rank_).bytes), share(rank_).bytes, peer);
           break;
+        case Kind::all_reduce_contributions:
+          send(packed_.data(), rows_of(share(peer)), peer);
+          receive(plus(inputs_.data(), peer * rows_of(share(rank_)).bytes), rows_of(share(rank_)).bytes, peer);
+          break;
       }
     }
     switch (call_.kind) {  // what stays on this rank
@@ -179,6 +184,17 @@ class Derived {
     }
   }
 
+  /// A part of every contribution of one rank.
+  Part rows_of(Part part) const noexcept { return {part.at * call_.contributions, part.bytes * call_.contributions}; }
+  /// What goes to one rank, one contribution after another.
+  void pack_shares() {
+    packed_ = scratch_memory<B>(call_.block_bytes() * call_.contributions);
+    for (int peer = 0; peer < size_; ++peer)
+      for (std::int64_t row = 0; row < call_.contributions && peer != rank_; ++row)
+        copy(plus(packed_.data(), rows_of(share(peer)).at + row * share(peer).bytes),
+             plus(call_.from, row * call_.block_bytes() + share(peer).at), share(peer).bytes);
+  }
+
   void fold(List<void const*> const& inputs, int ranks, void* to) {
     call_.reduction.fold(call_.reduction.state, inputs.data(), ranks, to, share(rank_).bytes / element_);
   }
@@ -186,10 +202,11 @@ class Derived {
   /// All inputs of this rank's share are here: reduce them and pass the results on.
   void reduce_blocks() {
     Part const own = share(rank_);
-    List<void const*> inputs(static_cast<std::size_t>(size_));
+    List<void const*> inputs;
     for (int peer = 0; peer < size_; ++peer)
-      inputs[static_cast<std::size_t>(peer)] =
-          peer == rank_ ? plus(call_.from, own.at) : plus(std::as_const(inputs_).data(), peer * own.bytes);
+      for (std::int64_t row = 0; row < call_.contributions; ++row)
+        inputs.push_back(peer == rank_ ? plus(call_.from, row * call_.block_bytes() + own.at)
+                                       : plus(inputs_.data(), (peer * call_.contributions + row) * own.bytes));
     switch (call_.kind) {
       case Kind::reduce_scatter: case Kind::reduce_scatter_v: fold(inputs, size_, call_.to); break;
       case Kind::scan: case Kind::exscan: prefixes(inputs, own); break;
@@ -205,7 +222,7 @@ class Derived {
         break;
       default: {
         void* const result = plus(call_.to, own.at);
-        fold(inputs, size_, result);
+        fold(inputs, static_cast<int>(inputs.size()), result);
         for (int step = 1; step < size_; ++step) {
           int const peer = (rank_ + step) % size_;
           send(result, own.bytes, peer);
@@ -240,6 +257,7 @@ class Derived {
   List<Transfer> transfers_;
   Storage<typename B::Device> inputs_;
   Storage<typename B::Device> results_;
+  Storage<typename B::Device> packed_;
 };
 
 /// Elements of each rank's block in the two buffers of a _v kind; empty where they do not count.
@@ -257,8 +275,10 @@ class CollectiveJob : public Job {
       : Job(name(call.kind).data()), core_(core), call_(call), counts_(std::move(counts)) {
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
-    bool native = B::provides(call_.kind, call_.dtype, call_.reduction.op);
-    if (!native && call_.reduction.op == Operator::avg && B::provides(call_.kind, call_.dtype, Operator::sum)) {
+    bool const compound = call_.compound_bytes != 0;
+    bool native = !compound && B::provides(call_.kind, call_.dtype, call_.reduction.op);
+    if (!native && !compound && call_.reduction.op == Operator::avg &&
+        B::provides(call_.kind, call_.dtype, Operator::sum)) {
       native = divides_ = true;
       call_.reduction.op = Operator::sum;
     }

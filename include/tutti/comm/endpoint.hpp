@@ -6,6 +6,7 @@
 
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
+#include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/core/list.hpp>
@@ -93,6 +94,7 @@ class Endpoint {
 
   Endpoint(B backend, CommunicatorOptions options)
       : core_(make_shared_owner<Core<B>>(std::move(backend), options)) {}
+  explicit Endpoint(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   Endpoint(Endpoint&&) noexcept = default;
   Endpoint& operator=(Endpoint&&) noexcept = default;
   ~Endpoint() = default;
@@ -135,7 +137,7 @@ class Endpoint {
   }
 
   template <class X>
-  static constexpr std::int64_t element_bytes = std::int64_t{sizeof(typename X::Value)};
+  static constexpr std::int64_t element_bytes = wire_bytes<typename X::Value>();
 
   // Values, asserted where users' calls arrive, so that a mistake costs them few lines of diagnostics.
   template <class X>
@@ -163,6 +165,23 @@ class Endpoint {
                   "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
   }
 
+  /// A send, a receive, or one of each, started.
+  template <class Out, class In>
+  auto transfer(char const* operation, Out out, In in, int to, int send_tag, int from, int recv_tag, Where where) {
+    check_operands<Out, In>();
+    if constexpr (!std::same_as<Out, NoOperand>) {
+      check_rank(operation, "destination rank", to, where);
+      check_tag(operation, send_tag, where);
+    }
+    if constexpr (!std::same_as<In, NoOperand>) check_source(operation, from, recv_tag, where);
+    auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
+    if constexpr (!std::same_as<In, NoOperand>)
+      task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag);
+    if constexpr (!std::same_as<Out, NoOperand>)
+      task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag);
+    return task;
+  }
+
   /// Rows of each rank's block in the two buffers of a _v kind.
   struct Rows {
     std::span<std::int64_t const> from{};
@@ -183,40 +202,58 @@ class Endpoint {
     made.where = where;
     if constexpr (!std::same_as<To, NoOperand>) {
       using T = typename To::Value;
-      made.dtype = dtype_of<T>;
-      made.to = const_cast<void*>(static_cast<void const*>(to.data()));  // never const, see above
+      made.dtype = dtype_of<WireElement<T>>;
+      made.to = to.wire();
       made.count = to.size();
-      made.from = to.data();
+      made.from = to.wire();
       if constexpr (!std::same_as<From, NoOperand>) {
         static_assert(std::is_same_v<typename From::Value, T>,
                       "tutti: the two buffers of this collective have different element types");
-        made.from = from.data();
+        made.from = from.wire();
         constexpr bool to_counts = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::scatter_v ||
-                                   kind == Kind::reduce_scatter_v;
+                                   kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
         if constexpr (!to_counts) made.count = from.size();
-        if constexpr (kind >= Kind::gather_v) check_rows<kind>(from, to, rows, root_here, result, where);
+        if constexpr (has_counts(kind)) check_rows<kind>(from, to, rows, root_here, result, where);
         else check_shapes<kind>(from, to, root_here, made, where);
       }
       if constexpr (reduces(kind)) {
         constexpr bool possible = reducible<T, Op>();
         static_assert(!std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
-                      "tutti: bool is reduced by logical_and, logical_or or a callable. Convert it to an integer to "
-                      "count");
+                      "tutti: bool is reduced by logical_and, logical_or, logical_xor or a callable. Convert it to an "
+                      "integer to count");
         static_assert(std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
                       "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the "
                       "tensor");
-        static_assert(NamedOperator<Op> || possible,
-                      "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_and, logical_or, or a "
-                      "const callable that takes two elements and returns one");
-        static_assert(B::provides(kind, dtype_of<T>, operator_kind<Op>()) || Device::host_accessible,
+        static_assert(
+            NamedOperator<Op> || possible,
+            "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_*, bitwise_*, *_location, or "
+            "a const callable that takes two elements and returns one");
+        static_assert(B::provides(kind, dtype_of<WireElement<T>>, operator_kind<Op>()) || Device::host_accessible,
                       "tutti: this backend cannot reduce elements of this type with this operator");
-        made.reduction = reduction_of<T>(op);
+        constexpr bool by_parts = Element<T> || (Complex<T> && (operator_kind<Op>() == Operator::sum ||
+                                                                operator_kind<Op>() == Operator::avg));
+        using Folded = std::conditional_t<by_parts, WireElement<T>, T>;
+        if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
+        else made.reduction = reduction_of<Folded>(op);
+        if constexpr (!by_parts) made.compound_bytes = wire_bytes<T>();
+        else scale<wire_parts<T>>(result);
+      } else {
+        scale<wire_parts<T>>(result);
       }
     }
     if ((kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v) && !root_here) made.to = nullptr;
     if ((kind == Kind::scatter || kind == Kind::scatter_v || kind == Kind::broadcast) && !root_here)
       made.from = nullptr;
     return result;
+  }
+
+  /// From elements to the parts as which they travel.
+  template <std::int64_t parts>
+  static void scale(Call& call) {
+    if constexpr (parts == 1) return;
+    call.collective.count *= parts;
+    for (std::int64_t& count : call.counts.from) count *= parts;
+    for (std::int64_t& count : call.counts.to) count *= parts;
   }
 
   /// Counts and overlap of the kinds with blocks of one size.
@@ -228,7 +265,11 @@ class Endpoint {
     std::int64_t const ranks = size();
     bool fits = from.shape() == to.shape();
     char const* rule = ", which must be equal";
-    if constexpr (grows) {
+    if constexpr (kind == Kind::all_reduce_contributions) {
+      call.contributions = from.shape().rank() == 0 ? 0 : from.shape()[0];
+      fits = call.contributions > 0 && Shape::of(from.shape().begin() + 1, from.shape().rank() - 1) == to.shape();
+      rule = "; the first must hold at least one of the second";
+    } else if constexpr (grows) {
       fits = to.size() == from.size() * ranks;
       rule = "; the second must hold the first once for each rank";
     } else if constexpr (shrinks) {
@@ -249,8 +290,9 @@ class Endpoint {
       call.count = from.size() / ranks;
     }
     std::int64_t const own = call.count * rank() * element_bytes<To>;
-    check_overlap(name(kind).data(), {from.data(), from.size() * element_bytes<To>, shrinks ? own : 0},
-                  {to.data(), to.size() * element_bytes<To>, grows ? own : 0}, true, where);
+    check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
+                  {to.wire(), to.size() * element_bytes<To>, grows ? own : 0},
+                  kind != Kind::all_reduce_contributions, where);
   }
 
   /// Memory that a call reads or writes, and where in it this rank's single block may be.
@@ -319,8 +361,8 @@ class Endpoint {
                  result.counts, where);
     std::int64_t const own_from = grows || exchange ? 0 : before(result.counts.from, rank()) * element_bytes<To>;
     std::int64_t const own_to = grows ? before(result.counts.to, rank()) * element_bytes<To> : 0;
-    check_overlap(name(kind).data(), {from.data(), from.size() * element_bytes<To>, own_from},
-                  {to.data(), to.size() * element_bytes<To>, own_to},
+    check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, own_from},
+                  {to.wire(), to.size() * element_bytes<To>, own_to},
                   !exchange || result.counts.from == result.counts.to, where);
     if constexpr (exchange) result.collective.count = 0;
   }

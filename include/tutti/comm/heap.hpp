@@ -46,7 +46,7 @@ class Heap {
 }  // namespace comm
 
 /// A tensor on the communicator's heap. Elements are indeterminate.
-template <Element T, class Comm>
+template <Storable T, class Comm>
   requires requires(Comm const& comm) { comm.heap(); }
 Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape,
                                         std::source_location where = std::source_location::current()) {

@@ -27,6 +27,7 @@ class InferredTask final
                                      Ragged<typename From::Value, typename B::Device>>> {
   using T = typename From::Value;
   using Device = typename B::Device;
+  using To = Operand<T, Device, true>;
 
  public:
   using Result = std::conditional_t<kind == Kind::scatter_v, Tensor<T, Device>, Ragged<T, Device>>;
@@ -50,9 +51,9 @@ class InferredTask final
   std::string awaiting() const override { return derived_ == nullptr ? exchange_.awaiting() : derived_->awaiting(); }
   bool collective() const noexcept override { return true; }
   Result take() override {
-    if constexpr (kind == Kind::scatter_v) return std::move(values_);
+    if constexpr (kind == Kind::scatter_v) return to_->take();
     else if (!receives()) return {};
-    else return {std::move(values_), std::move(rows_)};
+    else return {to_->take(), std::move(rows_)};
   }
 
  protected:
@@ -62,7 +63,9 @@ class InferredTask final
       allocate();
       derived_ = make_owner<Derived<B>>(core_, call(), tag_);
     }
-    return derived_->advance();
+    if (!derived_->advance()) return false;
+    if (to_ != nullptr) to_->store();
+    return true;
   }
 
  private:
@@ -124,8 +127,8 @@ class InferredTask final
     whole[0] = total;
     Shape const shape = Shape::of(whole.data(), model[1] + 1);
     auto const bytes = static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T)));
-    values_ = Tensor<T, Device>(shape, heap_memory(core_, bytes));
-    std::int64_t const row = row_of(model).size();
+    to_ = make_owner<To>(Tensor<T, Device>(shape, heap_memory(core_, bytes)));
+    std::int64_t const row = row_of(model).size() * wire_parts<T>;
     if constexpr (kind != Kind::scatter_v)
       for (std::int64_t const rows : rows_) received_.push_back(rows * row);
   }
@@ -133,12 +136,14 @@ class InferredTask final
   Collective call() {
     Collective result;
     result.kind = kind;
-    result.dtype = dtype_of<T>;
+    result.dtype = dtype_of<WireElement<T>>;
     result.root = root_;
-    result.count = kind == Kind::scatter_v ? values_.size() : kind == Kind::all_to_all_v ? 0 : from_.size();
-    result.from = from_.data();
-    result.to = values_.data();
+    std::int64_t const elements = kind == Kind::scatter_v ? to_->size() : kind == Kind::all_to_all_v ? 0 : from_.size();
+    result.count = elements * wire_parts<T>;
+    result.from = from_.wire();
+    result.to = to_ == nullptr ? nullptr : to_->wire();
     result.where = where_;
+    for (std::int64_t& block : blocks_) block *= wire_parts<T>;
     result.from_counts = blocks_;
     result.to_counts = received_;
     return result;
@@ -154,7 +159,7 @@ class InferredTask final
   List<Header> heard_;
   CollectiveJob<B> exchange_;
   Owner<Derived<B>> derived_;
-  Tensor<T, Device> values_;
+  Owner<To> to_;
   List<std::int64_t> rows_;
   List<std::int64_t> received_;
 };

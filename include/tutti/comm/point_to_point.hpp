@@ -4,6 +4,7 @@
 /// Messages between two ranks, as a part of `Communicator`.
 
 #include <tutti/comm/message.hpp>
+#include <tutti/comm/message_group.hpp>
 #include <tutti/comm/vector_collectives.hpp>
 
 #include <cstdint>
@@ -24,31 +25,31 @@ class PointToPoint : public VectorCollectives<B> {
 
   template <Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
-    auto task = transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
+    auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
     complete(std::move(task), where);
   }
   template <Buffer X>
   auto send_async(X&& x, int to, int tag = 0, Where where = Where::current()) {
     return this->request(
-        transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where));
+        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where));
   }
 
   /// Errors   shape, when the message has another size than x.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
-    auto task = transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
+    auto task = this->transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
     return complete(std::move(task), where);
   }
   template <Buffer X>
   auto recv_async(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
-    return this->request(transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where));
+    return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where));
   }
   /// A message of any size, as a tensor of shape (count,).
-  template <Element T>
+  template <Storable T>
   [[nodiscard]] Tensor<T, Device> recv(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     return recv_async<T>(from, tag, where).wait(where);
   }
-  template <Element T>
+  template <Storable T>
   auto recv_async(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     this->check_source("recv", from, tag, where);
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag));
@@ -57,12 +58,12 @@ class PointToPoint : public VectorCollectives<B> {
   /// Both at once, so that rings and exchanges cannot deadlock.
   template <Buffer Out, Buffer In>
   MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
-    auto task = transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
+    auto task = this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
     return complete(std::move(task), where);
   }
   template <Buffer Out, Buffer In>
   auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
-    return this->request(transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
+    return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
                             to, tag, from, tag, where));
   }
   /// The message received has the shape of the one sent.
@@ -73,22 +74,37 @@ class PointToPoint : public VectorCollectives<B> {
     return in;
   }
 
-  /// Waits for a message and takes it out of the queue.
-  [[nodiscard]] Message<B> probe(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+  /// Waits for a message and tells of it. It stays in the queue: the next receive that fits gets it.
+  [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     this->check_source("probe", from, tag, where);
-    ProbeJob<B> job(*this->core_, from, tag);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    this->core_->wait(job, where);
+    return job.info();
+  }
+  /// The same without waiting.
+  [[nodiscard]] std::optional<MessageInfo> try_probe(int from = any_source, int tag = any_tag,
+                                                     Where where = Where::current()) {
+    this->check_source("try_probe", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    if (!this->core_->test(job, where)) return std::nullopt;
+    return job.info();
+  }
+  /// Waits for a message and takes it out of the queue, out of reach of all other receives.
+  [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+    this->check_source("match", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
     this->core_->wait(job, where);
     return job.take();
   }
   /// The same without waiting.
-  [[nodiscard]] std::optional<Message<B>> try_probe(int from = any_source, int tag = any_tag,
+  [[nodiscard]] std::optional<Message<B>> try_match(int from = any_source, int tag = any_tag,
                                                     Where where = Where::current()) {
-    this->check_source("try_probe", from, tag, where);
-    ProbeJob<B> job(*this->core_, from, tag);
+    this->check_source("try_match", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.take();
   }
-  template <Element T>
+  template <Storable T>
   [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = Where::current()) {
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message))).wait(where);
   }
@@ -97,31 +113,19 @@ class PointToPoint : public VectorCollectives<B> {
     auto in = operand_of(x);
     this->template check_operands<NoOperand, decltype(in)>();
     TransferJob<B> job(*this->core_, "recv");
-    job.receive(message.match(), in.data(), in.size() * Base::template element_bytes<decltype(in)>);
+    job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>);
     this->core_->wait(job, where);
     in.store();
     return job.info();
   }
 
+  /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
+  [[nodiscard]] MessageGroup<B> group() { return MessageGroup<B>(this->core_); }
+
  protected:
   using VectorCollectives<B>::VectorCollectives;
 
  private:
-  template <class Out, class In>
-  auto transfer(char const* operation, Out out, In in, int to, int send_tag, int from, int recv_tag, Where where) {
-    this->template check_operands<Out, In>();
-    if constexpr (!std::same_as<Out, NoOperand>) {
-      this->check_rank(operation, "destination rank", to, where);
-      this->check_tag(operation, send_tag, where);
-    }
-    if constexpr (!std::same_as<In, NoOperand>) this->check_source(operation, from, recv_tag, where);
-    auto task = make_owner<TransferTask<B, Out, In>>(*this->core_, operation, std::move(out), std::move(in));
-    if constexpr (!std::same_as<In, NoOperand>)
-      task->transfer.receive(task->in.data(), task->in.size() * Base::template element_bytes<In>, from, recv_tag);
-    if constexpr (!std::same_as<Out, NoOperand>)
-      task->transfer.send(task->out.data(), task->out.size() * Base::template element_bytes<Out>, to, send_tag);
-    return task;
-  }
   /// A blocking transfer. Memory that MPI may still write is not freed with the task.
   template <class T>
   MessageInfo complete(Owner<T> task, Where where) {

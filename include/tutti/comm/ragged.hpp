@@ -15,7 +15,7 @@ namespace tutti {
 
 /// What gather_v, all_gather_v and all_to_all_v return. Move-only. Default constructed it has no blocks: what ranks
 /// other than the root get of gather_v.
-template <Element T, Device D = Cpu>
+template <Storable T, Device D = Cpu>
 class Ragged {
  public:
   Ragged() = default;

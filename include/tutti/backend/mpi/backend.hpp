@@ -188,6 +188,7 @@ class Mpi {
       case comm::Kind::reduce: case comm::Kind::all_reduce: case comm::Kind::reduce_scatter: break;
       case comm::Kind::scan: case comm::Kind::exscan: case comm::Kind::gather_v: case comm::Kind::all_gather_v:
       case comm::Kind::scatter_v: case comm::Kind::reduce_scatter_v: case comm::Kind::all_to_all_v:
+      case comm::Kind::all_reduce_contributions:
         break;  // derived
     }
     return operation;
