@@ -5,6 +5,7 @@
 /// `tutti/backend/threads.hpp` or `tutti/backend/mpi.hpp`.
 
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/collectives.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/communicator_port.hpp>

@@ -7,6 +7,7 @@
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/collectives.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/communicator_port.hpp>

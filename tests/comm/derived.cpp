@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// The laws on a backend that provides no collective at all: everything is derived from messages.
+// Covers: <tutti/comm/collective_task.hpp>
 // Covers: <tutti/comm/collectives.hpp>
 // Covers: <tutti/comm/communicator.hpp>
 // Covers: <tutti/comm/communicator_port.hpp>

@@ -248,6 +248,11 @@ void ragged_in_flight(Comm& comm, Report& report) {
     for (float const x : all.values().elements()) right = right && x == static_cast<float>(k);
     report.expect(right, "all_gather_v_async " + std::to_string(k) + " of many in flight");
   }
+  auto const hollow = comm.all_gather_v(zeros<float>(Shape{rank + 1, 0, 2}));
+  report.expect(hollow.values().shape() == Shape{ranks * (ranks + 1) / 2, 0, 2} && hollow.counts().back() == ranks,
+                "rows without elements are counted");
+  std::vector<std::int64_t> const ones(static_cast<std::size_t>(ranks), 1);
+  report.expect(comm.scatter_v(zeros<float>(Shape{ranks, 0}), ones).shape() == Shape{1, 0}, "and scattered");
   for (int k = 0; k < 3; ++k) {
     auto dropped = comm.all_gather_v_async(full<float>(Shape{rank * 1000}, 1.0f));
     static_cast<void>(dropped.test());

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <source_location>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +27,30 @@ struct MessageInfo {
   std::int64_t count() const noexcept {
     return bytes / comm::wire_bytes<T>();
   }
+};
+
+/// A count for each rank, in rank order, which somebody else owns: a std::vector, std::array, std::span or List of
+/// std::int64_t. Not std::span, whose constructors cost every includer.
+class PerRank {
+ public:
+  constexpr PerRank() noexcept = default;
+  template <class Counts>
+    requires requires(Counts const& counts) {
+      static_cast<std::int64_t const*>(counts.data());
+      counts.size();
+    }
+  constexpr PerRank(Counts const& counts) noexcept
+      : data_(counts.data()), size_(static_cast<std::int64_t>(counts.size())) {}
+
+  constexpr std::int64_t size() const noexcept { return size_; }
+  constexpr bool empty() const noexcept { return size_ == 0; }
+  constexpr std::int64_t operator[](int rank) const noexcept { return data_[rank]; }
+  constexpr std::int64_t const* begin() const noexcept { return data_; }
+  constexpr std::int64_t const* end() const noexcept { return data_ + size_; }
+
+ private:
+  std::int64_t const* data_ = nullptr;
+  std::int64_t size_ = 0;
 };
 
 namespace comm {
@@ -101,8 +124,8 @@ struct Collective {
   Reduction reduction{};
   std::source_location where{};
   /// Elements of each rank's block, for the _v kinds; empty where they do not count. Owned by whoever started the call.
-  std::span<std::int64_t const> from_counts{};
-  std::span<std::int64_t const> to_counts{};
+  PerRank from_counts{};
+  PerRank to_counts{};
   std::int64_t contributions = 1;  ///< of each rank, to all_reduce_contributions
 
   /// Bytes of an element that is several of `dtype`, which then has no meaning for the call: reductions of structs and
@@ -123,9 +146,9 @@ inline std::string place(std::source_location const& where) {
 }
 
 /// "3 + 4 + 0"; of more than eight ranks the first seven.
-inline std::string listed(std::span<std::int64_t const> counts) {
+inline std::string listed(PerRank counts) {
   std::string text;
-  for (std::size_t r = 0; r < counts.size(); ++r) {
+  for (int r = 0; r < counts.size(); ++r) {
     if (r == 7 && counts.size() > 8) return text + " + ...";
     text += (r == 0 ? "" : " + ") + std::to_string(counts[r]);
   }

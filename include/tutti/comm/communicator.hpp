@@ -19,7 +19,8 @@ namespace tutti {
 
 /// A rank's handle on a group of ranks. Move-only; used by one thread at a time.
 ///
-/// Buffers are tensors, views with any strides, and contiguous host memory (std::span, std::vector, ...); P is size().
+/// Buffers are tensors, views with any strides, and contiguous host memory (std::span, std::vector, ...) of elements,
+/// complex numbers and structs that Boost.Hana describes (`Record`); P is size().
 /// One-buffer forms work in place. Two-buffer forms take disjoint buffers, or the in-place form of MPI: this rank's
 /// block of the other buffer (`all_gather(x[comm.rank()], x)`), or twice the same buffer for all_to_all.
 /// `*_async` returns a `Request`: a tensor that is moved in is owned until `wait` hands it back, everything else is

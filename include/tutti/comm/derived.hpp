@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 namespace tutti::comm {
@@ -80,11 +79,11 @@ class Derived {
   };
 
   /// Block r of a buffer that holds one for each rank.
-  Part part(std::span<std::int64_t const> counts, int r) const noexcept {
+  Part part(PerRank counts, int r) const noexcept {
     if (counts.empty()) return {r * call_.block_bytes(), call_.block_bytes()};
     std::int64_t before = 0;
-    for (int other = 0; other < r; ++other) before += counts[static_cast<std::size_t>(other)];
-    return {before * element_, counts[static_cast<std::size_t>(r)] * element_};
+    for (int other = 0; other < r; ++other) before += counts[other];
+    return {before * element_, counts[r] * element_};
   }
   Part part_of_from(int r) const noexcept { return part(call_.from_counts, r); }
   Part part_of_to(int r) const noexcept { return part(call_.to_counts, r); }

@@ -4,6 +4,7 @@
 /// `Endpoint<Backend>`: what every part of a communicator's vocabulary stands on. Who this rank is; the checks that one
 /// rank can make alone; a collective call from its buffers to its result, blocking or as a request.
 
+#include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
@@ -17,53 +18,10 @@
 #include <array>
 #include <cstdint>
 #include <source_location>
-#include <span>
 #include <string>
 #include <utility>
 
 namespace tutti::comm {
-
-/// A collective with everything it needs until it is done.
-template <Backend B, class From, class To, class Op>
-class CollectiveTask final : public Task<typename To::Result> {
- public:
-  using Result = typename To::Result;
-  template <class Start>
-  CollectiveTask(char const* operation, From from, To to, Op op, Start&& start)
-      : Task<Result>(operation),
-        from_(std::move(from)),
-        to_(std::move(to)),
-        op_(std::move(op)),
-        job_(start(from_, to_, op_)) {}
-
-  bool abandon() noexcept override { return job_.give_up(); }
-  bool borrows() const noexcept override { return From::borrows || To::borrows; }
-  std::string awaiting() const override { return job_.awaiting(); }
-  bool collective() const noexcept override { return true; }
-  Result take() override { return to_.take(); }
-
- protected:
-  bool advance() override {
-    if (!job_.poll()) return false;
-    to_.store();
-    return true;
-  }
-
- private:
-  From from_;
-  To to_;
-  Op op_;
-  CollectiveJob<B> job_;
-};
-
-/// Movement: no operator.
-struct NoOperator {};
-
-/// A collective with the counts that it refers to.
-struct Call {
-  Collective collective;
-  Counts counts;
-};
 
 /// A rank's end of a communicator: the base of `Communicator`, see there.
 template <Backend B>
@@ -184,8 +142,8 @@ class Endpoint {
 
   /// Rows of each rank's block in the two buffers of a _v kind.
   struct Rows {
-    std::span<std::int64_t const> from{};
-    std::span<std::int64_t const> to{};
+    PerRank from{};
+    PerRank to{};
   };
 
   /// The call as a value, with shapes, counts, root and overlap checked.
@@ -321,10 +279,10 @@ class Endpoint {
   }
   /// The sizes of the blocks in elements. Errors: shape, unless there is a count for each rank and their sum is the
   /// first extent.
-  List<std::int64_t> blocks(char const* operation, Shape const& shape, std::span<std::int64_t const> rows,
+  List<std::int64_t> blocks(char const* operation, Shape const& shape, PerRank rows,
                             Where where) const {
     std::int64_t const row = row_size(operation, shape, where);
-    if (static_cast<std::int64_t>(rows.size()) != size())
+    if (rows.size() != size())
       refuse(operation,
              std::to_string(rows.size()) + " counts for " + std::to_string(size()) + " ranks. Pass one for each rank",
              where);

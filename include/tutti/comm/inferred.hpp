@@ -32,12 +32,12 @@ class InferredTask final
  public:
   using Result = std::conditional_t<kind == Kind::scatter_v, Tensor<T, Device>, Ragged<T, Device>>;
 
-  /// `blocks` are the elements that `from` has for each rank, of the kinds that cut it up.
-  InferredTask(Core<B>& core, From from, List<std::int64_t> blocks, int root, std::source_location where)
+  /// `sent` are the rows that `from` has for each rank, of the kinds that cut it up.
+  InferredTask(Core<B>& core, From from, List<std::int64_t> sent, int root, std::source_location where)
       : Task<Result>(name(kind).data()),
         core_(core),
         from_(std::move(from)),
-        blocks_(std::move(blocks)),
+        sent_(std::move(sent)),
         root_(root),
         where_(where),
         tag_(core.next_tag()),
@@ -89,10 +89,8 @@ class InferredTask final
     constexpr bool one_block = kind == Kind::gather_v || kind == Kind::all_gather_v;
     if constexpr (one_block) {
       announced_.push_back(header(from_.shape()[0]));
-    } else if (!blocks_.empty()) {
-      std::int64_t row = 1;
-      for (int axis = 1; axis < from_.shape().rank(); ++axis) row *= from_.shape()[axis];
-      for (std::int64_t const block : blocks_) announced_.push_back(header(row == 0 ? 0 : block / row));
+    } else {
+      for (std::int64_t const rows : sent_) announced_.push_back(header(rows));
     }
     heard_.resize(kind == Kind::scatter_v ? 1 : receives() ? ranks : 0);
     constexpr Kind carrier = kind == Kind::gather_v       ? Kind::gather
@@ -128,9 +126,13 @@ class InferredTask final
     Shape const shape = Shape::of(whole.data(), model[1] + 1);
     auto const bytes = static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T)));
     to_ = make_owner<To>(Tensor<T, Device>(shape, heap_memory(core_, bytes)));
-    std::int64_t const row = row_of(model).size() * wire_parts<T>;
-    if constexpr (kind != Kind::scatter_v)
-      for (std::int64_t const rows : rows_) received_.push_back(rows * row);
+    if constexpr (kind != Kind::scatter_v) received_ = in_parts(rows_, row_of(model));
+  }
+
+  static List<std::int64_t> in_parts(List<std::int64_t> const& rows, Shape const& row) {
+    List<std::int64_t> parts;
+    for (std::int64_t const count : rows) parts.push_back(count * row.size() * wire_parts<T>);
+    return parts;
   }
 
   Collective call() {
@@ -143,7 +145,7 @@ class InferredTask final
     result.from = from_.wire();
     result.to = to_ == nullptr ? nullptr : to_->wire();
     result.where = where_;
-    for (std::int64_t& block : blocks_) block *= wire_parts<T>;
+    if (!announced_.empty()) blocks_ = in_parts(sent_, row_of(announced_.front()));
     result.from_counts = blocks_;
     result.to_counts = received_;
     return result;
@@ -151,6 +153,7 @@ class InferredTask final
 
   Core<B>& core_;
   From from_;
+  List<std::int64_t> sent_;
   List<std::int64_t> blocks_;
   int root_;
   std::source_location where_;

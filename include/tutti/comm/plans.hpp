@@ -7,7 +7,6 @@
 #include <tutti/comm/point_to_point.hpp>
 
 #include <cstdint>
-#include <span>
 #include <utility>
 
 namespace tutti::comm {
@@ -16,7 +15,7 @@ namespace tutti::comm {
 /// at the start.
 template <Backend B>
 class Plans : public PointToPoint<B> {
-  using Counts = std::span<std::int64_t const>;
+  using Counts = PerRank;
 
  public:
   using typename Endpoint<B>::Where;

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <source_location>
-#include <span>
 #include <utility>
 
 namespace tutti {
@@ -26,7 +25,7 @@ class Ragged {
   Tensor<T, D>& values() noexcept { return values_; }
   Tensor<T, D> const& values() const noexcept { return values_; }
   /// Rows of each rank.
-  std::span<std::int64_t const> counts() const noexcept { return {counts_.data(), counts_.size()}; }
+  List<std::int64_t> const& counts() const noexcept { return counts_; }
   int blocks() const noexcept { return static_cast<int>(counts_.size()); }
 
   /// The rows of rank r. Errors: out_of_range.

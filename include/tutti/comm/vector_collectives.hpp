@@ -7,7 +7,6 @@
 #include <tutti/comm/inferred.hpp>
 
 #include <cstdint>
-#include <span>
 #include <utility>
 
 namespace tutti::comm {
@@ -20,7 +19,7 @@ namespace tutti::comm {
 /// Errors     invalid_argument, unless there is a count for each rank; shape, unless they add up to the buffer.
 template <Backend B>
 class VectorCollectives : public Collectives<B> {
-  using Counts = std::span<std::int64_t const>;
+  using Counts = PerRank;
 
  public:
   using typename Endpoint<B>::Where;
@@ -146,7 +145,7 @@ class VectorCollectives : public Collectives<B> {
   template <Buffer X>
   auto own_rows(X const& x, Counts counts, Where where) const {
     Shape const shape = view_of(x).shape();
-    auto const own = static_cast<std::size_t>(this->rank());
+    int const own = this->rank();
     bool const known = shape.rank() > 0 && own < counts.size() && counts[own] >= 0;
     return this->template result<X>(known ? shape.with(0, counts[own], where) : Shape{0});
   }
@@ -157,11 +156,15 @@ class VectorCollectives : public Collectives<B> {
     char const* const operation = name(kind).data();
     if constexpr (rooted(kind)) this->check_rank(operation, "root", root, where);
     bool const cuts = kind == Kind::all_to_all_v || (kind == Kind::scatter_v && this->rank() == root);
-    List<std::int64_t> blocks;
-    if (cuts) blocks = this->blocks(operation, from.shape(), sent, where);
-    else if (kind != Kind::scatter_v) this->row_size(operation, from.shape(), where);
+    List<std::int64_t> rows;
+    if (cuts) {
+      static_cast<void>(this->blocks(operation, from.shape(), sent, where));
+      rows.append(sent.begin(), sent.end());
+    } else if (kind != Kind::scatter_v) {
+      static_cast<void>(this->row_size(operation, from.shape(), where));
+    }
     using Task = InferredTask<B, kind, From>;
-    return this->request(make_owner<Task>(*this->core_, std::move(from), std::move(blocks), root, where));
+    return this->request(make_owner<Task>(*this->core_, std::move(from), std::move(rows), root, where));
   }
 };
 
