@@ -170,7 +170,8 @@ T reduced(Op const&, int ranks, std::int64_t i, int salt = 0) {
       case Operator::bitwise_and: result = static_cast<double>(bits(result) & bits(next)); break;
       case Operator::bitwise_or: result = static_cast<double>(bits(result) | bits(next)); break;
       case Operator::bitwise_xor: result = static_cast<double>(bits(result) ^ bits(next)); break;
-      case Operator::min_location: case Operator::max_location: break;  // of Located, which have laws of their own
+      case Operator::min_location:
+      case Operator::max_location: break;  // of Located, which have laws of their own
     }
   }
   constexpr bool logical = comm::is_logical(comm::operator_kind<Op>());

@@ -112,10 +112,10 @@ void contribution_forms(Comm& comm, Report& report) {
   Tensor<float> wrong = zeros<float>(Shape{4});
   expect_error(report, ErrorKind::shape, "shapes are (2, 3) and (4,)",
                [&] { comm.all_reduce_contributions(x, wrong, sum); });
-  expect_error(report, ErrorKind::shape, "at least one of the second",
-               [&] { static_cast<void>(comm.all_reduce_contributions(zeros<float>(Shape{0, 3}), sum)); });
-  expect_error(report, ErrorKind::invalid_argument, "overlap",
-               [&] { comm.all_reduce_contributions(x, x[1], sum); });
+  expect_error(report, ErrorKind::shape, "at least one of the second", [&] {
+    static_cast<void>(comm.all_reduce_contributions(zeros<float>(Shape{0, 3}), sum));
+  });
+  expect_error(report, ErrorKind::invalid_argument, "overlap", [&] { comm.all_reduce_contributions(x, x[1], sum); });
 }
 
 }  // namespace tutti::laws

@@ -63,8 +63,7 @@ void structs(Comm& comm, Report& report) {
 
     std::vector<Particle> x = mine;
     comm.broadcast(x, root);
-    expect_values(report, std::span(x), n, "broadcast of structs",
-                  [&](std::int64_t i) { return particle(root, i); });
+    expect_values(report, std::span(x), n, "broadcast of structs", [&](std::int64_t i) { return particle(root, i); });
     Tensor<Particle> const all = comm.all_gather(mine);
     report.expect(all.shape() == Shape{ranks, n}, "all_gather of structs: shape");
     expect_values(report, all, n * ranks, "all_gather of structs", gathered);

@@ -124,9 +124,9 @@ void plans(Comm& comm, Report& report) {
       located.fill({static_cast<float>((rank + round) % ranks), rank});
       run(extreme);
       for (std::int64_t i = 0; i < n; i += 100)
-        report.expect(located(i).value == static_cast<float>(ranks - 1) &&
-                          (located(i).index + round) % ranks == ranks - 1,
-                      called("all_reduce_plan of structs with padding"));
+        report.expect(
+            located(i).value == static_cast<float>(ranks - 1) && (located(i).index + round) % ranks == ranks - 1,
+            called("all_reduce_plan of structs with padding"));
     }
   }
 }
@@ -148,7 +148,8 @@ void plan_misuse(Comm& comm, Report& report) {
   report.expect(plan.started() && second.started(), "two plans are under way");
   auto moved = std::move(plan);
   second.wait();
-  while (!moved.test()) {}
+  while (!moved.test()) {
+  }
   moved.wait();
   report.expect(!moved.started() && x[999] == static_cast<float>(ranks) && y[2] == 1.0f, "both are complete");
   expect_error(report, ErrorKind::shape, "shapes are (1000,) and (3,)",
@@ -284,14 +285,18 @@ void meshes(Comm& comm, Report& report) {
   for (int r = rank / columns * columns; r < (rank / columns + 1) * columns; ++r) across += r;
   report.expect(data.all_reduce(rank, sum) == down, "reduction along one axis");
   report.expect(tensor.all_reduce(rank, sum) == across, "reduction along the other");
-  expect_error(report, ErrorKind::invalid_argument, "does not hold the " + std::to_string(ranks) + " ranks",
-               [&] { static_cast<void>(comm.mesh({{"data", ranks + 1}})); });
-  expect_error(report, ErrorKind::invalid_argument, "mesh a 1 x b 1",
-               [&] { static_cast<void>(comm.split(rank).mesh({{"a", 1}, {"b", 1}, {"c", 2}})); });
-  expect_error(report, ErrorKind::invalid_argument, "two axes are named \"a\"",
-               [&] { static_cast<void>(comm.mesh({{"a", 1}, {"a", ranks}})); });
-  expect_error(report, ErrorKind::invalid_argument, "The least is 1",
-               [&] { static_cast<void>(comm.mesh({{"a", 0}, {"b", ranks}})); });
+  expect_error(report, ErrorKind::invalid_argument, "does not hold the " + std::to_string(ranks) + " ranks", [&] {
+    static_cast<void>(comm.mesh({{"data", ranks + 1}}));
+  });
+  expect_error(report, ErrorKind::invalid_argument, "mesh a 1 x b 1", [&] {
+    static_cast<void>(comm.split(rank).mesh({{"a", 1}, {"b", 1}, {"c", 2}}));
+  });
+  expect_error(report, ErrorKind::invalid_argument, "two axes are named \"a\"", [&] {
+    static_cast<void>(comm.mesh({{"a", 1}, {"a", ranks}}));
+  });
+  expect_error(report, ErrorKind::invalid_argument, "The least is 1", [&] {
+    static_cast<void>(comm.mesh({{"a", 0}, {"b", ranks}}));
+  });
   expect_error(report, ErrorKind::invalid_argument, "no name", [&] { static_cast<void>(comm.mesh({{"", ranks}})); });
   expect_error(report, ErrorKind::invalid_argument, "There are: data, tensor, pipe",
                [&] { static_cast<void>(mesh["batch"]); });

@@ -76,9 +76,9 @@ void scan_forms(Comm& comm, Report& report) {
   std::int64_t digits = 1;
   for (int r = 1; r <= rank; ++r) digits = digits * 10 + r + 1;
   std::int64_t const ten = 10;
-  report.expect(comm.scan(std::int64_t{rank + 1}, [&ten](std::int64_t a, std::int64_t b) { return a * ten + b; }) ==
-                    digits,
-                "scan with a capturing callable, in rank order");
+  report.expect(
+      comm.scan(std::int64_t{rank + 1}, [&ten](std::int64_t a, std::int64_t b) { return a * ten + b; }) == digits,
+      "scan with a capturing callable, in rank order");
   Tensor<bfloat16> x(Shape{5});
   x.fill(bfloat16(rank == 0 ? 256.0f : 1.0f));
   comm.scan(x, sum);

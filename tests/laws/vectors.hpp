@@ -31,8 +31,7 @@ Tensor<T> joined(std::vector<std::int64_t> const& counts, std::int64_t columns, 
   Tensor<T> x(columns == 1 ? Shape{total} : Shape{total, columns});
   std::int64_t at = 0;
   for (std::size_t r = 0; r < counts.size(); ++r)
-    for (std::int64_t i = 0; i < counts[r] * columns; ++i)
-      x.data()[at++] = element<T>(static_cast<int>(r), i, salt);
+    for (std::int64_t i = 0; i < counts[r] * columns; ++i) x.data()[at++] = element<T>(static_cast<int>(r), i, salt);
   return x;
 }
 
@@ -67,8 +66,8 @@ void ragged_movement(Comm& comm, Report& report) {
       expect_equal<T>(report, all.values(), whole, called("all_gather_v"));
       bool counted = all.blocks() == ranks;
       for (int r = 0; counted && r < ranks; ++r)
-        counted = all.counts()[static_cast<std::size_t>(r)] == rows_of(r, n) &&
-                  all.block(r).shape()[0] == rows_of(r, n);
+        counted =
+            all.counts()[static_cast<std::size_t>(r)] == rows_of(r, n) && all.block(r).shape()[0] == rows_of(r, n);
       report.expect(counted, called("all_gather_v: counts"));
       expect_equal<T>(report, comm.all_gather_v_async(mine.clone()).wait().values(), whole,
                       called("all_gather_v_async"));
@@ -276,10 +275,12 @@ void ragged_refusals(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::invalid_argument, "count -1 is negative",
                [&] { static_cast<void>(comm.all_to_all_v(y, counts)); });
   counts.assign(static_cast<std::size_t>(ranks), 12);
-  expect_error(report, ErrorKind::shape, "rows of different sizes",
-               [&] { comm.all_gather_v(zeros<float>(Shape{12, 3}), y, counts); });
-  expect_error(report, ErrorKind::shape, "own block has",
-               [&] { comm.all_gather_v(zeros<float>(Shape{11, 2}), y, counts); });
+  expect_error(report, ErrorKind::shape, "rows of different sizes", [&] {
+    comm.all_gather_v(zeros<float>(Shape{12, 3}), y, counts);
+  });
+  expect_error(report, ErrorKind::shape, "own block has", [&] {
+    comm.all_gather_v(zeros<float>(Shape{11, 2}), y, counts);
+  });
   int const other = (comm.rank() + 1) % ranks;
   if (ranks > 1)
     expect_error(report, ErrorKind::invalid_argument, "overlap",
@@ -289,8 +290,7 @@ void ragged_refusals(Comm& comm, Report& report) {
                [&] { static_cast<void>(comm.all_gather_v(TensorView<float>(&number, Shape{}))); });
   expect_error(report, ErrorKind::invalid_argument, "root " + std::to_string(ranks) + " does not exist",
                [&] { static_cast<void>(comm.gather_v(x, ranks)); });
-  expect_error(report, ErrorKind::out_of_range, "does not exist",
-               [&] { static_cast<void>(Ragged<float>().block(0)); });
+  expect_error(report, ErrorKind::out_of_range, "does not exist", [&] { static_cast<void>(Ragged<float>().block(0)); });
   report.expect(comm.all_reduce(1, sum) == ranks, "after refusals the communicator works");
 }
 

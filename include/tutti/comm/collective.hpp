@@ -41,6 +41,8 @@ class PerRank {
     }
   constexpr PerRank(Counts const& counts) noexcept
       : data_(counts.data()), size_(static_cast<std::int64_t>(counts.size())) {}
+  template <std::size_t N>
+  constexpr PerRank(std::int64_t const (&counts)[N]) noexcept : data_(counts), size_(N) {}
 
   constexpr std::int64_t size() const noexcept { return size_; }
   constexpr bool empty() const noexcept { return size_ == 0; }

@@ -14,7 +14,6 @@ namespace tutti::comm {
 /// See `Communicator` for what holds for all of them.
 template <Backend B>
 class Collectives : public Endpoint<B> {
-
  public:
   using typename Endpoint<B>::Where;
 
@@ -67,7 +66,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer From, Buffer To, class Op>
   auto all_reduce_async(From&& from, To&& to, Op op, Where where = Where::current()) {
     return this->template start<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
-                                   std::move(op), -1, where);
+                                                  std::move(op), -1, where);
   }
 
   /// A reduction of V contributions of which each rank holds V / P, whose bits do not depend on P: a tree over all V,
@@ -110,7 +109,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer From, Buffer To, class Op>
   auto reduce_async(From&& from, To&& to, Op op, int root = 0, Where where = Where::current()) {
     return this->template start<Kind::reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
-                               std::move(op), root, where);
+                                              std::move(op), root, where);
   }
 
   /// Shapes     x (...), result (P, ...) at `root`, (0, ...) elsewhere; `to` counts at `root` alone
@@ -133,7 +132,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer From, Buffer To>
   auto gather_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
     return this->template start<Kind::gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
-                               NoOperator{}, root, where);
+                                              NoOperator{}, root, where);
   }
 
   /// Shapes     x (...), result (P, ...)
@@ -155,7 +154,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer From, Buffer To>
   auto all_gather_async(From&& from, To&& to, Where where = Where::current()) {
     return this->template start<Kind::all_gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
-                                   NoOperator{}, -1, where);
+                                                  NoOperator{}, -1, where);
   }
 
   /// Shapes     from (P, ...) at `root`, ignored elsewhere; to (...)
@@ -167,7 +166,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer From, Buffer To>
   auto scatter_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
     return this->template start<Kind::scatter>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
-                                NoOperator{}, root, where);
+                                               NoOperator{}, root, where);
   }
 
   /// Shapes     x (P * k, ...), result (k, ...)
@@ -212,7 +211,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer From, Buffer To>
   auto all_to_all_async(From&& from, To&& to, Where where = Where::current()) {
     return this->template start<Kind::all_to_all>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
-                                   NoOperator{}, -1, where);
+                                                  NoOperator{}, -1, where);
   }
 
   /// Shapes     x (...) on every rank

@@ -38,8 +38,7 @@ class Communicator : public comm::Plans<B> {
  public:
   using typename comm::Endpoint<B>::Where;
 
-  explicit Communicator(B backend, CommunicatorOptions options = {})
-      : comm::Plans<B>(std::move(backend), options) {}
+  explicit Communicator(B backend, CommunicatorOptions options = {}) : comm::Plans<B>(std::move(backend), options) {}
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
   /// Completes what was dropped, within the deadline.
@@ -49,8 +48,7 @@ class Communicator : public comm::Plans<B> {
 
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   Communicator split(int color, int key = 0, Where where = Where::current()) {
-    if (color < 0)
-      this->refuse("split", "color " + std::to_string(color) + " is negative. Colors count from 0", where);
+    if (color < 0) this->refuse("split", "color " + std::to_string(color) + " is negative. Colors count from 0", where);
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = this->all_gather(mine, where);
     List<int> members;

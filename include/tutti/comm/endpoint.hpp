@@ -49,9 +49,7 @@ class Endpoint {
   Shared<Core<B>> const& core() const noexcept { return core_; }
 
  protected:
-
-  Endpoint(B backend, CommunicatorOptions options)
-      : core_(make_shared_owner<Core<B>>(std::move(backend), options)) {}
+  Endpoint(B backend, CommunicatorOptions options) : core_(make_shared_owner<Core<B>>(std::move(backend), options)) {}
   explicit Endpoint(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   Endpoint(Endpoint&&) noexcept = default;
   Endpoint& operator=(Endpoint&&) noexcept = default;
@@ -188,8 +186,9 @@ class Endpoint {
             "a const callable that takes two elements and returns one");
         static_assert(B::provides(kind, dtype_of<WireElement<T>>, operator_kind<Op>()) || Device::host_accessible,
                       "tutti: this backend cannot reduce elements of this type with this operator");
-        constexpr bool by_parts = Element<T> || (Complex<T> && (operator_kind<Op>() == Operator::sum ||
-                                                                operator_kind<Op>() == Operator::avg));
+        constexpr bool by_parts =
+            Element<T> ||
+            (Complex<T> && (operator_kind<Op>() == Operator::sum || operator_kind<Op>() == Operator::avg));
         using Folded = std::conditional_t<by_parts, WireElement<T>, T>;
         if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
         else made.reduction = reduction_of<Folded>(op);
@@ -249,8 +248,8 @@ class Endpoint {
     }
     std::int64_t const own = call.count * rank() * element_bytes<To>;
     check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
-                  {to.wire(), to.size() * element_bytes<To>, grows ? own : 0},
-                  kind != Kind::all_reduce_contributions, where);
+                  {to.wire(), to.size() * element_bytes<To>, grows ? own : 0}, kind != Kind::all_reduce_contributions,
+                  where);
   }
 
   /// Memory that a call reads or writes, and where in it this rank's single block may be.
@@ -279,8 +278,7 @@ class Endpoint {
   }
   /// The sizes of the blocks in elements. Errors: shape, unless there is a count for each rank and their sum is the
   /// first extent.
-  List<std::int64_t> blocks(char const* operation, Shape const& shape, PerRank rows,
-                            Where where) const {
+  List<std::int64_t> blocks(char const* operation, Shape const& shape, PerRank rows, Where where) const {
     std::int64_t const row = row_size(operation, shape, where);
     if (rows.size() != size())
       refuse(operation,
@@ -366,8 +364,7 @@ class Endpoint {
     return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op),
                                     [&](From const& f, To const& t, Op const& o) {
                                       auto prepared = call<kind>(f, t, o, root, rows, where);
-                                      return CollectiveJob<B>(*core_, prepared.collective,
-                                                                    std::move(prepared.counts));
+                                      return CollectiveJob<B>(*core_, prepared.collective, std::move(prepared.counts));
                                     }));
   }
 

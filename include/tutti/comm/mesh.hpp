@@ -70,12 +70,10 @@ class Mesh {
       text += (text.empty() ? "" : " x ") + std::string(axis->name) + " " + std::to_string(axis->size);
       if (axis->name.empty()) refuse("an axis of a mesh has no name", ranks, where);
       if (axis->size < 1)
-        refuse("axis \"" + std::string(axis->name) + "\" has size " + std::to_string(axis->size) +
-                   ". The least is 1",
+        refuse("axis \"" + std::string(axis->name) + "\" has size " + std::to_string(axis->size) + ". The least is 1",
                ranks, where);
       for (MeshAxis const* before = axes.begin(); before != axis; ++before)
-        if (before->name == axis->name)
-          refuse("two axes are named \"" + std::string(axis->name) + "\"", ranks, where);
+        if (before->name == axis->name) refuse("two axes are named \"" + std::string(axis->name) + "\"", ranks, where);
       product *= axis->size;
       if (product > ranks.size()) break;
     }

@@ -137,22 +137,23 @@ class Plans : public PointToPoint<B> {
   /// A buffer that outlives the plan: no tensor that is moved in, which nobody could read or refill.
   template <class X>
   static auto lasting(X& x) {
-    static_assert(!is_owned<X>, "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
-                                "reference");
+    static_assert(!is_owned<X>,
+                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
+                  "reference");
     return operand_of(static_cast<X&&>(x));
   }
   template <class X>
   static auto lasting_input(X& x) {
-    static_assert(!is_owned<X>, "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
-                                "reference");
+    static_assert(!is_owned<X>,
+                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
+                  "reference");
     return input_of(static_cast<X&&>(x));
   }
   template <Kind kind, class From, class To, class Op>
   Plan<B> plan(From from, To to, Op op, int root, Where where, typename Endpoint<B>::Rows rows = {}) {
     auto setup = make_shared_owner<Setup<From, To, Op>>(
-        std::move(from), std::move(to), std::move(op), [&](From const& f, To const& t, Op const& o) {
-          return this->template call<kind>(f, t, o, root, rows, where);
-        });
+        std::move(from), std::move(to), std::move(op),
+        [&](From const& f, To const& t, Op const& o) { return this->template call<kind>(f, t, o, root, rows, where); });
     return Plan<B>(this->core_, std::move(setup));
   }
 };

@@ -64,7 +64,7 @@ class PointToPoint : public VectorCollectives<B> {
   template <Buffer Out, Buffer In>
   auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
     return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
-                            to, tag, from, tag, where));
+                                        to, tag, from, tag, where));
   }
   /// The message received has the shape of the one sent.
   template <Buffer Out>

@@ -53,9 +53,8 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer From, Buffer To>
   auto all_gather_v_async(From&& from, To&& to, Counts counts, Where where = Where::current()) {
-    return this->template start<Kind::all_gather_v>(input_of(std::forward<From>(from)),
-                                                    operand_of(std::forward<To>(to)), NoOperator{}, -1, where,
-                                                    {{}, counts});
+    return this->template start<Kind::all_gather_v>(
+        input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{}, -1, where, {{}, counts});
   }
   /// The counts are found out.
   template <Buffer X>
@@ -108,9 +107,8 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer From, Buffer To, class Op>
   auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op, Where where = Where::current()) {
-    return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<From>(from)),
-                                                        operand_of(std::forward<To>(to)), std::move(op), -1, where,
-                                                        {counts, {}});
+    return this->template start<Kind::reduce_scatter_v>(
+        input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where, {counts, {}});
   }
 
   /// Shapes     from (s_0 + s_1 + ..., ...), to (r_0 + r_1 + ..., ...)
