@@ -25,6 +25,9 @@ struct Outer {
 struct Named {
   BOOST_HANA_DEFINE_STRUCT(Named, (std::string, name));
 };
+struct Empty {
+  BOOST_HANA_DEFINE_STRUCT(Empty);
+};
 struct Undescribed {
   int a;
 };
@@ -34,7 +37,7 @@ struct Partly {
   std::int32_t kept = 0;
 };
 
-static_assert(Record<Outer> && !Record<Undescribed> && !Record<Named>);
+static_assert(Record<Outer> && !Record<Undescribed> && !Record<Named> && !Record<Empty>);
 static_assert(Storable<Outer> && Storable<std::complex<double>> && Storable<Located<float>>);
 static_assert(!Storable<Undescribed> && !Storable<Named> && !Storable<int*> && !Storable<std::complex<long double>>);
 static_assert(!Element<Outer> && !Element<std::complex<float>>);

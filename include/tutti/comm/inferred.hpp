@@ -10,7 +10,6 @@
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 
-#include <array>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -69,20 +68,22 @@ class InferredTask final
   }
 
  private:
-  /// Rows of a block, and the shape of one: its rank and extents.
-  using Header = std::array<std::int64_t, Shape::max_rank + 1>;
-  static constexpr std::int64_t header_size = Shape::max_rank + 1;
+  /// Rows of a block, and the shape of one; travels as 64-bit integers.
+  struct Header {
+    std::int64_t rows = 0;
+    std::int64_t rank = 0;
+    std::int64_t extents[Shape::max_rank] = {};
+  };
 
   bool root_here() const noexcept { return core_.backend.rank() == root_; }
   bool receives() const noexcept { return kind != Kind::gather_v || root_here(); }
 
   Header header(std::int64_t rows) const {
-    Header result{rows, from_.shape().rank() - 1};
-    for (int axis = 1; axis < from_.shape().rank(); ++axis)
-      result[static_cast<std::size_t>(axis) + 1] = from_.shape()[axis];
+    Header result{rows, from_.shape().rank() - 1, {}};
+    for (int axis = 1; axis < from_.shape().rank(); ++axis) result.extents[axis - 1] = from_.shape()[axis];
     return result;
   }
-  static Shape row_of(Header const& header) { return Shape::of(header.data() + 2, header[1]); }
+  static Shape row_of(Header const& header) { return Shape::of(header.extents, header.rank); }
 
   Collective announcement() {
     auto const ranks = static_cast<std::size_t>(core_.backend.size());
@@ -101,7 +102,7 @@ class InferredTask final
     result.kind = carrier;
     result.dtype = DType::int64;
     result.root = root_;
-    result.count = header_size;
+    result.count = sizeof(Header) / sizeof(std::int64_t);
     result.from = announced_.empty() ? nullptr : announced_.data();
     result.to = heard_.empty() ? nullptr : heard_.data();
     result.where = where_;
@@ -117,13 +118,12 @@ class InferredTask final
         throw Error(ErrorKind::communication, name(kind).data(),
                     "rows from rank 0 have shape " + to_string(row_of(model)) + ", from rank " + std::to_string(r) +
                         " " + to_string(row_of(heard_[r])) + ". Pass rows of one shape on every rank");
-      total = checked_add(total, heard_[r][0]);
-      rows_.push_back(heard_[r][0]);
+      total = checked_add(total, heard_[r].rows);
+      rows_.push_back(heard_[r].rows);
     }
-    Header whole = model;  // (rows, extents of a row)
-    for (std::size_t axis = 0; axis < static_cast<std::size_t>(model[1]); ++axis) whole[axis + 1] = model[axis + 2];
-    whole[0] = total;
-    Shape const shape = Shape::of(whole.data(), model[1] + 1);
+    std::int64_t extents[Shape::max_rank] = {total};
+    for (std::int64_t axis = 0; axis < model.rank; ++axis) extents[axis + 1] = model.extents[axis];
+    Shape const shape = Shape::of(extents, model.rank + 1);
     auto const bytes = static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T)));
     to_ = make_owner<To>(Tensor<T, Device>(shape, heap_memory(core_, bytes)));
     if constexpr (kind != Kind::scatter_v) received_ = in_parts(rows_, row_of(model));

@@ -122,6 +122,7 @@ template <Backend B>
 class ProbeJob final : public Job {
  public:
   enum class Mode { look, match };
+  using Info = MessageInfo;  // named through B, so that std::optional of it is only instantiated by who probes
   ProbeJob(Core<B>& core, Mode mode, int from, int tag)
       : Job(mode == Mode::look ? "probe" : "match"), core_(core), mode_(mode), from_(from), tag_(tag) {}
   MessageInfo const& info() const noexcept { return info_; }

@@ -82,8 +82,8 @@ class PointToPoint : public VectorCollectives<B> {
     return job.info();
   }
   /// The same without waiting.
-  [[nodiscard]] std::optional<MessageInfo> try_probe(int from = any_source, int tag = any_tag,
-                                                     Where where = Where::current()) {
+  [[nodiscard]] std::optional<typename ProbeJob<B>::Info> try_probe(int from = any_source, int tag = any_tag,
+                                                                    Where where = Where::current()) {
     this->check_source("try_probe", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;

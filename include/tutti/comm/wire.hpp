@@ -20,7 +20,7 @@ namespace tutti {
 /// A struct that BOOST_HANA_DEFINE_STRUCT describes. Members are elements, complex numbers, enumerations, such structs,
 /// or std::arrays of these; members that the description leaves out stay behind.
 template <class T>
-concept Record = reflect::Reflected<T> && std::is_trivially_copyable_v<T>;
+concept Record = reflect::Reflected<T> && std::is_trivially_copyable_v<T> && reflect::member_count<T> != 0;
 
 template <class T>
   requires Record<T>
