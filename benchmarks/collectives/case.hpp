@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// One measured operation as plain data: what is called, on how many bytes, and which bytes of a rank's buffers it uses.
-/// Sizes follow nccl-tests: the larger of a rank's two buffers.
+/// One measured operation as plain data: what is called, on how many bytes, and which bytes of a rank's buffers it
+/// uses. Sizes follow nccl-tests: the larger of a rank's two buffers.
 
 #include <tutti/core/dtype.hpp>
 
@@ -15,12 +15,21 @@
 namespace tutti::bench {
 
 enum class Collective : std::uint8_t {
-  broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, send_recv, barrier
+  broadcast,
+  reduce,
+  all_reduce,
+  gather,
+  all_gather,
+  scatter,
+  reduce_scatter,
+  all_to_all,
+  send_recv,
+  barrier
 };
-inline constexpr Collective collectives[] = {
-    Collective::broadcast, Collective::reduce,         Collective::all_reduce, Collective::gather,
-    Collective::all_gather, Collective::scatter,       Collective::reduce_scatter, Collective::all_to_all,
-    Collective::send_recv, Collective::barrier};
+inline constexpr Collective collectives[] = {Collective::broadcast,      Collective::reduce,     Collective::all_reduce,
+                                             Collective::gather,         Collective::all_gather, Collective::scatter,
+                                             Collective::reduce_scatter, Collective::all_to_all, Collective::send_recv,
+                                             Collective::barrier};
 constexpr std::string_view name(Collective collective) {
   constexpr std::string_view names[] = {"broadcast", "reduce",         "all_reduce", "gather",    "all_gather",
                                         "scatter",   "reduce_scatter", "all_to_all", "send_recv", "barrier"};
@@ -39,10 +48,10 @@ struct TypeName {
   std::string_view name;
   DType dtype;
 };
-inline constexpr TypeName types[] = {{"int8", DType::int8},       {"uint8", DType::uint8},    {"int32", DType::int32},
-                                     {"uint32", DType::uint32},   {"int64", DType::int64},    {"uint64", DType::uint64},
-                                     {"half", DType::float16},    {"float", DType::float32},  {"double", DType::float64},
-                                     {"bfloat16", DType::bfloat16}};
+inline constexpr TypeName types[] = {
+    {"int8", DType::int8},      {"uint8", DType::uint8},      {"int32", DType::int32},  {"uint32", DType::uint32},
+    {"int64", DType::int64},    {"uint64", DType::uint64},    {"half", DType::float16}, {"float", DType::float32},
+    {"double", DType::float64}, {"bfloat16", DType::bfloat16}};
 constexpr std::string_view type_name(DType dtype) {
   for (TypeName const& type : types)
     if (type.dtype == dtype) return type.name;

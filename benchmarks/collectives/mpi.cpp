@@ -24,8 +24,8 @@ int run_processes(int argc, char** argv, Options const& o, std::int64_t largest,
     if (o.ranks != 0 && o.ranks != all.ranks)
       throw std::runtime_error("--ranks " + std::to_string(o.ranks) + ", but MPI sees " + std::to_string(all.ranks) +
                                ": start the program with mpiexec -n " + std::to_string(o.ranks));
-    Tensor<std::byte> memory =
-        o.private_memory ? Tensor<std::byte>(Shape{all.arena_bytes}) : tensor<std::byte>(comm, Shape{all.arena_bytes});
+    Shape const whole{Arena::allocation(all.arena_bytes)};
+    Tensor<std::byte> memory = o.private_memory ? Tensor<std::byte>(whole) : tensor<std::byte>(comm, whole);
     Find const find = [&](Contender contender, Case const& c) -> Call {
       switch (contender) {
         case Contender::ours: return ours(comm, c);

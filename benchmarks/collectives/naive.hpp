@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The contender `naive` among threads: publish the buffers' addresses, std::barrier, every rank computes all of its own
-/// result from the others' buffers, std::barrier. What anyone would write first.
+/// The contender `naive` among threads: publish the buffers' addresses, std::barrier, every rank computes all of its
+/// own result from the others' buffers, std::barrier. What anyone would write first.
 
 #include "round.hpp"
 
@@ -58,10 +58,9 @@ inline void naive_reduce(NaiveGroup const& group, Case const& c, std::int64_t fi
 /// `scratch` holds in-place results until all ranks have read the inputs.
 inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case const& c, int rank) {
   bool const receives = (c.collective != Collective::reduce && c.collective != Collective::gather) || rank == c.root;
-  bool const overwrites_inputs =
-      c.in_place && receives &&
-      (c.collective == Collective::reduce || c.collective == Collective::all_reduce ||
-       c.collective == Collective::all_to_all);
+  bool const overwrites_inputs = c.in_place && receives &&
+                                 (c.collective == Collective::reduce || c.collective == Collective::all_reduce ||
+                                  c.collective == Collective::all_to_all);
   if (overwrites_inputs) scratch.resize(static_cast<std::size_t>(c.bytes()));
   return [&group, &scratch, c, rank, receives, overwrites_inputs](Slot const& slot) {
     if (c.collective == Collective::barrier) return group.barrier.arrive_and_wait();

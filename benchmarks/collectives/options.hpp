@@ -15,10 +15,10 @@
 namespace tutti::bench {
 
 struct Options {
-  std::int64_t min_bytes = 8, max_bytes = 16 << 20, step_bytes = 0;
-  double step_factor = 8;
+  std::int64_t min_bytes = 8, max_bytes = 8 << 20, step_bytes = 0;
+  double step_factor = 16;
   int samples = 20, warmup = 5, batch = 0, rounds = 5, root = 0, ranks = 0;
-  double limit_seconds = 0.05;
+  double limit_seconds = 0.02;
   int check = 1;
   std::vector<Op> ops = {Op::sum};
   std::vector<DType> types = {DType::float32};
@@ -60,7 +60,8 @@ inline void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("-w,--warmup_iters", o.warmup, "calls before the first sample")->check(CLI::Range(0, 1000000));
   app.add_option("-m,--agg_iters", o.batch, "calls in one sample; 0: as many as 20 us need")
       ->check(CLI::Range(0, 1000000));
-  app.add_option("-c,--check", o.check, "0: do not verify answers before they are timed")->check(CLI::Range(0, 1000000));
+  app.add_option("-c,--check", o.check, "0: do not verify answers before they are timed")
+      ->check(CLI::Range(0, 1000000));
   app.add_option("-o,--op", words.ops, "sum, prod, min, max, avg, a list, or all");
   app.add_option("-d,--datatype", words.types,
                  "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, a list, or all");
@@ -69,7 +70,8 @@ inline void declare(CLI::App& app, Options& o, Words& words) {
                  "broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, send_recv, "
                  "barrier, a list, or all");
   app.add_option("--backend", o.backend, "whose collectives: mpi or threads")->check(CLI::IsMember({"mpi", "threads"}));
-  app.add_option("--ranks", o.ranks, "ranks that are threads (default 2); under mpiexec the launcher says")->check(CLI::Range(1, 1024));
+  app.add_option("--ranks", o.ranks, "ranks that are threads (default 2); under mpiexec the launcher says")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--cache", o.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
   app.add_option("--form", o.form, "in, out (of place) or both")->check(CLI::IsMember({"in", "out", "both"}));
   app.add_flag("--private", o.private_memory, "ordinary tensors instead of the communicator's heap");

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Raw MPI of another library than tutti-perf's own, as a job of its own that takes tutti-perf's commands. Built with the
-/// other library's compiler wrapper and started by collectives.py:
+/// Raw MPI of another library than tutti-perf's own, as a job of its own that takes tutti-perf's commands. Built with
+/// the other library's compiler wrapper and started by collectives.py:
 ///
 ///   mpiexec -n RANKS other_mpi COMMANDS ANSWERS      (two named pipes, used by rank 0)
 
 #include "processes.hpp"
 #include "remote.hpp"
 
-#include <cstdio>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <new>
 
 namespace {
 
@@ -70,12 +69,7 @@ int main(int argc, char** argv) {
       bytes = greet(*link, team.size());
     }
     must(MPI_Bcast(&bytes, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
-    constexpr std::align_val_t page{4096};
-    struct Free {
-      void operator()(std::byte* memory) const { ::operator delete[](memory, page); }
-    };
-    std::unique_ptr<std::byte[], Free> const memory(
-        static_cast<std::byte*>(::operator new[](static_cast<std::size_t>(bytes), page)));
+    std::unique_ptr<std::byte[]> const memory(new std::byte[static_cast<std::size_t>(Arena::allocation(bytes))]);
     Find const find = [&](Contender contender, Case const& c) -> Call {
       return contender == Contender::raw ? raw_call(c, team.rank()) : Call{};
     };

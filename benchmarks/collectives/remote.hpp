@@ -6,13 +6,13 @@
 
 #include "crew.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 
 namespace tutti::bench {
 

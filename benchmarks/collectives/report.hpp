@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What is printed: the head that says where and how was measured, nccl-tests' table with a line for each contender, and
-/// the JSON rows.
+/// What is printed: the head that says where and how was measured, nccl-tests' table with a line for each contender,
+/// and the JSON rows.
 
 #include "statistics.hpp"
 
@@ -12,15 +12,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 namespace tutti::bench {
@@ -68,13 +69,20 @@ inline void print_head(Options const& o, Head const& head) {
   char const* const compiler = "g++ " __VERSION__;
 #endif
   fmt::print("# tutti-perf {}.{}.{}, {}; {}{}\n", version_major, version_minor, version_patch, compiler,
-             head.library.empty() ? "no job of MPI" : head.library, head.other.empty() ? "" : "; other MPI: " + head.other);
+             head.library.empty() ? "no job of MPI" : head.library,
+             head.other.empty() ? "" : "; other MPI: " + head.other);
   fmt::print("# {}, {} processors for {} ranks{}\n", processor_name(), processors, head.ranks,
              head.ranks > processors
                  ? ": RANKS OUTNUMBER PROCESSORS. MPI libraries spin while they wait, which flatters tutti here"
                  : "");
+  double load = 0;
+  if (::getloadavg(&load, 1) == 1 && load > 1)
+    fmt::print(
+        "# load average {:.1f} in the last minute: where others use the processors, a rank waits for its turn and "
+        "times say little\n",
+        load);
   fmt::print("# backend {}, buffers {}\n", head.backend,
-             o.private_memory     ? "in ordinary tensors (--private)"
+             o.private_memory   ? "in ordinary tensors (--private)"
              : head.shared_heap ? "on the communicator's heap, which the ranks share"
                                 : "on the communicator's heap, which is private memory on this backend");
   if (o.cold()) {
@@ -87,7 +95,8 @@ inline void print_head(Options const& o, Head const& head) {
   fmt::print(
       "# a sample: barrier, then one call, or calls for about 20 us where one is shorter; its time is the slowest "
       "rank's, per call.\n"
-      "# median and p99 (nearest rank: with under 100 samples the largest) of up to {} samples in {} rounds, contenders "
+      "# median and p99 (nearest rank: with under 100 samples the largest) of up to {} samples in {} rounds, "
+      "contenders "
       "in turn, answers {}\n"
       "# eff: least bytes that the operation must move / (time x copy bandwidth of all ranks, same bytes, same cache "
       "state); from 64 KiB\n"
@@ -154,10 +163,12 @@ inline void add_rows(Json& json, std::string const& prefix, Case const& c, std::
 inline void print_columns() {
   fmt::print("#\n#{:>11} {:>11} {:>8} {:>5} {:>4} {:>5}  {:18} | {:^58} | {:^58}\n", "size", "count", "type", "redop",
              "root", "cache", "contender", "out of place", "in place");
-  auto const form = fmt::format("{:>9} {:>9} {:>7} {:>7} {:>5} {:>7} {:>8}", "time", "p99", "algbw", "busbw", "eff", "x",
-                                "#wrong");
-  auto const units = fmt::format("{:>9} {:>9} {:>7} {:>7} {:>5} {:>7} {:>8}", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", "");
-  fmt::print("#{:71} | {} | {}\n#{:>11} {:>11} {:45}  | {} | {}\n", "", form, form, "(B)", "(elements)", "", units, units);
+  auto const form =
+      fmt::format("{:>9} {:>9} {:>7} {:>7} {:>5} {:>7} {:>8}", "time", "p99", "algbw", "busbw", "eff", "x", "#wrong");
+  auto const units =
+      fmt::format("{:>9} {:>9} {:>7} {:>7} {:>5} {:>7} {:>8}", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", "");
+  fmt::print("#{:71} | {} | {}\n#{:>11} {:>11} {:45}  | {} | {}\n", "", form, form, "(B)", "(elements)", "", units,
+             units);
 }
 
 /// One contender's figures for one form.

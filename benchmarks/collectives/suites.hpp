@@ -61,16 +61,15 @@ inline bool sweep_size(Options const& o, Stage const& stage, Case what, Json& js
       what.in_place = form == 1;
       bool const ran = !forms[form].empty();
       Figures const* const own = ran ? &forms[form][i] : nullptr;
-      columns[form] =
-          form_columns(what, own, ran ? &forms[form][0] : nullptr, bandwidth[form], o.check != 0, copies);
+      columns[form] = form_columns(what, own, ran ? &forms[form][0] : nullptr, bandwidth[form], o.check != 0, copies);
       any = any || (ran && own->exists);
       right = right && (!ran || own->wrong == 0);
     }
     if (!any) continue;
     fmt::print("{:>12} {:>11} {:>8} {:>5} {:>4} {:>5}  {:18} | {} | {}\n", what.bytes(), what.count(),
-               what.collective == Collective::barrier ? "none" : type_name(what.dtype), reduces(what.collective) ? name(what.op) : "none",
-               has_root(what.collective) ? what.root : -1, what.cold ? "cold" : "warm", entries[i].label, columns[0],
-               columns[1]);
+               what.collective == Collective::barrier ? "none" : type_name(what.dtype),
+               reduces(what.collective) ? name(what.op) : "none", has_root(what.collective) ? what.root : -1,
+               what.cold ? "cold" : "warm", entries[i].label, columns[0], columns[1]);
   }
   std::fflush(stdout);
   return right;
@@ -104,8 +103,9 @@ struct Goal {
 };
 
 /// All-reduce of float sums against raw MPI, each size in both forms and cache states, judged by the worst of the four.
-inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend, std::vector<std::int64_t> const& sizes,
-                       std::vector<Goal> const& goals, double least_efficiency, Json& json) {
+inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend,
+                       std::vector<std::int64_t> const& sizes, std::vector<Goal> const& goals, double least_efficiency,
+                       Json& json) {
   bool right = true;
   o.backend = backend;
   fmt::print("#\n# {}, all_reduce float sum, {} ranks. Ratios: time of the contender / time of tutti.\n", backend,
@@ -117,8 +117,8 @@ inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend
     for (bool cold : {false, true})
       for (bool in_place : {false, true}) {
         if ((cold ? !o.cold() : !o.warm()) || o.form == (in_place ? "out" : "in")) continue;
-        Case const what = sized({Collective::all_reduce, Op::sum, DType::float32, in_place, cold, 0, stage.ranks, 0},
-                                bytes);
+        Case const what =
+            sized({Collective::all_reduce, Op::sum, DType::float32, in_place, cold, 0, stage.ranks, 0}, bytes);
         auto const entries = stage.entries(backend, bytes);
         auto const figures = compete(o, what, entries);
         add_rows(json, backend, what, entries, figures);
@@ -166,7 +166,8 @@ inline bool goals(Options const& o, Stage const& stage, Json& json) {
   if (stage.processes != nullptr)
     right = goal_sizes(o, stage, "mpi", sizes,
                        {{8, 8, 2}, {mib, 4 * mib, 5}, {4 * mib + 1, 32 * mib - 1, 3}, {32 * mib, 64 * mib, 5}}, 0.8,
-                       json) && right;
+                       json) &&
+            right;
   return goal_sizes(o, stage, "threads", sizes, {{8, 64 * mib, 1}}, 0.8, json) && right;
 }
 

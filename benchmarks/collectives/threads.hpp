@@ -129,8 +129,8 @@ class ThreadsCrew : public Crew {
       void slowest(std::vector<double>& values) { team.slowest(rank, values); }
     } team{team_, rank};
     try {
-      Tensor<std::byte> memory =
-          private_memory ? Tensor<std::byte>(Shape{arena_bytes}) : tensor<std::byte>(comm, Shape{arena_bytes});
+      Shape const whole{Arena::allocation(arena_bytes)};
+      Tensor<std::byte> memory = private_memory ? Tensor<std::byte>(whole) : tensor<std::byte>(comm, whole);
       Arena arena(memory.data(), arena_bytes);
       std::vector<std::byte> scratch;
       Find const find = [&](Contender contender, Case const& c) -> Call {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Collectives of tutti beside raw MPI, a naive version over std::barrier and plain copies, in one run and in turn, with
-/// the flags and the table of nccl-tests.
+/// Collectives of tutti beside raw MPI, a naive version over std::barrier and plain copies, in one run and in turn,
+/// with the flags and the table of nccl-tests.
 ///
 ///   tutti-perf --backend threads --ranks 2 -C all_reduce -b 8 -e 64M -f 2
 ///   mpiexec -n 2 tutti-perf --backend mpi ...       (--backend threads there: against that MPI too)
@@ -79,8 +79,9 @@ int main(int argc, char** argv) {
                            [&](Processes const& processes) { return report(options, processes); });
 #else
     if (options.backend == "mpi")
-      throw std::runtime_error("--backend mpi: tutti-perf was built without MPI. Install one (Debian: libmpich-dev) and "
-                               "configure again");
+      throw std::runtime_error(
+          "--backend mpi: tutti-perf was built without MPI. Install one (Debian: libmpich-dev) and "
+          "configure again");
 #endif
     return report(options, {});
   } catch (std::exception const& error) {
