@@ -30,9 +30,10 @@ def skipped(what):
 
 
 def launch_words(mpiexec, ranks):
-    """The launcher with its ranks; Open MPI's refuses root and more ranks than processors unless it is told."""
+    """The launcher with its ranks; Open MPI's refuses root and more ranks than processors
+    unless it is told, and would bind ranks, which they do themselves."""
     banner = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
-    more = ["--oversubscribe", "--allow-run-as-root"] if "Open MPI" in banner or "OpenRTE" in banner else []
+    more = ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"] if "Open MPI" in banner or "OpenRTE" in banner else []
     return [mpiexec, *more, "-n", str(ranks)], bool(more)
 
 

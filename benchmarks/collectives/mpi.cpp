@@ -2,6 +2,7 @@
 /// @file
 /// Compiles the collectives of `Communicator<Mpi>` for every type and operator, and starts the job.
 
+#include "binding.hpp"
 #include "copies.hpp"
 #include "ours.hpp"
 #include "processes.hpp"
@@ -19,6 +20,7 @@ int run_processes(int argc, char** argv, Options const& o, std::int64_t largest,
   return launch<Mpi>(argc, argv, [&](Communicator<Mpi>& comm) {
     int const rank = comm.rank();
     ProcessTeam team;
+    bind_rank(rank, comm.size());
     Processes all{nullptr, comm.size(), arena_bytes(o, comm.size(), largest), comm.heap().shared(),
                   mpi::Environment::library()};
     if (o.ranks != 0 && o.ranks != all.ranks)

@@ -5,6 +5,7 @@
 ///
 ///   mpiexec -n RANKS other_mpi COMMANDS ANSWERS      (two named pipes, used by rank 0)
 
+#include "binding.hpp"
 #include "processes.hpp"
 #include "remote.hpp"
 
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   try {
     ProcessTeam team;
+    bind_rank(team.rank(), team.size());
     std::unique_ptr<Link> link;
     std::int64_t bytes = 0;
     if (team.rank() == 0) {

@@ -6,7 +6,6 @@
 
 #include "statistics.hpp"
 
-#include <tutti/exec/processors.hpp>
 #include <tutti/version.hpp>
 
 #include <fmt/format.h>
@@ -56,13 +55,13 @@ inline std::string short_name(std::string library) {
 }
 
 struct Head {
-  int ranks = 2;
+  int ranks = 2, processors = 1;
   std::string backend, library, other;
   bool shared_heap = false;
   std::int64_t arena = 0;
 };
 inline void print_head(Options const& o, Head const& head) {
-  int const processors = exec::available_processors();
+  int const processors = head.processors;
 #ifdef __clang__
   char const* const compiler = __VERSION__;
 #else
@@ -74,7 +73,7 @@ inline void print_head(Options const& o, Head const& head) {
   fmt::print("# {}, {} processors for {} ranks{}\n", processor_name(), processors, head.ranks,
              head.ranks > processors
                  ? ": RANKS OUTNUMBER PROCESSORS. MPI libraries spin while they wait, which flatters tutti here"
-                 : "");
+                 : ", each bound to one");
   double load = 0;
   if (::getloadavg(&load, 1) == 1 && load > 1)
     fmt::print(

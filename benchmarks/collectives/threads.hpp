@@ -3,6 +3,7 @@
 /// @file
 /// A crew whose ranks are threads of this process, with a `Communicator<Threads>` between them.
 
+#include "binding.hpp"
 #include "copies.hpp"
 #include "crew.hpp"
 #include "naive.hpp"
@@ -88,6 +89,7 @@ class ThreadsCrew : public Crew {
   /// `arena_bytes` for each rank, from the communicator's heap unless `private_memory`.
   ThreadsCrew(int ranks, std::int64_t arena_bytes, bool private_memory)
       : team_(ranks), naive_(ranks), driver_([=, this] {
+          unbind();
           try {
             threads::run(ranks, [&](Communicator<Threads>& comm) { serve(comm, arena_bytes, private_memory); });
           } catch (...) {
@@ -120,6 +122,7 @@ class ThreadsCrew : public Crew {
 
   void serve(Communicator<Threads>& comm, std::int64_t arena_bytes, bool private_memory) {
     int const rank = comm.rank();
+    bind_rank(rank, comm.size());
     struct Ranked {
       ThreadTeam& team;
       int rank;

@@ -6,9 +6,12 @@
 ///   tutti-perf --backend threads --ranks 2 -C all_reduce -b 8 -e 64M -f 2
 ///   mpiexec -n 2 tutti-perf --backend mpi ...       (--backend threads there: against that MPI too)
 
+#include "binding.hpp"
 #include "remote.hpp"
 #include "run.hpp"
 #include "suites.hpp"
+
+#include <tutti/exec/processors.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -21,9 +24,10 @@ namespace {
 using namespace tutti::bench;
 
 /// On one process, with the crews that there are.
-int report(Options const& o, Processes const& processes) {
+int report(Options const& o, int processors, Processes const& processes) {
   Stage stage;
   Head head;
+  head.processors = processors;
   stage.processes = processes.crew;
   stage.ranks = head.ranks = processes.crew != nullptr ? processes.ranks : o.ranks != 0 ? o.ranks : 2;
   if (o.root < 0 || o.root >= stage.ranks)
@@ -62,6 +66,9 @@ int report(Options const& o, Processes const& processes) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Both before a rank is bound.
+  static_cast<void>(processors_at_start());
+  int const processors = tutti::exec::available_processors();
   CLI::App app("Collectives of tutti beside their rivals.", "tutti-perf");
   Options options;
   Words words;
@@ -76,14 +83,14 @@ int main(int argc, char** argv) {
 #if TUTTI_PERF_MPI
     if (options.backend == "mpi" || launched_by_mpi())
       return run_processes(argc, argv, options, largest(options),
-                           [&](Processes const& processes) { return report(options, processes); });
+                           [&](Processes const& processes) { return report(options, processors, processes); });
 #else
     if (options.backend == "mpi")
       throw std::runtime_error(
           "--backend mpi: tutti-perf was built without MPI. Install one (Debian: libmpich-dev) and "
           "configure again");
 #endif
-    return report(options, {});
+    return report(options, processors, {});
   } catch (std::exception const& error) {
     std::fprintf(stderr, "tutti-perf: %s\n", error.what());
     return 1;
