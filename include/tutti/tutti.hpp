@@ -18,6 +18,7 @@
 #include <tutti/comm/device_choice.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/factory.hpp>
+#include <tutti/comm/family.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/inferred.hpp>
@@ -35,10 +36,6 @@
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/ragged.hpp>
 #include <tutti/comm/request.hpp>
-#include <tutti/comm/shared/board.hpp>
-#include <tutti/comm/shared/engine.hpp>
-#include <tutti/comm/shared/share.hpp>
-#include <tutti/comm/shared/space.hpp>
 #include <tutti/comm/vector_collectives.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/bfloat16.hpp>

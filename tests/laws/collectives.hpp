@@ -583,6 +583,44 @@ void groups(Comm& comm, Report& report) {
   comm.barrier();
 }
 
+/// What is in flight on one communicator moves on while the rank waits on another.
+template <class Comm>
+void relatives(Comm& comm, Report& report) {
+  int const rank = comm.rank();
+  int const ranks = comm.size();
+  auto other = comm.duplicate();
+  for (std::int64_t const n : {1, 100'000}) {
+    auto x = filled<float>(n, rank);
+    auto pending = comm.all_reduce_async(x, sum);
+    if (rank % 2 == 0) {  // the others cannot reach the barrier before these have done their share
+      other.barrier();
+      pending.wait();
+    } else {
+      pending.wait();
+      other.barrier();
+    }
+    expect_elements<float>(report, x, n, title<float>("all_reduce during another's barrier", n, ranks),
+                           [&](std::int64_t i) {
+                             float total = 0;
+                             for (int r = 0; r < ranks; ++r) total += element<float>(r, i);
+                             return total;
+                           });
+    auto const sent = filled<double>(n, rank, 1);
+    Tensor<double> received(Shape{n});
+    if (rank == 0) {
+      auto receive = ranks > 1 ? comm.recv_async(received, 1, 5) : comm.recv_async(received, 0, 5);
+      if (ranks == 1) comm.send(sent, 0, 5);
+      other.barrier();
+      receive.wait();
+      expect_elements<double>(report, received, n, "a message during another's barrier",
+                              [&](std::int64_t i) { return element<double>(ranks > 1 ? 1 : 0, i, 1); });
+    } else {
+      if (rank == 1) comm.send(sent, 0, 5);
+      other.barrier();
+    }
+  }
+}
+
 // --- Port ------------------------------------------------------------------------------------------------------------
 
 template <class Comm>

@@ -31,6 +31,9 @@ namespace tutti {
 /// Determinism   elements are combined in rank order where the library reduces (Threads; 16-bit floats and callables
 ///               on every backend); repeated runs of one layout are bitwise equal, and so are the results on all ranks.
 ///               `all_reduce_contributions` gives the same bits for any number of ranks.
+/// Progress      what is in flight moves on while this rank waits, on this communicator or on another one that came
+/// from
+///               the same by split or duplicate, in the thread that started it.
 /// Errors        shape, invalid_argument (checked before anything is started); communication (ranks disagree, one has
 ///               failed or left, the transport reports an error); timeout; revoked.
 template <Backend B>
@@ -55,8 +58,9 @@ class Communicator : public comm::Plans<B> {
     for (int r = 0; r < this->size(); ++r)
       if (all(r, 0) == color) members.push_back(r);
     members.stable_sort([&](int a, int b) { return all(a, 1) < all(b, 1); });
-    return Communicator(this->core_->backend.split(color, key, members),
-                        CommunicatorOptions{this->core_->deadline_seconds()});
+    return Communicator(make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members),
+                                                         CommunicatorOptions{this->core_->deadline_seconds()},
+                                                         this->core_->family()));
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
   Communicator duplicate(Where where = Where::current()) { return split(0, this->rank(), where); }
@@ -64,6 +68,9 @@ class Communicator : public comm::Plans<B> {
   Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = Where::current()) {
     return Mesh<B>(*this, axes, where);
   }
+
+ private:
+  explicit Communicator(Shared<comm::Core<B>> core) noexcept : comm::Plans<B>(std::move(core)) {}
 };
 
 }  // namespace tutti

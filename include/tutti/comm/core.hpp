@@ -4,10 +4,12 @@
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <cstdint>
@@ -25,12 +27,18 @@ struct CommunicatorOptions {
 namespace comm {
 
 template <Backend B>
-class Core final : public Progress {
+class Core final : public Progress, public Relative {
  public:
-  Core(B moved, CommunicatorOptions options) : backend(std::move(moved)), deadline_seconds_(options.deadline_seconds) {}
+  Core(B moved, CommunicatorOptions options, Shared<Family> family = make_shared_owner<Family>())
+      : backend(std::move(moved)), deadline_seconds_(options.deadline_seconds), family_(std::move(family)) {
+    family_->join(*this);
+  }
   Core(Core const&) = delete;
   Core& operator=(Core const&) = delete;
-  ~Core() override { drain(); }
+  ~Core() override {
+    drain();
+    family_->leave(*this);
+  }
 
   B backend;
   Inbox<B> inbox;
@@ -55,7 +63,15 @@ class Core final : public Progress {
   bool is_turn(std::uint64_t turn) const noexcept { return turn == turns_over_; }
   void end_turn() noexcept { ++turns_over_; }
 
-  void enlist(Job& job) override { jobs_.push_back(&job); }
+  Shared<Family> const& family() const noexcept { return family_; }
+  void move_on(pthread_t thread) noexcept override {
+    if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
+  }
+
+  void enlist(Job& job) override {
+    thread_ = ::pthread_self();
+    jobs_.push_back(&job);
+  }
   void dismiss(Job& job) noexcept override {
     for (Job*& entry : jobs_)
       if (entry == &job) {
@@ -146,6 +162,7 @@ class Core final : public Progress {
       backoff.step();
       progress();
       if (job.poll()) return;
+      if ((steps & 15u) == 15u || backoff.should_sleep()) family_->move_others_on(*this);
       if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
       std::int64_t const now = exec::now_ns();
       if (!announcement.made && now - begin > announce_after_ns()) {
@@ -195,6 +212,8 @@ class Core final : public Progress {
   }
 
   double deadline_seconds_;
+  Shared<Family> family_;
+  pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;
   std::uint64_t collectives_ = 0;
   std::uint64_t turns_taken_ = 0;

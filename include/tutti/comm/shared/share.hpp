@@ -25,6 +25,7 @@ struct Call {
   int other = 0;               // who disagrees with rank 0
   Phase phase = unpublished;
   bool complete = false;
+  std::exception_ptr failure{};  // of this call, whoever moved it on
   bool compares_only = false;  // the rest goes by messages
   bool small = false;          // the board carries the contributions
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
@@ -36,10 +37,11 @@ struct Call {
   std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
 };
 
-class Share {
+template <class = void>
+class BasicShare {
  public:
-  Share() = default;
-  Share(Board board, int rank)
+  BasicShare() = default;
+  BasicShare(Board board, int rank)
       : board_(board), rank_(rank), size_(board.size()), inputs_(static_cast<std::size_t>(size_)) {}
 
   /// The most that any rank contributes: the same number on all ranks, which decides whether the board carries it.
@@ -195,5 +197,6 @@ class Share {
   int size_ = 0;
   List<void const*> inputs_;
 };
+using Share = BasicShare<>;
 
 }  // namespace tutti::comm::shared
