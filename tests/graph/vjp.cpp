@@ -42,6 +42,16 @@ Var param(Builder& b, std::string_view name, Shape const& shape) { return b.para
 
 }  // namespace
 
+TEST_CASE("the check of gradients keeps a NaN, whatever stands after it") {
+  Builder b;
+  Var const a = param(b, "a", {2}), c = param(b, "c", {3});
+  b.output("loss", sum_all(sqrt(a - a)) + sum_all(c * c));
+  GradientCheck const result = check_gradients(canonical(b.graph()));
+  CHECK(std::isnan(result.worst));
+  CHECK(test::contains(result.where, "a[0]: gradient "));
+  CHECK(result.tried > 2);
+}
+
 TEST_CASE("elementwise rules agree with central differences") {
   for (Shape const& shape : {Shape{}, Shape{1}, Shape{3, 5}, Shape{2, 1, 4}}) {
     INFO("shape " << to_string(shape));
