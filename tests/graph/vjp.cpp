@@ -231,6 +231,10 @@ TEST_CASE("collectives: the gradient of the average of all ranks' losses agrees 
       [&](Builder& b) {
         return pow(all_gather(reduce_scatter(vary(param(b, "x", {6}), PortOp::sum) * varying(b, {6}), 3), 3), 2);
       },
+      [&](Builder& b) {
+        Var const own = vary(param(b, "x", {6}), PortOp::sum) * varying(b, {6});
+        return pow(all_gather(reduce_scatter(own, 3, PortOp::avg), 3), 2);
+      },
       [&](Builder& b) { return pow(broadcast(vary(param(b, "x", {2}), PortOp::sum) * varying(b, {2}), 1), 2); },
   };
   for (auto const& model : models) {
