@@ -75,13 +75,23 @@ class Tensor {
 
   std::span<T> elements() noexcept { return view().elements(); }
   std::span<T const> elements() const noexcept { return view().elements(); }
-  template <std::integral... Index>
+  template <class... Index>
   T& operator()(Index... index) {
-    return view()(index...);
+    static_assert(detail::at_hand<D>,
+                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(detail::are_indices<Index...>,
+                  "tutti: more indices than a tensor can have axes, or one that is no integer");
+    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) return view()(index...);
+    else return *data();
   }
-  template <std::integral... Index>
+  template <class... Index>
   T const& operator()(Index... index) const {
-    return view()(index...);
+    static_assert(detail::at_hand<D>,
+                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(detail::are_indices<Index...>,
+                  "tutti: more indices than a tensor can have axes, or one that is no integer");
+    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) return view()(index...);
+    else return *data();
   }
 
   View slice(int axis, std::int64_t begin, std::int64_t end,
