@@ -67,6 +67,25 @@ TEST_CASE("saving a step again replaces it") {
   CHECK(Checkpoint(find_checkpoint(folder.path, "5")).optimizer().view<float>("m.weight")(0, 0) == 8.0f);
 }
 
+TEST_CASE("what lies beyond the step that a run goes on from is set aside, whole, and found by its path alone") {
+  Folder folder;
+  Contents contents;
+  for (std::int64_t step : {1, 2, 3}) save_checkpoint(folder.path, contents.at(step), 0);
+  CHECK(set_checkpoints_aside(folder.path, 3).empty());
+  CHECK(set_checkpoints_aside(folder.path, 1) ==
+        std::vector<std::string>{"superseded_step_00000002", "superseded_step_00000003"});
+  CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 1);
+  save_checkpoint(folder.path, contents.at(2), 0);
+  CHECK(set_checkpoints_aside(folder.path, 0).back() == "superseded_step_00000002_2");
+  REQUIRE_ERROR(find_checkpoint(folder.path, "latest"), ErrorKind::io, "no complete checkpoint");
+  for (char const* name : {"superseded_step_00000002", "superseded_step_00000002_2"})
+    CHECK(Checkpoint(find_checkpoint({}, (folder.path / "checkpoints" / name).string())).step() == 2);
+  save_checkpoint(folder.path, contents.at(9), 0);
+  remove_checkpoints(folder.path);
+  CHECK(!fs::exists(folder.path / "checkpoints" / "step_00000009"));
+  CHECK(fs::exists(folder.path / "checkpoints" / "superseded_step_00000003"));
+}
+
 TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentence") {
   Folder folder;
   Contents contents;

@@ -184,6 +184,34 @@ def case_relayout(bench):
             print(f"  {backend} {ranks} ranks: within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}")
 
 
+def case_another_run(bench):
+    """A new run does not mix its checkpoints with another's: it is refused, or told to overwrite; going back sets the later ones aside."""
+    out = bench.folder / "run"
+    first, second = ["--batch", "2", "--seed", "1"], ["--batch", "2", "--seed", "2"]
+    bench.run("threads", 1, out, *first, "--steps", "6", "--checkpoint-every", "2")
+    before = bench.parameters(out, 6)
+    history = (out / "metrics.jsonl").read_bytes()
+    text, errors = bench.run("threads", 2, out, *second, "--steps", "3", code=1)
+    check("another run" in errors and "--overwrite" in errors and str(out) in errors, errors)
+    check(bench.parameters(out, 6) == before and (out / "metrics.jsonl").read_bytes() == history, "a refused run has changed the other")
+
+    elsewhere = bench.folder / "elsewhere"
+    bench.run("threads", 1, elsewhere, *second, "--steps", "3")
+    _, errors = bench.run("threads", 1, out, "--resume", str(elsewhere / "checkpoints" / "step_00000003"), "--steps", "4", code=1)
+    check("another run" in errors, errors)
+
+    text, _ = bench.run("threads", 1, out, "--resume", "2", "--steps", "3")
+    check("superseded_step_00000006" in text, text)
+    check(sorted(path.name for path in (out / "checkpoints").iterdir() if path.name.startswith("step")) == ["step_00000002", "step_00000003"], "later steps stay")
+    bench.run("threads", 1, out, "--resume", "latest", "--steps", "4")
+    check([row["step"] for row in bench.metrics(out)] == [1, 2, 3, 4], "--resume latest took up the abandoned history")
+    check((out / "checkpoints" / "superseded_step_00000006" / "parameters.safetensors").read_bytes() == before, "an abandoned checkpoint was lost")
+
+    bench.run("threads", 2, out, *second, "--steps", "3", "--overwrite")
+    text, _ = bench.run("threads", 1, out, "--resume", "latest", "--steps", "4")
+    check("4 to 4" in text, text)
+
+
 def children(pid):
     found = []
     for entry in pathlib.Path("/proc").iterdir():

@@ -78,6 +78,13 @@ inline std::vector<std::int64_t> complete_steps(std::filesystem::path const& out
   return steps;
 }
 
+/// The marker goes first: half a folder must not look whole. What cannot be removed stays, unmarked.
+inline void remove_checkpoint(std::filesystem::path const& folder) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove(folder / complete_marker, ignored);
+  std::filesystem::remove_all(folder, ignored);
+}
+
 inline std::vector<io::NamedTensor> listed(io::Safetensors const& file) {
   std::vector<io::NamedTensor> tensors;
   for (auto const& [name, tensor] : file.tensors()) tensors.push_back(tensor);
@@ -142,13 +149,41 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   if (keep > 0) {
     std::vector<std::int64_t> steps = detail::complete_steps(out);
     std::erase_if(steps, [&](std::int64_t step) { return step >= contents.step; });
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i) {
-      fs::path const old = all / detail::step_folder(steps[i]);
-      fs::remove(old / detail::complete_marker, code);  // first of all: half a folder must not look whole
-      fs::remove_all(old, code);
-    }
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i)
+      detail::remove_checkpoint(all / detail::step_folder(steps[i]));
   }
   return target;
+}
+
+/// Takes the complete checkpoints of the run in `out` that lie beyond `step` out of its history, because it is about to
+/// go on from there: they keep their contents under names that no step finds, and a path still does.
+/// Errors: io. Returns the names, without the folder.
+inline std::vector<std::string> set_checkpoints_aside(std::filesystem::path const& out, std::int64_t step) {
+  namespace fs = std::filesystem;
+  fs::path const all = out / "checkpoints";
+  std::vector<std::string> names;
+  for (std::int64_t const later : detail::complete_steps(out)) {
+    if (later <= step) continue;
+    std::string const stem = "superseded_" + detail::step_folder(later);
+    std::string name = stem;
+    for (int copy = 2; fs::exists(all / name); ++copy) name = stem + "_" + std::to_string(copy);
+    std::error_code code;
+    fs::rename(all / detail::step_folder(later), all / name, code);
+    if (code)
+      throw Error(ErrorKind::io, "set_checkpoints_aside",
+                  (all / detail::step_folder(later)).string() + " cannot be renamed to " + name +
+                      ". Make the folder writable or choose another --out")
+          .with_native(code.message());
+    names.push_back(name);
+  }
+  if (!names.empty()) io::sync_folder(all.string());
+  return names;
+}
+
+/// Removes every complete checkpoint below `out`: those of a run that another one replaces.
+inline void remove_checkpoints(std::filesystem::path const& out) {
+  for (std::int64_t const step : detail::complete_steps(out))
+    detail::remove_checkpoint(out / "checkpoints" / detail::step_folder(step));
 }
 
 /// `wanted` is "latest", a step, or the path of a checkpoint folder.

@@ -66,10 +66,19 @@ class Run {
     if (root()) console_ = Console(stdout);
     if (o().out.empty()) return;
     if (root()) io::make_folder(o().out);
-    parallel::barrier(*port_);
-    if (root())
+    parallel::barrier(*port_);  // every rank has read what it resumes
+    if (root()) {
+      begin_history();
       metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
-    else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+    } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+  }
+
+  /// What --out holds of another history makes room.
+  void begin_history() {
+    if (!setup_.same_run) remove_checkpoints(o().out);
+    else
+      for (std::string const& name : set_checkpoints_aside(o().out, setup_.first_step))
+        setup_.changes.push_back("a later checkpoint, kept as " + name);
   }
 
   void restore() {
@@ -154,7 +163,7 @@ class Run {
         {"seed", std::to_string(o().seed)},
         {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
     console_.table(rows);
-    for (std::string const& change : setup_.changes) console_.line("changed on resume: " + change);
+    for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
     if (busy > may)
       console_.line(fmt::format(
           "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));

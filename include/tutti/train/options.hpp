@@ -45,6 +45,7 @@ struct Options {
   int threads = 0, ranks = 0;
   std::string backend = "mpi";
   std::string out;
+  bool overwrite = false;          ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
   std::string config;
 
@@ -98,6 +99,7 @@ inline void declare(CLI::App& app, Options& o) {
   run->add_option("--keep", o.keep, "newest checkpoints to keep; 0 keeps all");
   run->add_option("--resume", o.resume, "latest, a step, or the path of a checkpoint");
   run->add_option("--out", o.out, "folder for metrics, logs and checkpoints");
+  run->add_flag("--overwrite", o.overwrite, "a new run removes the checkpoints of another run in --out");
   run->add_option("--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   run->add_option("--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
   run->add_option("--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");

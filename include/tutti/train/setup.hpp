@@ -36,6 +36,7 @@ struct Setup {
   std::int64_t first_step = 0;         ///< steps done before this run
   optim::Schedule schedule;
   std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
+  bool same_run = false;               ///< the resumed checkpoint lies in --out: its history goes on
 
   std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
 };
@@ -121,6 +122,21 @@ inline void divide_batch(Setup& s, int ranks) {
   s.micro_steps = share / s.rows;
 }
 
+/// Checkpoints of two runs in one folder could not be told apart: "latest" would be the one that went further.
+inline void choose_out(Setup& s) {
+  namespace fs = std::filesystem;
+  Options const& o = s.options;
+  if (o.out.empty()) return;
+  std::error_code ignored;  // a folder that is not there is not the same
+  s.same_run =
+      s.resume && fs::equivalent(s.resume->folder().parent_path(), fs::path(o.out) / "checkpoints", ignored);
+  if (s.same_run || o.overwrite) return;
+  std::vector<std::int64_t> const steps = complete_steps(o.out);
+  if (!steps.empty())
+    refuse("--out " + o.out + " holds checkpoints of another run, the latest of step " + std::to_string(steps.back()) +
+           ". --resume latest goes on with that run; else choose another --out, or --overwrite to remove them");
+}
+
 inline void choose_model(Setup& s) {
   Options const& o = s.options;
   bool const sized = o.layers != 0;
@@ -172,6 +188,7 @@ inline Setup make_setup(Options options, int ranks) {
     detail::expand_data_folder(o);
   }
   if (o.data.empty()) refuse("--data is needed: the training shards");
+  detail::choose_out(s);
 
   if (!o.tokenizer.empty()) {
     s.tokenizer_text = io::read_file(o.tokenizer);
