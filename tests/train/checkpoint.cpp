@@ -4,8 +4,10 @@
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 using namespace tutti;
 using namespace tutti::train;
@@ -65,6 +67,49 @@ TEST_CASE("saving a step again replaces it") {
   contents.moment.fill(8.0f);
   save_checkpoint(folder.path, contents.at(5), 3);
   CHECK(Checkpoint(find_checkpoint(folder.path, "5")).optimizer().view<float>("m.weight")(0, 0) == 8.0f);
+}
+
+TEST_CASE("while a step is saved again there is a complete checkpoint of it at every moment") {
+  Folder folder;
+  Contents contents;
+  fs::path const target = save_checkpoint(folder.path, contents.at(5), 3);
+  std::atomic<bool> over{false};
+  std::int64_t looked = 0, absent = 0;
+  std::thread reader([&] {
+    for (; !over; ++looked) {
+      std::error_code ignored;
+      absent += !fs::exists(target / "COMPLETE", ignored) &&
+                !fs::exists(folder.path / "checkpoints" / ".step_00000005.former" / "COMPLETE", ignored) &&
+                !fs::exists(target / "COMPLETE", ignored);
+    }
+  });
+  for (int i = 0; i < 30; ++i) save_checkpoint(folder.path, contents.at(5), 3);
+  over = true;
+  reader.join();
+  INFO("looked " << looked << " times");
+  CHECK(looked > 30);
+  CHECK(absent == 0);
+}
+
+TEST_CASE("a checkpoint whose replacement was cut short between two renames is found, saved again and removed") {
+  Folder folder;
+  Contents contents;
+  save_checkpoint(folder.path, contents.at(4), 0);
+  fs::path const target = save_checkpoint(folder.path, contents.at(5), 0);
+  fs::path const former = target.parent_path() / ".step_00000005.former";
+  fs::rename(target, former);
+  CHECK(find_checkpoint(folder.path, "latest") == former);
+  CHECK(Checkpoint(find_checkpoint(folder.path, "5")).step() == 5);
+  fs::create_directory(target);  // as an interrupted program of an earlier version left it
+  CHECK(find_checkpoint(folder.path, "latest") == former);
+  contents.moment.fill(8.0f);
+  save_checkpoint(folder.path, contents.at(5), 0);
+  CHECK(find_checkpoint(folder.path, "latest") == target);
+  CHECK(Checkpoint(target).optimizer().view<float>("m.weight")(0, 0) == 8.0f);
+  CHECK(!fs::exists(former));
+  fs::rename(target, former);
+  save_checkpoint(folder.path, contents.at(6), 1);
+  CHECK(!fs::exists(former));
 }
 
 TEST_CASE("what lies beyond the step that a run goes on from is set aside, whole, and found by its path alone") {

@@ -5,8 +5,9 @@
 ///
 ///   <out>/checkpoints/step_00000100/parameters.safetensors   parameters by name, layers stacked
 ///                                   optimizer.safetensors    moments by name
-///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the two
-///                                   files' tensors tokenizer.json           when the run has one COMPLETE written last
+///                                   tokenizer.json           when the run has one
+///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the others
+///                                   COMPLETE                 written last
 ///
 /// Nothing in it depends on how many ranks wrote it.
 
@@ -24,6 +25,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::train {
@@ -58,8 +60,13 @@ inline std::string step_folder(std::int64_t step) {
   return text;
 }
 
+/// The name that a checkpoint has while another of its step takes its place.
+inline std::string former_folder(std::int64_t step) { return "." + step_folder(step) + ".former"; }
+
 /// Step of a folder name, or -1.
-inline std::int64_t step_of(std::string const& folder) {
+inline std::int64_t step_of(std::string_view folder) {
+  if (folder.starts_with('.') && folder.ends_with(".former"))
+    folder = folder.substr(1, folder.rfind('.') - 1);
   if (!folder.starts_with("step_")) return -1;
   std::int64_t step = -1;
   auto const [end, code] = std::from_chars(folder.data() + 5, folder.data() + folder.size(), step);
@@ -75,14 +82,25 @@ inline std::vector<std::int64_t> complete_steps(std::filesystem::path const& out
     if (step >= 0 && std::filesystem::exists(entry.path() / complete_marker)) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
 }
 
+/// Where the complete checkpoint of a step lies: under its name, or under the former one when a crash came between.
+inline std::filesystem::path complete_folder(std::filesystem::path const& out, std::int64_t step) {
+  std::filesystem::path const folder = out / "checkpoints" / step_folder(step);
+  return std::filesystem::exists(folder / complete_marker) ? folder : out / "checkpoints" / former_folder(step);
+}
+
 /// The marker goes first: half a folder must not look whole. What cannot be removed stays, unmarked.
-inline void remove_checkpoint(std::filesystem::path const& folder) noexcept {
+inline void remove_folder(std::filesystem::path const& folder) noexcept {
   std::error_code ignored;
   std::filesystem::remove(folder / complete_marker, ignored);
   std::filesystem::remove_all(folder, ignored);
+}
+inline void remove_checkpoint(std::filesystem::path const& out, std::int64_t step) {
+  remove_folder(out / "checkpoints" / former_folder(step));
+  remove_folder(out / "checkpoints" / step_folder(step));
 }
 
 inline std::vector<io::NamedTensor> listed(io::Safetensors const& file) {
@@ -101,8 +119,9 @@ struct CheckpointContents {
   std::string tokenizer;                               ///< text of tokenizer.json, or empty
 };
 
-/// Writes aside, syncs, renames, marks, and then removes the oldest so that `keep` remain (0: all).
-/// Blocking: until the device has the bytes. Errors: io; an older checkpoint is never lost to a failed newer one.
+/// Writes aside, marks, syncs, renames, and then removes the oldest so that `keep` remain (0: all).
+/// Blocking: until the device has the bytes. Errors: io; an older checkpoint, also one of the same step, is never lost
+/// to a newer one that fails or is cut short.
 /// Returns the folder.
 inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents,
                                              std::int64_t keep) {
@@ -111,7 +130,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   io::make_folder(all.string());
   fs::path const target = all / detail::step_folder(contents.step);
   fs::path const aside = all / ("." + detail::step_folder(contents.step) + ".partial");
-  fs::path const former = all / ("." + detail::step_folder(contents.step) + ".former");
+  fs::path const former = all / detail::former_folder(contents.step);
   std::error_code code;
   auto const must = [&](char const* what) {
     if (code)
@@ -131,26 +150,35 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   io::write_safetensors((aside / "optimizer.safetensors").string(), contents.optimizer);
   if (!contents.tokenizer.empty()) io::write_file((aside / "tokenizer.json").string(), contents.tokenizer);
   io::write_file((aside / "checkpoint.json").string(), json.dump(2) + "\n");
+  io::write_file((aside / detail::complete_marker).string(), "");
   io::sync_folder(aside.string());
 
-  bool const replaces = fs::exists(target);
-  if (replaces) {
-    fs::remove_all(former, code);
-    must("cannot be replaced");
+  if (!fs::exists(target)) {
+    fs::rename(aside, target, code);
+    must("cannot be put in place");
+  } else if (io::exchange_names(aside.string(), target.string())) {
+    io::sync_folder(all.string());
+    detail::remove_folder(aside);
+  } else {
+    // Until the second rename the former name serves. A former folder from an earlier crash is older than the target.
+    if (fs::exists(target / detail::complete_marker)) detail::remove_folder(former);
     fs::rename(target, former, code);
     must("cannot be replaced");
+    fs::rename(aside, target, code);
+    if (code) {
+      std::error_code ignored;
+      fs::rename(former, target, ignored);
+    }
+    must("cannot be put in place");
   }
-  fs::rename(aside, target, code);
-  must("cannot be put in place");
   io::sync_folder(all.string());
-  io::write_file((target / detail::complete_marker).string(), "");
-  if (replaces) fs::remove_all(former, code);
+  detail::remove_folder(former);
 
   if (keep > 0) {
     std::vector<std::int64_t> steps = detail::complete_steps(out);
     std::erase_if(steps, [&](std::int64_t step) { return step >= contents.step; });
     for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i)
-      detail::remove_checkpoint(all / detail::step_folder(steps[i]));
+      detail::remove_checkpoint(out, steps[i]);
   }
   return target;
 }
@@ -168,7 +196,7 @@ inline std::vector<std::string> set_checkpoints_aside(std::filesystem::path cons
     std::string name = stem;
     for (int copy = 2; fs::exists(all / name); ++copy) name = stem + "_" + std::to_string(copy);
     std::error_code code;
-    fs::rename(all / detail::step_folder(later), all / name, code);
+    fs::rename(detail::complete_folder(out, later), all / name, code);
     if (code)
       throw Error(ErrorKind::io, "set_checkpoints_aside",
                   (all / detail::step_folder(later)).string() + " cannot be renamed to " + name +
@@ -183,7 +211,7 @@ inline std::vector<std::string> set_checkpoints_aside(std::filesystem::path cons
 /// Removes every complete checkpoint below `out`: those of a run that another one replaces.
 inline void remove_checkpoints(std::filesystem::path const& out) {
   for (std::int64_t const step : detail::complete_steps(out))
-    detail::remove_checkpoint(out / "checkpoints" / detail::step_folder(step));
+    detail::remove_checkpoint(out, step);
 }
 
 /// `wanted` is "latest", a step, or the path of a checkpoint folder.
@@ -208,7 +236,7 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
                have);
       }
     }
-    folder = out / "checkpoints" / detail::step_folder(step);
+    folder = detail::complete_folder(out, step);
   }
   if (!fs::is_directory(folder)) refuse(folder.string() + " is not a checkpoint folder");
   if (!fs::exists(folder / detail::complete_marker))
