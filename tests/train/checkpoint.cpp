@@ -163,6 +163,38 @@ TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentenc
   }
 }
 
+TEST_CASE("a description, a marker or a tokenizer that was changed, and a folder under another name, are refused") {
+  Folder folder;
+  Contents contents;
+  fs::path const saved = save_checkpoint(folder.path, contents.at(3), 0);
+  std::string const good = io::read_file((saved / "checkpoint.json").string());
+  auto const changed = [&](std::string const& from, std::string const& to, char const* part) {
+    std::string bad = good;
+    REQUIRE(bad.find(from) != std::string::npos);
+    bad.replace(bad.find(from), from.size(), to);
+    io::write_file((saved / "checkpoint.json").string(), bad);
+    REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, part);
+    io::write_file((saved / "checkpoint.json").string(), good);
+  };
+  changed("\"step\": 3", "\"step\": 900", "checkpoint.json is not what was saved");
+  changed("\"layers\": 2", "\"layers\": 4", "checkpoint.json is not what was saved");
+  changed("}\n", "}", "checkpoint.json is not what was saved");
+  changed("}\n", std::string("}\0trailing junk {", 16), "zero byte");
+  io::write_file((saved / "tokenizer.json").string(), "[]");
+  REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "tokenizer.json is not what was saved");
+  fs::remove(saved / "tokenizer.json");
+  REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "tokenizer.json is not what was saved");
+  io::write_file((saved / "tokenizer.json").string(), "{}");
+  CHECK(Checkpoint(saved).tokenizer() == "{}");
+
+  fs::copy(saved, saved.parent_path() / "step_00000900");
+  REQUIRE_ERROR(Checkpoint(find_checkpoint(folder.path, "latest")), ErrorKind::format, "holds step 3");
+  fs::rename(saved.parent_path() / "step_00000900", folder.path / "kept");
+  CHECK(Checkpoint(find_checkpoint({}, (folder.path / "kept").string())).step() == 3);
+  io::write_file((saved / "COMPLETE").string(), "");
+  REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "checkpoint.json is not what was saved");
+}
+
 TEST_CASE("a failed save leaves the older checkpoint as it was") {
   Folder folder;
   Contents contents;

@@ -7,7 +7,7 @@
 ///                                   optimizer.safetensors    moments by name
 ///                                   tokenizer.json           when the run has one
 ///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the others
-///                                   COMPLETE                 written last
+///                                   COMPLETE                 hash of checkpoint.json, written last
 ///
 /// Nothing in it depends on how many ranks wrote it.
 
@@ -51,8 +51,10 @@ inline std::string to_hex(std::uint64_t hash) {
 
 namespace detail {
 
+inline std::string hash_text(std::string_view text) { return to_hex(hash_bytes(std::as_bytes(std::span(text)))); }
+
 inline constexpr char const* complete_marker = "COMPLETE";
-inline constexpr int checkpoint_version = 1;
+inline constexpr int checkpoint_version = 2;
 
 inline std::string step_folder(std::int64_t step) {
   char text[32];
@@ -145,12 +147,14 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", contents.step}};
   json["parameters_hash"] = to_hex(hash_tensors(contents.parameters));
   json["optimizer_hash"] = to_hex(hash_tensors(contents.optimizer));
+  json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
   json.update(contents.facts);
   io::write_safetensors((aside / "parameters.safetensors").string(), contents.parameters);
   io::write_safetensors((aside / "optimizer.safetensors").string(), contents.optimizer);
   if (!contents.tokenizer.empty()) io::write_file((aside / "tokenizer.json").string(), contents.tokenizer);
-  io::write_file((aside / "checkpoint.json").string(), json.dump(2) + "\n");
-  io::write_file((aside / detail::complete_marker).string(), "");
+  std::string const description = json.dump(2) + "\n";
+  io::write_file((aside / "checkpoint.json").string(), description);
+  io::write_file((aside / detail::complete_marker).string(), detail::hash_text(description) + "\n");
   io::sync_folder(aside.string());
 
   if (!fs::exists(target)) {
@@ -251,8 +255,8 @@ class Checkpoint {
   /// Errors: io; format, when the files are damaged, do not belong together, or are of another kind.
   explicit Checkpoint(std::filesystem::path const& folder)
       : folder_(folder),
-        facts_(io::parse_json(io::read_file((folder / "checkpoint.json").string()),
-                              (folder / "checkpoint.json").string(), "Checkpoint")),
+        description_(io::read_file((folder / "checkpoint.json").string())),
+        facts_(io::parse_json(description_, (folder / "checkpoint.json").string(), "Checkpoint")),
         parameters_((folder / "parameters.safetensors").string()),
         optimizer_((folder / "optimizer.safetensors").string()) {
     auto const refuse = [&](std::string const& what) {
@@ -263,7 +267,15 @@ class Checkpoint {
       if (facts_.at("version") != detail::checkpoint_version)
         refuse("has version " + facts_.at("version").dump() + ", this program reads " +
                std::to_string(detail::checkpoint_version));
+      if (io::read_file((folder / detail::complete_marker).string()) != detail::hash_text(description_) + "\n")
+        refuse("is damaged: checkpoint.json is not what was saved");
       step_ = facts_.at("step").get<std::int64_t>();
+      if (std::int64_t const named = detail::step_of(folder.filename().string()); named >= 0 && named != step_)
+        refuse("holds step " + std::to_string(step_) + ": the folder was renamed");
+      if (io::file_exists((folder / "tokenizer.json").string()))
+        tokenizer_ = io::read_file((folder / "tokenizer.json").string());
+      if (facts_.at("tokenizer_hash") != detail::hash_text(tokenizer_))
+        refuse("is damaged: tokenizer.json is not what was saved");
       for (auto const* which : {"parameters", "optimizer"}) {
         io::Safetensors const& file = which[0] == 'p' ? parameters_ : optimizer_;
         if (facts_.at(std::string(which) + "_hash") != to_hex(hash_tensors(detail::listed(file))))
@@ -281,11 +293,14 @@ class Checkpoint {
   std::filesystem::path const& folder() const noexcept { return folder_; }
   std::int64_t step() const noexcept { return step_; }
   nlohmann::json const& facts() const noexcept { return facts_; }
+  /// Text of tokenizer.json; empty when the run had none.
+  std::string const& tokenizer() const noexcept { return tokenizer_; }
   io::Safetensors const& parameters() const noexcept { return parameters_; }
   io::Safetensors const& optimizer() const noexcept { return optimizer_; }
 
  private:
   std::filesystem::path folder_;
+  std::string description_, tokenizer_;
   nlohmann::json facts_;
   io::Safetensors parameters_, optimizer_;
   std::int64_t step_ = 0;
