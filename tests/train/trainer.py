@@ -212,6 +212,30 @@ def case_another_run(bench):
     check("4 to 4" in text, text)
 
 
+def case_tokenizer(bench):
+    """Resuming on data that was prepared again from another text is refused; the same text prepared again is not."""
+    data, out = bench.folder / "data", bench.folder / "run"
+
+    def prepare(words):
+        text = bench.folder / "text.txt"
+        text.write_text(words * 300)
+        subprocess.run([bench.args.prepare, "--input", str(text), "--out", str(data), "--vocabulary", "270", "--force"], check=True, capture_output=True, timeout=LIMIT)
+
+    command = [bench.args.trainer, "--backend", "threads", "--ranks", "1", "--threads", "1", "--out", str(out)]
+    first = "the cat sat on the mat.\n\nthe dog sat on the cat.\n\n"
+    prepare(first)
+    sizes = ["--layers", "1", "--channels", "32", "--heads", "4", "--batch", "2", "--sequence", "32"]
+    done = subprocess.run([*command, *sizes, "--data", str(data), "--steps", "3"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stdout + done.stderr)
+    prepare(first)
+    done = subprocess.run([*command, "--resume", "latest", "--steps", "4"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stdout + done.stderr)
+    prepare("our hen ran by our box.\n\nour fox ran by our hen.\n\n")
+    done = subprocess.run([*command, "--resume", "latest", "--steps", "5"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and str(data / "tokenizer.json") in done.stderr and "another text" in done.stderr, done.stdout + done.stderr)
+    check(len(bench.losses(out)) == 4, "a refused resume has changed the history")
+
+
 def children(pid):
     found = []
     for entry in pathlib.Path("/proc").iterdir():

@@ -137,6 +137,17 @@ inline void choose_out(Setup& s) {
            ". --resume latest goes on with that run; else choose another --out, or --overwrite to remove them");
 }
 
+/// A tokenizer learned from another text gives the same tokens another meaning, and nothing else would show it.
+inline void require_same_tokenizer(Setup const& s) {
+  if (!s.resume || !s.tokenizer || s.resume->tokenizer().empty()) return;
+  std::string const saved = (s.resume->folder() / "tokenizer.json").string();
+  data::Tokenizer const former = data::parse_tokenizer(s.resume->tokenizer(), saved);
+  if (data::tokenizer_to_json(former) != data::tokenizer_to_json(*s.tokenizer))
+    refuse("--tokenizer " + s.options.tokenizer + " is not the one that the checkpoint was trained with (" + saved +
+           "): the data was prepared again, from another text or with another vocabulary. Prepare it from the former "
+           "text, or start anew without --resume");
+}
+
 inline void choose_model(Setup& s) {
   Options const& o = s.options;
   bool const sized = o.layers != 0;
@@ -194,6 +205,7 @@ inline Setup make_setup(Options options, int ranks) {
     s.tokenizer_text = io::read_file(o.tokenizer);
     s.tokenizer.emplace(data::parse_tokenizer(s.tokenizer_text, o.tokenizer));
   }
+  detail::require_same_tokenizer(s);
   detail::choose_model(s);
   if (o.sequence > s.model.max_tokens)
     refuse("--sequence " + std::to_string(o.sequence) + " is longer than the " + std::to_string(s.model.max_tokens) +
