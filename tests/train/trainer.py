@@ -398,6 +398,75 @@ def case_generate(bench):
     check("nowhere" in generate("--checkpoint", "nowhere", code=1), "missing checkpoint")
 
 
+def script_root(bench, trainer):
+    """A copy of ./tutti beside programs that are built already; what would install or build does nothing."""
+    root, tools = bench.folder / "the root", bench.folder / "tools"
+    (root / "build" / "examples").mkdir(parents=True)
+    (root / "build" / "build.ninja").touch()
+    shutil.copytree(pathlib.Path(bench.args.script).parent / "examples", root / "examples")
+    shutil.copy(bench.args.script, root / "tutti")
+    for name, program in {"train_gpt2": trainer, "generate": bench.args.generator, "prepare_text": bench.args.prepare}.items():
+        (root / "build" / "examples" / name).symlink_to(os.path.abspath(program))
+    tools.mkdir()
+    for name, code in {"meson": 0, "ninja": 0, "apt-get": 1, "sudo": 1}.items():
+        (tools / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tools / name).chmod(0o755)
+    return root
+
+
+def in_shell(bench, line, folder):
+    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=LIMIT)
+    check(done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def case_next(bench):
+    """What ./tutti train prints as the next command works when it is pasted, from any folder, with any flags."""
+    root = script_root(bench, bench.args.trainer)
+    (bench.folder / "it's a text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    flags = "--backend threads --ranks=1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 64 --sample-tokens 5 --warmup 2"
+
+    def next_lines(said):
+        return [line.replace("next  ", "      ").strip() for line in said[said.rindex("\nnext  "):].strip().splitlines()]
+
+    said = in_shell(bench, f"'the root/tutti' train --text \"it's a text.txt\" --vocabulary=300 --out 'my runs/1' {flags} --steps 2", bench.folder)
+    generate, resume = next_lines(said)
+    check("--steps 2" not in resume and "300" in resume, resume)
+    in_shell(bench, generate + " --tokens 3", bench.folder)
+    said = in_shell(bench, resume.replace("--steps N   trains on, to step N", "--steps 3"), bench.folder)
+    check(len(bench.losses(bench.folder / "my runs" / "1")) == 3 and "step 3/3" in said, said)
+    check(next_lines(said)[1] == resume, f"{resume}\nthen\n{next_lines(said)[1]}")
+
+    # Without --out every run has a folder of its own, and --resume means the newest.
+    run = f"./tutti train --text '../it'\\''s a text.txt' {flags}"
+    for steps in (2, 3):
+        said = in_shell(bench, f"{run} --steps {steps}", root)
+    runs = sorted(path.name for path in (root / "runs").iterdir())
+    check(runs == ["it_s_a_text", "it_s_a_text.2"], str(runs))
+    in_shell(bench, f"{run} --resume latest --steps 4", root)
+    check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 4], "--resume latest is not the newest run")
+    in_shell(bench, next_lines(said)[1].replace("--steps N   trains on, to step N", "--steps 5"), root)
+    check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 5], "the printed command went on with another run")
+
+
+def case_script_sample(bench):
+    """./tutti train prints a sample as the model wrote it, whatever characters are in it."""
+    sample = 'tab\t quote" backslash\\n brace} comma, "loss": \v\f\x1f \u00e9 end\nline two'
+    rows = [{"type": "validation", "loss": 3.25, "bits_per_byte": 2.5, "step": 0}, {"type": "validation", "loss": 1.5, "bits_per_byte": 1.25, "step": 2},
+            {"step": 2, "text": sample, "type": "sample"}]
+    lines = "\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+    stub = bench.folder / "stub"
+    stub.write_text("#!/usr/bin/env python3\nimport pathlib, sys\nout = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
+                    f"out.mkdir(parents=True)\n(out / 'metrics.jsonl').write_text({lines + chr(10)!r})\n")
+    stub.chmod(0o755)
+    root = script_root(bench, stub)
+    (bench.folder / "text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    said = in_shell(bench, "./tutti train --text ../text.txt --backend threads", root)
+    check("3.2500 at first, 1.5000 now; 1.2500 bits" in said, said)
+    check("sample\n    " + sample.replace("\n", "\n    ") + "\n" in said, repr(said))
+
+
 def main():
     cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -405,6 +474,7 @@ def main():
     parser.add_argument("--trainer", required=True)
     parser.add_argument("--generator", required=True)
     parser.add_argument("--prepare", required=True)
+    parser.add_argument("--script", required=True)
     parser.add_argument("--mpiexec", default="")
     args = parser.parse_args()
     print(f"{args.case}: {cases[args.case].__doc__}")
