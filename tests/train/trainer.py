@@ -325,6 +325,26 @@ def case_sentences(bench):
     (bench.folder / "config.json").write_text('{"data": "x", "stepz": 3}')
     refused(["--config", str(bench.folder / "config.json")], "stepz", code=2)
 
+    (bench.folder / "config.json").write_text('{"ranks": 2, "backend": "threads", "steps": 1, "batch": 1}')
+    done = subprocess.run([bench.args.trainer, "--threads", "1", "--data", data, *SIZES, "--config", str(bench.folder / "config.json")],
+                          capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0 and "threads: 2 ranks" in done.stdout, f"the file's ranks do not count: {done.stdout}{done.stderr}")
+    if bench.args.mpiexec:
+        done = subprocess.run([bench.args.trainer, "--ranks", "2", "--data", data, *SIZES], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == 1 and "--ranks 2: there is 1 rank" in done.stderr and "mpiexec -n 2" in done.stderr, done.stdout + done.stderr)
+    # Nothing of these is allocated, so they must not take long either.
+    begin = time.monotonic()
+    big = ["--data", data, *SIZES]
+    refused([*big, "--batch", "100000000"], "--batch 100000000", "on this machine", code=1)
+    refused([*big, "--vocabulary", "2000000000"], "parameters and moments", code=1)
+    refused([*big, "--layers", "100000000", "--channels", "384"], "parameters and moments", code=1)
+    # The hidden state fits, the plan of all activations does not.
+    available = sum(int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith(("MemTotal", "SwapTotal")))
+    refused([*big, "--batch", str(available // (32 * 32 * 4 * 4)), "--sequence", "32"], "activations and gradients", "on this machine", code=1)
+    check(time.monotonic() - begin < LIMIT / 2, "refusing took long")
+    done = subprocess.run([bench.args.generator, "--checkpoint", "x", "--seed", "99999999999999999999"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 2 and "--seed" in done.stderr and "99999999999999999999" in done.stderr, done.stderr)
+
     out = bench.folder / "run"
     bench.run("threads", 1, out, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
     checkpoint = out / "checkpoints" / "step_00000004"

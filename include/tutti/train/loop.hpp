@@ -36,17 +36,20 @@ class Run {
   Run(Shared<comm::Port> port, int ranks_on_node, Options const& options)
       : port_(std::move(port)),
         ranks_on_node_(ranks_on_node),
-        setup_(make_setup(options, port_->size())),
+        setup_(fitting(make_setup(options, port_->size()), ranks_on_node)),
         context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
         step_(context_, setup_.model,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
-              {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {}
+              {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {
+    if (ranks() > 1) step_.connect({port_});
+    detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
+                           static_cast<double>(step_.workspace_bytes()), exec::available_memory());
+  }
 
   void operator()() {
     StopSignals const signals;
     open_logs();
     restore();
-    if (ranks() > 1) step_.connect({port_});
     peak_flops_ = agreed_peak();
     announce();
     validate();
@@ -57,6 +60,10 @@ class Run {
   }
 
  private:
+  static Setup fitting(Setup setup, int ranks_on_node) {
+    require_memory(setup, ranks_on_node);
+    return setup;
+  }
   Options const& o() const noexcept { return setup_.options; }
   bool root() const noexcept { return port_->rank() == 0; }
   int ranks() const noexcept { return port_->size(); }

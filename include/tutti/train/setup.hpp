@@ -6,8 +6,10 @@
 
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
+#include <tutti/exec/memory_limit.hpp>
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/optim/schedule.hpp>
+#include <tutti/train/console.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/options.hpp>
 
@@ -85,6 +87,18 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
   });
 }
 
+/// What the plan of a rank needs, at the moment of asking, beside what the ranks of its node may have together.
+/// Errors: configuration.
+inline void require_memory(Options const& o, int ranks_on_node, double state, double work, std::int64_t available) {
+  double const all = (state + work) * ranks_on_node;
+  if (available > 0 && all > static_cast<double>(available))
+    refuse("the model and --batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) +
+           " need at least " + human_bytes(state + work) + " a rank (" + human_bytes(state) +
+           " parameters and moments, " + human_bytes(work) + " activations and gradients), " + human_bytes(all) +
+           " on this machine, which has " + human_bytes(static_cast<double>(available)) +
+           ". Choose a smaller model or batch, or fewer ranks");
+}
+
 /// Divides the batch: total = rows * sequence * ranks * micro_steps.
 inline void divide_batch(Setup& s, int ranks) {
   Options& o = s.options;
@@ -151,6 +165,11 @@ inline void require_same_tokenizer(Setup const& s) {
 inline void choose_model(Setup& s) {
   Options const& o = s.options;
   bool const sized = o.layers != 0;
+  auto const require_vocabulary = [&](std::set<std::string> const& names) {
+    if (names.contains("vocabulary") && o.vocabulary != s.model.vocabulary)
+      refuse("--vocabulary " + std::to_string(o.vocabulary) + ": " + s.model_origin + " has a vocabulary of " +
+             std::to_string(s.model.vocabulary) + ". Leave out --vocabulary");
+  };
   if (s.resume) {
     s.model = gpt2_config(*s.resume);
     s.model_origin = "checkpoint " + s.resume->folder().string();
@@ -159,12 +178,23 @@ inline void choose_model(Setup& s) {
       refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
              std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
              " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
+    if (o.typed.contains("model")) {
+      if (o.model.ends_with(".bin"))
+        refuse("--model " + o.model + " gives initial weights, and --resume has its own. Leave out one of the two");
+      nn::Gpt2Config const named = nn::gpt2_from_descriptor(o.model);
+      if (named.layers != s.model.layers || named.channels != s.model.channels || named.heads != s.model.heads)
+        refuse("--model " + o.model + ": the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
+               std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
+               " heads: other sizes cannot be resumed. Leave out --model");
+    }
+    require_vocabulary(o.typed);
     return;
   }
   if (o.model.ends_with(".bin")) {
     s.weights.emplace(o.model);
     s.model = gpt2_config(*s.weights);
     s.model_origin = o.model;
+    require_vocabulary(o.given);
     return;
   }
   if (sized) {
@@ -183,6 +213,18 @@ inline void choose_model(Setup& s) {
 
 }  // namespace detail
 
+/// Refuses what memory cannot hold before any of it is asked for: the parameters, their moments and gradients, and the
+/// hidden state of one micro-step are needed whatever the plan. Errors: configuration.
+inline void require_memory(Setup const& s, int ranks_on_node, std::int64_t available = exec::available_memory()) {
+  nn::Gpt2Config const& m = s.model;
+  auto const real = [](std::int64_t n) { return static_cast<double>(n); };
+  double const channels = real(m.channels);
+  double const parameters = channels * (real(m.padded_vocabulary) + real(m.max_tokens)) +
+                            real(m.layers) * channels * (12 * channels + 13);  // in double: it may exceed 64 bits
+  double const hidden = real(s.rows) * real(s.options.sequence) * channels;
+  detail::require_memory(s.options, ranks_on_node, 12 * parameters, 4 * (parameters + hidden), available);
+}
+
 /// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.
 inline Setup make_setup(Options options, int ranks) {
   using detail::refuse;
@@ -199,6 +241,11 @@ inline Setup make_setup(Options options, int ranks) {
     detail::expand_data_folder(o);
   }
   if (o.data.empty()) refuse("--data is needed: the training shards");
+  if (o.ranks != 0 && o.ranks != ranks)
+    refuse("--ranks " + std::to_string(o.ranks) + ": there " +
+           (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " + o.backend +
+           ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
+           " train_gpt2 ... starts as many. Leave out --ranks, or use --backend threads");
   detail::choose_out(s);
 
   if (!o.tokenizer.empty()) {
@@ -213,6 +260,10 @@ inline Setup make_setup(Options options, int ranks) {
   if (s.tokenizer && s.tokenizer->vocabulary() > s.model.vocabulary)
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) +
            " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
+
+  if (o.sample_every > 0 && !s.tokenizer)
+    refuse("--sample-every " + std::to_string(o.sample_every) +
+           " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
 
   detail::divide_batch(s, ranks);
   data::TokenCorpus corpus(o.data);

@@ -135,10 +135,15 @@ class TrainStep {
     return evaluation_->executor->value("loss");
   }
 
-  /// Bytes of activations and temporaries, and of parameters, moments and accumulators.
+  /// Bytes of activations, gradients and temporaries. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
-    prepare();
-    return workspace_->arena.bytes() + workspace_->communicator.bytes();
+    plan();
+    std::int64_t arena = 0, communicator = 0;
+    for (Runnable const* runnable : runnables()) {
+      arena = std::max(arena, runnable->program->plan.arena_bytes);
+      communicator = std::max(communicator, runnable->program->plan.communicator_bytes);
+    }
+    return arena + communicator;
   }
   /// The step table of the program that updates.
   std::string table() {
@@ -171,7 +176,14 @@ class TrainStep {
       else builder.output("loss", loss);
     });
   }
-  void prepare() {
+  List<Runnable*> runnables() {
+    List<Runnable*> all;
+    for (Runnable& runnable : programs_) all.push_back(&runnable);
+    all.push_back(&*evaluation_);
+    return all;
+  }
+  /// Programs of every pass. Accumulators join the state here.
+  void plan() {
     if (evaluation_) return;
     using optim::Pass;
     std::vector<Pass> passes;
@@ -179,24 +191,24 @@ class TrainStep {
     else passes.push_back(Pass::first);
     if (options_.micro_steps > 2) passes.push_back(Pass::middle);
     if (options_.micro_steps > 1) passes.push_back(Pass::last);
-    std::vector<graph::Program const*> all;
     auto const compiled = [&](std::optional<Pass> pass) {
       graph::Graph const graph = traced(pass);
       state_.add(graph);
-      Runnable runnable{std::make_unique<graph::Program>(graph::compile(graph)), nullptr};
-      all.push_back(runnable.program.get());
-      return runnable;
+      return Runnable{std::make_unique<graph::Program>(graph::compile(graph)), nullptr};
     };
     for (Pass pass : passes) programs_.push_back(compiled(pass));
     evaluation_.emplace(compiled(std::nullopt));
+  }
+  void prepare() {
+    plan();
+    if (workspace_) return;
+    std::vector<graph::Program const*> all;
+    for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
     workspace_ = graph::Workspace::of(all, parallel_.port.get());
-    auto const bind = [&](Runnable& runnable) {
-      runnable.executor = std::make_unique<graph::Executor>(
-          context_, *runnable.program, state_,
+    for (Runnable* runnable : runnables())
+      runnable->executor = std::make_unique<graph::Executor>(
+          context_, *runnable->program, state_,
           graph::ExecutorOptions{.port = parallel_.port.get(), .workspace = workspace_, .profile = options_.profile});
-    };
-    for (Runnable& runnable : programs_) bind(runnable);
-    bind(*evaluation_);
   }
 
   exec::Context& context_;
