@@ -152,6 +152,7 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--gradient-clip", "-1"}, "--gradient-clip -1"},
       {{"--data", "x", "--beta2", "1"}, "--beta2 1"},
       {{"--data", "x", "--batch", "4000000000000000000"}, "--batch 4000000000000000000"},
+      {{"--data", "x", "--total-tokens", "9223372036854775807"}, "--total-tokens 9223372036854775807"},
       {{"--data", "x", "--sequence", "3000000000"}, "--sequence 3000000000"},
       {{"--data", "x", "--vocabulary", "9223372036854775807"}, "--vocabulary 9223372036854775807"},
       {{"--data", "x", "--layers", "9223372036854775807", "--channels", "2", "--heads", "1"},

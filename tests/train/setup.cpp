@@ -58,7 +58,12 @@ TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is sa
                                          {{"--batch", "2", "--total-tokens", "192"}, 2, 2, 3, 12},
                                          {{"--total-tokens", "192", "--sync-freq", "2"}, 2, 3, 2, 12},
                                          {{"--total-tokens", "192"}, 3, 4, 1, 12},
-                                         {{"--total-tokens", "112"}, 1, 1, 7, 7}}) {
+                                         {{"--total-tokens", "112"}, 1, 1, 7, 7},
+                                         // Shares that differ: 2 + 1 + 1; 4 x (2 + 1); 2 x (2 + 2 + 1); 3 + 2 + 2.
+                                         {{"--total-tokens", "64"}, 3, 2, 1, 4},
+                                         {{"--total-tokens", "192", "--sync-freq", "4"}, 2, 2, 4, 12},
+                                         {{"--total-tokens", "160", "--batch", "2"}, 3, 2, 2, 10},
+                                         {{"--total-tokens", "112"}, 3, 3, 1, 7}}) {
     std::vector<std::string> words{"--sequence", "16"};
     words.insert(words.end(), row.words.begin(), row.words.end());
     Setup const s = data.with(words, row.ranks);
@@ -66,6 +71,7 @@ TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is sa
     CHECK(s.rows == row.rows);
     CHECK(s.micro_steps == row.micro_steps);
     CHECK(s.global_rows == row.global_rows);
+    CHECK(s.micro_rows * s.micro_steps == row.global_rows);
     CHECK(s.tokens_per_step() == row.global_rows * 16);
   }
 }
@@ -82,12 +88,17 @@ TEST_CASE("what does not fit is refused by flag and number") {
     REQUIRE_ERROR(data.with(words, ranks), ErrorKind::configuration, part);
   };
   refuse({"--sequence", "16", "--total-tokens", "100"}, 1, "--total-tokens 100 is not a multiple of --sequence 16");
-  refuse({"--sequence", "16", "--total-tokens", "48"}, 2, "2 ranks cannot share evenly");
+  refuse({"--sequence", "16", "--total-tokens", "48"}, 4, "is 3 sequences a step, fewer than the 4 ranks");
+  refuse({"--sequence", "16", "--total-tokens", "96", "--sync-freq", "3"}, 4, "is 2 sequences a micro-step");
+  refuse({"--sequence", "16", "--total-tokens", "112", "--batch", "2"}, 3, "a batch of 3");
   refuse({"--sequence", "16", "--total-tokens", "96", "--batch", "4"}, 1, "--batch 4 does not divide");
   refuse({"--sequence", "16", "--total-tokens", "96", "--sync-freq", "4"}, 1, "--sync-freq 4 does not divide");
   refuse({"--sequence", "16", "--total-tokens", "96", "--sync-freq", "2", "--batch", "4"}, 1, "needs --batch 3");
   refuse({"--sequence", "16", "--ranks", "3"}, 2, "--ranks 3: there are 2 ranks");
   refuse({"--sequence", "16", "--ranks", "2"}, 1, "--ranks 2: there is 1 rank");
+  refuse({"--sequence", "16", "--batch", "2000000000", "--sync-freq", "2000000000"}, 2,
+         "--sync-freq 2000000000 is more than");
+  refuse({"--sequence", "1", "--total-tokens", "1099511627773", "--batch", "4"}, 2, "2 ranks do 7 at a time");
   refuse({"--sequence", "16", "--sample-every", "5"}, 1, "--sample-every 5 needs a tokenizer.json");
 }
 

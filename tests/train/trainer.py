@@ -236,6 +236,36 @@ def case_tokenizer(bench):
     check(len(bench.losses(out)) == 4, "a refused resume has changed the history")
 
 
+def case_uneven(bench):
+    """Ranks that cannot share a step evenly have the losses of those that can, validation too, and the same bits every time."""
+    flags = ["--steps", "20", "--validate-every", "10", "--validation-data", str(bench.folder / "validation.bin"), "--checkpoint-every", "10"]
+    whole = bench.folder / "whole"
+    bench.run("threads", 2, whole, "--batch", "2", *flags)
+    total = ["--batch", "2", "--total-tokens", "128"]  # 4 sequences
+    for backend in bench.backends():
+        out, again = bench.folder / backend, bench.folder / f"{backend}-again"
+        text, _ = bench.run(backend, 3, out, *total, *flags)
+        check("4 sequences shared by 3 ranks, 2 or 1 each" in text, text)
+        print(f"  {backend}: 3 ranks within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}", end="")
+        validation = [[row["loss"] for row in bench.metrics(one, "validation")] for one in (whole, out)]
+        print(f", validation within {close(*validation, 1e-5):.1e}")
+        bench.run(backend, 3, again, *total, *flags)
+        check(bench.losses(again) == bench.losses(out) and bench.parameters(again, 20) == bench.parameters(out, 20), "two runs of one layout differ")
+        resumed = bench.folder / f"{backend}-resumed"
+        shutil.copytree(whole, resumed)
+        bench.run(backend, 3, resumed, "--resume", "10")
+        close(bench.losses(whole), bench.losses(resumed), 1e-5)
+    _, errors = bench.run("threads", 4, bench.folder / "many", "--total-tokens", "96", *flags, code=1)
+    check("3 sequences a step, fewer than the 4 ranks" in errors, errors)
+
+    # 30 sequences on 4 ranks in 6 micro-steps: a resumed run keeps the layout, though 5 micro-steps would do.
+    first, part = ["--total-tokens", "960", "--sync-freq", "6", "--checkpoint-every", "4"], bench.folder / "part"
+    bench.run("threads", 4, bench.folder / "sync", *first, "--steps", "8")
+    shutil.copytree(bench.folder / "sync", part)
+    bench.run("threads", 4, part, "--resume", "4")
+    check(bench.losses(part) == bench.losses(bench.folder / "sync"), "a resumed run has another layout")
+
+
 def children(pid):
     found = []
     for entry in pathlib.Path("/proc").iterdir():

@@ -40,10 +40,16 @@ class Run {
         context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
         step_(context_, setup_.model,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
-              {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {
+              {.batch = share().count,
+               .sequence = o().sequence,
+               .evaluation_batch = setup_.rows,
+               .micro_steps = setup_.micro_steps,
+               .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
+               .clip = o().clip}) {
     if (ranks() > 1) step_.connect({port_});
     detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
-                           static_cast<double>(step_.workspace_bytes()), exec::available_memory());
+                           static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
+                           exec::available_memory());
   }
 
   void operator()() {
@@ -67,6 +73,8 @@ class Run {
   Options const& o() const noexcept { return setup_.options; }
   bool root() const noexcept { return port_->rank() == 0; }
   int ranks() const noexcept { return port_->size(); }
+  /// This rank's sequences among those of a micro-step.
+  data::Share share() const noexcept { return data::share_of(setup_.micro_rows, port_->rank(), ranks()); }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
   void open_logs() {
@@ -149,9 +157,12 @@ class Run {
         {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
                                                      with_commas(setup_.validation->corpus().tokens()))
                                        : "nothing"},
-        {"step", fmt::format("{} tokens = batch {} x sequence {} x {} x {}; {:.1f} GFLOP",
-                             with_commas(setup_.tokens_per_step()), setup_.rows, o().sequence, count(ranks(), "rank"),
-                             count(setup_.micro_steps, "micro-step"), flops / 1e9)},
+        {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup_.tokens_per_step()),
+                             setup_.micro_rows % ranks() == 0
+                                 ? fmt::format("batch {} x {}", setup_.rows, count(ranks(), "rank"))
+                                 : fmt::format("{} shared by {}, {} or {} each", count(setup_.micro_rows, "sequence"),
+                                               count(ranks(), "rank"), setup_.rows, setup_.rows - 1),
+                             o().sequence, count(setup_.micro_steps, "micro-step"), flops / 1e9)},
         {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps,
                               setup_.train->epochs_at(setup_.steps))},
         {"optimizer",
@@ -194,13 +205,12 @@ class Run {
 
   void train(std::int64_t step) {
     double const begin = now();
-    std::int64_t const rows = setup_.rows * setup_.micro_steps;
+    std::int64_t const rows = share().count * setup_.micro_steps;
     if (tokens_.size() == 0) {
       tokens_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
       targets_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
     }
-    data::Share const share = data::share_of(setup_.global_rows, port_->rank(), ranks());
-    setup_.train->fill(step, share.begin, tokens_.view(), targets_.view());
+    setup_.train->fill(step, share().begin * setup_.micro_steps, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
     StepResult const result = step_({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
     // A stop that any rank was asked for is a stop for all, after the same step.
@@ -317,8 +327,11 @@ class Run {
                 [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
     Json settings = Json::object();
     for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", to_json(setup_.model)}, {"settings", settings},
-                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}}, {"ranks", ranks()}};
+    contents.facts = {{"model", to_json(setup_.model)},
+                      {"settings", settings},
+                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}},
+                      {"ranks", ranks()},
+                      {"micro_steps", setup_.micro_steps}};
     saved_ = save_checkpoint(o().out, contents, o().keep).string();
     console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
     metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});

@@ -23,12 +23,15 @@
 
 namespace tutti::train {
 
+/// Tokens of a step: far beyond use, and sums and products with them stay in 64 bits.
+inline constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
+
 /// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
 struct Options {
   std::string model = "";  ///< d6 ... d48, or an llm.c model file
   std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
   std::string data, validation_data, tokenizer;
-  std::int64_t batch = 4;          ///< sequences per rank and micro-step
+  std::int64_t batch = 4;          ///< sequences per rank and micro-step; at most, where total_tokens is given
   std::int64_t sequence = 64;      ///< tokens per sequence
   std::int64_t total_tokens = 0;   ///< tokens per step over all ranks and micro-steps
   std::int64_t sync_freq = 0;      ///< micro-steps per step
@@ -76,7 +79,7 @@ inline void declare(CLI::App& app, Options& o) {
   add(*data, "--validation-data", o.validation_data, "validation shards");
   add(*data, "--tokenizer", o.tokenizer,
                    "tokenizer.json for samples and bits per byte (default: beside the data)");
-  add(*data, "--batch", o.batch, "sequences per rank and micro-step");
+  add(*data, "--batch", o.batch, "sequences per rank and micro-step; with --total-tokens, at most");
   add(*data, "--sequence", o.sequence, "tokens per sequence");
   add(*data, "--total-tokens", o.total_tokens,
                    "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)");
@@ -174,6 +177,7 @@ inline void validate(Options const& o) {
            {"--layers", o.layers}, {"--channels", o.channels}, {"--heads", o.heads}, {"--batch", o.batch},
            {"--sequence", o.sequence}, {"--sync-freq", o.sync_freq}, {"--sample-tokens", o.sample_tokens}})
     at_most(flag, value, most_size);
+  at_most("--total-tokens", o.total_tokens, most_tokens);
   auto const between = [&](char const* flag, double value, double low, double high) {
     if (!(value >= low && value <= high))
       refuse(flag, value, "must be between " + CLI::detail::to_string(low) + " and " + CLI::detail::to_string(high));

@@ -31,7 +31,8 @@ struct Setup {
   std::string tokenizer_text;
   std::optional<data::TrainLoader> train;
   std::optional<data::ValidationLoader> validation;
-  std::int64_t rows = 1;               ///< sequences per rank and micro-step
+  std::int64_t rows = 1;               ///< sequences per rank and micro-step; some ranks have one less if shares differ
+  std::int64_t micro_rows = 1;         ///< sequences per micro-step over all ranks
   std::int64_t micro_steps = 1;
   std::int64_t global_rows = 1;        ///< sequences per step
   std::int64_t steps = 1;
@@ -40,6 +41,10 @@ struct Setup {
   std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
   bool same_run = false;               ///< the resumed checkpoint lies in --out: its history goes on
 
+  /// Of a step's tokens and targets on the rank with the largest share.
+  double bytes_of_tokens() const noexcept {
+    return 8.0 * static_cast<double>(rows) * static_cast<double>(micro_steps) * static_cast<double>(options.sequence);
+  }
   std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
 };
 
@@ -99,41 +104,91 @@ inline void require_memory(Options const& o, int ranks_on_node, double state, do
            ". Choose a smaller model or batch, or fewer ranks");
 }
 
-/// Divides the batch: total = rows * sequence * ranks * micro_steps.
+/// Micro-steps of the run that is resumed, or 0 when another batch or number of ranks is asked for: the layout of a
+/// checkpoint stays where it can, so that a resumed run gives the same bits.
+inline std::int64_t micro_steps_of_checkpoint(Setup const& s, int ranks) {
+  Options const& o = s.options;
+  if (!s.resume || o.typed.contains("sync-freq")) return 0;
+  nlohmann::json const& facts = s.resume->facts();
+  nlohmann::json const& settings = facts.at("settings");
+  bool const same = facts.value("ranks", 0) == ranks && settings.value("batch", std::int64_t{0}) == o.batch &&
+                    settings.value("sequence", std::int64_t{0}) == o.sequence &&
+                    settings.value("total-tokens", std::int64_t{0}) == o.total_tokens;
+  std::int64_t const saved = facts.value("micro_steps", std::int64_t{0});
+  return same && saved > 0 && s.global_rows % saved == 0 && s.global_rows / saved >= ranks ? saved : 0;
+}
+
+/// Divides the batch: total = sequence * micro_rows * micro_steps, where ranks have equal shares of the rows of a
+/// micro-step or, if those are not a multiple of the ranks, shares that differ by one. What can be even is.
 inline void divide_batch(Setup& s, int ranks) {
   Options& o = s.options;
-  s.rows = o.batch;
+  auto const divide = [&](std::int64_t micro_steps) {
+    s.micro_steps = micro_steps;
+    s.micro_rows = s.global_rows / micro_steps;
+    s.rows = data::share_of(s.micro_rows, 0, ranks).count;
+  };
   if (o.total_tokens == 0) {
-    s.micro_steps = o.sync_freq > 0 ? o.sync_freq : 1;
-    s.global_rows = checked_multiply(checked_multiply(s.rows, ranks), s.micro_steps);
-    o.total_tokens = checked_multiply(s.global_rows, o.sequence);
+    std::int64_t const micro_steps = std::max<std::int64_t>(o.sync_freq, 1);
+    double const tokens = static_cast<double>(o.batch) * ranks * static_cast<double>(micro_steps) *
+                          static_cast<double>(o.sequence);
+    if (tokens > static_cast<double>(most_tokens))
+      refuse("--batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) + " x " +
+             std::to_string(ranks) + " ranks x --sync-freq " + std::to_string(micro_steps) + " is more than " +
+             std::to_string(most_tokens) + " tokens a step. Choose smaller ones");
+    s.global_rows = o.batch * ranks * micro_steps;
+    divide(micro_steps);
+    o.total_tokens = s.global_rows * o.sequence;
     return;
   }
   std::string const total = "--total-tokens " + std::to_string(o.total_tokens);
   if (o.total_tokens % o.sequence != 0)
     refuse(total + " is not a multiple of --sequence " + std::to_string(o.sequence));
   s.global_rows = o.total_tokens / o.sequence;
-  if (s.global_rows % ranks != 0)
-    refuse(total + " is " + std::to_string(s.global_rows) + " sequences, which " + std::to_string(ranks) +
-           " ranks cannot share evenly. Choose another number of ranks or tokens");
-  std::int64_t const share = s.global_rows / ranks;
-  if (o.sync_freq > 0) {
-    if (share % o.sync_freq != 0)
-      refuse(total + " is " + std::to_string(share) + " sequences per rank, which --sync-freq " +
-             std::to_string(o.sync_freq) + " does not divide");
-    s.micro_steps = o.sync_freq;
-    s.rows = share / o.sync_freq;
-    if (o.typed.contains("batch") && s.rows != o.batch)
-      refuse(total + " with --sync-freq " + std::to_string(o.sync_freq) + " needs --batch " + std::to_string(s.rows) +
+  auto const sequences = [](std::int64_t n) { return std::to_string(n) + (n == 1 ? " sequence" : " sequences"); };
+  if (s.global_rows < ranks)
+    refuse(total + " is " + sequences(s.global_rows) + " a step, fewer than the " + std::to_string(ranks) +
+           " ranks. Choose fewer ranks or more tokens");
+  bool const typed = o.typed.contains("batch");
+  if (std::int64_t const kept = micro_steps_of_checkpoint(s, ranks); kept > 0) return divide(kept);
+  if (std::int64_t const micro_steps = o.sync_freq; micro_steps > 0) {
+    if (s.global_rows % micro_steps != 0)
+      refuse(total + " is " + sequences(s.global_rows) + ", which --sync-freq " + std::to_string(micro_steps) +
+             " does not divide");
+    divide(micro_steps);
+    if (s.micro_rows < ranks)
+      refuse(total + " with --sync-freq " + std::to_string(micro_steps) + " is " + sequences(s.micro_rows) +
+             " a micro-step, fewer than the " + std::to_string(ranks) + " ranks. Choose fewer of both");
+    if (typed && s.rows != o.batch)
+      refuse(total + " with --sync-freq " + std::to_string(micro_steps) + " needs --batch " + std::to_string(s.rows) +
              ", not " + std::to_string(o.batch));
     return;
   }
-  s.rows = std::min(o.batch, share);
-  if (share % s.rows != 0 && o.typed.contains("batch"))
-    refuse(total + " is " + std::to_string(share) + " sequences per rank, which --batch " + std::to_string(o.batch) +
-           " does not divide");
-  while (share % s.rows != 0) --s.rows;
-  s.micro_steps = share / s.rows;
+  if (s.global_rows % ranks == 0) {
+    std::int64_t const share = s.global_rows / ranks;
+    std::int64_t rows = std::min(o.batch, share);
+    if (share % rows != 0 && typed)
+      refuse(total + " is " + sequences(share) + " per rank, which --batch " + std::to_string(o.batch) +
+             " does not divide");
+    while (share % rows != 0) --rows;
+    divide(share / rows);
+    return;
+  }
+  // The fewest micro-steps whose shares are at most a batch; where none are, the smallest shares there are.
+  std::int64_t fewest = 0, most = 1;
+  for (std::int64_t d = 1; d <= s.global_rows / d; ++d) {
+    if (s.global_rows % d != 0) continue;
+    for (std::int64_t const n : {d, s.global_rows / d}) {
+      if (s.global_rows / n < ranks) continue;
+      most = std::max(most, n);
+      bool const fits = data::share_of(s.global_rows / n, 0, ranks).count <= o.batch;
+      if (fits && (fewest == 0 || n < fewest)) fewest = n;
+    }
+  }
+  divide(fewest > 0 ? fewest : most);
+  if (typed && s.rows > o.batch)
+    refuse(total + " is " + sequences(s.global_rows) + ", of which " + std::to_string(ranks) + " ranks do " +
+           std::to_string(s.rows) + " at a time, not --batch " + std::to_string(o.batch) +
+           ". Choose a batch of " + std::to_string(s.rows) + ", other ranks or tokens");
 }
 
 /// Checkpoints of two runs in one folder could not be told apart: "latest" would be the one that went further.
@@ -222,7 +277,8 @@ inline void require_memory(Setup const& s, int ranks_on_node, std::int64_t avail
   double const parameters = channels * (real(m.padded_vocabulary) + real(m.max_tokens)) +
                             real(m.layers) * channels * (12 * channels + 13);  // in double: it may exceed 64 bits
   double const hidden = real(s.rows) * real(s.options.sequence) * channels;
-  detail::require_memory(s.options, ranks_on_node, 12 * parameters, 4 * (parameters + hidden), available);
+  detail::require_memory(s.options, ranks_on_node, 12 * parameters, 4 * (parameters + hidden) + s.bytes_of_tokens(),
+                         available);
 }
 
 /// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.
