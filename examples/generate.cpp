@@ -3,6 +3,7 @@
 
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 
 #include <CLI/CLI.hpp>
@@ -24,15 +25,17 @@ int main(int argc, char** argv) {
                  "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file")
       ->required();
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
-  app.add_option("--tokens", count, "most tokens to write")
+  tutti::train::add_number(app, "--tokens", count, "most tokens to write")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--temperature", sampling.temperature, "0 takes the most likely token")->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "draw from the k most likely; 0: from all")->capture_default_str();
-  app.add_option("--top-p", sampling.top_p, "draw from the most likely that together have this mass")
+  tutti::train::add_number(app, "--temperature", sampling.temperature, "0 takes the most likely token")
       ->capture_default_str();
-  app.add_option("--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
-  app.add_option("--threads", threads, "0: all processors of this process")
+  tutti::train::add_number(app, "--top-k", sampling.top_k, "draw from the k most likely; 0: from all")
+      ->capture_default_str();
+  tutti::train::add_number(app, "--top-p", sampling.top_p, "draw from the most likely that together have this mass")
+      ->capture_default_str();
+  tutti::train::add_number(app, "--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
+  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");

@@ -8,6 +8,7 @@
 #include <tutti/train/loop.hpp>
 
 #include <cstdio>
+#include <string>
 
 int main(int argc, char** argv) {
   tutti::train::Options options;
@@ -23,6 +24,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "train_gpt2: %s\n", error.message().c_str());
     return 2;
   }
-  return tutti::with_backend(options.backend, argc, argv,
+  // The number of ranks may stand in a file, which launch does not read.
+  std::string ranks = "--ranks=" + std::to_string(options.ranks);
+  char* words[] = {argv[0], ranks.data(), nullptr};
+  return tutti::with_backend(options.backend, options.ranks > 0 ? 2 : 1, words,
                              [&](auto& communicator) { tutti::train::Run(communicator, options)(); });
 }

@@ -5,6 +5,7 @@
 
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
+#include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/loop.hpp>
 #include <tutti/train/metrics.hpp>

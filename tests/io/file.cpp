@@ -27,6 +27,18 @@ TEST_CASE("a written file holds the bytes and leaves nothing else behind") {
   CHECK(folder.names() == std::vector<std::string>{"a"});
 }
 
+TEST_CASE("two names exchange what they stand for, folders and files") {
+  test::ScratchFolder const folder;
+  io::make_folder(folder / "a");
+  io::make_folder(folder / "b");
+  io::write_file(folder / "a/x", "first");
+  if (io::exchange_names(folder / "a", folder / "b")) {
+    CHECK(io::read_file(folder / "b/x") == "first");
+    CHECK(!io::file_exists(folder / "a/x"));
+    REQUIRE_ERROR(io::exchange_names(folder / "a", folder / "none"), ErrorKind::io, "none");
+  } else CHECK(io::read_file(folder / "a/x") == "first");
+}
+
 TEST_CASE("a write that is not committed keeps the old file and removes its own") {
   test::ScratchFolder const folder;
   io::write_file(folder / "a", "old");

@@ -16,6 +16,8 @@ TEST_CASE("damaged JSON, doubled keys and absurd nesting are refused with the na
     INFO(text);
     REQUIRE_ERROR(io::parse_json(text, "some/file.json"), ErrorKind::format, "some/file.json");
   }
+  for (std::string const& tail : {std::string("\0", 1), std::string("\0trailing junk {", 16), std::string("\n\0 ", 3)})
+    REQUIRE_ERROR(io::parse_json("{\"a\":1}" + tail, "some/file.json"), ErrorKind::format, "zero byte");
   REQUIRE_ERROR(io::parse_json(R"({"a":1,"b":{"a":2},"a":3})", "f"), ErrorKind::format, "twice");
   CHECK_NOTHROW(io::parse_json(R"([{"a":1},{"a":{"a":2}}])", "f"));
   CHECK_NOTHROW(io::parse_json(std::string(60, '[') + std::string(60, ']'), "f"));

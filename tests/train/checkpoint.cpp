@@ -4,8 +4,10 @@
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 using namespace tutti;
 using namespace tutti::train;
@@ -67,6 +69,68 @@ TEST_CASE("saving a step again replaces it") {
   CHECK(Checkpoint(find_checkpoint(folder.path, "5")).optimizer().view<float>("m.weight")(0, 0) == 8.0f);
 }
 
+TEST_CASE("while a step is saved again there is a complete checkpoint of it at every moment") {
+  Folder folder;
+  Contents contents;
+  fs::path const target = save_checkpoint(folder.path, contents.at(5), 3);
+  std::atomic<bool> over{false};
+  std::int64_t looked = 0, absent = 0;
+  std::thread reader([&] {
+    for (; !over; ++looked) {
+      std::error_code ignored;
+      absent += !fs::exists(target / "COMPLETE", ignored) &&
+                !fs::exists(folder.path / "checkpoints" / ".step_00000005.former" / "COMPLETE", ignored) &&
+                !fs::exists(target / "COMPLETE", ignored);
+    }
+  });
+  for (int i = 0; i < 30; ++i) save_checkpoint(folder.path, contents.at(5), 3);
+  over = true;
+  reader.join();
+  INFO("looked " << looked << " times");
+  CHECK(looked > 30);
+  CHECK(absent == 0);
+}
+
+TEST_CASE("a checkpoint whose replacement was cut short between two renames is found, saved again and removed") {
+  Folder folder;
+  Contents contents;
+  save_checkpoint(folder.path, contents.at(4), 0);
+  fs::path const target = save_checkpoint(folder.path, contents.at(5), 0);
+  fs::path const former = target.parent_path() / ".step_00000005.former";
+  fs::rename(target, former);
+  CHECK(find_checkpoint(folder.path, "latest") == former);
+  CHECK(Checkpoint(find_checkpoint(folder.path, "5")).step() == 5);
+  fs::create_directory(target);  // as an interrupted program of an earlier version left it
+  CHECK(find_checkpoint(folder.path, "latest") == former);
+  contents.moment.fill(8.0f);
+  save_checkpoint(folder.path, contents.at(5), 0);
+  CHECK(find_checkpoint(folder.path, "latest") == target);
+  CHECK(Checkpoint(target).optimizer().view<float>("m.weight")(0, 0) == 8.0f);
+  CHECK(!fs::exists(former));
+  fs::rename(target, former);
+  save_checkpoint(folder.path, contents.at(6), 1);
+  CHECK(!fs::exists(former));
+}
+
+TEST_CASE("what lies beyond the step that a run goes on from is set aside, whole, and found by its path alone") {
+  Folder folder;
+  Contents contents;
+  for (std::int64_t step : {1, 2, 3}) save_checkpoint(folder.path, contents.at(step), 0);
+  CHECK(set_checkpoints_aside(folder.path, 3).empty());
+  CHECK(set_checkpoints_aside(folder.path, 1) ==
+        std::vector<std::string>{"superseded_step_00000002", "superseded_step_00000003"});
+  CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 1);
+  save_checkpoint(folder.path, contents.at(2), 0);
+  CHECK(set_checkpoints_aside(folder.path, 0).back() == "superseded_step_00000002_2");
+  REQUIRE_ERROR(find_checkpoint(folder.path, "latest"), ErrorKind::io, "no complete checkpoint");
+  for (char const* name : {"superseded_step_00000002", "superseded_step_00000002_2"})
+    CHECK(Checkpoint(find_checkpoint({}, (folder.path / "checkpoints" / name).string())).step() == 2);
+  save_checkpoint(folder.path, contents.at(9), 0);
+  remove_checkpoints(folder.path);
+  CHECK(!fs::exists(folder.path / "checkpoints" / "step_00000009"));
+  CHECK(fs::exists(folder.path / "checkpoints" / "superseded_step_00000003"));
+}
+
 TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentence") {
   Folder folder;
   Contents contents;
@@ -97,6 +161,38 @@ TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentenc
     io::write_file((first / "checkpoint.json").string(), text);
     REQUIRE_ERROR(Checkpoint(first), ErrorKind::format, part);
   }
+}
+
+TEST_CASE("a description, a marker or a tokenizer that was changed, and a folder under another name, are refused") {
+  Folder folder;
+  Contents contents;
+  fs::path const saved = save_checkpoint(folder.path, contents.at(3), 0);
+  std::string const good = io::read_file((saved / "checkpoint.json").string());
+  auto const changed = [&](std::string const& from, std::string const& to, char const* part) {
+    std::string bad = good;
+    REQUIRE(bad.find(from) != std::string::npos);
+    bad.replace(bad.find(from), from.size(), to);
+    io::write_file((saved / "checkpoint.json").string(), bad);
+    REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, part);
+    io::write_file((saved / "checkpoint.json").string(), good);
+  };
+  changed("\"step\": 3", "\"step\": 900", "checkpoint.json is not what was saved");
+  changed("\"layers\": 2", "\"layers\": 4", "checkpoint.json is not what was saved");
+  changed("}\n", "}", "checkpoint.json is not what was saved");
+  changed("}\n", std::string("}\0trailing junk {", 16), "zero byte");
+  io::write_file((saved / "tokenizer.json").string(), "[]");
+  REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "tokenizer.json is not what was saved");
+  fs::remove(saved / "tokenizer.json");
+  REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "tokenizer.json is not what was saved");
+  io::write_file((saved / "tokenizer.json").string(), "{}");
+  CHECK(Checkpoint(saved).tokenizer() == "{}");
+
+  fs::copy(saved, saved.parent_path() / "step_00000900");
+  REQUIRE_ERROR(Checkpoint(find_checkpoint(folder.path, "latest")), ErrorKind::format, "holds step 3");
+  fs::rename(saved.parent_path() / "step_00000900", folder.path / "kept");
+  CHECK(Checkpoint(find_checkpoint({}, (folder.path / "kept").string())).step() == 3);
+  io::write_file((saved / "COMPLETE").string(), "");
+  REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "checkpoint.json is not what was saved");
 }
 
 TEST_CASE("a failed save leaves the older checkpoint as it was") {

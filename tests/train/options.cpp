@@ -58,6 +58,42 @@ TEST_CASE("a file with an unknown key, a wrong type or damaged text gets a sente
   REQUIRE_ERROR(parse_words({"--config", "/nonexistent.json"}), ErrorKind::configuration, "cannot open");
 }
 
+TEST_CASE("a file may say what a flag without a value says, and what is wrong in it is said of the file") {
+  CHECK(parse_words({"--config", config_file(R"({"data": "x", "no-final-checkpoint": true})").c_str()})
+            .options.no_final_checkpoint);
+  CHECK(!parse_words({"--config", config_file(R"({"data": "x", "no-final-checkpoint": false})").c_str()})
+             .options.no_final_checkpoint);
+  std::string const path = config_file(R"({"data": "x", "steps": 1.5})");
+  Parsed const fraction = parse_words({"--config", path.c_str(), "--steps", "3"});
+  CHECK(fraction.code == 2);
+  CHECK(test::contains(fraction.text, path));
+  CHECK(test::contains(fraction.text, "--steps"));
+  CHECK(test::contains(parse_words({"--config", config_file(R"({"data": "x", "stepz": 5})").c_str()}).text, path));
+  config_file(R"({"data": "x", "steps": true})");
+  CHECK(test::contains(parse_words({"--config", path.c_str()}).text, "'true' is not a whole number"));
+  config_file(R"({"data": "x", "batch": 0})");
+  REQUIRE_ERROR(parse_words({"--config", path.c_str()}), ErrorKind::configuration, "--batch 0");
+  REQUIRE_ERROR(parse_words({"--config", path.c_str()}), ErrorKind::configuration, path);
+  REQUIRE_ERROR(parse_words({"--config", path.c_str(), "--batch", "-2"}), ErrorKind::configuration,
+                "--batch -2: must be at least 1");
+}
+
+TEST_CASE("numbers that do not fit are refused by the flag as it was spelled") {
+  for (auto const& [words, part] : std::vector<std::pair<std::vector<char const*>, char const*>>{
+           {{"--data", "x", "--seed", "99999999999999999999"}, "--seed: '99999999999999999999' is not between"},
+           {{"--data", "x", "--steps", "9223372036854775808"}, "--steps: '9223372036854775808' is not between"},
+           {{"--data", "x", "--steps", "2", "--steps", "1e3"}, "--steps: '1e3' is not a whole number"},
+           {{"--data", "x", "--threads", "4294967297"}, "--threads: '4294967297' is not between"},
+           {{"--data", "x", "--gradient-clip", "x"}, "--gradient-clip: 'x' is not a number"},
+           {{"--data", "x", "--clip", "1", "--gradient-clip=y"}, "--gradient-clip: 'y'"},
+           {{"--data", "x", "--clip", "x"}, "--clip: 'x' is not a number"}}) {
+    Parsed const parsed = parse_words(words);
+    INFO(parsed.text);
+    CHECK(parsed.code == 2);
+    CHECK(test::contains(parsed.text, part));
+  }
+}
+
 TEST_CASE("unknown flags and values that are no numbers leave with code 2 and the name") {
   for (auto words : std::vector<std::vector<char const*>>{
            {"--data", "x", "--stepz", "3"}, {"--data", "x", "--steps", "three"}, {"--data", "x", "stray"}}) {
@@ -113,7 +149,17 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--sequence", "-3"}, "--sequence -3"},
       {{"--data", "x", "--learning-rate", "nan"}, "--learning-rate"},
       {{"--data", "x", "--clip", "-1"}, "--clip -1"},
+      {{"--data", "x", "--gradient-clip", "-1"}, "--gradient-clip -1"},
       {{"--data", "x", "--beta2", "1"}, "--beta2 1"},
+      {{"--data", "x", "--batch", "4000000000000000000"}, "--batch 4000000000000000000"},
+      {{"--data", "x", "--total-tokens", "9223372036854775807"}, "--total-tokens 9223372036854775807"},
+      {{"--data", "x", "--sequence", "3000000000"}, "--sequence 3000000000"},
+      {{"--data", "x", "--vocabulary", "9223372036854775807"}, "--vocabulary 9223372036854775807"},
+      {{"--data", "x", "--layers", "9223372036854775807", "--channels", "2", "--heads", "1"},
+       "--layers 9223372036854775807"},
+      {{"--data", "x", "--resume", ""}, "--resume ''"},
+      {{"--data", "x", "--out", ""}, "--out ''"},
+      {{"--data", "x", "--config", ""}, "--config ''"},
       {{"--data", "x", "--schedule", "cubic"}, "cubic"},
       {{"--data", "x", "--backend", "smoke"}, "--backend smoke"},
       {{"--data", "x", "--ranks", "0"}, "--ranks 0"},

@@ -58,7 +58,12 @@ TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is sa
                                          {{"--batch", "2", "--total-tokens", "192"}, 2, 2, 3, 12},
                                          {{"--total-tokens", "192", "--sync-freq", "2"}, 2, 3, 2, 12},
                                          {{"--total-tokens", "192"}, 3, 4, 1, 12},
-                                         {{"--total-tokens", "112"}, 1, 1, 7, 7}}) {
+                                         {{"--total-tokens", "112"}, 1, 1, 7, 7},
+                                         // Shares that differ: 2 + 1 + 1; 4 x (2 + 1); 2 x (2 + 2 + 1); 3 + 2 + 2.
+                                         {{"--total-tokens", "64"}, 3, 2, 1, 4},
+                                         {{"--total-tokens", "192", "--sync-freq", "4"}, 2, 2, 4, 12},
+                                         {{"--total-tokens", "160", "--batch", "2"}, 3, 2, 2, 10},
+                                         {{"--total-tokens", "112"}, 3, 3, 1, 7}}) {
     std::vector<std::string> words{"--sequence", "16"};
     words.insert(words.end(), row.words.begin(), row.words.end());
     Setup const s = data.with(words, row.ranks);
@@ -66,6 +71,7 @@ TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is sa
     CHECK(s.rows == row.rows);
     CHECK(s.micro_steps == row.micro_steps);
     CHECK(s.global_rows == row.global_rows);
+    CHECK(s.micro_rows * s.micro_steps == row.global_rows);
     CHECK(s.tokens_per_step() == row.global_rows * 16);
   }
 }
@@ -82,8 +88,74 @@ TEST_CASE("what does not fit is refused by flag and number") {
     REQUIRE_ERROR(data.with(words, ranks), ErrorKind::configuration, part);
   };
   refuse({"--sequence", "16", "--total-tokens", "100"}, 1, "--total-tokens 100 is not a multiple of --sequence 16");
-  refuse({"--sequence", "16", "--total-tokens", "48"}, 2, "2 ranks cannot share evenly");
+  refuse({"--sequence", "16", "--total-tokens", "48"}, 4, "is 3 sequences a step, fewer than the 4 ranks");
+  refuse({"--sequence", "16", "--total-tokens", "96", "--sync-freq", "3"}, 4, "is 2 sequences a micro-step");
+  refuse({"--sequence", "16", "--total-tokens", "112", "--batch", "2"}, 3, "a batch of 3");
   refuse({"--sequence", "16", "--total-tokens", "96", "--batch", "4"}, 1, "--batch 4 does not divide");
   refuse({"--sequence", "16", "--total-tokens", "96", "--sync-freq", "4"}, 1, "--sync-freq 4 does not divide");
   refuse({"--sequence", "16", "--total-tokens", "96", "--sync-freq", "2", "--batch", "4"}, 1, "needs --batch 3");
+  refuse({"--sequence", "16", "--ranks", "3"}, 2, "--ranks 3: there are 2 ranks");
+  refuse({"--sequence", "16", "--ranks", "2"}, 1, "--ranks 2: there is 1 rank");
+  refuse({"--sequence", "16", "--batch", "2000000000", "--sync-freq", "2000000000"}, 2,
+         "--sync-freq 2000000000 is more than");
+  refuse({"--sequence", "1", "--total-tokens", "1099511627773", "--batch", "4"}, 2, "2 ranks do 7 at a time");
+  refuse({"--sequence", "16", "--sample-every", "5"}, 1, "--sample-every 5 needs a tokenizer.json");
+}
+
+TEST_CASE("what memory cannot hold is refused before any of it is asked for") {
+  Data const data;
+  std::int64_t const memory = std::int64_t{16} << 30;
+  CHECK_NOTHROW(require_memory(data.with({"--sequence", "16"}), 1, memory));
+  CHECK_NOTHROW(require_memory(data.with({"--sequence", "16"}), 1, 0));  // the system does not say
+  auto const refuse = [&](std::vector<std::string> words, char const* part) {
+    words.insert(words.end(), {"--sequence", "16", "--steps", "1"});
+    REQUIRE_ERROR(require_memory(data.with(words), 1, memory), ErrorKind::configuration, part);
+  };
+  refuse({"--vocabulary", "2000000000"}, "192.0 GB parameters and moments");
+  refuse({"--layers", "2147483647"}, "TB parameters and moments");
+  refuse({"--layers", "2147483647", "--channels", "2147483646"}, "on this machine, which has 17.2 GB");
+  refuse({"--batch", "100000000"}, "--batch 100000000");
+  // 3 GB of parameters, moments and gradients: one rank fits, a node of six does not.
+  Setup const s = data.with({"--sequence", "16", "--steps", "1", "--vocabulary", "23000000"});
+  CHECK_NOTHROW(require_memory(s, 1, memory));
+  REQUIRE_ERROR(require_memory(s, 6, memory), ErrorKind::configuration, "fewer ranks");
+}
+
+TEST_CASE("a model that is given a second time must be the same") {
+  Data const data;
+  fs::path const out = data.folder / "run";
+  Json settings = Json::object();
+  Options recorded = data.with({"--sequence", "16", "--steps", "9"}).options;
+  for_each_setting(recorded, [&](char const* name, auto const& value) { settings[name] = value; });
+  nn::Gpt2Config const model{.layers = 1, .heads = 2, .channels = 8, .vocabulary = 60, .padded_vocabulary = 128,
+                             .max_tokens = 16};
+  CheckpointContents contents;
+  contents.step = 2;
+  contents.facts = {{"model", to_json(model)}, {"settings", settings}};
+  save_checkpoint(out, contents, 0);
+  auto const resumed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train_gpt2", "--resume", "latest", "--out", out.string()});
+    std::vector<char const*> argv;
+    for (std::string const& word : words) argv.push_back(word.c_str());
+    return make_setup(parse(static_cast<int>(argv.size()), argv.data()).options, 1);
+  };
+  CHECK(resumed({}).first_step == 2);
+  CHECK(resumed({"--vocabulary", "60"}).model.vocabulary == 60);
+  REQUIRE_ERROR(resumed({"--vocabulary", "77"}), ErrorKind::configuration, "--vocabulary 77");
+  REQUIRE_ERROR(resumed({"--model", "d48"}), ErrorKind::configuration,
+                "--model d48: the checkpoint's model has 1 layers");
+  REQUIRE_ERROR(resumed({"--model", "weights.bin"}), ErrorKind::configuration, "--model weights.bin");
+
+  Gpt2Model const weights(model);
+  write_llmc_gpt2((data.folder / "weights.bin").string(), weights.weights());
+  auto const from_file = [&](std::string const& vocabulary) {
+    std::vector<std::string> const words{"train_gpt2",   "--data",     (data.folder / "train.bin").string(),
+                                         "--sequence",   "16",         "--model",
+                                         (data.folder / "weights.bin").string(), "--vocabulary", vocabulary};
+    std::vector<char const*> argv;
+    for (std::string const& word : words) argv.push_back(word.c_str());
+    return make_setup(parse(static_cast<int>(argv.size()), argv.data()).options, 1);
+  };
+  CHECK(from_file("60").model.vocabulary == 60);
+  REQUIRE_ERROR(from_file("1000"), ErrorKind::configuration, "--vocabulary 1000");
 }

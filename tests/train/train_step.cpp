@@ -79,6 +79,46 @@ TEST_CASE(
   for (int threads : {2, 3}) CHECK(run_steps(1, 1, threads).hash == reference.hash);
 }
 
+TEST_CASE("shares that differ give the losses of even ones, and the same bits every time") {
+  Outcome const reference = run_steps(1, 1, 1);
+  // 6 rows on 4 ranks, 4 on 3, 3 on 2.
+  auto const uneven = [](int ranks, std::int64_t micro_steps) {
+    std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      std::int64_t const rows = 12 / micro_steps, small = rows / ranks, larger = rows % ranks,
+                         rank = communicator.rank();
+      std::int64_t const count = small + (rank < larger), begin = rank * small + std::min(rank, larger);
+      TrainStep<nn::Gpt2Loss> step(
+          context, config, adamw,
+          {.batch = count, .sequence = 8, .evaluation_batch = 2, .micro_steps = micro_steps,
+           .weight = double(ranks * count) / double(rows), .clip = 0.5});
+      step.initialise(42);
+      step.connect(parallel::data_parallel(communicator));
+      Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      for (int i = 0; i < 5; ++i) {
+        Rows const mine(i, begin * micro_steps, count * micro_steps);
+        outcome.losses.push_back(step(mine.at(i), 1e-2).loss);
+      }
+      Rows const two(9, 0, 2);
+      outcome.losses.push_back(static_cast<float>(step.evaluate(two.tokens, two.targets)));
+      outcome.hash = parallel::hash(step.state());
+    });
+    for (Outcome const& outcome : outcomes) CHECK(outcome.losses == outcomes[0].losses);
+    for (Outcome const& outcome : outcomes) CHECK(outcome.hash == outcomes[0].hash);
+    return outcomes[0];
+  };
+  for (auto [ranks, micro_steps] : std::initializer_list<std::pair<int, int>>{{4, 2}, {3, 3}, {2, 4}}) {
+    INFO(ranks << " ranks, " << micro_steps << " micro-steps");
+    Outcome const other = uneven(ranks, micro_steps);
+    for (std::size_t i = 0; i < reference.losses.size(); ++i)
+      CHECK(other.losses[i] == Approx(reference.losses[i]).epsilon(1e-5));
+    Outcome const again = uneven(ranks, micro_steps);
+    CHECK(again.losses == other.losses);
+    CHECK(again.hash == other.hash);
+  }
+}
+
 TEST_CASE(
     "the first loss is log of the vocabulary, evaluation changes nothing, and impossible arguments get a sentence") {
   exec::Context context({.threads = 1});
@@ -99,5 +139,6 @@ TEST_CASE(
   CHECK(test::contains(step.table(), "adamw"));
   using Step = TrainStep<nn::Gpt2Loss>;
   REQUIRE_ERROR(Step(context, config, adamw, {.batch = 0}), ErrorKind::configuration, "at least 1");
+  REQUIRE_ERROR(Step(context, config, adamw, {.weight = 0}), ErrorKind::configuration, "weight");
   REQUIRE_ERROR(Step(context, config, adamw, {.compute = DType::bfloat16}), ErrorKind::unavailable, "bfloat16");
 }

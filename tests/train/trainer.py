@@ -185,6 +185,88 @@ def case_relayout(bench):
             print(f"  {backend} {ranks} ranks: within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}")
 
 
+def case_another_run(bench):
+    """A new run does not mix its checkpoints with another's: it is refused, or told to overwrite; going back sets the later ones aside."""
+    out = bench.folder / "run"
+    first, second = ["--batch", "2", "--seed", "1"], ["--batch", "2", "--seed", "2"]
+    bench.run("threads", 1, out, *first, "--steps", "6", "--checkpoint-every", "2")
+    before = bench.parameters(out, 6)
+    history = (out / "metrics.jsonl").read_bytes()
+    text, errors = bench.run("threads", 2, out, *second, "--steps", "3", code=1)
+    check("another run" in errors and "--overwrite" in errors and str(out) in errors, errors)
+    check(bench.parameters(out, 6) == before and (out / "metrics.jsonl").read_bytes() == history, "a refused run has changed the other")
+
+    elsewhere = bench.folder / "elsewhere"
+    bench.run("threads", 1, elsewhere, *second, "--steps", "3")
+    _, errors = bench.run("threads", 1, out, "--resume", str(elsewhere / "checkpoints" / "step_00000003"), "--steps", "4", code=1)
+    check("another run" in errors, errors)
+
+    text, _ = bench.run("threads", 1, out, "--resume", "2", "--steps", "3")
+    check("superseded_step_00000006" in text, text)
+    check(sorted(path.name for path in (out / "checkpoints").iterdir() if path.name.startswith("step")) == ["step_00000002", "step_00000003"], "later steps stay")
+    bench.run("threads", 1, out, "--resume", "latest", "--steps", "4")
+    check([row["step"] for row in bench.metrics(out)] == [1, 2, 3, 4], "--resume latest took up the abandoned history")
+    check((out / "checkpoints" / "superseded_step_00000006" / "parameters.safetensors").read_bytes() == before, "an abandoned checkpoint was lost")
+
+    bench.run("threads", 2, out, *second, "--steps", "3", "--overwrite")
+    text, _ = bench.run("threads", 1, out, "--resume", "latest", "--steps", "4")
+    check("4 to 4" in text, text)
+
+
+def case_tokenizer(bench):
+    """Resuming on data that was prepared again from another text is refused; the same text prepared again is not."""
+    data, out = bench.folder / "data", bench.folder / "run"
+
+    def prepare(words):
+        text = bench.folder / "text.txt"
+        text.write_text(words * 300)
+        subprocess.run([bench.args.prepare, "--input", str(text), "--out", str(data), "--vocabulary", "270", "--force"], check=True, capture_output=True, timeout=LIMIT)
+
+    command = [bench.args.trainer, "--backend", "threads", "--ranks", "1", "--threads", "1", "--out", str(out)]
+    first = "the cat sat on the mat.\n\nthe dog sat on the cat.\n\n"
+    prepare(first)
+    sizes = ["--layers", "1", "--channels", "32", "--heads", "4", "--batch", "2", "--sequence", "32"]
+    done = subprocess.run([*command, *sizes, "--data", str(data), "--steps", "3"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stdout + done.stderr)
+    prepare(first)
+    done = subprocess.run([*command, "--resume", "latest", "--steps", "4"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stdout + done.stderr)
+    prepare("our hen ran by our box.\n\nour fox ran by our hen.\n\n")
+    done = subprocess.run([*command, "--resume", "latest", "--steps", "5"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and str(data / "tokenizer.json") in done.stderr and "another text" in done.stderr, done.stdout + done.stderr)
+    check(len(bench.losses(out)) == 4, "a refused resume has changed the history")
+
+
+def case_uneven(bench):
+    """Ranks that cannot share a step evenly have the losses of those that can, validation too, and the same bits every time."""
+    flags = ["--steps", "20", "--validate-every", "10", "--validation-data", str(bench.folder / "validation.bin"), "--checkpoint-every", "10"]
+    whole = bench.folder / "whole"
+    bench.run("threads", 2, whole, "--batch", "2", *flags)
+    total = ["--batch", "2", "--total-tokens", "128"]  # 4 sequences
+    for backend in bench.backends():
+        out, again = bench.folder / backend, bench.folder / f"{backend}-again"
+        text, _ = bench.run(backend, 3, out, *total, *flags)
+        check("4 sequences shared by 3 ranks, 2 or 1 each" in text, text)
+        print(f"  {backend}: 3 ranks within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}", end="")
+        validation = [[row["loss"] for row in bench.metrics(one, "validation")] for one in (whole, out)]
+        print(f", validation within {close(*validation, 1e-5):.1e}")
+        bench.run(backend, 3, again, *total, *flags)
+        check(bench.losses(again) == bench.losses(out) and bench.parameters(again, 20) == bench.parameters(out, 20), "two runs of one layout differ")
+        resumed = bench.folder / f"{backend}-resumed"
+        shutil.copytree(whole, resumed)
+        bench.run(backend, 3, resumed, "--resume", "10")
+        close(bench.losses(whole), bench.losses(resumed), 1e-5)
+    _, errors = bench.run("threads", 4, bench.folder / "many", "--total-tokens", "96", *flags, code=1)
+    check("3 sequences a step, fewer than the 4 ranks" in errors, errors)
+
+    # 30 sequences on 4 ranks in 6 micro-steps: a resumed run keeps the layout, though 5 micro-steps would do.
+    first, part = ["--total-tokens", "960", "--sync-freq", "6", "--checkpoint-every", "4"], bench.folder / "part"
+    bench.run("threads", 4, bench.folder / "sync", *first, "--steps", "8")
+    shutil.copytree(bench.folder / "sync", part)
+    bench.run("threads", 4, part, "--resume", "4")
+    check(bench.losses(part) == bench.losses(bench.folder / "sync"), "a resumed run has another layout")
+
+
 def children(pid):
     found = []
     for entry in pathlib.Path("/proc").iterdir():
@@ -274,6 +356,26 @@ def case_sentences(bench):
     (bench.folder / "config.json").write_text('{"data": "x", "stepz": 3}')
     refused(["--config", str(bench.folder / "config.json")], "stepz", code=2)
 
+    (bench.folder / "config.json").write_text('{"ranks": 2, "backend": "threads", "steps": 1, "batch": 1}')
+    done = subprocess.run([bench.args.trainer, "--threads", "1", "--data", data, *SIZES, "--config", str(bench.folder / "config.json")],
+                          capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0 and "threads: 2 ranks" in done.stdout, f"the file's ranks do not count: {done.stdout}{done.stderr}")
+    if bench.args.mpiexec:
+        done = subprocess.run([bench.args.trainer, "--ranks", "2", "--data", data, *SIZES], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == 1 and "--ranks 2: there is 1 rank" in done.stderr and "mpiexec -n 2" in done.stderr, done.stdout + done.stderr)
+    # Nothing of these is allocated, so they must not take long either.
+    begin = time.monotonic()
+    big = ["--data", data, *SIZES]
+    refused([*big, "--batch", "100000000"], "--batch 100000000", "on this machine", code=1)
+    refused([*big, "--vocabulary", "2000000000"], "parameters and moments", code=1)
+    refused([*big, "--layers", "100000000", "--channels", "384"], "parameters and moments", code=1)
+    # The hidden state fits, the plan of all activations does not.
+    available = sum(int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith(("MemTotal", "SwapTotal")))
+    refused([*big, "--batch", str(available // (32 * 32 * 4 * 4)), "--sequence", "32"], "activations and gradients", "on this machine", code=1)
+    check(time.monotonic() - begin < LIMIT / 2, "refusing took long")
+    done = subprocess.run([bench.args.generator, "--checkpoint", "x", "--seed", "99999999999999999999"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 2 and "--seed" in done.stderr and "99999999999999999999" in done.stderr, done.stderr)
+
     out = bench.folder / "run"
     bench.run("threads", 1, out, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
     checkpoint = out / "checkpoints" / "step_00000004"
@@ -347,6 +449,75 @@ def case_generate(bench):
     check("nowhere" in generate("--checkpoint", "nowhere", code=1), "missing checkpoint")
 
 
+def script_root(bench, trainer):
+    """A copy of ./tutti beside programs that are built already; what would install or build does nothing."""
+    root, tools = bench.folder / "the root", bench.folder / "tools"
+    (root / "build" / "examples").mkdir(parents=True)
+    (root / "build" / "build.ninja").touch()
+    shutil.copytree(pathlib.Path(bench.args.script).parent / "examples", root / "examples")
+    shutil.copy(bench.args.script, root / "tutti")
+    for name, program in {"train_gpt2": trainer, "generate": bench.args.generator, "prepare_text": bench.args.prepare}.items():
+        (root / "build" / "examples" / name).symlink_to(os.path.abspath(program))
+    tools.mkdir()
+    for name, code in {"meson": 0, "ninja": 0, "apt-get": 1, "sudo": 1}.items():
+        (tools / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tools / name).chmod(0o755)
+    return root
+
+
+def in_shell(bench, line, folder):
+    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=LIMIT)
+    check(done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def case_next(bench):
+    """What ./tutti train prints as the next command works when it is pasted, from any folder, with any flags."""
+    root = script_root(bench, bench.args.trainer)
+    (bench.folder / "it's a text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    flags = "--backend threads --ranks=1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 64 --sample-tokens 5 --warmup 2"
+
+    def next_lines(said):
+        return [line.replace("next  ", "      ").strip() for line in said[said.rindex("\nnext  "):].strip().splitlines()]
+
+    said = in_shell(bench, f"'the root/tutti' train --text \"it's a text.txt\" --vocabulary=300 --out 'my runs/1' {flags} --steps 2", bench.folder)
+    generate, resume = next_lines(said)
+    check("--steps 2" not in resume and "300" in resume, resume)
+    in_shell(bench, generate + " --tokens 3", bench.folder)
+    said = in_shell(bench, resume.replace("--steps N   trains on, to step N", "--steps 3"), bench.folder)
+    check(len(bench.losses(bench.folder / "my runs" / "1")) == 3 and "step 3/3" in said, said)
+    check(next_lines(said)[1] == resume, f"{resume}\nthen\n{next_lines(said)[1]}")
+
+    # Without --out every run has a folder of its own, and --resume means the newest.
+    run = f"./tutti train --text '../it'\\''s a text.txt' {flags}"
+    for steps in (2, 3):
+        said = in_shell(bench, f"{run} --steps {steps}", root)
+    runs = sorted(path.name for path in (root / "runs").iterdir())
+    check(runs == ["it_s_a_text", "it_s_a_text.2"], str(runs))
+    in_shell(bench, f"{run} --resume latest --steps 4", root)
+    check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 4], "--resume latest is not the newest run")
+    in_shell(bench, next_lines(said)[1].replace("--steps N   trains on, to step N", "--steps 5"), root)
+    check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 5], "the printed command went on with another run")
+
+
+def case_script_sample(bench):
+    """./tutti train prints a sample as the model wrote it, whatever characters are in it."""
+    sample = 'tab\t quote" backslash\\n brace} comma, "loss": \v\f\x1f \u00e9 end\nline two'
+    rows = [{"type": "validation", "loss": 3.25, "bits_per_byte": 2.5, "step": 0}, {"type": "validation", "loss": 1.5, "bits_per_byte": 1.25, "step": 2},
+            {"step": 2, "text": sample, "type": "sample"}]
+    lines = "\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+    stub = bench.folder / "stub"
+    stub.write_text("#!/usr/bin/env python3\nimport pathlib, sys\nout = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
+                    f"out.mkdir(parents=True)\n(out / 'metrics.jsonl').write_text({lines + chr(10)!r})\n")
+    stub.chmod(0o755)
+    root = script_root(bench, stub)
+    (bench.folder / "text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    said = in_shell(bench, "./tutti train --text ../text.txt --backend threads", root)
+    check("3.2500 at first, 1.5000 now; 1.2500 bits" in said, said)
+    check("sample\n    " + sample.replace("\n", "\n    ") + "\n" in said, repr(said))
+
+
 def main():
     cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -354,6 +525,7 @@ def main():
     parser.add_argument("--trainer", required=True)
     parser.add_argument("--generator", required=True)
     parser.add_argument("--prepare", required=True)
+    parser.add_argument("--script", required=True)
     parser.add_argument("--mpiexec", default="")
     args = parser.parse_args()
     print(f"{args.case}: {cases[args.case].__doc__}")

@@ -180,7 +180,7 @@ class TrainLoader {
 
   /// Samples `first`, `first + 1`, ... of step `step`, one per row.
   /// Shapes: tokens, targets (rows, sequence).
-  /// Ranks: rank r of P begins at share_of(batch, r, P).begin; its micro-steps go on from there.
+  /// Ranks: rank r of P begins at share_of(batch / n, r, P).begin * n for n micro-steps; those go on from there.
   /// Errors: shape; out_of_range, when the rows go beyond the global batch.
   void fill(std::int64_t step, std::int64_t first, TensorView<std::int32_t> tokens,
             TensorView<std::int32_t> targets) const {

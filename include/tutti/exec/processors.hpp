@@ -41,25 +41,36 @@ inline int quota_of_cpu_max(char const* text) noexcept {
   return space == nullptr ? 0 : quota_of(text, space);
 }
 
+/// Calls f(folder) for the control group of this process and each above it, up to the root; for the root alone where
+/// groups of version 2 are not in use. Containers see their own group as the root.
+template <class F>
+void for_each_group(char const* root, char const* own, F&& f) noexcept {
+  SmallFile const groups(own);
+  char const* const line = std::strncmp(groups.text, "0::", 3) == 0 ? groups.text : std::strstr(groups.text, "\n0::");
+  char group[2048] = {};
+  if (line != nullptr) std::sscanf(std::strstr(line, "0::") + 3, "%2047[^\n]", group);
+  char folder[3072];
+  for (;;) {
+    std::snprintf(folder, sizeof(folder), "%s%s", root, group);
+    f(folder);
+    char* const slash = std::strrchr(group, '/');
+    if (slash == nullptr) break;
+    *slash = 0;
+  }
+}
+
 /// Processors' worth of time that control groups grant, rounded up; 0 when there is no limit. The limit of any group
-/// between the process's own one and the root binds. Containers see their own group as the root.
+/// between the process's own one and the root binds.
 inline int cgroup_quota(char const* root = "/sys/fs/cgroup", char const* own = "/proc/self/cgroup") noexcept {
   int lowest = 0;
   auto const take = [&](int quota) {
     if (quota > 0 && (lowest == 0 || quota < lowest)) lowest = quota;
   };
-  SmallFile const groups(own);
-  char const* const line = std::strncmp(groups.text, "0::", 3) == 0 ? groups.text : std::strstr(groups.text, "\n0::");
-  char group[2048] = {};
-  if (line != nullptr) std::sscanf(std::strstr(line, "0::") + 3, "%2047[^\n]", group);
   char path[4096];
-  for (;;) {
-    std::snprintf(path, sizeof(path), "%s%s/cpu.max", root, group);
+  for_each_group(root, own, [&](char const* folder) {
+    std::snprintf(path, sizeof(path), "%s/cpu.max", folder);
     take(quota_of_cpu_max(SmallFile(path).text));
-    char* const slash = std::strrchr(group, '/');
-    if (slash == nullptr) break;
-    *slash = 0;
-  }
+  });
   std::snprintf(path, sizeof(path), "%s/cpu/cpu.cfs_quota_us", root);
   SmallFile const quota_v1(path);
   std::snprintf(path, sizeof(path), "%s/cpu/cpu.cfs_period_us", root);

@@ -15,6 +15,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -131,6 +132,21 @@ inline void sync_folder(std::string const& folder) {
   // Some file systems cannot sync a folder and say EINVAL; they order the rename themselves.
   if (::fsync(handle.get()) != 0 && errno != EINVAL)
     detail::throw_errno("sync_folder", "cannot sync folder '" + folder + "'");
+}
+
+/// Two files or folders of one file system change names, at one moment. False, with nothing changed, where the file
+/// system or the kernel cannot do that. Errors: io.
+inline bool exchange_names(std::string const& one, std::string const& other) {
+#ifdef RENAME_EXCHANGE
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+    detail::throw_errno("exchange_names", "cannot exchange '" + one + "' and '" + other +
+                                              "'; both are as they were. Check that they exist "
+                                              "and that their folder may be written");
+#else
+  (void)one, (void)other;
+#endif
+  return false;
 }
 
 /// A file that appears under its name complete or not at all: bytes go to a temporary name in the same folder, and

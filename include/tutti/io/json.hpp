@@ -35,6 +35,8 @@ inline nlohmann::json parse_json(std::string_view text, std::string const& sourc
                    " twice in one object");
     return true;
   };
+  // The parser takes a zero byte for the end of the text and would not see what follows.
+  if (text.find('\0') != std::string_view::npos) throw refuse("its JSON is damaged: there is a zero byte in it");
   try {
     return nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (nlohmann::json::exception const& error) {

@@ -30,6 +30,7 @@ struct StepOptions {
   double clip = 0;                ///< largest global norm; 0 does not clip
   std::int64_t micro_steps = 1;   ///< gradients are averaged over them
   bool reduce = false;            ///< and over ranks
+  double weight = 1;              ///< of this rank in that average; 1 on every rank where shares are even
 };
 
 namespace detail {
@@ -44,7 +45,8 @@ constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where)
 /// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it.
 /// Scalars    learning_rate; correction1 and correction2: 1 - beta^step, step counted from 1 (of `whole` and `last`)
 /// States     "m.NAME", "v.NAME"; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
-/// Outputs    loss, averaged over micro-steps and ranks, and grad_norm, before clipping (of `whole` and `last`)
+/// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
+///            and `last`)
 /// Computes   scale = clip / max(norm, clip), as PyTorch and llm.c clip; norm summed in double
 constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOptions const& options,
                         graph::Where where = graph::Where::current()) {
@@ -65,9 +67,9 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
 
   List<Var> wrt;
   for (graph::Parameter const& parameter : parameters) wrt.push_back({&builder, parameter.node});
-  double const share = 1.0 / static_cast<double>(options.micro_steps);
+  double const share = options.weight / static_cast<double>(options.micro_steps);
   List<Var> gradients = graph::gradients(loss, wrt, share, where);
-  Var const mean = accumulated(options.micro_steps == 1 ? loss : loss * share, "loss");
+  Var const mean = accumulated(share == 1 ? loss : loss * share, "loss");
   for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = accumulated(gradients[i], name_of(i));
   if (writes) return;
 

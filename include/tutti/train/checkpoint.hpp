@@ -5,8 +5,9 @@
 ///
 ///   <out>/checkpoints/step_00000100/parameters.safetensors   parameters by name, layers stacked
 ///                                   optimizer.safetensors    moments by name
-///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the two
-///                                   files' tensors tokenizer.json           when the run has one COMPLETE written last
+///                                   tokenizer.json           when the run has one
+///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the others
+///                                   COMPLETE                 hash of checkpoint.json, written last
 ///
 /// Nothing in it depends on how many ranks wrote it.
 
@@ -24,6 +25,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::train {
@@ -49,8 +51,10 @@ inline std::string to_hex(std::uint64_t hash) {
 
 namespace detail {
 
+inline std::string hash_text(std::string_view text) { return to_hex(hash_bytes(std::as_bytes(std::span(text)))); }
+
 inline constexpr char const* complete_marker = "COMPLETE";
-inline constexpr int checkpoint_version = 1;
+inline constexpr int checkpoint_version = 2;
 
 inline std::string step_folder(std::int64_t step) {
   char text[32];
@@ -58,8 +62,13 @@ inline std::string step_folder(std::int64_t step) {
   return text;
 }
 
+/// The name that a checkpoint has while another of its step takes its place.
+inline std::string former_folder(std::int64_t step) { return "." + step_folder(step) + ".former"; }
+
 /// Step of a folder name, or -1.
-inline std::int64_t step_of(std::string const& folder) {
+inline std::int64_t step_of(std::string_view folder) {
+  if (folder.starts_with('.') && folder.ends_with(".former"))
+    folder = folder.substr(1, folder.rfind('.') - 1);
   if (!folder.starts_with("step_")) return -1;
   std::int64_t step = -1;
   auto const [end, code] = std::from_chars(folder.data() + 5, folder.data() + folder.size(), step);
@@ -75,7 +84,25 @@ inline std::vector<std::int64_t> complete_steps(std::filesystem::path const& out
     if (step >= 0 && std::filesystem::exists(entry.path() / complete_marker)) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
+}
+
+/// Where the complete checkpoint of a step lies: under its name, or under the former one when a crash came between.
+inline std::filesystem::path complete_folder(std::filesystem::path const& out, std::int64_t step) {
+  std::filesystem::path const folder = out / "checkpoints" / step_folder(step);
+  return std::filesystem::exists(folder / complete_marker) ? folder : out / "checkpoints" / former_folder(step);
+}
+
+/// The marker goes first: half a folder must not look whole. What cannot be removed stays, unmarked.
+inline void remove_folder(std::filesystem::path const& folder) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove(folder / complete_marker, ignored);
+  std::filesystem::remove_all(folder, ignored);
+}
+inline void remove_checkpoint(std::filesystem::path const& out, std::int64_t step) {
+  remove_folder(out / "checkpoints" / former_folder(step));
+  remove_folder(out / "checkpoints" / step_folder(step));
 }
 
 inline std::vector<io::NamedTensor> listed(io::Safetensors const& file) {
@@ -94,8 +121,9 @@ struct CheckpointContents {
   std::string tokenizer;                               ///< text of tokenizer.json, or empty
 };
 
-/// Writes aside, syncs, renames, marks, and then removes the oldest so that `keep` remain (0: all).
-/// Blocking: until the device has the bytes. Errors: io; an older checkpoint is never lost to a failed newer one.
+/// Writes aside, marks, syncs, renames, and then removes the oldest so that `keep` remain (0: all).
+/// Blocking: until the device has the bytes. Errors: io; an older checkpoint, also one of the same step, is never lost
+/// to a newer one that fails or is cut short.
 /// Returns the folder.
 inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents,
                                              std::int64_t keep) {
@@ -104,7 +132,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   io::make_folder(all.string());
   fs::path const target = all / detail::step_folder(contents.step);
   fs::path const aside = all / ("." + detail::step_folder(contents.step) + ".partial");
-  fs::path const former = all / ("." + detail::step_folder(contents.step) + ".former");
+  fs::path const former = all / detail::former_folder(contents.step);
   std::error_code code;
   auto const must = [&](char const* what) {
     if (code)
@@ -119,36 +147,75 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", contents.step}};
   json["parameters_hash"] = to_hex(hash_tensors(contents.parameters));
   json["optimizer_hash"] = to_hex(hash_tensors(contents.optimizer));
+  json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
   json.update(contents.facts);
   io::write_safetensors((aside / "parameters.safetensors").string(), contents.parameters);
   io::write_safetensors((aside / "optimizer.safetensors").string(), contents.optimizer);
   if (!contents.tokenizer.empty()) io::write_file((aside / "tokenizer.json").string(), contents.tokenizer);
-  io::write_file((aside / "checkpoint.json").string(), json.dump(2) + "\n");
+  std::string const description = json.dump(2) + "\n";
+  io::write_file((aside / "checkpoint.json").string(), description);
+  io::write_file((aside / detail::complete_marker).string(), detail::hash_text(description) + "\n");
   io::sync_folder(aside.string());
 
-  bool const replaces = fs::exists(target);
-  if (replaces) {
-    fs::remove_all(former, code);
-    must("cannot be replaced");
+  if (!fs::exists(target)) {
+    fs::rename(aside, target, code);
+    must("cannot be put in place");
+  } else if (io::exchange_names(aside.string(), target.string())) {
+    io::sync_folder(all.string());
+    detail::remove_folder(aside);
+  } else {
+    // Until the second rename the former name serves. A former folder from an earlier crash is older than the target.
+    if (fs::exists(target / detail::complete_marker)) detail::remove_folder(former);
     fs::rename(target, former, code);
     must("cannot be replaced");
+    fs::rename(aside, target, code);
+    if (code) {
+      std::error_code ignored;
+      fs::rename(former, target, ignored);
+    }
+    must("cannot be put in place");
   }
-  fs::rename(aside, target, code);
-  must("cannot be put in place");
   io::sync_folder(all.string());
-  io::write_file((target / detail::complete_marker).string(), "");
-  if (replaces) fs::remove_all(former, code);
+  detail::remove_folder(former);
 
   if (keep > 0) {
     std::vector<std::int64_t> steps = detail::complete_steps(out);
     std::erase_if(steps, [&](std::int64_t step) { return step >= contents.step; });
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i) {
-      fs::path const old = all / detail::step_folder(steps[i]);
-      fs::remove(old / detail::complete_marker, code);  // first of all: half a folder must not look whole
-      fs::remove_all(old, code);
-    }
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i)
+      detail::remove_checkpoint(out, steps[i]);
   }
   return target;
+}
+
+/// Takes the complete checkpoints of the run in `out` that lie beyond `step` out of its history, because it is about to
+/// go on from there: they keep their contents under names that no step finds, and a path still does.
+/// Errors: io. Returns the names, without the folder.
+inline std::vector<std::string> set_checkpoints_aside(std::filesystem::path const& out, std::int64_t step) {
+  namespace fs = std::filesystem;
+  fs::path const all = out / "checkpoints";
+  std::vector<std::string> names;
+  for (std::int64_t const later : detail::complete_steps(out)) {
+    if (later <= step) continue;
+    std::string const stem = "superseded_" + detail::step_folder(later);
+    std::string name = stem;
+    for (int copy = 2; fs::exists(all / name); ++copy) name = stem + "_" + std::to_string(copy);
+    std::error_code code;
+    fs::rename(detail::complete_folder(out, later), all / name, code);
+    if (code)
+      throw Error(ErrorKind::io, "set_checkpoints_aside",
+                  (all / detail::step_folder(later)).string() + " cannot be renamed to " + name +
+                      ". Make the folder writable or choose another --out")
+          .with_native(code.message());
+    names.push_back(name);
+  }
+  if (!names.empty()) io::sync_folder(all.string());
+  return names;
+}
+
+/// Removes every complete checkpoint below `out`: those of a run that another one replaces.
+inline void remove_checkpoints(std::filesystem::path const& out) {
+  for (std::int64_t const step : detail::complete_steps(out))
+    detail::remove_checkpoint(out, step);
 }
 
 /// `wanted` is "latest", a step, or the path of a checkpoint folder.
@@ -173,7 +240,7 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
                have);
       }
     }
-    folder = out / "checkpoints" / detail::step_folder(step);
+    folder = detail::complete_folder(out, step);
   }
   if (!fs::is_directory(folder)) refuse(folder.string() + " is not a checkpoint folder");
   if (!fs::exists(folder / detail::complete_marker))
@@ -188,8 +255,8 @@ class Checkpoint {
   /// Errors: io; format, when the files are damaged, do not belong together, or are of another kind.
   explicit Checkpoint(std::filesystem::path const& folder)
       : folder_(folder),
-        facts_(io::parse_json(io::read_file((folder / "checkpoint.json").string()),
-                              (folder / "checkpoint.json").string(), "Checkpoint")),
+        description_(io::read_file((folder / "checkpoint.json").string())),
+        facts_(io::parse_json(description_, (folder / "checkpoint.json").string(), "Checkpoint")),
         parameters_((folder / "parameters.safetensors").string()),
         optimizer_((folder / "optimizer.safetensors").string()) {
     auto const refuse = [&](std::string const& what) {
@@ -200,7 +267,15 @@ class Checkpoint {
       if (facts_.at("version") != detail::checkpoint_version)
         refuse("has version " + facts_.at("version").dump() + ", this program reads " +
                std::to_string(detail::checkpoint_version));
+      if (io::read_file((folder / detail::complete_marker).string()) != detail::hash_text(description_) + "\n")
+        refuse("is damaged: checkpoint.json is not what was saved");
       step_ = facts_.at("step").get<std::int64_t>();
+      if (std::int64_t const named = detail::step_of(folder.filename().string()); named >= 0 && named != step_)
+        refuse("holds step " + std::to_string(step_) + ": the folder was renamed");
+      if (io::file_exists((folder / "tokenizer.json").string()))
+        tokenizer_ = io::read_file((folder / "tokenizer.json").string());
+      if (facts_.at("tokenizer_hash") != detail::hash_text(tokenizer_))
+        refuse("is damaged: tokenizer.json is not what was saved");
       for (auto const* which : {"parameters", "optimizer"}) {
         io::Safetensors const& file = which[0] == 'p' ? parameters_ : optimizer_;
         if (facts_.at(std::string(which) + "_hash") != to_hex(hash_tensors(detail::listed(file))))
@@ -218,11 +293,14 @@ class Checkpoint {
   std::filesystem::path const& folder() const noexcept { return folder_; }
   std::int64_t step() const noexcept { return step_; }
   nlohmann::json const& facts() const noexcept { return facts_; }
+  /// Text of tokenizer.json; empty when the run had none.
+  std::string const& tokenizer() const noexcept { return tokenizer_; }
   io::Safetensors const& parameters() const noexcept { return parameters_; }
   io::Safetensors const& optimizer() const noexcept { return optimizer_; }
 
  private:
   std::filesystem::path folder_;
+  std::string description_, tokenizer_;
   nlohmann::json facts_;
   io::Safetensors parameters_, optimizer_;
   std::int64_t step_ = 0;

@@ -36,17 +36,26 @@ class Run {
   Run(Shared<comm::Port> port, int ranks_on_node, Options const& options)
       : port_(std::move(port)),
         ranks_on_node_(ranks_on_node),
-        setup_(make_setup(options, port_->size())),
+        setup_(fitting(make_setup(options, port_->size()), ranks_on_node)),
         context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
         step_(context_, setup_.model,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
-              {.batch = setup_.rows, .sequence = o().sequence, .micro_steps = setup_.micro_steps, .clip = o().clip}) {}
+              {.batch = share().count,
+               .sequence = o().sequence,
+               .evaluation_batch = setup_.rows,
+               .micro_steps = setup_.micro_steps,
+               .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
+               .clip = o().clip}) {
+    if (ranks() > 1) step_.connect({port_});
+    detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
+                           static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
+                           exec::available_memory());
+  }
 
   void operator()() {
     StopSignals const signals;
     open_logs();
     restore();
-    if (ranks() > 1) step_.connect({port_});
     peak_flops_ = agreed_peak();
     announce();
     validate();
@@ -57,19 +66,34 @@ class Run {
   }
 
  private:
+  static Setup fitting(Setup setup, int ranks_on_node) {
+    require_memory(setup, ranks_on_node);
+    return setup;
+  }
   Options const& o() const noexcept { return setup_.options; }
   bool root() const noexcept { return port_->rank() == 0; }
   int ranks() const noexcept { return port_->size(); }
+  /// This rank's sequences among those of a micro-step.
+  data::Share share() const noexcept { return data::share_of(setup_.micro_rows, port_->rank(), ranks()); }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
   void open_logs() {
     if (root()) console_ = Console(stdout);
     if (o().out.empty()) return;
     if (root()) io::make_folder(o().out);
-    parallel::barrier(*port_);
-    if (root())
+    parallel::barrier(*port_);  // every rank has read what it resumes
+    if (root()) {
+      begin_history();
       metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
-    else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+    } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+  }
+
+  /// What --out holds of another history makes room.
+  void begin_history() {
+    if (!setup_.same_run) remove_checkpoints(o().out);
+    else
+      for (std::string const& name : set_checkpoints_aside(o().out, setup_.first_step))
+        setup_.changes.push_back("a later checkpoint, kept as " + name);
   }
 
   void restore() {
@@ -133,9 +157,12 @@ class Run {
         {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
                                                      with_commas(setup_.validation->corpus().tokens()))
                                        : "nothing"},
-        {"step", fmt::format("{} tokens = batch {} x sequence {} x {} x {}; {:.1f} GFLOP",
-                             with_commas(setup_.tokens_per_step()), setup_.rows, o().sequence, count(ranks(), "rank"),
-                             count(setup_.micro_steps, "micro-step"), flops / 1e9)},
+        {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup_.tokens_per_step()),
+                             setup_.micro_rows % ranks() == 0
+                                 ? fmt::format("batch {} x {}", setup_.rows, count(ranks(), "rank"))
+                                 : fmt::format("{} shared by {}, {} or {} each", count(setup_.micro_rows, "sequence"),
+                                               count(ranks(), "rank"), setup_.rows, setup_.rows - 1),
+                             o().sequence, count(setup_.micro_steps, "micro-step"), flops / 1e9)},
         {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps,
                               setup_.train->epochs_at(setup_.steps))},
         {"optimizer",
@@ -154,7 +181,7 @@ class Run {
         {"seed", std::to_string(o().seed)},
         {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
     console_.table(rows);
-    for (std::string const& change : setup_.changes) console_.line("changed on resume: " + change);
+    for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
     if (busy > may)
       console_.line(fmt::format(
           "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
@@ -178,13 +205,12 @@ class Run {
 
   void train(std::int64_t step) {
     double const begin = now();
-    std::int64_t const rows = setup_.rows * setup_.micro_steps;
+    std::int64_t const rows = share().count * setup_.micro_steps;
     if (tokens_.size() == 0) {
       tokens_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
       targets_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
     }
-    data::Share const share = data::share_of(setup_.global_rows, port_->rank(), ranks());
-    setup_.train->fill(step, share.begin, tokens_.view(), targets_.view());
+    setup_.train->fill(step, share().begin * setup_.micro_steps, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
     StepResult const result = step_({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
     // A stop that any rank was asked for is a stop for all, after the same step.
@@ -301,8 +327,11 @@ class Run {
                 [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
     Json settings = Json::object();
     for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", to_json(setup_.model)}, {"settings", settings},
-                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}}, {"ranks", ranks()}};
+    contents.facts = {{"model", to_json(setup_.model)},
+                      {"settings", settings},
+                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}},
+                      {"ranks", ranks()},
+                      {"micro_steps", setup_.micro_steps}};
     saved_ = save_checkpoint(o().out, contents, o().keep).string();
     console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
     metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});

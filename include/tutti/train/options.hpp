@@ -8,24 +8,30 @@
 #include <tutti/io/file.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/optim/schedule.hpp>
+#include <tutti/train/flags.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace tutti::train {
+
+/// Tokens of a step: far beyond use, and sums and products with them stay in 64 bits.
+inline constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 
 /// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
 struct Options {
   std::string model = "";  ///< d6 ... d48, or an llm.c model file
   std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
   std::string data, validation_data, tokenizer;
-  std::int64_t batch = 4;          ///< sequences per rank and micro-step
+  std::int64_t batch = 4;          ///< sequences per rank and micro-step; at most, where total_tokens is given
   std::int64_t sequence = 64;      ///< tokens per sequence
   std::int64_t total_tokens = 0;   ///< tokens per step over all ranks and micro-steps
   std::int64_t sync_freq = 0;      ///< micro-steps per step
@@ -37,6 +43,7 @@ struct Options {
   double weight_decay = 0.1;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double clip = 1.0;               ///< global norm; 0 does not clip
+  std::string clip_flag = "--clip";  ///< as it was spelled
   std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0,
                keep = 3;
   std::string sample_prompt;
@@ -45,6 +52,7 @@ struct Options {
   int threads = 0, ranks = 0;
   std::string backend = "mpi";
   std::string out;
+  bool overwrite = false;          ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
   std::string config;
 
@@ -56,52 +64,57 @@ namespace detail {
 
 /// One place that knows every flag: its name, where its value goes, and its line of help.
 inline void declare(CLI::App& app, Options& o) {
+  auto const add = [](CLI::App& group, char const* names, auto& value, char const* help) {
+    if constexpr (std::is_arithmetic_v<std::remove_reference_t<decltype(value)>>) add_number(group, names, value, help);
+    else group.add_option(names, value, help);
+  };
   auto* const model = app.add_option_group("Model");
-  model->add_option("--model", o.model, "size d6, d12, d24, d36, d48, or an llm.c model file (.bin)");
-  model->add_option("--layers", o.layers, "transformer blocks");
-  model->add_option("--channels", o.channels, "width; a multiple of --heads");
-  model->add_option("--heads", o.heads, "attention heads");
-  model->add_option("--vocabulary", o.vocabulary, "tokens known (default: the tokenizer's, else 50257)");
+  add(*model, "--model", o.model, "size d6, d12, d24, d36, d48, or an llm.c model file (.bin)");
+  add(*model, "--layers", o.layers, "transformer blocks");
+  add(*model, "--channels", o.channels, "width; a multiple of --heads");
+  add(*model, "--heads", o.heads, "attention heads");
+  add(*model, "--vocabulary", o.vocabulary, "tokens known (default: the tokenizer's, else 50257)");
   auto* const data = app.add_option_group("Data");
-  data->add_option("--data", o.data, "training shards: a file or a quoted pattern");
-  data->add_option("--validation-data", o.validation_data, "validation shards");
-  data->add_option("--tokenizer", o.tokenizer,
+  add(*data, "--data", o.data, "training shards: a file or a quoted pattern");
+  add(*data, "--validation-data", o.validation_data, "validation shards");
+  add(*data, "--tokenizer", o.tokenizer,
                    "tokenizer.json for samples and bits per byte (default: beside the data)");
-  data->add_option("--batch", o.batch, "sequences per rank and micro-step");
-  data->add_option("--sequence", o.sequence, "tokens per sequence");
-  data->add_option("--total-tokens", o.total_tokens,
+  add(*data, "--batch", o.batch, "sequences per rank and micro-step; with --total-tokens, at most");
+  add(*data, "--sequence", o.sequence, "tokens per sequence");
+  add(*data, "--total-tokens", o.total_tokens,
                    "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)");
-  data->add_option("--sync-freq", o.sync_freq,
+  add(*data, "--sync-freq", o.sync_freq,
                    "micro-steps whose gradients are summed before ranks synchronise and update");
-  data->add_option("--seed", o.seed, "of initial weights and data order");
+  add(*data, "--seed", o.seed, "of initial weights and data order");
   auto* const optimizer = app.add_option_group("Optimizer");
-  optimizer->add_option("--steps", o.steps, "updates (default: one pass over the training data)");
-  optimizer->add_option("--learning-rate", o.learning_rate, "peak");
-  optimizer->add_option("--warmup", o.warmup, "steps of linear warm-up");
-  optimizer->add_option("--schedule", o.schedule, "cosine, linear, constant or wsd");
-  optimizer->add_option("--final-fraction", o.final_fraction, "of the peak learning rate, at the last step");
-  optimizer->add_option("--weight-decay", o.weight_decay, "on matrices and embeddings");
-  optimizer->add_option("--beta1", o.beta1, "AdamW");
-  optimizer->add_option("--beta2", o.beta2, "AdamW");
-  optimizer->add_option("--epsilon", o.epsilon, "AdamW");
-  optimizer->add_option("--clip,--gradient-clip", o.clip, "largest global norm of the gradient; 0 does not clip");
+  add(*optimizer, "--steps", o.steps, "updates (default: one pass over the training data)");
+  add(*optimizer, "--learning-rate", o.learning_rate, "peak");
+  add(*optimizer, "--warmup", o.warmup, "steps of linear warm-up");
+  add(*optimizer, "--schedule", o.schedule, "cosine, linear, constant or wsd");
+  add(*optimizer, "--final-fraction", o.final_fraction, "of the peak learning rate, at the last step");
+  add(*optimizer, "--weight-decay", o.weight_decay, "on matrices and embeddings");
+  add(*optimizer, "--beta1", o.beta1, "AdamW");
+  add(*optimizer, "--beta2", o.beta2, "AdamW");
+  add(*optimizer, "--epsilon", o.epsilon, "AdamW");
+  add(*optimizer, "--clip,--gradient-clip", o.clip, "largest global norm of the gradient; 0 does not clip");
   auto* const run = app.add_option_group("Run");
-  run->add_option("--validate-every", o.validate_every,
+  add(*run, "--validate-every", o.validate_every,
                   "steps; validation also runs before the first and after the last");
-  run->add_option("--validation-batches", o.validation_batches,
+  add(*run, "--validation-batches", o.validation_batches,
                   "at most so many (default: all of the validation data)");
-  run->add_option("--sample-every", o.sample_every, "steps");
-  run->add_option("--sample-tokens", o.sample_tokens, "length of a sample");
-  run->add_option("--sample-prompt", o.sample_prompt, "beginning of a sample");
-  run->add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step is kept too when --out is given");
+  add(*run, "--sample-every", o.sample_every, "steps");
+  add(*run, "--sample-tokens", o.sample_tokens, "length of a sample");
+  add(*run, "--sample-prompt", o.sample_prompt, "beginning of a sample");
+  add(*run, "--checkpoint-every", o.checkpoint_every, "steps; the last step is kept too when --out is given");
   run->add_flag("--no-final-checkpoint", o.no_final_checkpoint, "do not keep the last step");
-  run->add_option("--keep", o.keep, "newest checkpoints to keep; 0 keeps all");
-  run->add_option("--resume", o.resume, "latest, a step, or the path of a checkpoint");
-  run->add_option("--out", o.out, "folder for metrics, logs and checkpoints");
-  run->add_option("--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
-  run->add_option("--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
-  run->add_option("--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
-  run->add_option("--config", o.config, "JSON file with these names as keys, without the dashes");
+  add(*run, "--keep", o.keep, "newest checkpoints to keep; 0 keeps all");
+  add(*run, "--resume", o.resume, "latest, a step, or the path of a checkpoint");
+  add(*run, "--out", o.out, "folder for metrics, logs and checkpoints");
+  run->add_flag("--overwrite", o.overwrite, "a new run removes the checkpoints of another run in --out");
+  add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
+  add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
+  add(*run, "--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
+  add(*run, "--config", o.config, "JSON file with these names as keys, without the dashes");
   for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   for (auto* group : {model, data, optimizer, run})
     for (CLI::Option* option : group->get_options()) {
@@ -127,7 +140,8 @@ inline std::vector<std::string> words_from_json(std::string const& path) {
     if (key == "config" || key == "help") refuse("key '" + key + "' is not possible in a file");
     if (value.is_string()) words.push_back("--" + key + "=" + value.get<std::string>());
     else if (value.is_number()) words.push_back("--" + key + "=" + value.dump());
-    else refuse("key '" + key + "' must be a string or a number");
+    else if (value.is_boolean()) words.push_back("--" + key + "=" + value.dump());
+    else refuse("key '" + key + "' must be a string, a number, true or false");
   }
   return words;
 }
@@ -136,15 +150,34 @@ inline std::vector<std::string> words_from_json(std::string const& path) {
 
 /// Refuses by name what cannot be. Errors: configuration.
 inline void validate(Options const& o) {
-  auto const refuse = [](std::string const& flag, auto const& value, std::string const& what) {
+  auto const refuse = [&](std::string const& flag, auto const& value, std::string const& what) {
     std::string text;
     if constexpr (std::is_convertible_v<decltype(value), std::string>) text = value;
     else text = CLI::detail::to_string(value);
-    throw Error(ErrorKind::configuration, "train_gpt2", flag + " " + text + ": " + what);
+    std::string const name = flag.substr(2);
+    bool const filed = o.given.contains(name) && !o.typed.contains(name);
+    throw Error(ErrorKind::configuration, "train_gpt2",
+                flag + " " + text + ": " + what + (filed ? " (it stands in --config " + o.config + ")" : ""));
   };
+  for (auto [name, value] : std::initializer_list<std::pair<char const*, std::string const&>>{
+           {"model", o.model}, {"data", o.data}, {"validation-data", o.validation_data}, {"tokenizer", o.tokenizer},
+           {"resume", o.resume}, {"out", o.out}, {"config", o.config}})
+    if (o.given.contains(name) && value.empty())
+      refuse(std::string("--") + name, "''", "is empty. Say which, or leave it out");
   auto const at_least = [&](char const* flag, std::int64_t value, std::int64_t least) {
     if (value < least) refuse(flag, value, "must be at least " + std::to_string(least));
   };
+  // A size that 31 bits hold multiplies with any other; a token is an int32.
+  auto const at_most = [&](char const* flag, std::int64_t value, std::int64_t most) {
+    if (value > most) refuse(flag, value, "must be at most " + std::to_string(most));
+  };
+  constexpr std::int64_t most_size = (std::int64_t{1} << 31) - 1;
+  at_most("--vocabulary", o.vocabulary, most_size - 127);  // the next multiple of 128 is one as well
+  for (auto [flag, value] : std::initializer_list<std::pair<char const*, std::int64_t>>{
+           {"--layers", o.layers}, {"--channels", o.channels}, {"--heads", o.heads}, {"--batch", o.batch},
+           {"--sequence", o.sequence}, {"--sync-freq", o.sync_freq}, {"--sample-tokens", o.sample_tokens}})
+    at_most(flag, value, most_size);
+  at_most("--total-tokens", o.total_tokens, most_tokens);
   auto const between = [&](char const* flag, double value, double low, double high) {
     if (!(value >= low && value <= high))
       refuse(flag, value, "must be between " + CLI::detail::to_string(low) + " and " + CLI::detail::to_string(high));
@@ -169,7 +202,7 @@ inline void validate(Options const& o) {
   between("--beta1", o.beta1, 0, 0.999999999);
   between("--beta2", o.beta2, 0, 0.999999999);
   between("--epsilon", o.epsilon, 1e-30, 1);
-  between("--clip", o.clip, 0, 1e30);
+  between(o.clip_flag.c_str(), o.clip, 0, 1e30);
   (void)optim::schedule_from_name(o.schedule);
   if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
     refuse("--backend", o.backend, "use auto, mpi or threads");
@@ -221,8 +254,11 @@ struct Parsed {
 inline Parsed parse(int argc, char const* const* argv) {
   Parsed parsed;
   std::vector<std::string> words(argv + 1, argv + argc);
-  auto run = [&](std::vector<std::string> all) {
+  auto run = [&](std::vector<std::string> all, std::string const& source) {
     parsed.options = {};
+    for (std::string const& word : all)
+      for (char const* flag : {"--clip", "--gradient-clip"})
+        if (word == flag || word.starts_with(std::string(flag) + "=")) parsed.options.clip_flag = flag;
     CLI::App app{"Trains a GPT-2 on token shards, on one rank or many.", "train_gpt2"};
     app.set_help_flag("--help", "print this and leave");
     app.allow_windows_style_options(false);
@@ -236,19 +272,23 @@ inline Parsed parse(int argc, char const* const* argv) {
     } catch (CLI::ParseError const& error) {
       parsed.leave = true;
       parsed.code = 2;
-      parsed.text = std::string("train_gpt2: ") + error.what() + "\nSee train_gpt2 --help for the flags.\n";
+      std::string what = error.what();
+      if (what.starts_with("--clip:")) what.replace(0, std::strlen("--clip"), parsed.options.clip_flag);
+      parsed.text = "train_gpt2: " + source + what + "\nSee train_gpt2 --help for the flags.\n";
     }
     for (auto* group : app.get_subcommands([](CLI::App const*) { return true; }))
       for (CLI::Option const* option : group->get_options())
         if (option->count() > 0) parsed.options.given.insert(option->get_lnames().front());
   };
-  run(words);
+  run(words, "");
   std::set<std::string> const typed = parsed.options.typed = parsed.options.given;
   if (parsed.leave || parsed.options.config.empty()) {
     if (!parsed.leave) validate(parsed.options);
     return parsed;
   }
   std::vector<std::string> all = detail::words_from_json(parsed.options.config);
+  run(all, "--config " + parsed.options.config + ": ");  // what is wrong in the file is said of the file
+  if (parsed.leave) return parsed;
   // A model is said in one of two ways: the command line's way replaces the file's.
   bool const sizes_typed = typed.contains("layers") || typed.contains("channels") || typed.contains("heads");
   std::erase_if(all, [&](std::string const& word) {
@@ -256,7 +296,7 @@ inline Parsed parse(int argc, char const* const* argv) {
     return (typed.contains("model") && (is("layers") || is("channels") || is("heads"))) || (sizes_typed && is("model"));
   });
   all.insert(all.end(), words.begin(), words.end());
-  run(all);
+  run(all, "");
   parsed.options.typed = typed;
   if (!parsed.leave) validate(parsed.options);
   return parsed;

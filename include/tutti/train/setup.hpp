@@ -6,8 +6,10 @@
 
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
+#include <tutti/exec/memory_limit.hpp>
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/optim/schedule.hpp>
+#include <tutti/train/console.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/options.hpp>
 
@@ -29,14 +31,20 @@ struct Setup {
   std::string tokenizer_text;
   std::optional<data::TrainLoader> train;
   std::optional<data::ValidationLoader> validation;
-  std::int64_t rows = 1;               ///< sequences per rank and micro-step
+  std::int64_t rows = 1;               ///< sequences per rank and micro-step; some ranks have one less if shares differ
+  std::int64_t micro_rows = 1;         ///< sequences per micro-step over all ranks
   std::int64_t micro_steps = 1;
   std::int64_t global_rows = 1;        ///< sequences per step
   std::int64_t steps = 1;
   std::int64_t first_step = 0;         ///< steps done before this run
   optim::Schedule schedule;
   std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
+  bool same_run = false;               ///< the resumed checkpoint lies in --out: its history goes on
 
+  /// Of a step's tokens and targets on the rank with the largest share.
+  double bytes_of_tokens() const noexcept {
+    return 8.0 * static_cast<double>(rows) * static_cast<double>(micro_steps) * static_cast<double>(options.sequence);
+  }
   std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
 };
 
@@ -84,46 +92,139 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
   });
 }
 
-/// Divides the batch: total = rows * sequence * ranks * micro_steps.
+/// What the plan of a rank needs, at the moment of asking, beside what the ranks of its node may have together.
+/// Errors: configuration.
+inline void require_memory(Options const& o, int ranks_on_node, double state, double work, std::int64_t available) {
+  double const all = (state + work) * ranks_on_node;
+  if (available > 0 && all > static_cast<double>(available))
+    refuse("the model and --batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) +
+           " need at least " + human_bytes(state + work) + " a rank (" + human_bytes(state) +
+           " parameters and moments, " + human_bytes(work) + " activations and gradients), " + human_bytes(all) +
+           " on this machine, which has " + human_bytes(static_cast<double>(available)) +
+           ". Choose a smaller model or batch, or fewer ranks");
+}
+
+/// Micro-steps of the run that is resumed, or 0 when another batch or number of ranks is asked for: the layout of a
+/// checkpoint stays where it can, so that a resumed run gives the same bits.
+inline std::int64_t micro_steps_of_checkpoint(Setup const& s, int ranks) {
+  Options const& o = s.options;
+  if (!s.resume || o.typed.contains("sync-freq")) return 0;
+  nlohmann::json const& facts = s.resume->facts();
+  nlohmann::json const& settings = facts.at("settings");
+  bool const same = facts.value("ranks", 0) == ranks && settings.value("batch", std::int64_t{0}) == o.batch &&
+                    settings.value("sequence", std::int64_t{0}) == o.sequence &&
+                    settings.value("total-tokens", std::int64_t{0}) == o.total_tokens;
+  std::int64_t const saved = facts.value("micro_steps", std::int64_t{0});
+  return same && saved > 0 && s.global_rows % saved == 0 && s.global_rows / saved >= ranks ? saved : 0;
+}
+
+/// Divides the batch: total = sequence * micro_rows * micro_steps, where ranks have equal shares of the rows of a
+/// micro-step or, if those are not a multiple of the ranks, shares that differ by one. What can be even is.
 inline void divide_batch(Setup& s, int ranks) {
   Options& o = s.options;
-  s.rows = o.batch;
+  auto const divide = [&](std::int64_t micro_steps) {
+    s.micro_steps = micro_steps;
+    s.micro_rows = s.global_rows / micro_steps;
+    s.rows = data::share_of(s.micro_rows, 0, ranks).count;
+  };
   if (o.total_tokens == 0) {
-    s.micro_steps = o.sync_freq > 0 ? o.sync_freq : 1;
-    s.global_rows = checked_multiply(checked_multiply(s.rows, ranks), s.micro_steps);
-    o.total_tokens = checked_multiply(s.global_rows, o.sequence);
+    std::int64_t const micro_steps = std::max<std::int64_t>(o.sync_freq, 1);
+    double const tokens = static_cast<double>(o.batch) * ranks * static_cast<double>(micro_steps) *
+                          static_cast<double>(o.sequence);
+    if (tokens > static_cast<double>(most_tokens))
+      refuse("--batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) + " x " +
+             std::to_string(ranks) + " ranks x --sync-freq " + std::to_string(micro_steps) + " is more than " +
+             std::to_string(most_tokens) + " tokens a step. Choose smaller ones");
+    s.global_rows = o.batch * ranks * micro_steps;
+    divide(micro_steps);
+    o.total_tokens = s.global_rows * o.sequence;
     return;
   }
   std::string const total = "--total-tokens " + std::to_string(o.total_tokens);
   if (o.total_tokens % o.sequence != 0)
     refuse(total + " is not a multiple of --sequence " + std::to_string(o.sequence));
   s.global_rows = o.total_tokens / o.sequence;
-  if (s.global_rows % ranks != 0)
-    refuse(total + " is " + std::to_string(s.global_rows) + " sequences, which " + std::to_string(ranks) +
-           " ranks cannot share evenly. Choose another number of ranks or tokens");
-  std::int64_t const share = s.global_rows / ranks;
-  if (o.sync_freq > 0) {
-    if (share % o.sync_freq != 0)
-      refuse(total + " is " + std::to_string(share) + " sequences per rank, which --sync-freq " +
-             std::to_string(o.sync_freq) + " does not divide");
-    s.micro_steps = o.sync_freq;
-    s.rows = share / o.sync_freq;
-    if (o.typed.contains("batch") && s.rows != o.batch)
-      refuse(total + " with --sync-freq " + std::to_string(o.sync_freq) + " needs --batch " + std::to_string(s.rows) +
+  auto const sequences = [](std::int64_t n) { return std::to_string(n) + (n == 1 ? " sequence" : " sequences"); };
+  if (s.global_rows < ranks)
+    refuse(total + " is " + sequences(s.global_rows) + " a step, fewer than the " + std::to_string(ranks) +
+           " ranks. Choose fewer ranks or more tokens");
+  bool const typed = o.typed.contains("batch");
+  if (std::int64_t const kept = micro_steps_of_checkpoint(s, ranks); kept > 0) return divide(kept);
+  if (std::int64_t const micro_steps = o.sync_freq; micro_steps > 0) {
+    if (s.global_rows % micro_steps != 0)
+      refuse(total + " is " + sequences(s.global_rows) + ", which --sync-freq " + std::to_string(micro_steps) +
+             " does not divide");
+    divide(micro_steps);
+    if (s.micro_rows < ranks)
+      refuse(total + " with --sync-freq " + std::to_string(micro_steps) + " is " + sequences(s.micro_rows) +
+             " a micro-step, fewer than the " + std::to_string(ranks) + " ranks. Choose fewer of both");
+    if (typed && s.rows != o.batch)
+      refuse(total + " with --sync-freq " + std::to_string(micro_steps) + " needs --batch " + std::to_string(s.rows) +
              ", not " + std::to_string(o.batch));
     return;
   }
-  s.rows = std::min(o.batch, share);
-  if (share % s.rows != 0 && o.typed.contains("batch"))
-    refuse(total + " is " + std::to_string(share) + " sequences per rank, which --batch " + std::to_string(o.batch) +
-           " does not divide");
-  while (share % s.rows != 0) --s.rows;
-  s.micro_steps = share / s.rows;
+  if (s.global_rows % ranks == 0) {
+    std::int64_t const share = s.global_rows / ranks;
+    std::int64_t rows = std::min(o.batch, share);
+    if (share % rows != 0 && typed)
+      refuse(total + " is " + sequences(share) + " per rank, which --batch " + std::to_string(o.batch) +
+             " does not divide");
+    while (share % rows != 0) --rows;
+    divide(share / rows);
+    return;
+  }
+  // The fewest micro-steps whose shares are at most a batch; where none are, the smallest shares there are.
+  std::int64_t fewest = 0, most = 1;
+  for (std::int64_t d = 1; d <= s.global_rows / d; ++d) {
+    if (s.global_rows % d != 0) continue;
+    for (std::int64_t const n : {d, s.global_rows / d}) {
+      if (s.global_rows / n < ranks) continue;
+      most = std::max(most, n);
+      bool const fits = data::share_of(s.global_rows / n, 0, ranks).count <= o.batch;
+      if (fits && (fewest == 0 || n < fewest)) fewest = n;
+    }
+  }
+  divide(fewest > 0 ? fewest : most);
+  if (typed && s.rows > o.batch)
+    refuse(total + " is " + sequences(s.global_rows) + ", of which " + std::to_string(ranks) + " ranks do " +
+           std::to_string(s.rows) + " at a time, not --batch " + std::to_string(o.batch) +
+           ". Choose a batch of " + std::to_string(s.rows) + ", other ranks or tokens");
+}
+
+/// Checkpoints of two runs in one folder could not be told apart: "latest" would be the one that went further.
+inline void choose_out(Setup& s) {
+  namespace fs = std::filesystem;
+  Options const& o = s.options;
+  if (o.out.empty()) return;
+  std::error_code ignored;  // a folder that is not there is not the same
+  s.same_run =
+      s.resume && fs::equivalent(s.resume->folder().parent_path(), fs::path(o.out) / "checkpoints", ignored);
+  if (s.same_run || o.overwrite) return;
+  std::vector<std::int64_t> const steps = complete_steps(o.out);
+  if (!steps.empty())
+    refuse("--out " + o.out + " holds checkpoints of another run, the latest of step " + std::to_string(steps.back()) +
+           ". --resume latest goes on with that run; else choose another --out, or --overwrite to remove them");
+}
+
+/// A tokenizer learned from another text gives the same tokens another meaning, and nothing else would show it.
+inline void require_same_tokenizer(Setup const& s) {
+  if (!s.resume || !s.tokenizer || s.resume->tokenizer().empty()) return;
+  std::string const saved = (s.resume->folder() / "tokenizer.json").string();
+  data::Tokenizer const former = data::parse_tokenizer(s.resume->tokenizer(), saved);
+  if (data::tokenizer_to_json(former) != data::tokenizer_to_json(*s.tokenizer))
+    refuse("--tokenizer " + s.options.tokenizer + " is not the one that the checkpoint was trained with (" + saved +
+           "): the data was prepared again, from another text or with another vocabulary. Prepare it from the former "
+           "text, or start anew without --resume");
 }
 
 inline void choose_model(Setup& s) {
   Options const& o = s.options;
   bool const sized = o.layers != 0;
+  auto const require_vocabulary = [&](std::set<std::string> const& names) {
+    if (names.contains("vocabulary") && o.vocabulary != s.model.vocabulary)
+      refuse("--vocabulary " + std::to_string(o.vocabulary) + ": " + s.model_origin + " has a vocabulary of " +
+             std::to_string(s.model.vocabulary) + ". Leave out --vocabulary");
+  };
   if (s.resume) {
     s.model = gpt2_config(*s.resume);
     s.model_origin = "checkpoint " + s.resume->folder().string();
@@ -132,12 +233,23 @@ inline void choose_model(Setup& s) {
       refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
              std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
              " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
+    if (o.typed.contains("model")) {
+      if (o.model.ends_with(".bin"))
+        refuse("--model " + o.model + " gives initial weights, and --resume has its own. Leave out one of the two");
+      nn::Gpt2Config const named = nn::gpt2_from_descriptor(o.model);
+      if (named.layers != s.model.layers || named.channels != s.model.channels || named.heads != s.model.heads)
+        refuse("--model " + o.model + ": the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
+               std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
+               " heads: other sizes cannot be resumed. Leave out --model");
+    }
+    require_vocabulary(o.typed);
     return;
   }
   if (o.model.ends_with(".bin")) {
     s.weights.emplace(o.model);
     s.model = gpt2_config(*s.weights);
     s.model_origin = o.model;
+    require_vocabulary(o.given);
     return;
   }
   if (sized) {
@@ -156,6 +268,19 @@ inline void choose_model(Setup& s) {
 
 }  // namespace detail
 
+/// Refuses what memory cannot hold before any of it is asked for: the parameters, their moments and gradients, and the
+/// hidden state of one micro-step are needed whatever the plan. Errors: configuration.
+inline void require_memory(Setup const& s, int ranks_on_node, std::int64_t available = exec::available_memory()) {
+  nn::Gpt2Config const& m = s.model;
+  auto const real = [](std::int64_t n) { return static_cast<double>(n); };
+  double const channels = real(m.channels);
+  double const parameters = channels * (real(m.padded_vocabulary) + real(m.max_tokens)) +
+                            real(m.layers) * channels * (12 * channels + 13);  // in double: it may exceed 64 bits
+  double const hidden = real(s.rows) * real(s.options.sequence) * channels;
+  detail::require_memory(s.options, ranks_on_node, 12 * parameters, 4 * (parameters + hidden) + s.bytes_of_tokens(),
+                         available);
+}
+
 /// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.
 inline Setup make_setup(Options options, int ranks) {
   using detail::refuse;
@@ -172,11 +297,18 @@ inline Setup make_setup(Options options, int ranks) {
     detail::expand_data_folder(o);
   }
   if (o.data.empty()) refuse("--data is needed: the training shards");
+  if (o.ranks != 0 && o.ranks != ranks)
+    refuse("--ranks " + std::to_string(o.ranks) + ": there " +
+           (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " + o.backend +
+           ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
+           " train_gpt2 ... starts as many. Leave out --ranks, or use --backend threads");
+  detail::choose_out(s);
 
   if (!o.tokenizer.empty()) {
     s.tokenizer_text = io::read_file(o.tokenizer);
     s.tokenizer.emplace(data::parse_tokenizer(s.tokenizer_text, o.tokenizer));
   }
+  detail::require_same_tokenizer(s);
   detail::choose_model(s);
   if (o.sequence > s.model.max_tokens)
     refuse("--sequence " + std::to_string(o.sequence) + " is longer than the " + std::to_string(s.model.max_tokens) +
@@ -184,6 +316,10 @@ inline Setup make_setup(Options options, int ranks) {
   if (s.tokenizer && s.tokenizer->vocabulary() > s.model.vocabulary)
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) +
            " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
+
+  if (o.sample_every > 0 && !s.tokenizer)
+    refuse("--sample-every " + std::to_string(o.sample_every) +
+           " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
 
   detail::divide_batch(s, ranks);
   data::TokenCorpus corpus(o.data);

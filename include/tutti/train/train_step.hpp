@@ -28,20 +28,23 @@ struct Batch {
 
 struct TrainStepOptions {
   std::int64_t batch = 4, sequence = 64;  ///< of a micro-step on this rank
+  std::int64_t evaluation_batch = 0;      ///< of `evaluate`; 0: as `batch`
   std::int64_t micro_steps = 1;
+  double weight = 1;                      ///< ranks * batch / batches of all ranks: 1 unless they differ
   double clip = 0;                        ///< largest global norm; 0 does not clip
   DType compute = DType::float32;         ///< of matrix products; float32 is what this version has
   bool profile = false;
 };
 
 struct StepResult {
-  float loss = 0;              ///< mean over micro-steps and ranks, before the update
+  float loss = 0;              ///< mean over all sequences of the step, before the update
   float grad_norm = 0;         ///< global norm before clipping
   double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
 };
 
 /// `Loss` is a function object over a parameter struct: Loss::Config, make_parameters(Config), and
 /// loss(parameters, tokens, targets) -> scalar Var.
+/// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
 template <class Loss>
@@ -53,11 +56,14 @@ class TrainStep {
   /// first run.
   TrainStep(exec::Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
       : context_(context), config_(config), adamw_(adamw), options_(options) {
+    if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     if (options.compute != DType::float32)
       throw Error(ErrorKind::unavailable, "TrainStep",
                   "matrix products in " + std::string(name(options.compute)) + " are not there. Use float32");
-    if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1)
-      throw Error(ErrorKind::configuration, "TrainStep", "batch, sequence and micro-steps must be at least 1");
+    if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options_.evaluation_batch < 1)
+      throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1");
+    if (!(options.weight > 0))
+      throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0");
     state_.add(traced(std::nullopt));
     state_.add(traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last));
   }
@@ -126,7 +132,7 @@ class TrainStep {
     return result;
   }
 
-  /// Mean loss of this rank's (batch, sequence) alone; nothing is updated and nothing is communicated.
+  /// Mean loss of this rank's (evaluation batch, sequence) alone; nothing is updated and nothing is communicated.
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets) {
     prepare();
     evaluation_->executor->set("tokens", tokens);
@@ -135,10 +141,15 @@ class TrainStep {
     return evaluation_->executor->value("loss");
   }
 
-  /// Bytes of activations and temporaries, and of parameters, moments and accumulators.
+  /// Bytes of activations, gradients and temporaries. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
-    prepare();
-    return workspace_->arena.bytes() + workspace_->communicator.bytes();
+    plan();
+    std::int64_t arena = 0, communicator = 0;
+    for (Runnable const* runnable : runnables()) {
+      arena = std::max(arena, runnable->program->plan.arena_bytes);
+      communicator = std::max(communicator, runnable->program->plan.communicator_bytes);
+    }
+    return arena + communicator;
   }
   /// The step table of the program that updates.
   std::string table() {
@@ -161,17 +172,27 @@ class TrainStep {
   graph::Graph traced(std::optional<optim::Pass> pass) const {
     bool const reduce = parallel_.port != nullptr && parallel_.port->size() > 1;
     return graph::trace(make_parameters(config_), [&](graph::Builder& builder, auto const& parameters) {
-      Shape const shape{options_.batch, options_.sequence};
+      Shape const shape{pass ? options_.batch : options_.evaluation_batch, options_.sequence};
       graph::Var const tokens = builder.input("tokens", DType::int32, shape);
       graph::Var const targets = builder.input("targets", DType::int32, shape);
       graph::Var const loss = Loss{}(parameters, tokens, targets);
       if (pass)
         optim::minimise(loss, *pass, adamw_,
-                        {.clip = options_.clip, .micro_steps = options_.micro_steps, .reduce = reduce});
+                        {.clip = options_.clip,
+                         .micro_steps = options_.micro_steps,
+                         .reduce = reduce,
+                         .weight = options_.weight});
       else builder.output("loss", loss);
     });
   }
-  void prepare() {
+  List<Runnable*> runnables() {
+    List<Runnable*> all;
+    for (Runnable& runnable : programs_) all.push_back(&runnable);
+    all.push_back(&*evaluation_);
+    return all;
+  }
+  /// Programs of every pass. Accumulators join the state here.
+  void plan() {
     if (evaluation_) return;
     using optim::Pass;
     std::vector<Pass> passes;
@@ -179,24 +200,24 @@ class TrainStep {
     else passes.push_back(Pass::first);
     if (options_.micro_steps > 2) passes.push_back(Pass::middle);
     if (options_.micro_steps > 1) passes.push_back(Pass::last);
-    std::vector<graph::Program const*> all;
     auto const compiled = [&](std::optional<Pass> pass) {
       graph::Graph const graph = traced(pass);
       state_.add(graph);
-      Runnable runnable{std::make_unique<graph::Program>(graph::compile(graph)), nullptr};
-      all.push_back(runnable.program.get());
-      return runnable;
+      return Runnable{std::make_unique<graph::Program>(graph::compile(graph)), nullptr};
     };
     for (Pass pass : passes) programs_.push_back(compiled(pass));
     evaluation_.emplace(compiled(std::nullopt));
+  }
+  void prepare() {
+    plan();
+    if (workspace_) return;
+    std::vector<graph::Program const*> all;
+    for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
     workspace_ = graph::Workspace::of(all, parallel_.port.get());
-    auto const bind = [&](Runnable& runnable) {
-      runnable.executor = std::make_unique<graph::Executor>(
-          context_, *runnable.program, state_,
+    for (Runnable* runnable : runnables())
+      runnable->executor = std::make_unique<graph::Executor>(
+          context_, *runnable->program, state_,
           graph::ExecutorOptions{.port = parallel_.port.get(), .workspace = workspace_, .profile = options_.profile});
-    };
-    for (Runnable& runnable : programs_) bind(runnable);
-    bind(*evaluation_);
   }
 
   exec::Context& context_;
