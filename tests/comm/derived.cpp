@@ -10,8 +10,9 @@
 // Covers: <tutti/comm/port.hpp>
 
 #include "comm/messages_only.hpp"
-#include "laws/collectives.hpp"
 #include "support/catch.hpp"
+
+#include <tutti/testing/laws.hpp>
 
 #include <string>
 #include <vector>

@@ -5,10 +5,10 @@
 /// the verdict of all. Each law runs twice: as the library is, and with a count limit of 1000, which sends small
 /// messages along the path of large counts.
 
-#include "laws/collectives.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
+#include <tutti/testing/laws.hpp>
 
 #include <cstdint>
 #include <exception>

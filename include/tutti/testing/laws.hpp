@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The laws of a communicator, written once for every backend. Each law runs on all ranks and notes what is wrong in
-/// its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank can neither hang
-/// nor hide. Above 400 lines because the laws of one interface belong together.
+/// The laws of a communicator, written once for every backend, the library's and others'. Each law runs on all ranks
+/// and notes what is wrong in its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on
+/// one rank can neither hang nor hide. Include it in tests alone: it belongs to no umbrella, and is long because the
+/// laws of one interface belong together.
 
 #include <tutti/comm.hpp>
 
@@ -679,6 +680,32 @@ void refusals(Comm& comm, Report& report) {
                [&] { static_cast<void>(comm.template recv<float>(comm.rank(), 1)); });
   letters.wait();
   report.expect(comm.all_reduce(1, sum) == ranks, "after refusals the communicator works");
+}
+
+// --- All of them -----------------------------------------------------------------------------------------------------
+
+/// Every law, with a type of each kind: what a backend of one's own instantiates. On 1 to 4 ranks: for these the
+/// oracles are exact. Ranks      all, on a communicator that does nothing else. Errors     what the communicator
+/// throws; a broken law is noted in the report.
+template <class Comm>
+void conform(Comm& comm, Report& report) {
+  movement<bool>(comm, report);
+  movement<double>(comm, report);
+  reductions<bool>(comm, report);
+  reductions<std::int32_t>(comm, report);
+  reductions<float>(comm, report);
+  reduction<bfloat16>(comm, report, avg);
+  callables(comm, report);
+  narrow_sums(comm, report);
+  determinism(comm, report);
+  forms(comm, report);
+  in_flight(comm, report);
+  barriers(comm, report);
+  messages<float>(comm, report);
+  matching(comm, report);
+  groups(comm, report);
+  ports(comm, report);
+  refusals(comm, report);
 }
 
 }  // namespace tutti::laws
