@@ -121,7 +121,7 @@ TEST_CASE("bytes above the limit become one element of a type of that size") {
 TEST_CASE("a message that does not come is an error after the deadline, and the communicator goes on") {
   on_ranks([](auto& comm, laws::Report& report) {
     comm.set_deadline_seconds(0.05);
-    laws::expect_error(report, ErrorKind::timeout, "no matching message has arrived", [&] {
+    laws::expect_error(report, ErrorKind::timeout, "no message from any rank with tag 3", [&] {
       std::array<int, 1> x{};
       comm.recv(x, any_source, 3);
     });
@@ -129,6 +129,21 @@ TEST_CASE("a message that does not come is an error after the deadline, and the 
                        [&] { static_cast<void>(comm.probe(any_source, 4)); });
     comm.set_deadline_seconds(600);
     report.expect(comm.all_reduce(1, sum) == comm.size(), "the communicator works after a receive was given up");
+  });
+}
+
+TEST_CASE("a rank that waits for a message learns at once that another has given the communicator up") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    report.expect(true, "there is something to check");
+    if (comm.size() == 1 || !comm.backend().shares_memory()) return;
+    if (comm.rank() == 0) {
+      comm.set_deadline_seconds(0.05);
+      laws::expect_error(report, ErrorKind::timeout, "barrier", [&] { comm.barrier(); });
+    } else {
+      comm.set_deadline_seconds(60);
+      std::array<int, 1> x{};
+      laws::expect_error(report, ErrorKind::timeout, "barrier failed on rank 0", [&] { comm.recv(x, 0, 3); });
+    }
   });
 }
 
