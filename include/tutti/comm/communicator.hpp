@@ -118,6 +118,9 @@ class Communicator {
     if (color < 0) refuse("split", "color " + std::to_string(color) + " is negative. Colors count from 0", where);
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = all_gather(mine, where);
+    if (all(rank(), 0) != color || all(rank(), 1) != key)
+      refuse("split", "this rank's color and key came back changed. The transport damages what it carries", where,
+             ErrorKind::communication);
     List<int> members;
     for (int r = 0; r < size(); ++r)
       if (all(r, 0) == color) members.push_back(r);
@@ -447,10 +450,14 @@ class Communicator {
     }
     if constexpr (!std::same_as<In, None>) check_source(operation, from, recv_tag, where);
     auto task = make_owner<comm::TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
-    if constexpr (!std::same_as<In, None>)
-      task->transfer.receive(task->in.data(), task->in.size() * element_bytes<In>, from, recv_tag);
-    if constexpr (!std::same_as<Out, None>)
-      task->transfer.send(task->out.data(), task->out.size() * element_bytes<Out>, to, send_tag);
+    try {
+      if constexpr (!std::same_as<In, None>)
+        task->transfer.receive(task->in.data(), task->in.size() * element_bytes<In>, from, recv_tag);
+      if constexpr (!std::same_as<Out, None>)
+        task->transfer.send(task->out.data(), task->out.size() * element_bytes<Out>, to, send_tag);
+    } catch (...) {
+      task->transfer.postpone();  // a receive that is under way knows its buffer
+    }
     return task;
   }
   /// A blocking transfer. Memory that MPI may still write is not freed with the task.

@@ -32,9 +32,7 @@ class Derived {
         rank_(core.backend.rank()),
         size_(core.backend.size()),
         element_(static_cast<std::int64_t>(size_of(call.dtype))),
-        tag_(core.next_tag()) {
-    begin();
-  }
+        tag_(core.next_tag()) {}
 
   bool advance() {
     while (stage_ < 2) {
@@ -85,6 +83,8 @@ class Derived {
     if (to != from && bytes != 0) typename B::Device{}.copy_within(to, from, static_cast<std::size_t>(bytes));
   }
 
+ public:
+  /// Starts the first messages. When it throws, some may be under way.
   void begin() {
     std::int64_t const block = call_.block_bytes();
     for (int step = 1; step < size_; ++step) {  // each rank begins with another peer
@@ -132,6 +132,7 @@ class Derived {
     if (call_.kind == Kind::all_to_all) copy(plus(call_.to, rank_ * block), plus(call_.from, rank_ * block), block);
   }
 
+ private:
   /// All inputs of this rank's block are here: reduce it and pass it on.
   void reduce_blocks() {
     std::int64_t const own = bound(rank_ + 1) - bound(rank_);
@@ -183,7 +184,7 @@ class CollectiveJob : public Job {
     }
     prepare_aliases(native);
     if (native) operation_ = core_.backend.start(call_);
-    else derived_ = make_owner<Derived<B>>(core_, call_);
+    else begin_derived();
   }
 
   bool abandon() noexcept override {
@@ -208,6 +209,14 @@ class CollectiveJob : public Job {
   }
 
  private:
+  void begin_derived() {
+    derived_ = make_owner<Derived<B>>(core_, call_);
+    try {
+      derived_->begin();
+    } catch (...) {
+      this->postpone();  // the messages that are under way know the caller's buffers
+    }
+  }
   /// Moves one buffer aside where neither the backend nor messages can work in place.
   void prepare_aliases(bool native) {
     std::int64_t const block = call_.block_bytes();
