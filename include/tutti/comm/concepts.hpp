@@ -48,7 +48,9 @@ concept Movable = requires(T a, T b) {
 ///   b.split(color, key, members)       -> B; collective; members are ranks of `b`, in the order of the new ranks
 ///   b.wait_policy()
 ///   b.announce(text)                   optional: where this rank waits, for the others' messages; empty when it goes
-///   on b.whereabouts(rank)                optional: the same, of another rank
+///   b.whereabouts(rank)                optional: the same, of another rank
+///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
+///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
 ///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
 ///                                      Static and constexpr where the device's memory is not the host's

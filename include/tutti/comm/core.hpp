@@ -123,12 +123,14 @@ class Core final : public Progress {
 
   void wait_slowly(Job& job, std::source_location where) {
     struct Announcement {
-      Core& core;
-      bool made = false;
+      explicit Announcement(Core& c) noexcept : core(c) { core.note_wait(true); }
       ~Announcement() {
+        core.note_wait(false);
         if (made) core.announce({});
       }
-    } announcement{*this};
+      Core& core;
+      bool made = false;
+    } announcement(*this);
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const begin = exec::now_ns();
     std::int64_t const end = begin + deadline_ns();
@@ -151,6 +153,9 @@ class Core final : public Progress {
   /// Tells the others where this rank waits, for their messages.
   void announce(std::string const& text) noexcept {
     if constexpr (requires { backend.announce(text); }) backend.announce(text);
+  }
+  void note_wait(bool begins) noexcept {
+    if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
   }
 
   /// Called from a handler: rethrows with this rank and the caller's place. The failure of a collective is everybody's.
