@@ -184,7 +184,7 @@ TEST_CASE("a derived reduction whose contribution is dropped ends in an error on
   threads::run(2, [&](auto& plain) {
     Communicator<FaultInjector<test::MessagesOnly>> comm(
         FaultInjector<test::MessagesOnly>(test::MessagesOnly(plain.backend().split(0, 0, {0, 1})),
-                                          one(0, 0, Fault::drop)),
+                                          one(0, 2, Fault::drop)),  // after the two messages of the comparison
         {0.1});
     std::vector<float> x(8, static_cast<float>(comm.rank() + 1));
     try {

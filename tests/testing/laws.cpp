@@ -2,6 +2,12 @@
 /// @file
 /// The laws notice what is wrong. That they hold for the library's backends is tested beside those.
 // Covers: <tutti/testing/laws.hpp>
+// Covers: <tutti/testing/laws/collectives.hpp>
+// Covers: <tutti/testing/laws/contributions.hpp>
+// Covers: <tutti/testing/laws/elements.hpp>
+// Covers: <tutti/testing/laws/plans.hpp>
+// Covers: <tutti/testing/laws/scans.hpp>
+// Covers: <tutti/testing/laws/vectors.hpp>
 
 #include "support/catch.hpp"
 

@@ -4,6 +4,7 @@
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -32,6 +33,7 @@ class Core final : public Progress {
   ~Core() override { drain(); }
 
   B backend;
+  Inbox<B> inbox;
 
   double deadline_seconds() const noexcept { return deadline_seconds_; }
   void set_deadline_seconds(double seconds, std::source_location where) {
@@ -42,8 +44,16 @@ class Core final : public Progress {
   }
 
   /// Tag of the next derived collective: the same on every rank, because all start the same ones in the same order. The
-  /// range is what every MPI grants; messages of one pair and tag stay in order, so reuse is harmless.
-  int next_tag() noexcept { return static_cast<int>(sequence_++ & 0x7fffu); }
+  /// range is half of what every MPI grants; messages of one pair and tag stay in order, so reuse is harmless.
+  int next_tag() noexcept { return static_cast<int>(sequence_++ & 0x3fffu); }
+
+  /// Number of a collective call, the same on every rank.
+  std::uint64_t next_number() noexcept { return collectives_++; }
+  /// Collectives that are compared before they start must still start in the same order on all ranks: a ticket for
+  /// each, and whether its turn has come.
+  std::uint64_t take_turn() noexcept { return turns_taken_++; }
+  bool is_turn(std::uint64_t turn) const noexcept { return turn == turns_over_; }
+  void end_turn() noexcept { ++turns_over_; }
 
   void enlist(Job& job) override { jobs_.push_back(&job); }
   void dismiss(Job& job) noexcept override {
@@ -124,12 +134,12 @@ class Core final : public Progress {
   void wait_slowly(Job& job, std::source_location where) {
     struct Announcement {
       explicit Announcement(Core& c) noexcept : core(c) { core.note_wait(true); }
-      ~Announcement() {
-        core.note_wait(false);
-        if (made) core.announce({});
-      }
       Core& core;
       bool made = false;
+      ~Announcement() {
+        core.note_wait(false);
+        if (made && std::uncaught_exceptions() == 0) core.announce({});  // else it stays where it failed
+      }
     } announcement(*this);
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const begin = exec::now_ns();
@@ -140,7 +150,7 @@ class Core final : public Progress {
       if (job.poll()) return;
       if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
       std::int64_t const now = exec::now_ns();
-      if (!announcement.made && now - begin > 2'000'000) {
+      if (!announcement.made && now - begin > announce_after_ns()) {
         announcement.made = true;
         announce(std::string(job.operation()) + " at " + place(where));
       }
@@ -150,9 +160,14 @@ class Core final : public Progress {
                         ". Look at what these ranks do, or raise the deadline");
     }
   }
+  /// Long before anybody's deadline, and rarely in healthy programs: it may cost messages.
+  std::int64_t announce_after_ns() const noexcept {
+    std::int64_t const part = deadline_ns() / 8;
+    return part < 250'000'000 ? part : 250'000'000;
+  }
   /// Tells the others where this rank waits, for their messages.
   void announce(std::string const& text) noexcept {
-    if constexpr (requires { backend.announce(text); }) backend.announce(text);
+    if constexpr (requires { backend.announce(text, collectives_); }) backend.announce(text, collectives_);
   }
   void note_wait(bool begins) noexcept {
     if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
@@ -186,6 +201,9 @@ class Core final : public Progress {
 
   double deadline_seconds_;
   std::uint32_t sequence_ = 0;
+  std::uint64_t collectives_ = 0;
+  std::uint64_t turns_taken_ = 0;
+  std::uint64_t turns_over_ = 0;
   List<Job*> jobs_;
   List<Owner<Job>> orphans_;
 };

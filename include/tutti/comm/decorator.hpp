@@ -9,6 +9,7 @@
 #include <tutti/core/list.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,7 @@ namespace tutti {
 namespace comm {
 
 /// Base of a backend around `B`. What derives from it has an Operation of its own around B's, and so defines what takes
-/// or gives one: start, start_send, start_recv, test, received, abandon, awaiting; and split.
+/// or gives one: start, start_comparison, start_send, start_recv, test, received, abandon, awaiting; and split.
 template <Backend B>
 class Decorator {
   static constexpr bool provides_always = requires { B::provides(Kind{}, DType{}, Operator{}); };
@@ -52,10 +53,25 @@ class Decorator {
   }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
 
-  void announce(std::string const& text) noexcept
-    requires requires(B& backend) { backend.announce(text); }
+  bool compares() const noexcept
+    requires requires(B const& backend) { backend.compares(); }
   {
-    inner_.announce(text);
+    return inner_.compares();
+  }
+  CheckLevel check_level() const noexcept
+    requires requires(B const& backend) { backend.check_level(); }
+  {
+    return inner_.check_level();
+  }
+  void announce(std::string const& text, std::uint64_t collectives) noexcept
+    requires requires(B& backend) { backend.announce(text, collectives); }
+  {
+    inner_.announce(text, collectives);
+  }
+  std::string roll_call(std::uint64_t number) const
+    requires requires(B const& backend) { backend.roll_call(number); }
+  {
+    return inner_.roll_call(number);
   }
   void waits(bool begins) noexcept
     requires requires(B& backend) { backend.waits(begins); }

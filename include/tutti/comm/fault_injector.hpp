@@ -172,6 +172,15 @@ class FaultInjector : public comm::Decorator<B> {
     return operation;
   }
 
+  /// A part of the derived collective whose messages follow: it has no number, and a rank that is absent is absent.
+  Operation start_comparison(comm::Collective const& call)
+    requires requires(B& backend) { backend.start_comparison(call); }
+  {
+    check_alive();
+    if (absent_) return lost(describe(call));
+    return Operation(inner_.start_comparison(call));
+  }
+
   bool test(Operation& operation) {
     check_alive();
     return inner_.test(operation.inner_) && operation.lost_.empty();
@@ -266,9 +275,14 @@ class FaultInjector : public comm::Decorator<B> {
 
   std::int64_t sent_bytes(comm::Collective const& call) const noexcept {
     if (call.kind == comm::Kind::barrier || call.from == nullptr) return 0;
+    if (!call.from_counts.empty()) {
+      std::int64_t elements = 0;
+      for (std::int64_t const count : call.from_counts) elements += count;
+      return elements * call.element_bytes();
+    }
     bool const blocks = call.kind == comm::Kind::scatter || call.kind == comm::Kind::reduce_scatter ||
                         call.kind == comm::Kind::all_to_all;
-    return call.block_bytes() * (blocks ? this->size() : 1);
+    return call.block_bytes() * (blocks ? this->size() : call.contributions);
   }
   /// A copy with one bit flipped: the lowest of a byte, so that a bool stays one.
   Storage<Device> corrupted(void const* from, std::int64_t bytes, std::int64_t number) const {

@@ -18,11 +18,11 @@ namespace tutti {
 
 namespace detail {
 
-template <Element T, Device D>
+template <Storable T, Device D>
 TensorView<T, D> as_view(Tensor<T, D>& tensor) noexcept {
   return tensor.view();
 }
-template <Element T, Device D>
+template <Storable T, Device D>
 TensorView<T const, D> as_view(Tensor<T, D> const& tensor) noexcept {
   return tensor.view();
 }

@@ -44,7 +44,7 @@ inline std::string listed(std::int64_t const* numbers, std::size_t count) {
 /// The memory must outlive the view. Element access needs a host-accessible device and is checked when TUTTI_DEBUG
 /// is 1.
 template <class T, Device D = Cpu>
-  requires Element<std::remove_const_t<T>>
+  requires Storable<std::remove_const_t<T>>
 class TensorView {
  public:
   using Value = std::remove_const_t<T>;
@@ -67,7 +67,11 @@ class TensorView {
   int rank() const noexcept { return shape_.rank(); }
   std::int64_t size() const noexcept { return shape_.size(); }
   D const& device() const noexcept { return device_; }
-  static constexpr DType dtype() noexcept { return dtype_of<Value>; }
+  static constexpr DType dtype() noexcept
+    requires Element<Value>
+  {
+    return dtype_of<Value>;
+  }
 
   /// Whether elements lie one after another in row-major order (extents of one do not matter).
   bool contiguous() const noexcept {
@@ -242,7 +246,7 @@ inline Shape resolve_reshape(Shape const& from, std::int64_t const* extents, std
 }  // namespace detail
 
 template <class T, Device D>
-  requires Element<std::remove_const_t<T>>
+  requires Storable<std::remove_const_t<T>>
 TensorView<T, D> TensorView<T, D>::reshape_to(std::int64_t const* extents, std::size_t rank,
                                             std::source_location where) const {
   if (!contiguous())

@@ -126,7 +126,7 @@ TEST_CASE("a message that does not come is an error after the deadline, and the 
       comm.recv(x, any_source, 3);
     });
     laws::expect_error(report, ErrorKind::timeout, "no message from any rank with tag 4",
-                       [&] { static_cast<void>(comm.probe(any_source, 4)); });
+                       [&] { static_cast<void>(comm.match(any_source, 4)); });
     comm.set_deadline_seconds(600);
     report.expect(comm.all_reduce(1, sum) == comm.size(), "the communicator works after a receive was given up");
   });

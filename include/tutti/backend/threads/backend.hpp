@@ -53,7 +53,9 @@ class Threads {
   };
   using Match = Shared<threads::Letter>;
 
-  static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
+  static constexpr bool provides(comm::Kind kind, DType, Operator op) noexcept {
+    return kind <= comm::Kind::all_to_all && op <= Operator::callable;
+  }
   static constexpr bool scatters_in_place() noexcept { return true; }
 
   Threads(Shared<threads::Group> group, int rank)
@@ -83,6 +85,8 @@ class Threads {
   exec::WaitPolicy wait_policy() const noexcept { return group_->world().policy(); }
 
   Operation start(comm::Collective const& call) { return Operation(engine_.start(call)); }
+  static constexpr bool compares() noexcept { return true; }
+  Operation start_comparison(comm::Collective const& call) { return Operation(engine_.start(call, true)); }
 
   Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
     auto letter = make_shared_owner<threads::Letter>();
@@ -199,7 +203,7 @@ class Threads {
   std::string whereabouts(int rank) const {
     return rank < 0 ? std::string() : "; rank " + std::to_string(rank) + " " + engine_.whereabouts(rank);
   }
-  void announce(std::string_view text) noexcept { engine_.announce(text); }
+  void announce(std::string_view text, std::uint64_t) noexcept { engine_.announce(text); }
 
   void revoke(ErrorKind kind, std::string text) noexcept { engine_.board().alarm().raise(kind, text); }
 

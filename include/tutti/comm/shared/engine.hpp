@@ -33,8 +33,9 @@ class Engine {
 
   Board const& board() const noexcept { return board_; }
 
-  /// All ranks start the same calls in the same order. Does not touch the buffers.
-  Call* start(Collective const& call) {
+  /// All ranks start the same calls in the same order. Does not touch the buffers. With `compares_only` it never does:
+  /// complete means that all ranks make this call.
+  Call* start(Collective const& call, bool compares_only = false) {
     check(name(call.kind).data(), call.where);
     if (free_.empty()) {
       calls_.push_back(make_owner<Call>());
@@ -46,7 +47,8 @@ class Engine {
     state = Call();
     state.call = call;
     state.sequence = sequence_++;
-    state.small = share_.contribution_bound(call) <= Entry::inline_bytes;
+    state.compares_only = compares_only;
+    state.small = compares_only || share_.contribution_bound(call) <= Entry::inline_bytes;
     active_.push_back(&state);
     return &state;
   }

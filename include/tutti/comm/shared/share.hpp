@@ -25,12 +25,13 @@ struct Call {
   int other = 0;               // who disagrees with rank 0
   Phase phase = unpublished;
   bool complete = false;
+  bool compares_only = false;  // the rest goes by messages
   bool small = false;          // the board carries the contributions
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;
 
   std::uint64_t ticket() const noexcept { return sequence + 1; }
-  std::int64_t element_bytes() const noexcept { return static_cast<std::int64_t>(size_of(call.dtype)); }
+  std::int64_t element_bytes() const noexcept { return call.element_bytes(); }
   /// Elements of the round under way in each block.
   std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
 };
@@ -48,9 +49,9 @@ class Share {
   void publish(Call const& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
     own.facts = facts_of(c.call);
-    own.count = c.call.count;
+    own.count = compared_count(c.call);
     if (c.small) {
-      if (contributes(c.call, rank_)) copy(own.payload, c.call.from, contribution_bound(c.call));
+      if (!c.compares_only && contributes(c.call, rank_)) copy(own.payload, c.call.from, contribution_bound(c.call));
     } else {
       own.from = board_.place(c.call.from);
       own.to = board_.place(c.call.to);
@@ -84,6 +85,7 @@ class Share {
   }
   /// This rank's share of the elements [at, at + count) of every block.
   void consume(Call& c, std::int64_t at, std::int64_t count) {
+    if (c.compares_only) return;
     Collective const& call = c.call;
     std::int64_t const element = c.element_bytes();
     std::int64_t const bytes = count * element;
@@ -104,6 +106,7 @@ class Share {
         if (!c.small) reduce_slice(c, at, count);
         else if (call.kind == Kind::all_reduce || rank_ == call.root) fold(c, 0, at, to, count);
         break;
+      default: break;  // derived from messages
     }
   }
   /// Results of the round that the owners could not write here themselves.
@@ -121,12 +124,6 @@ class Share {
   }
 
  private:
-  static std::uint64_t facts_of(Collective const& call) noexcept {
-    return std::uint64_t{static_cast<std::uint8_t>(call.kind)} |
-           std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
-           std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 |
-           std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
-  }
   static bool blocked_source(Kind kind) noexcept {
     return kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
   }
