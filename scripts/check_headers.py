@@ -36,7 +36,7 @@ INDIRECT = ("exec/isa", "exec/cuda", "kernel/cuda", "comm/shared")
 CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
 EXPENSIVE = ("<functional>", "<iostream>", "<thread>", "<ranges>", "<regex>")
 # Test folders that mirror no folder of the library; nor do instances of laws (laws*.cpp).
-FREE_TESTS = ("support", "headers", "compile_fail", "consumer", "laws", "concepts", "examples", "golden")
+FREE_TESTS = ("support", "headers", "compile_fail", "consumer", "concepts", "examples", "golden")
 
 
 def below(folder):

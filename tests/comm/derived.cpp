@@ -22,11 +22,12 @@
 // Covers: <tutti/comm/vector_collectives.hpp>
 
 #include "comm/messages_only.hpp"
-#include "laws/collectives.hpp"
-#include "laws/plans.hpp"
-#include "laws/scans.hpp"
-#include "laws/vectors.hpp"
 #include "support/catch.hpp"
+
+#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/plans.hpp>
+#include <tutti/testing/laws/scans.hpp>
+#include <tutti/testing/laws/vectors.hpp>
 
 #include <string>
 #include <vector>

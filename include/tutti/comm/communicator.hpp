@@ -54,6 +54,9 @@ class Communicator : public comm::Plans<B> {
     if (color < 0) this->refuse("split", "color " + std::to_string(color) + " is negative. Colors count from 0", where);
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = this->all_gather(mine, where);
+    if (all(this->rank(), 0) != color || all(this->rank(), 1) != key)
+      this->refuse("split", "this rank's color and key came back changed. The transport damages what it carries", where,
+                   ErrorKind::communication);
     List<int> members;
     for (int r = 0; r < this->size(); ++r)
       if (all(r, 0) == color) members.push_back(r);

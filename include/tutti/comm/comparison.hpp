@@ -85,7 +85,10 @@ class Comparison {
     }
     tag_ = core.next_tag();
     known_.first = Card(call, rank_);
-    next_round();
+  }
+  /// Starts the first messages. When it throws, one of them may be under way.
+  void begin() {
+    if (distance_ != own) next_round();
   }
 
   /// True once all ranks are known to make the same call. Throws when they do not.

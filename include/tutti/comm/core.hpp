@@ -149,12 +149,14 @@ class Core final : public Progress, public Relative {
 
   void wait_slowly(Job& job, std::source_location where) {
     struct Announcement {
+      explicit Announcement(Core& c) noexcept : core(c) { core.note_wait(true); }
       Core& core;
       bool made = false;
       ~Announcement() {
+        core.note_wait(false);
         if (made && std::uncaught_exceptions() == 0) core.announce({});  // else it stays where it failed
       }
-    } announcement{*this};
+    } announcement(*this);
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const begin = exec::now_ns();
     std::int64_t const end = begin + deadline_ns();
@@ -183,6 +185,9 @@ class Core final : public Progress, public Relative {
   /// Tells the others where this rank waits, for their messages.
   void announce(std::string const& text) noexcept {
     if constexpr (requires { backend.announce(text, collectives_); }) backend.announce(text, collectives_);
+  }
+  void note_wait(bool begins) noexcept {
+    if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
   }
 
   /// Called from a handler: rethrows with this rank and the caller's place. The failure of a collective is everybody's.

@@ -3,7 +3,7 @@
 /// @file
 /// Collectives as messages, for what a backend lacks. Everything is sent at once to everyone concerned; reductions and
 /// scans spread the work: share r of the result is computed by rank r, in rank order. A tag per collective makes the
-/// order in which several of them progress irrelevant.
+/// order in which several of them progress irrelevant. Above 400 lines: all kinds of collectives in one place.
 
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/core.hpp>
@@ -35,9 +35,7 @@ class Derived {
         rank_(core.backend.rank()),
         size_(core.backend.size()),
         element_(call.element_bytes()),
-        tag_(tag) {
-    begin();
-  }
+        tag_(tag) {}
 
   bool advance() {
     while (stage_ < 2) {
@@ -120,6 +118,8 @@ class Derived {
                       ". Make the same call with the same counts on every rank");
   }
 
+ public:
+  /// Starts the first messages. When it throws, some of them may be under way.
   void begin() {
     std::int64_t const block = call_.block_bytes();
     bool const root_here = rank_ == call_.root;
@@ -184,6 +184,7 @@ class Derived {
     }
   }
 
+ private:
   /// A part of every contribution of one rank.
   Part rows_of(Part part) const noexcept { return {part.at * call_.contributions, part.bytes * call_.contributions}; }
   /// What goes to one rank, one contribution after another.
@@ -284,9 +285,14 @@ class CollectiveJob : public Job {
     }
     prepare_aliases(native);
     native_ = native;
-    compare();
-    if (!native) tag_ = core_.next_tag();
-    if (!waits_) begin();
+    try {
+      compare();
+      if (!native) tag_ = core_.next_tag();
+      if (!waits_) begin();
+    } catch (...) {
+      if (!comparison_ && !derived_) throw;
+      this->postpone();  // what is under way knows memory of the caller and of this job
+    }
   }
 
   bool abandon() noexcept override {
@@ -330,6 +336,7 @@ class CollectiveJob : public Job {
     if (core_.backend.size() == 1 || (native_ && by_backend)) return;
     if (!by_backend && level == CheckLevel::off) return;
     comparison_ = make_owner<Comparison<B>>(core_, call_);
+    comparison_->begin();
     waits_ = !by_backend && level == CheckLevel::full;
     if (waits_) turn_ = core_.take_turn();
   }
@@ -337,7 +344,10 @@ class CollectiveJob : public Job {
     if (waits_) core_.end_turn();
     waits_ = false;
     if (native_) operation_ = core_.backend.start(call_);
-    else derived_ = make_owner<Derived<B>>(core_, call_, tag_);
+    else {
+      derived_ = make_owner<Derived<B>>(core_, call_, tag_);
+      derived_->begin();
+    }
   }
   /// True when the operation is complete, or has failed while the calls are still being compared: if they differ, that
   /// is why. The comparison gets a second for it.

@@ -131,10 +131,14 @@ class Endpoint {
     }
     if constexpr (!std::same_as<In, NoOperand>) check_source(operation, from, recv_tag, where);
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
-    if constexpr (!std::same_as<In, NoOperand>)
-      task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag);
-    if constexpr (!std::same_as<Out, NoOperand>)
-      task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag);
+    try {
+      if constexpr (!std::same_as<In, NoOperand>)
+        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag);
+      if constexpr (!std::same_as<Out, NoOperand>)
+        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag);
+    } catch (...) {
+      task->transfer.postpone();  // a receive that is under way knows its buffer
+    }
     return task;
   }
 

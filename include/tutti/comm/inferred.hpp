@@ -61,6 +61,7 @@ class InferredTask final
       if (!exchange_.poll()) return false;
       allocate();
       derived_ = make_owner<Derived<B>>(core_, call(), tag_);
+      derived_->begin();
     }
     if (!derived_->advance()) return false;
     if (to_ != nullptr) to_->store();

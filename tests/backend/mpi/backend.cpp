@@ -132,6 +132,21 @@ TEST_CASE("a message that does not come is an error after the deadline, and the 
   });
 }
 
+TEST_CASE("a rank that waits for a message learns at once that another has given the communicator up") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    report.expect(true, "there is something to check");
+    if (comm.size() == 1 || !comm.backend().shares_memory()) return;
+    if (comm.rank() == 0) {
+      comm.set_deadline_seconds(0.05);
+      laws::expect_error(report, ErrorKind::timeout, "barrier", [&] { comm.barrier(); });
+    } else {
+      comm.set_deadline_seconds(60);
+      std::array<int, 1> x{};
+      laws::expect_error(report, ErrorKind::timeout, "barrier failed on rank 0", [&] { comm.recv(x, 0, 3); });
+    }
+  });
+}
+
 TEST_CASE("a message longer than the buffer is an error on the receiver alone") {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // as an environment does when it initialises MPI itself
   on_ranks([](auto& comm, laws::Report& report) {

@@ -6,10 +6,10 @@
 /// are under way; and compared before they start, with a count limit of 1000, which sends small messages along the path
 /// of large counts.
 
-#include "laws/collectives.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
+#include <tutti/testing/laws.hpp>
 
 #include <cstdint>
 #include <exception>

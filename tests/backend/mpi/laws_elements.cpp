@@ -4,7 +4,7 @@
 
 #include "backend/mpi/harness.hpp"
 
-#include "laws/elements.hpp"
+#include <tutti/testing/laws/elements.hpp>
 
 using namespace tutti;
 using test::on_ranks;

@@ -4,7 +4,7 @@
 
 #include "backend/mpi/harness.hpp"
 
-#include "laws/plans.hpp"
+#include <tutti/testing/laws/plans.hpp>
 
 using namespace tutti;
 using test::on_ranks;

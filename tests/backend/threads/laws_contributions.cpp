@@ -4,7 +4,7 @@
 
 #include "backend/threads/harness.hpp"
 
-#include "laws/contributions.hpp"
+#include <tutti/testing/laws/contributions.hpp>
 
 using namespace tutti;
 using test::on_ranks;

@@ -4,7 +4,7 @@
 
 #include "backend/threads/harness.hpp"
 
-#include "laws/scans.hpp"
+#include <tutti/testing/laws/scans.hpp>
 
 using namespace tutti;
 using test::on_ranks;

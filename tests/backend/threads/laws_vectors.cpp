@@ -4,7 +4,7 @@
 
 #include "backend/threads/harness.hpp"
 
-#include "laws/vectors.hpp"
+#include <tutti/testing/laws/vectors.hpp>
 
 using namespace tutti;
 using test::on_ranks;

@@ -501,6 +501,7 @@ class Mpi {
     mpi::throw_error(code, call, std::source_location::current());
   }
   void check_revoked() const {
+    if (shared_) shared_->engine.check("Communicator");
     if (revoked_) throw Error(cause_kind_, "Communicator", cause_);
   }
 

@@ -3,7 +3,7 @@
 /// @file
 /// The laws of scan and exscan.
 
-#include "laws/collectives.hpp"
+#include <tutti/testing/laws/collectives.hpp>
 
 namespace tutti::laws {
 

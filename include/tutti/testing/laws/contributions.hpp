@@ -3,7 +3,7 @@
 /// @file
 /// The laws of reductions over a fixed set of contributions.
 
-#include "laws/elements.hpp"
+#include <tutti/testing/laws/elements.hpp>
 
 namespace tutti::laws {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The laws of a communicator, written once for every backend. Each law runs on all ranks and notes what is wrong in
-/// its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank can neither hang
-/// nor hide. Above 400 lines because the laws of one interface belong together.
+/// The laws of a communicator's first vocabulary, written once for every backend. Each law runs on all ranks and notes
+/// what is wrong in its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank
+/// can neither hang nor hide. Above 400 lines because the laws of one interface belong together.
 
 #include <tutti/comm.hpp>
 
