@@ -141,7 +141,7 @@ struct Collective {
 };
 
 /// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only
-/// when all ranks made the same call; before anything is started.
+/// when all ranks made the same call (larger blocks than 4 KiB before they start); always before anything is started.
 enum class CheckLevel : std::uint8_t { off, cheap, full };
 
 /// What must be the same on all ranks, beside `compared_count`.

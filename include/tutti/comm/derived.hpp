@@ -288,7 +288,7 @@ class CollectiveJob : public Job {
     try {
       compare();
       if (!native) tag_ = core_.next_tag();
-      if (!waits_) begin();
+      try_begin();
     } catch (...) {
       if (!comparison_ && !derived_) throw;
       this->postpone();  // what is under way knows memory of the caller and of this job
@@ -317,10 +317,7 @@ class CollectiveJob : public Job {
  protected:
   bool advance() override {
     if (comparison_ && comparison_->advance()) comparison_ = nullptr;
-    if (waits_) {
-      if (comparison_ || !core_.is_turn(turn_)) return false;
-      begin();
-    }
+    if (!begun_ && !try_begin()) return false;
     if (!complete_) complete_ = attempt();
     if (failure_ && (!comparison_ || exec::now_ns() - failed_at_ > 1'000'000'000)) std::rethrow_exception(failure_);
     if (!complete_ || comparison_) return false;
@@ -336,18 +333,20 @@ class CollectiveJob : public Job {
     if (core_.backend.size() == 1 || (native_ && by_backend)) return;
     if (!by_backend && level == CheckLevel::off) return;
     comparison_ = make_owner<Comparison<B>>(core_, call_);
-    comparison_->begin();
-    waits_ = !by_backend && level == CheckLevel::full;
-    if (waits_) turn_ = core_.take_turn();
+    if (by_backend) return;
+    has_turn_ = true;
+    turn_ = core_.take_turn();
+    waits_ = level == CheckLevel::full || call_.block_bytes() > eager_bytes;
   }
-  void begin() {
-    if (waits_) core_.end_turn();
-    waits_ = false;
+  /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
+  /// must start them in the same order.
+  bool try_begin() {
+    if (has_turn_ && (!core_.is_turn(turn_) || (waits_ && comparison_))) return false;
+    if (has_turn_) core_.end_turn();
+    begun_ = true;
     if (native_) operation_ = core_.backend.start(call_);
-    else {
-      derived_ = make_owner<Derived<B>>(core_, call_, tag_);
-      derived_->begin();
-    }
+    else derived_ = make_owner<Derived<B>>(core_, call_, tag_);
+    return true;
   }
   /// True when the operation is complete, or has failed while the calls are still being compared: if they differ, that
   /// is why. The comparison gets a second for it.
@@ -392,12 +391,18 @@ class CollectiveJob : public Job {
     }
   }
 
+  /// A transport has copied what is smaller when the call returns; larger buffers it may read until it is complete, which
+  /// a call that differs never is.
+  static constexpr std::int64_t eager_bytes = 4096;
+
   Core<B>& core_;
   Collective call_;
   Counts counts_;
   bool native_ = false;
   bool divides_ = false;
-  bool waits_ = false;     // for the comparison
+  bool begun_ = false;
+  bool has_turn_ = false;
+  bool waits_ = false;  // for the comparison
   bool complete_ = false;
   int tag_ = 0;
   std::uint64_t number_;

@@ -152,7 +152,10 @@ class Mpi {
     check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag,
                       &match.message_, &status),
           "MPI_Improbe");
-    if (flag == 0) return false;
+    if (flag == 0) {
+      if ((++looks_ & 63u) == 0) look_around();
+      return false;
+    }
     info = info_of(status);
     match.bytes_ = info.bytes;
     return true;
@@ -317,9 +320,9 @@ class Mpi {
   /// half a second to report, and is false.
   bool fail_job(std::string const& cause) noexcept {
     revoke(ErrorKind::communication, cause);
-    if (!shared_) {
-      exec::Backoff backoff({.spins = 0, .yields = 100, .sleep_ns = 1'000'000});
-      for (std::int64_t const end = exec::now_ns() + 500'000'000; exec::now_ns() < end; backoff.step()) look_around();
+    if (!shared_) {  // the library is left alone: it may still write to buffers that the exception has freed
+      timespec const moment{0, 500'000'000};
+      ::nanosleep(&moment, nullptr);
       return false;
     }
     shared_->segment->alarm().raise(ErrorKind::communication, cause);

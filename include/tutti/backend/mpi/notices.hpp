@@ -60,8 +60,6 @@ class Notices {
 
   /// Who has called collective number `number` and who has not, by what the ranks have told.
   std::string roll_call(std::uint64_t number) {
-    exec::Backoff backoff({.spins = 0, .yields = 100, .sleep_ns = 1'000'000});
-    for (std::int64_t const end = exec::now_ns() + 20'000'000; exec::now_ns() < end; backoff.step()) poll();
     std::string here, missing;
     for (int r = 0; r < static_cast<int>(heard_.size()); ++r) {
       bool const arrived = r == rank_ || heard_[static_cast<std::size_t>(r)].collectives > number;
