@@ -333,10 +333,12 @@ class CollectiveJob : public Job {
     if (core_.backend.size() == 1 || (native_ && by_backend)) return;
     if (!by_backend && level == CheckLevel::off) return;
     comparison_ = make_owner<Comparison<B>>(core_, call_);
-    if (by_backend) return;
-    has_turn_ = true;
-    turn_ = core_.take_turn();
-    waits_ = level == CheckLevel::full || call_.block_bytes() > eager_bytes;
+    if (!by_backend) {
+      has_turn_ = true;
+      turn_ = core_.take_turn();
+      waits_ = level == CheckLevel::full || call_.block_bytes() > eager_bytes;
+    }
+    comparison_->begin();
   }
   /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
   /// must start them in the same order.
@@ -344,8 +346,12 @@ class CollectiveJob : public Job {
     if (has_turn_ && (!core_.is_turn(turn_) || (waits_ && comparison_))) return false;
     if (has_turn_) core_.end_turn();
     begun_ = true;
-    if (native_) operation_ = core_.backend.start(call_);
-    else derived_ = make_owner<Derived<B>>(core_, call_, tag_);
+    if (native_) {
+      operation_ = core_.backend.start(call_);
+    } else {
+      derived_ = make_owner<Derived<B>>(core_, call_, tag_);
+      derived_->begin();
+    }
     return true;
   }
   /// True when the operation is complete, or has failed while the calls are still being compared: if they differ, that
