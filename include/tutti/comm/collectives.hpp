@@ -31,9 +31,11 @@ class Collectives : public Endpoint<B> {
   void broadcast(X&& x, int root = 0, Where where = Where::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, operand_of(x), NoOperator{}, root, where);
   }
-  template <Storable T>
+  template <class T>
+    requires(!Buffer<T>)
   [[nodiscard]] T broadcast(T value, int root = 0, Where where = Where::current()) {
-    broadcast(std::span<T, 1>(&value, 1), root, where);
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) broadcast(std::span<T, 1>(&value, 1), root, where);
     return value;
   }
   template <Buffer X>
@@ -44,8 +46,8 @@ class Collectives : public Endpoint<B> {
 
   /// Shapes     x (...) on every rank
   /// Computes   x = x of rank 0 op x of rank 1 op ..., on every rank
-  template <Buffer X, class Op>
-  void all_reduce(X&& x, Op const& op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  void all_reduce(X&& x, Op const& op = {}, Where where = Where::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, operand_of(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
@@ -53,9 +55,11 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <Storable T, class Op>
+  template <class T, class Op>
+    requires(!Buffer<T>)
   [[nodiscard]] T all_reduce(T value, Op const& op, Where where = Where::current()) {
-    all_reduce(std::span<T, 1>(&value, 1), op, where);
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) all_reduce(std::span<T, 1>(&value, 1), op, where);
     return value;
   }
   template <Buffer X, class Op>
@@ -94,8 +98,8 @@ class Collectives : public Endpoint<B> {
   }
 
   /// The same result at `root` alone; elsewhere x is unchanged and `to` is not touched.
-  template <Buffer X, class Op>
-  void reduce(X&& x, Op const& op, int root = 0, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  void reduce(X&& x, Op const& op = {}, int root = 0, Where where = Where::current()) {
     this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
   }
   template <Buffer From, Buffer To, class Op>
@@ -117,8 +121,8 @@ class Collectives : public Endpoint<B> {
   template <Buffer X>
   [[nodiscard]] auto gather(X&& x, int root = 0, Where where = Where::current()) {
     return this->template run<Kind::gather>(
-        input_of(x), this->template result<X>(this->stacked(view_of(x).shape(), this->rank() == root)), NoOperator{},
-        root, where);
+        input_of(x), this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
+        NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
   void gather(From&& from, To&& to, int root = 0, Where where = Where::current()) {
@@ -126,7 +130,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   auto gather_async(X&& x, int root = 0, Where where = Where::current()) {
-    auto to = this->template result<X>(this->stacked(view_of(x).shape(), this->rank() == root));
+    auto to = this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
     return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
@@ -140,7 +144,8 @@ class Collectives : public Endpoint<B> {
   template <Buffer X>
   [[nodiscard]] auto all_gather(X&& x, Where where = Where::current()) {
     return this->template run<Kind::all_gather>(
-        input_of(x), this->template result<X>(this->stacked(view_of(x).shape(), true)), NoOperator{}, -1, where);
+        input_of(x), this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where)),
+        NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
   void all_gather(From&& from, To&& to, Where where = Where::current()) {
@@ -148,7 +153,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   auto all_gather_async(X&& x, Where where = Where::current()) {
-    auto to = this->template result<X>(this->stacked(view_of(x).shape(), true));
+    auto to = this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where));
     return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -171,8 +176,8 @@ class Collectives : public Endpoint<B> {
 
   /// Shapes     x (P * k, ...), result (k, ...)
   /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
-  template <Buffer X, class Op>
-  [[nodiscard]] auto reduce_scatter(X&& x, Op const& op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] auto reduce_scatter(X&& x, Op const& op = {}, Where where = Where::current()) {
     return this->template run<Kind::reduce_scatter>(
         input_of(x), this->template result<X>(this->part(view_of(x).shape(), where)), op, -1, where);
   }
@@ -216,8 +221,8 @@ class Collectives : public Endpoint<B> {
 
   /// Shapes     x (...) on every rank
   /// Computes   x = x of rank 0 op ... op x of this rank; with avg, the mean of these ranks
-  template <Buffer X, class Op>
-  void scan(X&& x, Op const& op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  void scan(X&& x, Op const& op = {}, Where where = Where::current()) {
     this->template run<Kind::scan>(NoOperand{}, operand_of(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
@@ -225,9 +230,11 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <Storable T, class Op>
+  template <class T, class Op>
+    requires(!Buffer<T>)
   [[nodiscard]] T scan(T value, Op const& op, Where where = Where::current()) {
-    scan(std::span<T, 1>(&value, 1), op, where);
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) scan(std::span<T, 1>(&value, 1), op, where);
     return value;
   }
   template <Buffer X, class Op>
@@ -243,17 +250,19 @@ class Collectives : public Endpoint<B> {
   /// The same without this rank's own: x = x of rank 0 op ... op x of rank - 1. Rank 0, which nothing precedes, keeps
   /// what its result buffer held: give it the neutral element of the operator beforehand. Its number is returned as it
   /// is.
-  template <Buffer X, class Op>
-  void exscan(X&& x, Op const& op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  void exscan(X&& x, Op const& op = {}, Where where = Where::current()) {
     this->template run<Kind::exscan>(NoOperand{}, operand_of(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   void exscan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Storable T, class Op>
+  template <class T, class Op>
+    requires(!Buffer<T>)
   [[nodiscard]] T exscan(T value, Op const& op, Where where = Where::current()) {
-    exscan(std::span<T, 1>(&value, 1), op, where);
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) exscan(std::span<T, 1>(&value, 1), op, where);
     return value;
   }
   template <Buffer X, class Op>
@@ -270,6 +279,11 @@ class Collectives : public Endpoint<B> {
   using Endpoint<B>::Endpoint;
 
  private:
+  // Overloads take more than they accept and assert the rest, so that a mistake gets one sentence, not a list of
+  // candidates. For the same reason a reduction has a default operator, which is refused.
+  template <class T>
+  static constexpr bool is_value = Storable<T>;
+
   template <Buffer X>
   auto contribution(X const& x) const {
     Shape const shape = view_of(x).shape();

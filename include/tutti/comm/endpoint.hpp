@@ -59,7 +59,12 @@ class Endpoint {
   auto result(Shape shape) const {
     return Operand<ValueOf<X>, Device, true>(tensor<ValueOf<X>>(*this, shape));
   }
-  Shape stacked(Shape const& shape, bool all) const {
+  Shape stacked(char const* operation, Shape const& shape, bool all, Where where) const {
+    if (shape.rank() == Shape::max_rank)
+      refuse(operation,
+             "the result has one axis more than the buffer of shape " + to_string(shape) + ", and a tensor at most " +
+                 std::to_string(Shape::max_rank) + ". Reshape the buffer, or pass a tensor for the result",
+             where, ErrorKind::shape);
     std::array<std::int64_t, Shape::max_rank + 1> extents{all ? size() : 0};
     for (int axis = 0; axis < shape.rank(); ++axis) extents[static_cast<std::size_t>(axis) + 1] = shape[axis];
     return Shape::of(extents.data(), shape.rank() + 1);
@@ -95,16 +100,11 @@ class Endpoint {
   template <class X>
   static constexpr std::int64_t element_bytes = wire_bytes<typename X::Value>();
 
-  // Values, asserted where users' calls arrive, so that a mistake costs them few lines of diagnostics.
+  // A value, asserted where users' calls arrive, so that a mistake costs them few lines of diagnostics.
   template <class X>
   static constexpr bool is_here = [] {
     if constexpr (std::is_same_v<X, NoOperand>) return true;
     else return std::is_same_v<typename X::Place, Device>;
-  }();
-  template <class X>
-  static constexpr bool is_writable = [] {
-    if constexpr (std::is_same_v<X, NoOperand>) return true;
-    else return X::writable;
   }();
 
   template <class T>
@@ -112,19 +112,12 @@ class Endpoint {
     return Request<typename T::Result>(core_, std::move(task));
   }
 
-  template <class From, class To>
-  static constexpr void check_operands() {
-    static_assert(is_here<From> && is_here<To>,
-                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
-                  "communicator's device first");
-    static_assert(is_writable<To>,
-                  "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
-  }
-
   /// A send, a receive, or one of each, started.
   template <class Out, class In>
   auto transfer(char const* operation, Out out, In in, int to, int send_tag, int from, int recv_tag, Where where) {
-    check_operands<Out, In>();
+    static_assert(is_here<Out> && is_here<In>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
     if constexpr (!std::same_as<Out, NoOperand>) {
       check_rank(operation, "destination rank", to, where);
       check_tag(operation, send_tag, where);
@@ -151,7 +144,9 @@ class Endpoint {
   /// The call as a value, with shapes, counts, root and overlap checked.
   template <Kind kind, class From, class To, class Op>
   Call call(From const& from, To const& to, Op const& op, int root, Rows rows, Where where) const {
-    check_operands<From, To>();
+    static_assert(is_here<From> && is_here<To>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
     char const* const operation = name(kind).data();
     if constexpr (rooted(kind)) check_rank(operation, "root", root, where);
     bool const root_here = rank() == root;
@@ -177,6 +172,8 @@ class Endpoint {
         else check_shapes<kind>(from, to, root_here, made, where);
       }
       if constexpr (reduces(kind)) {
+        constexpr bool given = !std::is_same_v<Op, NoOperator>;
+        static_assert(given, "tutti: a reduction needs an operator, such as tutti::sum, behind its buffers");
         constexpr bool possible = reducible<T, Op>();
         static_assert(!std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
                       "tutti: bool is reduced by logical_and, logical_or, logical_xor or a callable. Convert it to an "
@@ -185,7 +182,7 @@ class Endpoint {
                       "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the "
                       "tensor");
         static_assert(
-            NamedOperator<Op> || possible,
+            NamedOperator<Op> || possible || !given,
             "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_*, bitwise_*, *_location, or "
             "a const callable that takes two elements and returns one");
         if constexpr (!Device::host_accessible)

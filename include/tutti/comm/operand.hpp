@@ -108,7 +108,6 @@ class Operand {
  public:
   using Value = std::remove_const_t<T>;
   using Place = D;
-  static constexpr bool writable = !std::is_const_v<T>;
   static constexpr bool borrows = !Owned;
   using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
 
@@ -157,9 +156,6 @@ class Operand {
   }
 
  private:
-  static_assert(is_sendable<Value>(),
-                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
-                "and std::arrays of these. One of this struct's is something else");
   static constexpr bool padded = is_padded<Value>;
   static_assert(!padded || D::host_accessible,
                 "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
@@ -192,8 +188,15 @@ auto operand_of(X&& x) {
   static_assert(outlives_call<X>,
                 "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
                 "in a Tensor");
+  constexpr bool sendable = is_sendable<ValueOf<X>>();
+  static_assert(sendable,
+                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
+                "and std::arrays of these. One of this struct's is something else");
   using V = ViewOf<X>;
   using T = std::remove_pointer_t<decltype(std::declval<V>().data())>;
+  constexpr bool is_writable = !std::is_const_v<T>;
+  static_assert(is_writable,
+                "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
   if constexpr (is_owned<X>) return Operand<T, DeviceOf<X>, true>(std::move(x));
   else return Operand<T, DeviceOf<X>, false>(view_of(x));
 }
@@ -203,6 +206,10 @@ auto input_of(X&& x) {
   static_assert(outlives_call<X>,
                 "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
                 "in a Tensor");
+  constexpr bool sendable = is_sendable<ValueOf<X>>();
+  static_assert(sendable,
+                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
+                "and std::arrays of these. One of this struct's is something else");
   if constexpr (is_owned<X>) return Operand<ValueOf<X>, DeviceOf<X>, true>(std::move(x));
   else return Operand<ValueOf<X> const, DeviceOf<X>, false>(TensorView<ValueOf<X> const, DeviceOf<X>>(view_of(x)));
 }

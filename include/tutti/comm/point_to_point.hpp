@@ -45,9 +45,11 @@ class PointToPoint : public VectorCollectives<B> {
     return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where));
   }
   /// A message of any size, as a tensor of shape (count,).
-  template <Storable T>
-  [[nodiscard]] Tensor<T, Device> recv(int from = any_source, int tag = any_tag, Where where = Where::current()) {
-    return recv_async<T>(from, tag, where).wait(where);
+  template <class T>
+  [[nodiscard]] auto recv(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+    constexpr bool storable = Storable<T>;
+    static_assert(storable, "tutti: messages are of elements, complex numbers or described structs, and this is none");
+    if constexpr (storable) return recv_async<T>(from, tag, where).wait(where);
   }
   template <Storable T>
   auto recv_async(int from = any_source, int tag = any_tag, Where where = Where::current()) {
@@ -55,14 +57,18 @@ class PointToPoint : public VectorCollectives<B> {
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag));
   }
 
-  /// Both at once, so that rings and exchanges cannot deadlock.
+  /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type.
   template <Buffer Out, Buffer In>
   MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
+    static_assert(same_elements<Out, In>,
+                  "tutti: send_recv moves elements of one type. Use send_async and recv for two");
     auto task = this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
     return complete(std::move(task), where);
   }
   template <Buffer Out, Buffer In>
   auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
+    static_assert(same_elements<Out, In>,
+                  "tutti: send_recv moves elements of one type. Use send_async and recv for two");
     return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
                                         to, tag, from, tag, where));
   }
@@ -111,7 +117,9 @@ class PointToPoint : public VectorCollectives<B> {
   template <Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = Where::current()) {
     auto in = operand_of(x);
-    this->template check_operands<NoOperand, decltype(in)>();
+    static_assert(Base::template is_here<decltype(in)>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
     TransferJob<B> job(*this->core_, "recv");
     job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>);
     this->core_->wait(job, where);
@@ -126,6 +134,9 @@ class PointToPoint : public VectorCollectives<B> {
   using VectorCollectives<B>::VectorCollectives;
 
  private:
+  template <class Out, class In>
+  static constexpr bool same_elements = std::is_same_v<ValueOf<Out>, ValueOf<In>>;
+
   /// A blocking transfer. Memory that MPI may still write is not freed with the task.
   template <class T>
   MessageInfo complete(Owner<T> task, Where where) {

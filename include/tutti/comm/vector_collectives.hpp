@@ -150,7 +150,9 @@ class VectorCollectives : public Collectives<B> {
 
   template <Kind kind, class From>
   auto inferred(From from, Counts sent, int root, Where where) {
-    this->template check_operands<From, NoOperand>();
+    static_assert(Endpoint<B>::template is_here<From>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
     char const* const operation = name(kind).data();
     if constexpr (rooted(kind)) this->check_rank(operation, "root", root, where);
     bool const cuts = kind == Kind::all_to_all_v || (kind == Kind::scatter_v && this->rank() == root);

@@ -702,6 +702,17 @@ void refusals(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::invalid_argument, "root -1 does not exist", [&] { comm.reduce(x, sum, -1); });
   expect_error(report, ErrorKind::shape, "shapes are (37,) and (2, 3)", [&] { comm.all_reduce(x, y, sum); });
   expect_error(report, ErrorKind::shape, "once for each rank", [&] { comm.all_gather(x, y); });
+  Tensor<float> const eight_axes(Shape{1, 1, 1, 1, 1, 1, 1, 1});
+  expect_error(report, ErrorKind::shape, "gather", [&] { static_cast<void>(comm.gather(eight_axes)); });
+  try {
+    static_cast<void>(comm.all_gather(eight_axes));
+    report.expect(false, "a result of nine axes");
+  } catch (Error const& error) {
+    std::string const what = error.what();
+    report.expect(what.find("a tensor at most 8. Reshape the buffer") != std::string::npos &&
+                      error.rank() == comm.rank() && int(error.where().line()) == __LINE__ - 5,
+                  "a result of nine axes: " + what);
+  }
   if (ranks > 1) {
     expect_error(report, ErrorKind::shape, "does not divide",
                  [&] { static_cast<void>(comm.reduce_scatter(zeros<float>(Shape{ranks + 1}), sum)); });
