@@ -11,22 +11,23 @@
 #include <string>
 
 int main(int argc, char** argv) {
+  bool const speaks = tutti::comm::announced_rank() <= 0;  // every rank reads the same flags
   tutti::train::Options options;
   try {
     auto const parsed = tutti::train::parse(argc, argv);
     if (parsed.leave) {
-      std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+      if (speaks) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
       return parsed.code;
     }
     options = parsed.options;
     options.backend = tutti::choose_backend(options.backend);
   } catch (tutti::Error const& error) {
-    std::fprintf(stderr, "train_gpt2: %s\n", error.message().c_str());
+    if (speaks) std::fprintf(stderr, "train_gpt2: %s\n", error.message().c_str());
     return 2;
   }
   // The number of ranks may stand in a file, which launch does not read.
   std::string ranks = "--ranks=" + std::to_string(options.ranks);
   char* words[] = {argv[0], ranks.data(), nullptr};
   return tutti::with_backend(options.backend, options.ranks > 0 ? 2 : 1, words,
-                             [&](auto& communicator) { tutti::train::Run(communicator, options)(); });
+                             [&](auto& communicator) { return tutti::train::train_gpt2(communicator, options); });
 }

@@ -72,6 +72,23 @@ TEST_CASE("the same text and options give the same bytes, and a current folder i
                                   data::dataset_fingerprint(text, {.vocabulary = 400, .validation_fraction = 0.2})));
   io::write_file(folder / "a/train.bin", io::read_file(folder / "a/train.bin").substr(0, 2000));
   CHECK(!data::dataset_is_current(folder / "a", expected));
+
+  for (std::string const file : {"tokenizer.json", "train.bin", "validation.bin"}) {
+    std::string const whole = io::read_file(folder / "b/" + file);
+    REQUIRE(data::dataset_is_current(folder / "b", expected));
+    for (std::string const& damaged : {std::string("{}"), whole.substr(0, whole.size() - 2) + "  "}) {
+      io::write_file(folder / "b/" + file, damaged);
+      INFO(file << " of " << damaged.size() << " bytes");
+      CHECK(!data::dataset_is_current(folder / "b", expected));
+    }
+    io::write_file(folder / "b/" + file, whole);
+  }
+  // A description that does not say the contents, as an earlier version wrote it, is read; the folder is made again.
+  std::string old = io::read_file(folder / "b/dataset.json");
+  std::size_t const from = old.find("  \"contents\"");
+  io::write_file(folder / "b/dataset.json", old.erase(from, old.find('\n', from) + 1 - from));
+  CHECK(data::read_dataset(folder / "b").contents == 0);
+  CHECK(!data::dataset_is_current(folder / "b", expected));
 }
 
 TEST_CASE("impossible inputs and damaged descriptions are refused in a sentence") {

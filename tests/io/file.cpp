@@ -115,6 +115,7 @@ TEST_CASE("folders are made with those above them, and may exist") {
   CHECK(io::file_exists(folder / "a/b/d"));
   REQUIRE_ERROR(io::make_folder(folder / "a/b/c/file"), ErrorKind::io, "not a folder");
   REQUIRE_ERROR(io::make_folder(folder / "a/b/c/file/d"), ErrorKind::io, "file");
+  REQUIRE_ERROR(io::make_folder("/proc/foo"), ErrorKind::io, "Choose a place that may be written");
 }
 
 TEST_CASE("a pipe can be read to its end") {

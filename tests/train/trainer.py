@@ -185,6 +185,29 @@ def case_relayout(bench):
             print(f"  {backend} {ranks} ranks: within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}")
 
 
+def case_one_voice(bench):
+    """A mistake in flags, files or the machine is said once, by rank 0, and no rank stays."""
+    data = str(bench.folder / "train.bin")
+    for flags, part, code in ((["--data", "/nonexistent*.bin"], "/nonexistent*.bin", 1), (["--stepz", "3"], "--stepz", 2), (["--batch", "0"], "--batch 0", 2),
+                              (["--data", data, "--batch", "100000000"], "--batch 100000000", 1), (["--data", data, "--ranks", "4"], "--ranks 4", 1)):
+        for backend in bench.backends():
+            if backend == "threads" and "--ranks" in flags:
+                continue
+            text, errors = bench.run(backend, 3, bench.folder / "none", *flags, code=code)
+            said = text + errors
+            check(said.count(part) == 1, f"{backend} {flags}: said {said.count(part)} times\n{said}")
+            check("rank 1:" not in said and "rank 2:" not in said, said)
+    for backend in bench.backends():
+        text, errors = bench.run(backend, 3, "/proc/foo", "--batch", "1", "--steps", "1", code=1)
+        check((text + errors).count("cannot make folder '/proc/foo'") == 1, f"{backend}: {text}{errors}")
+        (bench.folder / "taken" / "metrics.jsonl").mkdir(parents=True, exist_ok=True)
+        text, errors = bench.run(backend, 3, bench.folder / "taken", "--batch", "1", "--steps", "1", code=1)
+        check((text + errors).count("metrics.jsonl") == 1 and "--out" in errors, f"{backend}: {text}{errors}")
+    if bench.args.mpiexec:
+        done = subprocess.run([bench.args.mpiexec, "-n", "3", bench.args.trainer, "--help"], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == 0 and done.stdout.count("--learning-rate") == 1, done.stdout + done.stderr)
+
+
 def case_another_run(bench):
     """A new run does not mix its checkpoints with another's: it is refused, or told to overwrite; going back sets the later ones aside."""
     out = bench.folder / "run"

@@ -24,4 +24,11 @@ inline Announced announced_ranks() noexcept {
   return {};
 }
 
+/// This process's number among those that the launcher started; -1 where none says so.
+inline int announced_rank() noexcept {
+  for (char const* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"})
+    if (char const* const value = std::getenv(variable); value != nullptr) return std::atoi(value);
+  return -1;
+}
+
 }  // namespace tutti::comm

@@ -34,6 +34,7 @@ struct DatasetSplit {
 struct Dataset {
   std::string input;              ///< name of the text, for people
   std::uint64_t fingerprint = 0;  ///< of the text and of the options
+  std::uint64_t contents = 0;     ///< hash of the three files; 0 where the description does not say
   std::int32_t vocabulary = 0;
   std::int32_t end_of_text = 0;
   DatasetSplit train, validation;
@@ -54,6 +55,7 @@ inline std::string dataset_to_json(Dataset const& dataset) {
   };
   return "{\n  \"format\": \"tutti dataset\",\n  \"version\": 1,\n  \"input\": " + io::quote_json(dataset.input) +
          ",\n  \"fingerprint\": \"" + std::to_string(dataset.fingerprint) +
+         "\",\n  \"contents\": \"" + std::to_string(dataset.contents) +
          "\",\n  \"tokenizer\": \"tokenizer.json\",\n  \"vocabulary\": " + std::to_string(dataset.vocabulary) +
          ",\n  \"end_of_text\": " + std::to_string(dataset.end_of_text) + ",\n  \"train\": " + split(dataset.train) +
          ",\n  \"validation\": " + split(dataset.validation) + "\n}\n";
@@ -90,11 +92,16 @@ inline Dataset read_dataset(std::string const& folder) {
   };
   Dataset dataset;
   dataset.input = text(json, "input");
-  std::string const digits = text(json, "fingerprint");
-  if (digits.empty() || digits.size() > 20 || digits.find_first_not_of("0123456789") != std::string::npos)
-    throw refuse("fingerprint is not a number");
-  for (char const digit : digits)
-    dataset.fingerprint = dataset.fingerprint * 10 + static_cast<std::uint64_t>(digit - '0');
+  auto const hash = [&](char const* key) {
+    std::string const digits = text(json, key);
+    if (digits.empty() || digits.size() > 20 || digits.find_first_not_of("0123456789") != std::string::npos)
+      throw refuse(std::string(key) + " is not a number");
+    std::uint64_t value = 0;
+    for (char const digit : digits) value = value * 10 + static_cast<std::uint64_t>(digit - '0');
+    return value;
+  };
+  dataset.fingerprint = hash("fingerprint");
+  if (json.contains("contents")) dataset.contents = hash("contents");
   dataset.vocabulary = static_cast<std::int32_t>(count(json, "vocabulary", 65536));
   dataset.end_of_text = static_cast<std::int32_t>(count(json, "end_of_text", 65535));
   dataset.train = split("train");
@@ -122,15 +129,24 @@ inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions c
   return hash_bytes(std::as_bytes(std::span(words)), hash_bytes(std::as_bytes(std::span(text))));
 }
 
-/// Whether `folder` holds, complete, what these inputs would give.
+namespace detail {
+/// Hash of the files that a dataset consists of, beside its description. Errors: io.
+inline std::uint64_t hash_contents(std::string const& folder, Dataset const& dataset) {
+  std::uint64_t hash = 0;
+  for (std::string const& file : {std::string("tokenizer.json"), dataset.train.file, dataset.validation.file}) {
+    Storage<Cpu> const bytes = io::map_file(folder + "/" + file);
+    hash = hash_bytes({static_cast<std::byte const*>(bytes.data()), bytes.bytes()}, hash);
+  }
+  return hash;
+}
+}  // namespace detail
+
+/// Whether `folder` holds, complete and undamaged, what these inputs would give.
 inline bool dataset_is_current(std::string const& folder, std::uint64_t expected_fingerprint) {
   try {
     Dataset const dataset = read_dataset(folder);
-    if (dataset.fingerprint != expected_fingerprint || !io::file_exists(folder + "/tokenizer.json")) return false;
-    for (DatasetSplit const& split : {dataset.train, dataset.validation})
-      if (static_cast<std::int64_t>(io::TokenShard(folder + "/" + split.file).tokens().size()) != split.tokens)
-        return false;
-    return true;
+    return dataset.fingerprint == expected_fingerprint &&
+           dataset.contents == detail::hash_contents(folder, dataset);
   } catch (Error const&) {
     return false;
   }
@@ -171,6 +187,7 @@ inline Dataset prepare_dataset(std::string_view text, std::string const& folder,
   write_tokenizer(folder + "/tokenizer.json", tokenizer);
   dataset.train = write(parts.train, "train.bin");
   dataset.validation = write(parts.validation, "validation.bin");
+  dataset.contents = detail::hash_contents(folder, dataset);
   io::write_file(folder + "/dataset.json", dataset_to_json(dataset));
   return dataset;
 }

@@ -111,16 +111,18 @@ inline Storage<Cpu> map_file(std::string const& path) {
       Cpu{}, memory, bytes, [](void*, Cpu const&, void* m, std::size_t n) noexcept { ::munmap(m, n); }, nullptr);
 }
 
-/// Makes a folder and the folders above it; one that exists already is fine.
+/// Makes a folder and the folders above it; one that exists already is fine. Errors: io.
 inline void make_folder(std::string const& path) {
   for (std::size_t end = 1; end <= path.size(); ++end) {
     if (end != path.size() && path[end] != '/') continue;
     std::string const part = path.substr(0, end);
     if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST)
-      detail::throw_errno("make_folder", "cannot make folder '" + part + "'");
+      detail::throw_errno("make_folder", "cannot make folder '" + part +
+                                             "'. Choose a place that may be written, or change its permissions");
   }
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) detail::throw_errno("make_folder", "cannot examine folder '" + path + "'");
+  if (::stat(path.c_str(), &facts) != 0)
+    detail::throw_errno("make_folder", "cannot examine folder '" + path + "'. Choose another place");
   if (!S_ISDIR(facts.st_mode))
     throw Error(ErrorKind::io, "make_folder", "'" + path + "' exists and is not a folder. Choose another name");
 }

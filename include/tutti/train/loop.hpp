@@ -4,6 +4,7 @@
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
 /// checkpoint, leave.
 
+#include <tutti/comm/launch.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
@@ -18,10 +19,32 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 
 namespace tutti::train {
+
+namespace detail {
+
+/// Calls f on every rank. When it throws on some, the lowest of them says why on the error stream, and all return
+/// false: one sentence for one mistake. f must not communicate. Ranks: all. Blocking.
+template <class F>
+bool all_succeed(comm::Port& port, F&& f) {
+  std::string what;
+  double first = port.size();  // the lowest rank that failed
+  try {
+    f();
+  } catch (std::exception const& error) {
+    what = error.what();
+    first = port.rank();
+  }
+  parallel::all_reduce(port, {&first, 1}, comm::PortOp::min);
+  if (first == port.rank()) comm::report(port.size() == 1 ? -1 : port.rank(), what.c_str());
+  return first == port.size();
+}
+
+}  // namespace detail
 
 /// Trains a GPT-2 as the options say.
 /// Ranks     all, with the same options.
@@ -29,9 +52,6 @@ namespace tutti::train {
 /// done. Errors    those of its parts; checkpoints written before stay.
 class Run {
  public:
-  template <Backend B>
-  Run(Communicator<B>& communicator, Options const& options)
-      : Run(comm::port(communicator), communicator.local_size(), options) {}
   /// `ranks_on_node` ranks share this node's processors.
   Run(Shared<comm::Port> port, int ranks_on_node, Options const& options)
       : port_(std::move(port)),
@@ -50,11 +70,22 @@ class Run {
     detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
                            static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            exec::available_memory());
+    if (root() && !o().out.empty()) io::make_folder(o().out);
   }
 
+  /// Takes --out for this run, once every rank has read what it resumes. Errors: io. Does not communicate.
+  void open() {
+    if (root()) console_ = Console(stdout);
+    if (o().out.empty()) return;
+    if (root()) {
+      begin_history();
+      metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
+    } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+  }
+
+  /// After `open`.
   void operator()() {
     StopSignals const signals;
-    open_logs();
     restore();
     peak_flops_ = agreed_peak();
     announce();
@@ -77,21 +108,11 @@ class Run {
   data::Share share() const noexcept { return data::share_of(setup_.micro_rows, port_->rank(), ranks()); }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
-  void open_logs() {
-    if (root()) console_ = Console(stdout);
-    if (o().out.empty()) return;
-    if (root()) io::make_folder(o().out);
-    parallel::barrier(*port_);  // every rank has read what it resumes
-    if (root()) {
-      begin_history();
-      metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
-    } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
-  }
-
   /// What --out holds of another history makes room.
   void begin_history() {
-    if (!setup_.same_run) remove_checkpoints(o().out);
-    else
+    if (!setup_.same_run) {
+      if (o().overwrite) remove_checkpoints(o().out);
+    } else
       for (std::string const& name : set_checkpoints_aside(o().out, setup_.first_step))
         setup_.changes.push_back("a later checkpoint, kept as " + name);
   }
@@ -371,5 +392,18 @@ class Run {
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
   std::string saved_;
 };
+
+/// Trains a GPT-2 as the options say and returns the exit code for main: 1 when the options, the files or the machine
+/// do not allow it, which the lowest rank that finds it so says on the error stream. Ranks     all, with the same
+/// options. Blocking. Errors: those of the training itself.
+template <Backend B>
+int train_gpt2(Communicator<B>& communicator, Options const& options) {
+  Shared<comm::Port> const port = comm::port(communicator);
+  std::optional<Run> run;
+  if (!detail::all_succeed(*port, [&] { run.emplace(port, communicator.local_size(), options); })) return 1;
+  if (!detail::all_succeed(*port, [&] { run->open(); })) return 1;
+  (*run)();
+  return 0;
+}
 
 }  // namespace tutti::train
