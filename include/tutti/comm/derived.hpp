@@ -397,8 +397,8 @@ class CollectiveJob : public Job {
     }
   }
 
-  /// A transport has copied what is smaller when the call returns; larger buffers it may read until it is complete, which
-  /// a call that differs never is.
+  /// A transport has copied what is smaller when the call returns; larger buffers it may read until it is complete,
+  /// which a call that differs never is.
   static constexpr std::int64_t eager_bytes = 4096;
 
   Core<B>& core_;

@@ -13,8 +13,8 @@
 
 namespace tutti::comm::shared {
 
-/// Copies past the caches: what is larger than they are would be read into them only to be overwritten. Visible to others
-/// after `streams_done`.
+/// Copies past the caches: what is larger than they are would be read into them only to be overwritten. Visible to
+/// others after `streams_done`.
 inline void copy_streaming(void* to, void const* from, std::int64_t bytes) noexcept {
 #if TUTTI_HAS_X86
   using Vector [[gnu::vector_size(16)]] = long long;
