@@ -1,16 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every C++ block of README.md and docs/ must stand, line for line, in a file that the build compiles.
+"""Every C++ block of README.md and docs/ must stand, line for line, in a file that a meson.build compiles.
 
 The file is named in an HTML comment on the line before the block:  <!-- examples/010_tensor.cpp -->
-Indentation that all lines share does not count. Local links must lead somewhere.
+Indentation that all lines share does not count. A fence of none of the languages below is C++, also one that names no
+language. Local links must lead somewhere.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COMPILED = ("examples", "tests", "benchmarks", "include")
+OTHER_LANGUAGES = ("sh", "text", "json", "meson", "cmake", "python", "make")
+SOURCES = (".cpp", ".hpp", ".inl", ".cu", ".cuh")
+FENCE = re.compile(r"[\s>*+-]*(`{3,}(?=[^`]*$)|~{3,})\s*\{?\.?([^\s}]*)")  # also in quotes and lists
+
+
+def compiled(name):
+    """Whether the meson.build nearest above the file lists it, with or without its suffix."""
+    file = (ROOT / name).resolve()
+    if file.suffix not in SOURCES or ROOT not in file.parents or not file.exists():
+        return False
+    build = next(folder / "meson.build" for folder in file.parents if (folder / "meson.build").exists())
+    listed = re.findall(r"'([^']*)'", re.sub(r"^\s*#.*", "", build.read_text(), flags=re.M))
+    path = file.relative_to(build.parent)
+    return path.as_posix() in listed or path.with_suffix("").as_posix() in listed
 
 
 def dedent(lines):
@@ -34,7 +48,7 @@ def main():
         lines = page.read_text().splitlines()
         number = 0
         while number < len(lines):
-            fence = re.match(r"```(\w*)", lines[number])
+            fence = FENCE.match(lines[number])
             if not fence:
                 for target in re.findall(r"\]\(([^)#\s]+)", lines[number]):
                     if "://" not in target and not (page.parent / target).exists():
@@ -42,16 +56,22 @@ def main():
                 number += 1
                 continue
             end = number + 1
-            while end < len(lines) and not lines[end].startswith("```"):
+            while end < len(lines) and not re.fullmatch(rf"[\s>]*{fence[1]}{fence[1][0]}*\s*", lines[end]):
                 end += 1
-            if fence[1] in ("cpp", "c++", "cxx"):
+            if end == len(lines):
+                errors.append(f"{where}:{number + 1}: this block has no end")
+            if fence[2] not in OTHER_LANGUAGES:
                 count += 1
-                named = re.match(r"<!--\s*(\S+)\s*-->", lines[number - 1] if number else "")
+                block = lines[number + 1:end]
+                named = re.match(r"[\s>]*<!--\s*(\S+)\s*-->", lines[number - 1] if number else "")
                 if not named:
-                    errors.append(f"{where}:{number + 1}: C++ block without <!-- path of the compiled file --> before it")
-                elif not named[1].startswith(COMPILED) or not (ROOT / named[1]).exists():
-                    errors.append(f"{where}:{number}: {named[1]} is not a compiled file of the repository")
-                elif not occurs(lines[number + 1:end], (ROOT / named[1]).read_text().splitlines()):
+                    errors.append(f"{where}:{number + 1}: C++ block without <!-- path of the compiled file --> before it; "
+                                  f"a block of another language names it: {', '.join(OTHER_LANGUAGES)}")
+                elif not compiled(named[1]):
+                    errors.append(f"{where}:{number}: {named[1]} is not a source that a meson.build of the repository names")
+                elif not any(line.strip() for line in block):
+                    errors.append(f"{where}:{number + 1}: the block is empty")
+                elif not occurs(block, (ROOT / named[1]).read_text().splitlines()):
                     errors.append(f"{where}:{number + 1}: the block does not stand in {named[1]}")
             number = end + 1
     print("\n".join(errors) if errors else f"{count} C++ blocks in {len(pages)} pages, all compiled")

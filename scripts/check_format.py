@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The part of the format that every tool agrees on: 120 columns of C++, no tabs, no blanks at line ends.
+"""The part of the format that every tool agrees on: 120 columns of C++, no tabs, and line ends without blanks and
+carriage returns.
 
 clang-format with the repository's settings does the rest, on the lines one touches (`git clang-format`): version 14
 cannot place requires clauses, so its opinion of whole files is no test.
@@ -47,7 +48,10 @@ def main():
         count += 1
         if fix:
             mend(file, formatter)
-        text = file.read_text()
+        text = file.read_bytes().decode()
+        if "\r" in text:
+            errors.append(f"{where}: carriage returns; lines end with a newline alone")
+            text = text.replace("\r\n", "\n")
         if text and not text.endswith("\n"):
             errors.append(f"{where}: no newline at the end")
         for number, line in enumerate(text.splitlines(), 1):

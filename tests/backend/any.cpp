@@ -41,7 +41,7 @@ TEST_CASE("what is not in the program is listed and refused with the way to get 
   std::string const text = in_child({}, [] {
     int const code = with_backend("mpi", 0, nullptr, [](auto&) { return 0; });
     return "code " + std::to_string(code);
-  });
+  }, test::Errors::capture);
   INFO(text);
   CHECK(contains(text, "tutti::with_backend: mpi: this program is built without MPI"));
   CHECK(contains(text, "code 2"));
@@ -51,7 +51,7 @@ TEST_CASE("a launcher's ranks are no reason to start a world in each of them") {
   std::string const text = in_child({{"PMI_SIZE", "2"}}, [] {
     int const code = with_backend("auto", 0, nullptr, [](auto&) { return 0; });
     return "code " + std::to_string(code);
-  });
+  }, test::Errors::capture);
   INFO(text);
   CHECK(contains(text, "the launcher started 2 ranks (PMI_SIZE)"));
   CHECK(contains(text, "mpi: this program is built without MPI"));

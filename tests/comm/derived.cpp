@@ -1,17 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// The laws on a backend that provides no collective at all: everything is derived from messages.
+// Covers: <tutti/comm/collective_task.hpp>
+// Covers: <tutti/comm/collectives.hpp>
 // Covers: <tutti/comm/communicator.hpp>
 // Covers: <tutti/comm/communicator_port.hpp>
 // Covers: <tutti/comm/core.hpp>
+// Covers: <tutti/comm/endpoint.hpp>
 // Covers: <tutti/comm/heap.hpp>
+// Covers: <tutti/comm/inbox.hpp>
+// Covers: <tutti/comm/inferred.hpp>
 // Covers: <tutti/comm/launch.hpp>
+// Covers: <tutti/comm/mesh.hpp>
 // Covers: <tutti/comm/message.hpp>
+// Covers: <tutti/comm/message_group.hpp>
+// Covers: <tutti/comm/plan.hpp>
+// Covers: <tutti/comm/plans.hpp>
+// Covers: <tutti/comm/point_to_point.hpp>
 // Covers: <tutti/comm/port.hpp>
+// Covers: <tutti/comm/ragged.hpp>
+// Covers: <tutti/comm/vector_collectives.hpp>
 
 #include "comm/messages_only.hpp"
-#include "laws/collectives.hpp"
 #include "support/catch.hpp"
+
+#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/plans.hpp>
+#include <tutti/testing/laws/scans.hpp>
+#include <tutti/testing/laws/vectors.hpp>
 
 #include <string>
 #include <vector>
@@ -43,6 +59,25 @@ TEST_CASE("a backend that can only pass messages reduces") {
   on_ranks([](auto& comm, laws::Report& report) {
     laws::reduction<float>(comm, report, sum);
     laws::reduction<bfloat16>(comm, report, avg);
+  });
+}
+
+TEST_CASE("a backend that can only pass messages scans, and moves blocks of different sizes") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    laws::scan<float>(comm, report, sum);
+    laws::scan_forms(comm, report);
+    laws::ragged_movement<std::int32_t>(comm, report);
+    laws::ragged_exchange<std::int32_t>(comm, report);
+    laws::ragged_in_flight(comm, report);
+  });
+}
+
+TEST_CASE("a backend that can only pass messages has plans, groups of messages, probes and meshes") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    laws::plans(comm, report);
+    laws::message_groups(comm, report);
+    laws::probes(comm, report);
+    laws::meshes(comm, report);
   });
 }
 

@@ -17,6 +17,10 @@ static_assert(reducible<bool, LogicalAnd>() && reducible<bool, LogicalOr>());
 static_assert(!reducible<std::byte, Sum>() && !reducible<std::byte, LogicalAnd>());
 static_assert(reducible<char, Min>() && !reducible<char, Sum>());
 static_assert(reducible<float, Avg>() && !reducible<float, LogicalAnd>());
+static_assert(reducible<std::byte, BitwiseOr>() && !reducible<bool, BitwiseOr>() && !reducible<double, BitwiseAnd>());
+static_assert(reducible<bool, LogicalXor>() && !reducible<float, LogicalXor>());
+static_assert(reducible<Located<float>, MinLocation>() && !reducible<float, MinLocation>());
+static_assert(!reducible<Located<float>, Min>() && !reducible<Located<float>, Sum>());
 static_assert(reducible<bfloat16, Sum>() && reducible<std::uint64_t, LogicalOr>());
 
 namespace {
@@ -88,8 +92,24 @@ TEST_CASE("logical operators give 0 or 1") {
   CHECK(folded<std::uint8_t>(logical_or, {{0, 0}, {7, 0}}) == std::vector<std::uint8_t>{1, 0});
 }
 
+TEST_CASE("bitwise and logical operators combine bit by bit and truth by truth") {
+  CHECK(folded<std::uint8_t>(bitwise_and, {{0xf0}, {0x3c}}) == std::vector<std::uint8_t>{0x30});
+  CHECK(folded<std::int64_t>(bitwise_or, {{-8}, {3}}) == std::vector<std::int64_t>{-5});
+  CHECK(folded<std::byte>(bitwise_xor, {{std::byte{0xff}}, {std::byte{0x0f}}}) ==
+        std::vector<std::byte>{std::byte{0xf0}});
+  CHECK(folded<std::int32_t>(logical_xor, {{5, 5, 0}, {7, 0, 0}}) == std::vector<std::int32_t>{0, 1, 0});
+}
+
+TEST_CASE("callables are commutative where they are declared so, named operators always") {
+  auto const f = [](float a, float b) { return a + b; };
+  CHECK(comm::reduction_of<float>(sum).commutative);
+  CHECK_FALSE(comm::reduction_of<float>(f).commutative);
+  CHECK(comm::reduction_of<float>(commutative(f)).commutative);
+  CHECK_FALSE(comm::reduction_of<float>(non_commutative(f)).commutative);
+  CHECK(folded<float>(commutative(f), {{1.0f}, {2.0f}}) == std::vector<float>{3.0f});
+  CHECK(folded<bfloat16>(commutative(f), {{bfloat16(256)}, {bfloat16(1)}, {bfloat16(1)}})[0] == bfloat16(258.0f));
+}
+
 TEST_CASE("every operator has a name") {
-  for (Operator const op : {Operator::none, Operator::sum, Operator::prod, Operator::min, Operator::max, Operator::avg,
-                            Operator::logical_and, Operator::logical_or, Operator::callable})
-    CHECK(name(op) != "unknown");
+  for (int op = 0; op < operator_count; ++op) CHECK(name(static_cast<Operator>(op)) != "unknown");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: bool is reduced by logical_and, logical_or or a callable
+// Expect: bool is reduced by logical_and, logical_or, logical_xor or a callable
 // Lines: 15
 #include <tutti/comm.hpp>
 

@@ -2,7 +2,7 @@
 // The host cannot touch elements of a device whose memory it cannot reach.
 // Expect: copy the tensor with to_host
 // Lines: 15
-#include <tutti/tensor/tensor.hpp>
+#include <tutti/comm.hpp>
 
 struct Far {
   static constexpr std::string_view name = "far";

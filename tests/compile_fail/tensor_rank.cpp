@@ -2,7 +2,7 @@
 // No tensor has more than eight axes.
 // Expect: more indices than a tensor can have axes
 // Lines: 15
-#include <tutti/tensor/tensor.hpp>
+#include <tutti/comm.hpp>
 
 int main() {
   tutti::Tensor<float> t({1, 1, 1, 1, 1, 1, 1, 1});

@@ -45,6 +45,10 @@ def main():
                 environment.update(PKG_CONFIG_PATH=str(file.parent), PKG_CONFIG_SYSROOT_DIR=str(stage))
                 found = run(["pkg-config", "--cflags", "--libs", "tutti"], env=environment, capture_output=True).stdout
                 run(compiler + ["-std=c++20", "-O1", here / "main.cpp", "-o", program] + found.split())
+                # Others test backends of theirs with installed headers alone.
+                backend = pathlib.Path(source) / "examples" / "004_backend_of_your_own.cpp"
+                run(compiler + ["-std=c++20", "-O0", backend, "-o", folder / "backend"] + found.split())
+                run([folder / "backend"])
             else:
                 package = next(stage.rglob("tutti-config.cmake"), None) or next(stage.rglob("tuttiConfig.cmake"))
                 run(["cmake", "-S", here, "-B", folder / "build", "-Dtutti_DIR=" + str(package.parent)], env=environment,

@@ -3,6 +3,7 @@
 
 #include "support/catch.hpp"
 
+#include <complex>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,10 @@ static_assert(Element<std::byte> && Element<bool> && Element<bfloat16> && Elemen
 static_assert(!Element<long double> && !Element<wchar_t> && !Element<char8_t> && !Element<int*> &&
               !Element<std::string>);
 static_assert(!Element<std::vector<float>> && !Element<void>);
+static_assert(Complex<std::complex<float>> && Complex<std::complex<double>> && !Complex<std::complex<long double>>);
+static_assert(!Complex<double> && !Complex<std::string> && !Element<std::complex<float>>);
+static_assert(Storable<float> && Storable<std::complex<double>> && !Storable<int*> && !Storable<std::string>);
+static_assert(element_name<bfloat16>() == "bfloat16" && element_name<std::complex<float>>() == "complex64");
 
 TEST_CASE("every element type maps to its tag and back, with its size") {
   std::set<std::string> names;

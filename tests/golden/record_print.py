@@ -72,3 +72,11 @@ record(np.array([True, False]))
 record(np.array([[True], [True]]))
 record(np.ones((30,), dtype=bool))
 record(np.arange(1024).reshape(32, 32) % 3 == 0)
+# Lines whose last item ends one column before, at and behind the last one.
+for rank in 1, 2, 3, 4:
+    for length in 22, 23, 24, 25, 26:
+        record(np.full((1,) * (rank - 1) + (length,), 42, dtype="i2"))
+    for length in 13, 14, 15, 16:
+        record(np.full((1,) * (rank - 1) + (length,), 1.25, dtype="f4"))
+    for length in 4, 5, 6:
+        record(np.full((1,) * (rank - 1) + (length,), -1.25e-300, dtype="f8") * [1, 1.0000001, 1, 1, 1, 1][:length])

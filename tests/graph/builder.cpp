@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/graph/op.hpp> <tutti/graph/ops.hpp>
+// Covers: <tutti/graph/op.hpp> <tutti/graph/ops.hpp> <tutti/graph/ops_indexing.hpp>
 
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/composites.hpp>
+#include <tutti/graph/grad.hpp>
+#include <tutti/graph/param.hpp>
 
 #include "support/catch.hpp"
+
+#include <functional>
+#include <iterator>
 
 using namespace tutti;
 using namespace tutti::graph;
@@ -84,6 +89,83 @@ TEST_CASE("values of other graphs and unbound handles are refused with a sentenc
   Var const x = b.input("x", DType::float32, {3}), y = c.input("y", DType::float32, {3});
   REQUIRE_ERROR(x + y, ErrorKind::invalid_argument, "belongs to another graph");
   REQUIRE_ERROR(exp(Var{}), ErrorKind::invalid_argument, "a parameter must be bound");
+}
+
+TEST_CASE("a handle of no graph is refused by every operation, at the caller's line, and never taken for a number") {
+  Builder b;
+  Var const x = b.parameter("x", {2, 3}, zeros()), i = b.input("i", DType::int32, {2});
+  Param const unbound{{2, 3}, zeros()};
+  Var const none_at_all = unbound;
+  std::function<void()> const uses[] = {
+      [&] { static_cast<void>(x * unbound); },
+      [&] { static_cast<void>(unbound + x); },
+      [&] { static_cast<void>(x - none_at_all); },
+      [&] { static_cast<void>(none_at_all / x); },
+      [&] { static_cast<void>(2 * unbound); },
+      [&] { static_cast<void>(-none_at_all); },
+      [&] { static_cast<void>(maximum(x, Var{})); },
+      [&] { static_cast<void>(minimum(Var{}, x)); },
+      [&] { static_cast<void>(less(x, unbound)); },
+      [&] { static_cast<void>(select(less(x, 0), x, unbound)); },
+      [&] { static_cast<void>(select(Var{}, x, 1)); },
+      [&] { static_cast<void>(sqrt(unbound)); },
+      [&] { static_cast<void>(full_like(unbound, 1)); },
+      [&] { static_cast<void>(broadcast_to(unbound, {2, 3})); },
+      [&] { static_cast<void>(broadcast_in_dim(unbound, {2, 3}, {0, 1})); },
+      [&] { static_cast<void>(convert(unbound, DType::float64)); },
+      [&] { static_cast<void>(reshape(unbound, {3, 2})); },
+      [&] { static_cast<void>(transpose(unbound, {1, 0})); },
+      [&] { static_cast<void>(slice(unbound, {0, 0}, {1, 1})); },
+      [&] { static_cast<void>(pad(unbound, {0, 0}, {1, 1})); },
+      [&] { static_cast<void>(concatenate({x, unbound}, 0)); },
+      [&] { static_cast<void>(reduce_sum(unbound, {-1})); },
+      [&] { static_cast<void>(sum_all(unbound)); },
+      [&] { static_cast<void>(mean_all(unbound)); },
+      [&] { static_cast<void>(dot_general(x, unbound, {1}, {1})); },
+      [&] { static_cast<void>(dynamic_slice(unbound, {}, {1, 1})); },
+      [&] { static_cast<void>(gather(unbound, i)); },
+      [&] { static_cast<void>(vary(unbound)); },
+      [&] { static_cast<void>(all_reduce(unbound)); },
+      [&] { static_cast<void>(all_gather(unbound, 2)); },
+      [&] { static_cast<void>(reduce_scatter(unbound, 2)); },
+      [&] { static_cast<void>(linear(x, unbound)); },
+      [&] { static_cast<void>(attention(unbound, 1)); },
+      [&] { static_cast<void>(linear_cross_entropy(x, unbound, i)); },
+      [&] { static_cast<void>(gradients(unbound, {x})); },
+      [&] { static_cast<void>(gradients(sum_all(x), {unbound})); },
+      [&] { static_cast<void>(none_at_all.shape()); },
+      [&] { b.output("y", unbound); },
+      [&] { b.update(x, unbound); },
+  };
+  int line = __LINE__ - 1 - static_cast<int>(std::size(uses));
+  for (auto const& use : uses) {
+    INFO("the use at line " << line);
+    REQUIRE_ERROR(use(), ErrorKind::invalid_argument, "a parameter must be bound (trace does it)");
+    REQUIRE_ERROR(use(), ErrorKind::invalid_argument, "builder.cpp:" + std::to_string(line));
+    ++line;
+  }
+}
+
+namespace {
+template <auto Use>
+concept Constant = requires { typename std::bool_constant<(Use(), true)>; };
+constexpr Param gain{{3}, ones()};
+constexpr auto times_bound = [] {
+  Builder b;
+  Var const x = b.input("x", DType::float32, {3});
+  return (x * b.parameter("gain", gain.shape, gain.init)).id;
+};
+constexpr auto times_unbound = [] {
+  Builder b;
+  return (b.input("x", DType::float32, {3}) * gain).id;
+};
+constexpr auto shape_of_unbound = [] { return Var(gain).rank(); };
+}  // namespace
+
+TEST_CASE("in a constant expression a handle of no graph is refused too") {
+  STATIC_REQUIRE(Constant<times_bound>);
+  STATIC_REQUIRE_FALSE(Constant<times_unbound>);
+  STATIC_REQUIRE_FALSE(Constant<shape_of_unbound>);
 }
 
 TEST_CASE("replicated operands of an operation on varying ones get a vary node, once") {

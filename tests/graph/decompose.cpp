@@ -36,7 +36,7 @@ Difference difference(Graph const& a, Graph const& b, GradientCheckOptions const
     REQUIRE(x.size() == y.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       double const error = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(x[i]));
-      if (!(error <= result.worst)) result = {error, name + "[" + std::to_string(i) + "]"};
+      if (exceeds(error, result.worst)) result = {error, name + "[" + std::to_string(i) + "]"};
     }
   }
   return result;
@@ -67,6 +67,18 @@ void check(Graph const& graph, GradientCheckOptions const& options,
 }
 
 }  // namespace
+
+TEST_CASE("a comparison in which one output is NaN is not a good one") {
+  Builder b;
+  Var const x = b.input("x", DType::float32, {2});
+  b.output("first", x);
+  b.output("second", log(-1.0 - x * x));
+  b.output("third", x * 2);
+  Graph const graph = canonical(b.graph());
+  Difference const d = difference(graph, graph, {});
+  CHECK(std::isnan(d.worst));
+  CHECK(d.where == "second[0]");
+}
 
 TEST_CASE("a whole GPT computes and differentiates the same as its primitives") {
   for (std::int64_t layers : {0, 1, 3}) {

@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 
+#include <tutti/graph/check.hpp>
 #include <tutti/graph/generic_steps.hpp>
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/print.hpp>
@@ -90,7 +91,7 @@ inline void check_against_interpreter(Graph const& graph, Results const& results
       if (value == expected[i] || (std::isnan(value) && std::isnan(expected[i]))) continue;
       if (std::isfinite(expected[i])) largest = std::max(largest, std::abs(expected[i]));
       double const error = std::abs(value - expected[i]);
-      if (!(error <= worst)) {
+      if (exceeds(error, worst)) {
         worst = error;
         where = i;
       }

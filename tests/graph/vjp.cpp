@@ -42,6 +42,16 @@ Var param(Builder& b, std::string_view name, Shape const& shape) { return b.para
 
 }  // namespace
 
+TEST_CASE("the check of gradients keeps a NaN, whatever stands after it") {
+  Builder b;
+  Var const a = param(b, "a", {2}), c = param(b, "c", {3});
+  b.output("loss", sum_all(sqrt(a - a)) + sum_all(c * c));
+  GradientCheck const result = check_gradients(canonical(b.graph()));
+  CHECK(std::isnan(result.worst));
+  CHECK(test::contains(result.where, "a[0]: gradient "));
+  CHECK(result.tried > 2);
+}
+
 TEST_CASE("elementwise rules agree with central differences") {
   for (Shape const& shape : {Shape{}, Shape{1}, Shape{3, 5}, Shape{2, 1, 4}}) {
     INFO("shape " << to_string(shape));
@@ -220,6 +230,10 @@ TEST_CASE("collectives: the gradient of the average of all ranks' losses agrees 
       [&](Builder& b) { return pow(all_gather(vary(param(b, "x", {2}), PortOp::sum) * varying(b, {2}), 3), 3); },
       [&](Builder& b) {
         return pow(all_gather(reduce_scatter(vary(param(b, "x", {6}), PortOp::sum) * varying(b, {6}), 3), 3), 2);
+      },
+      [&](Builder& b) {
+        Var const own = vary(param(b, "x", {6}), PortOp::sum) * varying(b, {6});
+        return pow(all_gather(reduce_scatter(own, 3, PortOp::avg), 3), 2);
       },
       [&](Builder& b) { return pow(broadcast(vary(param(b, "x", {2}), PortOp::sum) * varying(b, {2}), 1), 2); },
   };

@@ -28,6 +28,15 @@ constexpr int sum_of(Outer const& object) {
 static_assert(sum_of({{1, 2}, 3, {4, 5}}) == 15 + 10 + 11 + 6 + 11 + 12, "reflection works in constant expressions");
 static_assert(tutti::reflect::Reflected<Outer> && tutti::reflect::Reflected<Outer const> &&
               !tutti::reflect::Reflected<int>);
+static_assert([] {
+  int ints = 0;
+  int members = 0;
+  tutti::reflect::for_each_member_type<Outer>([&]<class Member>(std::type_identity<Member>) {
+    ints += std::is_same_v<Member, int>;
+    ++members;
+  });
+  return members == 3 && ints == 1;
+}(), "types are visited without an object");
 static_assert(tutti::reflect::member_count<Outer> == 3 && tutti::reflect::member_count<Empty> == 0);
 
 }  // namespace

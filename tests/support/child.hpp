@@ -17,16 +17,18 @@ namespace tutti::test {
 
 using Variables = std::initializer_list<std::pair<char const*, char const*>>;
 
-/// What f returned as text, or "error: " and the message, after what the child wrote to its error stream; with
-/// "status N" at the end when the child did not leave with 0. Variables are set in the child alone.
+enum class Errors { pass, capture };
+
+/// What f returned as text, or "error: " and the message; with "status N" at the end when the child did not leave with
+/// 0, and what it wrote to its error stream in front when that is captured. Variables are set in the child alone.
 template <class F>
-std::string in_child(Variables variables, F&& f) {
+std::string in_child(Variables variables, F&& f, Errors errors = Errors::pass) {
   int ends[2] = {-1, -1};
   if (::pipe(ends) != 0) return "no pipe";
   pid_t const child = ::fork();
   if (child == 0) {
     ::close(ends[0]);
-    ::dup2(ends[1], STDERR_FILENO);
+    if (errors == Errors::capture) ::dup2(ends[1], STDERR_FILENO);
     for (auto const& [name, value] : variables) ::setenv(name, value, 1);
     std::string text;
     try {

@@ -122,4 +122,6 @@ TEST_CASE("rank 0, moved-from and empty tensors are copied") {
   CHECK(to_host(scalar).size() == 0);  // NOLINT
   CHECK(to_device(scalar, TestDevice{}).size() == 0);
   CHECK(clone(TensorView<float>()).size() == 0);
+  CHECK(clone(scalar).size() == 0);
+  CHECK(clone(taken)() == 9);
 }

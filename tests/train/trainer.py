@@ -100,8 +100,9 @@ class Bench:
 
 def close(a, b, bound):
     check(len(a) == len(b), f"{len(a)} and {len(b)} losses")
-    worst = max(abs(x - y) / abs(x) for x, y in zip(a, b))
-    check(worst <= bound, f"losses differ by {worst:.2e}, more than {bound:.0e}:\n{a}\n{b}")
+    errors = [abs(x - y) / abs(x) for x, y in zip(a, b)]
+    worst = max(errors)
+    check(all(error <= bound for error in errors), f"losses differ by {worst:.2e}, more than {bound:.0e}:\n{a}\n{b}")
     return worst
 
 

@@ -4,6 +4,7 @@
 /// One collective call as a value: what a backend starts, what a decorator records, what a mismatch message prints.
 
 #include <tutti/comm/operators.hpp>
+#include <tutti/comm/wire.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -22,19 +23,47 @@ struct MessageInfo {
   int tag = any_tag;
   std::int64_t bytes = 0;
   /// Number of whole elements of type T.
-  template <Element T>
+  template <Storable T>
   std::int64_t count() const noexcept {
-    return bytes / std::int64_t{sizeof(T)};
+    return bytes / comm::wire_bytes<T>();
   }
+};
+
+/// A count for each rank, in rank order, which somebody else owns: a std::vector, std::array, std::span or List of
+/// std::int64_t. Not std::span, whose constructors cost every includer.
+class PerRank {
+ public:
+  constexpr PerRank() noexcept = default;
+  template <class Counts>
+    requires requires(Counts const& counts) {
+      static_cast<std::int64_t const*>(counts.data());
+      counts.size();
+    }
+  constexpr PerRank(Counts const& counts) noexcept
+      : data_(counts.data()), size_(static_cast<std::int64_t>(counts.size())) {}
+  template <std::size_t N>
+  constexpr PerRank(std::int64_t const (&counts)[N]) noexcept : data_(counts), size_(N) {}
+
+  constexpr std::int64_t size() const noexcept { return size_; }
+  constexpr bool empty() const noexcept { return size_ == 0; }
+  constexpr std::int64_t operator[](int rank) const noexcept { return data_[rank]; }
+  constexpr std::int64_t const* begin() const noexcept { return data_; }
+  constexpr std::int64_t const* end() const noexcept { return data_ + size_; }
+
+ private:
+  std::int64_t const* data_ = nullptr;
+  std::int64_t size_ = 0;
 };
 
 namespace comm {
 
 /// The values are part of messages' fingerprints: append only.
 enum class Kind : std::uint8_t {
-  barrier, broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all
+  barrier, broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all,
+  scan, exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v,
+  all_reduce_contributions
 };
-inline constexpr int kind_count = 9;
+inline constexpr int kind_count = 17;
 
 constexpr std::string_view name(Kind kind) noexcept {
   switch (kind) {
@@ -47,24 +76,46 @@ constexpr std::string_view name(Kind kind) noexcept {
     case Kind::scatter: return "scatter";
     case Kind::reduce_scatter: return "reduce_scatter";
     case Kind::all_to_all: return "all_to_all";
+    case Kind::scan: return "scan";
+    case Kind::exscan: return "exscan";
+    case Kind::gather_v: return "gather_v";
+    case Kind::all_gather_v: return "all_gather_v";
+    case Kind::scatter_v: return "scatter_v";
+    case Kind::reduce_scatter_v: return "reduce_scatter_v";
+    case Kind::all_to_all_v: return "all_to_all_v";
+    case Kind::all_reduce_contributions: return "all_reduce_contributions";
   }
   return "unknown";
 }
 constexpr bool reduces(Kind kind) noexcept {
-  return kind == Kind::reduce || kind == Kind::all_reduce || kind == Kind::reduce_scatter;
+  return kind == Kind::reduce || kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::scan ||
+         kind == Kind::exscan || kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
+}
+/// Whether blocks have a size for each rank.
+constexpr bool has_counts(Kind kind) noexcept { return kind >= Kind::gather_v && kind <= Kind::all_to_all_v; }
+constexpr bool rooted(Kind kind) noexcept {
+  return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter ||
+         kind == Kind::gather_v || kind == Kind::scatter_v;
 }
 
 /// Messages of users and of derived collectives never match each other.
 enum class Channel : std::uint8_t { user, internal };
 
 /// `count` is the number of elements of one block:
-///   broadcast, reduce, all_reduce    the whole buffer
+///   broadcast, reduce, all_reduce,   the whole buffer; exscan does not write `to` of rank 0
+///     scan, exscan
 ///   gather, all_gather               what each rank contributes; `to` holds one block per rank, in rank order
 ///   scatter, reduce_scatter          what each rank receives; `from` holds one block per rank
 ///   all_to_all                       what each pair exchanges; both hold one block per rank
-/// `from` of broadcast and scatter, `to` of reduce and gather count at the root alone; broadcast fills `to` elsewhere.
-/// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce), or the single block is this rank's
-///            block of the other buffer (gather, all_gather, scatter; reduce_scatter where the backend says so).
+///   gather_v, all_gather_v           what this rank contributes; the blocks of `to` have the sizes `to_counts`
+///   scatter_v, reduce_scatter_v      what this rank receives; the blocks of `from` have the sizes `from_counts`
+///   all_to_all_v                     not used: block r of `from` has from_counts[r] elements, of `to` to_counts[r]
+///   all_reduce_contributions         one contribution, and the result; `from` holds `contributions` of them
+/// `from` of broadcast and scatter(_v), `to` of reduce and gather(_v) count at the root alone, and so do their counts;
+/// broadcast fills `to` elsewhere. Blocks of different sizes lie one after another, in rank order.
+/// Aliasing   the buffers are disjoint, or equal (broadcast, reduce, all_reduce, scan, exscan), or the single block is
+///            this rank's block of the other buffer (gather, all_gather, scatter and their _v forms; reduce_scatter(_v)
+///            where the backend says so).
 struct Collective {
   Kind kind = Kind::barrier;
   DType dtype = DType::byte;
@@ -74,15 +125,52 @@ struct Collective {
   void* to = nullptr;
   Reduction reduction{};
   std::source_location where{};
+  /// Elements of each rank's block, for the _v kinds; empty where they do not count. Owned by whoever started the call.
+  PerRank from_counts{};
+  PerRank to_counts{};
+  std::int64_t contributions = 1;  ///< of each rank, to all_reduce_contributions
 
-  std::int64_t block_bytes() const noexcept { return count * static_cast<std::int64_t>(size_of(dtype)); }
+  /// Bytes of an element that is several of `dtype`, which then has no meaning for the call: reductions of structs and
+  /// complex numbers, done by the library. 0 for all others.
+  std::int64_t compound_bytes = 0;
+
+  std::int64_t element_bytes() const noexcept {
+    return compound_bytes != 0 ? compound_bytes : static_cast<std::int64_t>(size_of(dtype));
+  }
+  std::int64_t block_bytes() const noexcept { return count * element_bytes(); }
 };
 
+/// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only
+/// when all ranks made the same call (larger blocks than 4 KiB before they start); always before anything is started.
+enum class CheckLevel : std::uint8_t { off, cheap, full };
+
+/// What must be the same on all ranks, beside `compared_count`.
+inline std::uint64_t facts_of(Collective const& call) noexcept {
+  auto const compound = static_cast<std::uint64_t>(call.compound_bytes < 255 ? call.compound_bytes : 255);
+  return std::uint64_t{static_cast<std::uint8_t>(call.kind)} |
+         std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
+         std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 | compound << 24 |
+         std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
+}
+/// A number that stands for the counts: of the kinds with a count for each rank a hash, where all ranks must pass all
+/// of them, else 0.
+inline std::int64_t compared_count(Collective const& call) noexcept {
+  if (!has_counts(call.kind)) return call.count;
+  if (call.kind != Kind::all_gather_v && call.kind != Kind::reduce_scatter_v) return 0;
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, by counts
+  for (std::int64_t const count : call.kind == Kind::all_gather_v ? call.to_counts : call.from_counts)
+    hash = (hash ^ static_cast<std::uint64_t>(count)) * 1099511628211u;
+  return static_cast<std::int64_t>(hash >> 1);
+}
+
+/// "app.cpp" of a path.
+inline std::string_view base_name(std::string_view file) noexcept {
+  if (auto const slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  return file;
+}
 /// "app.cpp:12"
 inline std::string place(std::source_location const& where) {
-  std::string_view file = where.file_name();
-  if (auto const slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  return std::string(file) + ":" + std::to_string(where.line());
+  return std::string(base_name(where.file_name())) + ":" + std::to_string(where.line());
 }
 
 /// "no message from rank 1 with any tag"
@@ -91,16 +179,37 @@ inline std::string no_message(MessageInfo const& wanted) {
          (wanted.tag < 0 ? "any tag" : "tag " + std::to_string(wanted.tag));
 }
 
-/// "all_reduce(sum, float32, count 8) at app.cpp:12"
-inline std::string describe(Collective const& call) {
+/// "3 + 4 + 0"; of more than eight ranks the first seven.
+inline std::string listed(PerRank counts) {
+  std::string text;
+  for (int r = 0; r < counts.size(); ++r) {
+    if (r == 7 && counts.size() > 8) return text + " + ...";
+    text += (r == 0 ? "" : " + ") + std::to_string(counts[r]);
+  }
+  return text;
+}
+
+/// "all_reduce(sum, float32, count 8) at app.cpp:12", "all_gather_v(float32, count 4, to 3 + 4 + 0) at app.cpp:12"
+inline std::string describe_at(Collective const& call, std::string_view file, std::uint_least32_t line) {
   std::string text(name(call.kind));
   text += '(';
   if (call.kind != Kind::barrier) {
     if (reduces(call.kind)) text += std::string(tutti::name(call.reduction.op)) + ", ";
     if (call.root >= 0) text += "root " + std::to_string(call.root) + ", ";
-    text += std::string(tutti::name(call.dtype)) + ", count " + std::to_string(call.count);
+    if (call.compound_bytes != 0) text += std::to_string(call.compound_bytes) + "-byte structs";
+    else text += tutti::name(call.dtype);
+    if (!has_counts(call.kind) || call.count != 0) text += ", count " + std::to_string(call.count);
+    if (call.kind == Kind::all_reduce_contributions)
+      text += ", " + std::to_string(call.contributions) + " contributions";
+    if (!call.from_counts.empty()) text += ", from " + listed(call.from_counts);
+    if (!call.to_counts.empty()) text += ", to " + listed(call.to_counts);
   }
-  return text + ") at " + place(call.where);
+  text += ") at ";
+  text += file;
+  return text + ":" + std::to_string(line);
+}
+inline std::string describe(Collective const& call) {
+  return describe_at(call, base_name(call.where.file_name()), call.where.line());
 }
 
 }  // namespace comm

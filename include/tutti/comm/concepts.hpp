@@ -47,8 +47,15 @@ concept Movable = requires(T a, T b) {
 ///   b.revoke(kind, text)               later tests fail with this first cause, on every rank that can be told
 ///   b.split(color, key, members)       -> B; collective; members are ranks of `b`, in the order of the new ranks
 ///   b.wait_policy()
-///   b.announce(text)                   optional: where this rank waits, for the others' messages; empty when it goes
-///   on b.whereabouts(rank)                optional: the same, of another rank
+///   b.compares()                       optional: whether `start` compares the calls of all ranks; then also
+///   b.start_comparison(call)           -> Operation; compares a call that is derived
+///   b.check_level()                    optional: how calls are compared by messages otherwise; cheap where missing
+///   b.announce(text, collectives)      optional: where this rank waits, for the others' messages, and how many
+///                                      collectives it has called; an empty text when it goes on
+///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
+///   b.whereabouts(rank)                optional: where another rank waits
+///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
+///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
 ///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
 ///                                      Static and constexpr where the device's memory is not the host's

@@ -4,9 +4,12 @@
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/family.hpp>
+#include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <cstdint>
@@ -24,14 +27,21 @@ struct CommunicatorOptions {
 namespace comm {
 
 template <Backend B>
-class Core final : public Progress {
+class Core final : public Progress, public Relative {
  public:
-  Core(B moved, CommunicatorOptions options) : backend(std::move(moved)), deadline_seconds_(options.deadline_seconds) {}
+  Core(B moved, CommunicatorOptions options, Shared<Family> family = make_shared_owner<Family>())
+      : backend(std::move(moved)), deadline_seconds_(options.deadline_seconds), family_(std::move(family)) {
+    family_->join(*this);
+  }
   Core(Core const&) = delete;
   Core& operator=(Core const&) = delete;
-  ~Core() override { drain(); }
+  ~Core() override {
+    drain();
+    family_->leave(*this);
+  }
 
   B backend;
+  Inbox<B> inbox;
 
   double deadline_seconds() const noexcept { return deadline_seconds_; }
   void set_deadline_seconds(double seconds, std::source_location where) {
@@ -42,10 +52,26 @@ class Core final : public Progress {
   }
 
   /// Tag of the next derived collective: the same on every rank, because all start the same ones in the same order. The
-  /// range is what every MPI grants; messages of one pair and tag stay in order, so reuse is harmless.
-  int next_tag() noexcept { return static_cast<int>(sequence_++ & 0x7fffu); }
+  /// range is half of what every MPI grants; messages of one pair and tag stay in order, so reuse is harmless.
+  int next_tag() noexcept { return static_cast<int>(sequence_++ & 0x3fffu); }
 
-  void enlist(Job& job) override { jobs_.push_back(&job); }
+  /// Number of a collective call, the same on every rank.
+  std::uint64_t next_number() noexcept { return collectives_++; }
+  /// Collectives that are compared before they start must still start in the same order on all ranks: a ticket for
+  /// each, and whether its turn has come.
+  std::uint64_t take_turn() noexcept { return turns_taken_++; }
+  bool is_turn(std::uint64_t turn) const noexcept { return turn == turns_over_; }
+  void end_turn() noexcept { ++turns_over_; }
+
+  Shared<Family> const& family() const noexcept { return family_; }
+  void move_on(pthread_t thread) noexcept override {
+    if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
+  }
+
+  void enlist(Job& job) override {
+    thread_ = ::pthread_self();
+    jobs_.push_back(&job);
+  }
   void dismiss(Job& job) noexcept override {
     for (Job*& entry : jobs_)
       if (entry == &job) {
@@ -123,12 +149,14 @@ class Core final : public Progress {
 
   void wait_slowly(Job& job, std::source_location where) {
     struct Announcement {
+      explicit Announcement(Core& c) noexcept : core(c) { core.note_wait(true); }
       Core& core;
       bool made = false;
       ~Announcement() {
-        if (made) core.announce({});
+        core.note_wait(false);
+        if (made && std::uncaught_exceptions() == 0) core.announce({});  // else it stays where it failed
       }
-    } announcement{*this};
+    } announcement(*this);
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const begin = exec::now_ns();
     std::int64_t const end = begin + deadline_ns();
@@ -136,9 +164,10 @@ class Core final : public Progress {
       backoff.step();
       progress();
       if (job.poll()) return;
+      if ((steps & 15u) == 15u || backoff.should_sleep()) family_->move_others_on(*this);
       if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
       std::int64_t const now = exec::now_ns();
-      if (!announcement.made && now - begin > 2'000'000) {
+      if (!announcement.made && now - begin > announce_after_ns()) {
         announcement.made = true;
         announce(std::string(job.operation()) + " at " + place(where));
       }
@@ -148,9 +177,17 @@ class Core final : public Progress {
                         ". Look at what these ranks do, or raise the deadline");
     }
   }
+  /// Long before anybody's deadline, and rarely in healthy programs: it may cost messages.
+  std::int64_t announce_after_ns() const noexcept {
+    std::int64_t const part = deadline_ns() / 8;
+    return part < 250'000'000 ? part : 250'000'000;
+  }
   /// Tells the others where this rank waits, for their messages.
   void announce(std::string const& text) noexcept {
-    if constexpr (requires { backend.announce(text); }) backend.announce(text);
+    if constexpr (requires { backend.announce(text, collectives_); }) backend.announce(text, collectives_);
+  }
+  void note_wait(bool begins) noexcept {
+    if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
   }
 
   /// Called from a handler: rethrows with this rank and the caller's place. The failure of a collective is everybody's.
@@ -180,7 +217,12 @@ class Core final : public Progress {
   }
 
   double deadline_seconds_;
+  Shared<Family> family_;
+  pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;
+  std::uint64_t collectives_ = 0;
+  std::uint64_t turns_taken_ = 0;
+  std::uint64_t turns_over_ = 0;
   List<Job*> jobs_;
   List<Owner<Job>> orphans_;
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Collectives as messages, for what a backend lacks. Everything is sent at once to everyone concerned; reductions
-/// spread the work: block r of the result is computed by rank r, in rank order. A tag per collective makes the order in
-/// which several of them progress irrelevant.
+/// Collectives as messages, for what a backend lacks. Everything is sent at once to everyone concerned; reductions and
+/// scans spread the work: share r of the result is computed by rank r, in rank order. A tag per collective makes the
+/// order in which several of them progress irrelevant. Above 400 lines: all kinds of collectives in one place.
 
+#include <tutti/comm/comparison.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/core/list.hpp>
@@ -26,21 +27,22 @@ template <Backend B>
 template <Backend B>
 class Derived {
  public:
-  Derived(Core<B>& core, Collective const& call)
+  Derived(Core<B>& core, Collective const& call) : Derived(core, call, core.next_tag()) {}
+  /// With a tag that all ranks took from `core` when they made the call, for one whose messages start later.
+  Derived(Core<B>& core, Collective const& call, int tag)
       : core_(core),
         call_(call),
         rank_(core.backend.rank()),
         size_(core.backend.size()),
-        element_(static_cast<std::int64_t>(size_of(call.dtype))),
-        tag_(core.next_tag()) {
-    begin();
-  }
+        element_(call.element_bytes()),
+        tag_(tag) {}
 
   bool advance() {
     while (stage_ < 2) {
-      for (auto& operation : operations_)
-        if (!core_.backend.test(operation)) return false;
-      operations_.clear();
+      for (auto& transfer : transfers_)
+        if (!core_.backend.test(transfer.operation)) return false;
+      for (auto const& transfer : transfers_) check_received(transfer);
+      transfers_.clear();
       ++stage_;
       if (stage_ == 1) {
         if (!reduces(call_.kind)) return true;
@@ -52,23 +54,43 @@ class Derived {
 
   bool abandon() noexcept {
     bool safe = true;
-    for (auto& operation : operations_) safe = core_.backend.abandon(operation) && safe;
+    for (auto& transfer : transfers_) safe = core_.backend.abandon(transfer.operation) && safe;
     return safe;
   }
   std::string awaiting() const {
     std::string text;
-    for (auto const& operation : operations_) {
-      std::string const one = core_.backend.awaiting(operation);
+    for (auto const& transfer : transfers_) {
+      std::string const one = core_.backend.awaiting(transfer.operation);
       if (!one.empty()) text += (text.empty() ? "" : "; ") + one;
     }
     return text;
   }
 
  private:
-  /// Block of elements that rank r reduces.
-  std::int64_t bound(int r) const noexcept {
-    if (call_.kind == Kind::reduce_scatter) return call_.count * r;
-    return call_.count / size_ * r + call_.count % size_ * r / size_;
+  struct Transfer {
+    typename B::Operation operation;
+    int from = -1;  ///< -1 for a send
+    std::int64_t bytes = 0;
+  };
+  /// Bytes of a buffer.
+  struct Part {
+    std::int64_t at, bytes;
+  };
+
+  /// Block r of a buffer that holds one for each rank.
+  Part part(PerRank counts, int r) const noexcept {
+    if (counts.empty()) return {r * call_.block_bytes(), call_.block_bytes()};
+    std::int64_t before = 0;
+    for (int other = 0; other < r; ++other) before += counts[other];
+    return {before * element_, counts[r] * element_};
+  }
+  Part part_of_from(int r) const noexcept { return part(call_.from_counts, r); }
+  Part part_of_to(int r) const noexcept { return part(call_.to_counts, r); }
+  /// The elements that rank r reduces: its own block, or an equal share where everybody wants all of them.
+  Part share(int r) const noexcept {
+    if (call_.kind == Kind::reduce_scatter || call_.kind == Kind::reduce_scatter_v) return part_of_from(r);
+    auto const bound = [&](std::int64_t i) { return call_.count / size_ * i + call_.count % size_ * i / size_; };
+    return {bound(r) * element_, (bound(r + 1) - bound(r)) * element_};
   }
   static std::byte* plus(void* p, std::int64_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
   static std::byte const* plus(void const* p, std::int64_t bytes) noexcept {
@@ -76,20 +98,35 @@ class Derived {
   }
 
   void send(void const* from, std::int64_t bytes, int to) {
-    operations_.push_back(core_.backend.start_send(from, bytes, to, tag_, Channel::internal));
+    transfers_.push_back({core_.backend.start_send(from, bytes, to, tag_, Channel::internal), -1, 0});
   }
   void receive(void* to, std::int64_t bytes, int from) {
-    operations_.push_back(core_.backend.start_recv(to, bytes, from, tag_, Channel::internal));
+    transfers_.push_back({core_.backend.start_recv(to, bytes, from, tag_, Channel::internal), from, bytes});
   }
+  void send(void const* from, Part part, int to) { send(plus(from, part.at), part.bytes, to); }
+  void receive(void* to, Part part, int from) { receive(plus(to, part.at), part.bytes, from); }
   void copy(void* to, void const* from, std::int64_t bytes) const {
     if (to != from && bytes != 0) typename B::Device{}.copy_within(to, from, static_cast<std::size_t>(bytes));
   }
+  void check_received(Transfer const& transfer) const {
+    if (transfer.from < 0) return;
+    std::int64_t const bytes = core_.backend.received(transfer.operation).bytes;
+    if (bytes != transfer.bytes)
+      throw Error(ErrorKind::communication, std::string(name(call_.kind)),
+                  "rank " + std::to_string(transfer.from) + " sent " + std::to_string(bytes) +
+                      " bytes where this rank expects " + std::to_string(transfer.bytes) + " for " + describe(call_) +
+                      ". Make the same call with the same counts on every rank");
+  }
 
+ public:
+  /// Starts the first messages. When it throws, some of them may be under way.
   void begin() {
     std::int64_t const block = call_.block_bytes();
+    bool const root_here = rank_ == call_.root;
+    if (reduces(call_.kind)) inputs_ = scratch_memory<B>(share(rank_).bytes * call_.contributions * size_);
+    if (call_.kind == Kind::all_reduce_contributions) pack_shares();
     for (int step = 1; step < size_; ++step) {  // each rank begins with another peer
       int const peer = (rank_ + step) % size_;
-      bool const root_here = rank_ == call_.root;
       bool const root_there = peer == call_.root;
       switch (call_.kind) {
         case Kind::barrier:
@@ -100,61 +137,114 @@ class Derived {
           if (root_here) send(call_.from, block, peer);
           if (root_there) receive(call_.to, block, peer);
           break;
-        case Kind::gather:
+        case Kind::gather: case Kind::gather_v:
           if (root_there) send(call_.from, block, peer);
-          if (root_here) receive(plus(call_.to, peer * block), block, peer);
+          if (root_here) receive(call_.to, part_of_to(peer), peer);
           break;
-        case Kind::all_gather:
+        case Kind::all_gather: case Kind::all_gather_v:
           send(call_.from, block, peer);
-          receive(plus(call_.to, peer * block), block, peer);
+          receive(call_.to, part_of_to(peer), peer);
           break;
-        case Kind::scatter:
-          if (root_here) send(plus(call_.from, peer * block), block, peer);
+        case Kind::scatter: case Kind::scatter_v:
+          if (root_here) send(call_.from, part_of_from(peer), peer);
           if (root_there) receive(call_.to, block, peer);
           break;
-        case Kind::all_to_all:
-          send(plus(call_.from, peer * block), block, peer);
-          receive(plus(call_.to, peer * block), block, peer);
+        case Kind::all_to_all: case Kind::all_to_all_v:
+          send(call_.from, part_of_from(peer), peer);
+          receive(call_.to, part_of_to(peer), peer);
           break;
-        case Kind::reduce: case Kind::all_reduce: case Kind::reduce_scatter: {
-          std::int64_t const own = (bound(rank_ + 1) - bound(rank_)) * element_;
-          if (peer == (rank_ + 1) % size_) inputs_ = scratch_memory<B>(own * size_);
-          send(plus(call_.from, bound(peer) * element_), (bound(peer + 1) - bound(peer)) * element_, peer);
-          receive(plus(inputs_.data(), peer * own), own, peer);
+        case Kind::reduce: case Kind::all_reduce: case Kind::reduce_scatter: case Kind::scan: case Kind::exscan:
+        case Kind::reduce_scatter_v:
+          send(call_.from, share(peer), peer);
+          receive(plus(inputs_.data(), peer * share(rank_).bytes), share(rank_).bytes, peer);
           break;
+        case Kind::all_reduce_contributions:
+          send(packed_.data(), rows_of(share(peer)), peer);
+          receive(plus(inputs_.data(), peer * rows_of(share(rank_)).bytes), rows_of(share(rank_)).bytes, peer);
+          break;
+      }
+    }
+    switch (call_.kind) {  // what stays on this rank
+      case Kind::broadcast:
+        if (root_here) copy(call_.to, call_.from, block);
+        break;
+      case Kind::gather: case Kind::gather_v:
+        if (root_here) copy(plus(call_.to, part_of_to(rank_).at), call_.from, block);
+        break;
+      case Kind::all_gather: case Kind::all_gather_v:
+        copy(plus(call_.to, part_of_to(rank_).at), call_.from, block);
+        break;
+      case Kind::scatter: case Kind::scatter_v:
+        if (root_here) copy(call_.to, plus(call_.from, part_of_from(rank_).at), block);
+        break;
+      case Kind::all_to_all: case Kind::all_to_all_v:
+        copy(plus(call_.to, part_of_to(rank_).at), plus(call_.from, part_of_from(rank_).at), part_of_to(rank_).bytes);
+        break;
+      default: break;
+    }
+  }
+
+ private:
+  /// A part of every contribution of one rank.
+  Part rows_of(Part part) const noexcept { return {part.at * call_.contributions, part.bytes * call_.contributions}; }
+  /// What goes to one rank, one contribution after another.
+  void pack_shares() {
+    packed_ = scratch_memory<B>(call_.block_bytes() * call_.contributions);
+    for (int peer = 0; peer < size_; ++peer)
+      for (std::int64_t row = 0; row < call_.contributions && peer != rank_; ++row)
+        copy(plus(packed_.data(), rows_of(share(peer)).at + row * share(peer).bytes),
+             plus(call_.from, row * call_.block_bytes() + share(peer).at), share(peer).bytes);
+  }
+
+  void fold(List<void const*> const& inputs, int ranks, void* to) {
+    call_.reduction.fold(call_.reduction.state, inputs.data(), ranks, to, share(rank_).bytes / element_);
+  }
+
+  /// All inputs of this rank's share are here: reduce them and pass the results on.
+  void reduce_blocks() {
+    Part const own = share(rank_);
+    List<void const*> inputs;
+    for (int peer = 0; peer < size_; ++peer)
+      for (std::int64_t row = 0; row < call_.contributions; ++row)
+        inputs.push_back(peer == rank_ ? plus(call_.from, row * call_.block_bytes() + own.at)
+                                       : plus(inputs_.data(), (peer * call_.contributions + row) * own.bytes));
+    switch (call_.kind) {
+      case Kind::reduce_scatter: case Kind::reduce_scatter_v: fold(inputs, size_, call_.to); break;
+      case Kind::scan: case Kind::exscan: prefixes(inputs, own); break;
+      case Kind::reduce:
+        if (rank_ == call_.root) {
+          fold(inputs, size_, plus(call_.to, own.at));
+          for (int step = 1; step < size_; ++step) receive_share((rank_ + step) % size_);
+        } else {
+          results_ = scratch_memory<B>(own.bytes);
+          fold(inputs, size_, results_.data());
+          send(results_.data(), own.bytes, call_.root);
+        }
+        break;
+      default: {
+        void* const result = plus(call_.to, own.at);
+        fold(inputs, static_cast<int>(inputs.size()), result);
+        for (int step = 1; step < size_; ++step) {
+          int const peer = (rank_ + step) % size_;
+          send(result, own.bytes, peer);
+          receive_share(peer);
         }
       }
     }
-    if (call_.kind == Kind::broadcast && rank_ == call_.root) copy(call_.to, call_.from, block);
-    if (call_.kind == Kind::all_gather || (call_.kind == Kind::gather && rank_ == call_.root))
-      copy(plus(call_.to, rank_ * block), call_.from, block);
-    if (call_.kind == Kind::scatter && rank_ == call_.root) copy(call_.to, plus(call_.from, rank_ * block), block);
-    if (call_.kind == Kind::all_to_all) copy(plus(call_.to, rank_ * block), plus(call_.from, rank_ * block), block);
   }
+  void receive_share(int peer) { receive(call_.to, share(peer), peer); }
 
-  /// All inputs of this rank's block are here: reduce it and pass it on.
-  void reduce_blocks() {
-    std::int64_t const own = bound(rank_ + 1) - bound(rank_);
-    List<void const*> inputs(static_cast<std::size_t>(size_));
-    for (int peer = 0; peer < size_; ++peer)
-      inputs[static_cast<std::size_t>(peer)] = peer == rank_
-                                                   ? static_cast<void const*>(plus(call_.from, bound(rank_) * element_))
-                                                   : plus(inputs_.data(), peer * own * element_);
-    void* result = call_.to;
-    if (call_.kind == Kind::all_reduce || (call_.kind == Kind::reduce && rank_ == call_.root)) {
-      result = plus(call_.to, bound(rank_) * element_);
-    } else if (call_.kind == Kind::reduce) {
-      result_ = scratch_memory<B>(own * element_);
-      result = result_.data();
-    }
-    call_.reduction.fold(call_.reduction.state, inputs.data(), size_, result, own);
-    if (call_.kind == Kind::reduce_scatter) return;
-    for (int step = 1; step < size_; ++step) {
+  /// What rank r gets of this rank's share combines the first r inputs, of scan also its own.
+  void prefixes(List<void const*> const& inputs, Part own) {
+    int const inclusive = call_.kind == Kind::scan ? 1 : 0;
+    results_ = scratch_memory<B>(own.bytes * size_);
+    for (int step = 1; step <= size_; ++step) {  // this rank's last: in place it overwrites its input
       int const peer = (rank_ + step) % size_;
-      bool const all = call_.kind == Kind::all_reduce;
-      if (all || peer == call_.root) send(result, own * element_, peer);
-      if (all || rank_ == call_.root)
-        receive(plus(call_.to, bound(peer) * element_), (bound(peer + 1) - bound(peer)) * element_, peer);
+      void* const result = peer == rank_ ? plus(call_.to, own.at) : plus(results_.data(), peer * own.bytes);
+      if (peer + inclusive > 0) fold(inputs, peer + inclusive, result);
+      if (peer == rank_) continue;
+      if (peer + inclusive > 0) send(result, own.bytes, peer);
+      if (rank_ + inclusive > 0) receive_share(peer);
     }
   }
 
@@ -165,69 +255,167 @@ class Derived {
   std::int64_t element_;
   int tag_;
   int stage_ = 0;
-  List<typename B::Operation> operations_;
+  List<Transfer> transfers_;
   Storage<typename B::Device> inputs_;
-  Storage<typename B::Device> result_;
+  Storage<typename B::Device> results_;
+  Storage<typename B::Device> packed_;
+};
+
+/// Elements of each rank's block in the two buffers of a _v kind; empty where they do not count.
+struct Counts {
+  List<std::int64_t> from;
+  List<std::int64_t> to;
 };
 
 /// A collective under way: by the backend where it provides it, else derived.
 template <Backend B>
 class CollectiveJob : public Job {
  public:
-  CollectiveJob(Core<B>& core, Collective const& call) : Job(name(call.kind).data()), core_(core), call_(call) {
-    bool native = core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op);
-    if (!native && call_.reduction.op == Operator::avg &&
+  /// The counts of a _v kind become the job's.
+  CollectiveJob(Core<B>& core, Collective const& call, Counts counts = {})
+      : Job(name(call.kind).data()), core_(core), call_(call), counts_(std::move(counts)), number_(core.next_number()) {
+    call_.from_counts = counts_.from;
+    call_.to_counts = counts_.to;
+    bool const compound = call_.compound_bytes != 0;
+    bool native = !compound && core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op);
+    if (!native && !compound && call_.reduction.op == Operator::avg &&
         core_.backend.provides(call_.kind, call_.dtype, Operator::sum)) {
       native = divides_ = true;
       call_.reduction.op = Operator::sum;
     }
     prepare_aliases(native);
-    if (native) operation_ = core_.backend.start(call_);
-    else derived_ = make_owner<Derived<B>>(core_, call_);
+    native_ = native;
+    try {
+      compare();
+      if (!native) tag_ = core_.next_tag();
+      try_begin();
+    } catch (...) {
+      if (!comparison_ && !derived_) throw;
+      this->postpone();  // what is under way knows memory of the caller and of this job
+    }
   }
 
   bool abandon() noexcept override {
-    bool const safe = derived_ ? derived_->abandon() : core_.backend.abandon(operation_);
+    bool safe = core_.backend.abandon(operation_);
+    if (derived_) safe = derived_->abandon() && safe;
+    bool const compared = !comparison_ || comparison_->abandon();
     if (!safe) {  // scratch memory that a peer may still reach is given up
       static_cast<void>(derived_.release());
       keep_forever(std::move(scratch_));
     }
+    if (!compared) static_cast<void>(comparison_.release());
     return safe;
   }
-  std::string awaiting() const override { return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_); }
+  std::string awaiting() const override {
+    if constexpr (requires { core_.backend.roll_call(number_); })
+      if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
+    if (comparison_) return comparison_->awaiting();
+    return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
+  }
   bool collective() const noexcept override { return true; }
 
  protected:
   bool advance() override {
-    if (derived_ ? !derived_->advance() : !core_.backend.test(operation_)) return false;
-    bool const here = call_.kind != Kind::reduce || core_.backend.rank() == call_.root;
-    if (divides_ && here) call_.reduction.divide(call_.to, call_.count, core_.backend.size());
-    if (copy_back_ != nullptr)
-      typename B::Device{}.copy_within(copy_back_, call_.to, static_cast<std::size_t>(call_.block_bytes()));
+    if (comparison_ && comparison_->advance()) comparison_ = nullptr;
+    if (!begun_ && !try_begin()) return false;
+    if (!complete_) complete_ = attempt();
+    if (failure_ && (!comparison_ || exec::now_ns() - failed_at_ > 1'000'000'000)) std::rethrow_exception(failure_);
+    if (!complete_ || comparison_) return false;
+    finish();
     return true;
   }
 
  private:
+  /// Has the ranks compare the call, unless the backend does.
+  void compare() {
+    bool const by_backend = compares(core_.backend);
+    CheckLevel const level = check_level(core_.backend);
+    if (core_.backend.size() == 1 || (native_ && by_backend)) return;
+    if (!by_backend && level == CheckLevel::off) return;
+    comparison_ = make_owner<Comparison<B>>(core_, call_);
+    if (!by_backend) {
+      has_turn_ = true;
+      turn_ = core_.take_turn();
+      waits_ = level == CheckLevel::full || call_.block_bytes() > eager_bytes;
+    }
+    comparison_->begin();
+  }
+  /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
+  /// must start them in the same order.
+  bool try_begin() {
+    if (has_turn_ && (!core_.is_turn(turn_) || (waits_ && comparison_))) return false;
+    if (has_turn_) core_.end_turn();
+    begun_ = true;
+    if (native_) {
+      operation_ = core_.backend.start(call_);
+    } else {
+      derived_ = make_owner<Derived<B>>(core_, call_, tag_);
+      derived_->begin();
+    }
+    return true;
+  }
+  /// True when the operation is complete, or has failed while the calls are still being compared: if they differ, that
+  /// is why. The comparison gets a second for it.
+  bool attempt() {
+    try {
+      return derived_ ? derived_->advance() : core_.backend.test(operation_);
+    } catch (...) {
+      if (!comparison_) throw;
+      failure_ = std::current_exception();
+      failed_at_ = exec::now_ns();
+      return true;
+    }
+  }
+  void finish() {
+    int const rank = core_.backend.rank();
+    bool const here = call_.kind == Kind::reduce ? rank == call_.root : call_.kind != Kind::exscan || rank > 0;
+    int const inputs = call_.kind == Kind::scan ? rank + 1 : call_.kind == Kind::exscan ? rank : core_.backend.size();
+    if (divides_ && here) call_.reduction.divide(call_.to, call_.count, inputs);
+    if (copy_back_ != nullptr)
+      typename B::Device{}.copy_within(copy_back_, call_.to, static_cast<std::size_t>(call_.block_bytes()));
+  }
   /// Moves one buffer aside where neither the backend nor messages can work in place.
   void prepare_aliases(bool native) {
     std::int64_t const block = call_.block_bytes();
-    if (block == 0) return;
-    if (call_.kind == Kind::all_to_all && call_.from == call_.to) {
-      auto const bytes = static_cast<std::size_t>(block * core_.backend.size());
-      scratch_ = scratch_memory<B>(static_cast<std::int64_t>(bytes));
-      typename B::Device{}.copy_within(scratch_.data(), call_.from, bytes);
+    bool const exchange = call_.kind == Kind::all_to_all || call_.kind == Kind::all_to_all_v;
+    if (exchange && call_.from == call_.to) {
+      std::int64_t bytes = block * core_.backend.size();
+      for (std::int64_t const count : counts_.from) bytes += count * call_.element_bytes();
+      if (bytes == 0) return;
+      scratch_ = scratch_memory<B>(bytes);
+      typename B::Device{}.copy_within(scratch_.data(), call_.from, static_cast<std::size_t>(bytes));
       call_.from = scratch_.data();
     }
-    bool const own_block = call_.to == static_cast<std::byte const*>(call_.from) + block * core_.backend.rank();
-    if (call_.kind == Kind::reduce_scatter && own_block && native && !core_.backend.scatters_in_place()) {
+    bool const scatters = call_.kind == Kind::reduce_scatter || call_.kind == Kind::reduce_scatter_v;
+    if (scatters && block != 0 && native && !core_.backend.scatters_in_place()) {
+      std::int64_t before = counts_.from.empty() ? call_.count * core_.backend.rank() : 0;
+      for (int r = 0; r < core_.backend.rank() && !counts_.from.empty(); ++r)
+        before += counts_.from[static_cast<std::size_t>(r)];
+      if (call_.to != static_cast<std::byte const*>(call_.from) + before * call_.element_bytes()) return;
       scratch_ = scratch_memory<B>(block);
       copy_back_ = std::exchange(call_.to, scratch_.data());
     }
   }
 
+  /// A transport has copied what is smaller when the call returns; larger buffers it may read until it is complete,
+  /// which a call that differs never is.
+  static constexpr std::int64_t eager_bytes = 4096;
+
   Core<B>& core_;
   Collective call_;
+  Counts counts_;
+  bool native_ = false;
   bool divides_ = false;
+  bool begun_ = false;
+  bool has_turn_ = false;
+  bool waits_ = false;  // for the comparison
+  bool complete_ = false;
+  int tag_ = 0;
+  std::uint64_t number_;
+  std::uint64_t turn_ = 0;
+  std::exception_ptr failure_;
+  std::int64_t failed_at_ = 0;
+  Owner<Comparison<B>> comparison_;
   void* copy_back_ = nullptr;
   Storage<typename B::Device> scratch_;
   typename B::Operation operation_;

@@ -20,15 +20,19 @@ concept Allocates = requires(B& backend, std::size_t bytes) {
   { backend.allocate(bytes) } -> std::same_as<Storage<typename B::Device>>;
 };
 
+/// `bytes` of the heap of `core`'s backend.
+template <Backend B>
+Storage<typename B::Device> heap_memory(Core<B>& core, std::size_t bytes) {
+  if constexpr (Allocates<B>) return core.backend.allocate(bytes);
+  else return Storage<typename B::Device>(typename B::Device{}, bytes);
+}
+
 template <Backend B>
 class Heap {
  public:
   explicit Heap(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   /// Local, without communication. 64-byte aligned, contents indeterminate. Errors: out_of_memory.
-  Storage<typename B::Device> allocate(std::size_t bytes) const {
-    if constexpr (Allocates<B>) return core_->backend.allocate(bytes);
-    else return Storage<typename B::Device>(typename B::Device{}, bytes);
-  }
+  Storage<typename B::Device> allocate(std::size_t bytes) const { return heap_memory(*core_, bytes); }
   /// Whether other ranks of the node reach this memory without a copy.
   bool shared() const noexcept {
     if constexpr (Allocates<B>) return core_->backend.shares_memory();
@@ -42,7 +46,7 @@ class Heap {
 }  // namespace comm
 
 /// A tensor on the communicator's heap. Elements are indeterminate.
-template <Element T, class Comm>
+template <Storable T, class Comm>
   requires requires(Comm const& comm) { comm.heap(); }
 Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape,
                                         std::source_location where = std::source_location::current()) {

@@ -5,7 +5,6 @@
 
 #include <tutti/comm/communicator.hpp>
 
-#include <concepts>
 #include <cstdio>
 #include <exception>
 #include <type_traits>
@@ -17,11 +16,15 @@ namespace comm {
 /// f(communicator) with its result as an exit code; 0 when it returns nothing.
 template <class F, class Comm>
 int invoke_main(F& f, Comm& communicator) {
-  if constexpr (std::convertible_to<std::invoke_result_t<F&, Comm&>, int>) return static_cast<int>(f(communicator));
-  else {
-    f(communicator);
-    return 0;
+  constexpr bool takes_communicator = std::is_invocable_v<F&, Comm&>;
+  static_assert(takes_communicator,
+                "tutti: every rank calls f(communicator). Pass a function that takes a tutti::Communicator<Backend>&");
+  if constexpr (takes_communicator) {
+    if constexpr (std::is_convertible_v<std::invoke_result_t<F&, Comm&>, int>)
+      return static_cast<int>(f(communicator));
+    else f(communicator);
   }
+  return 0;
 }
 
 /// "rank 2: tutti::all_reduce ..." on the error stream, as one write.
@@ -38,9 +41,12 @@ inline void report(int rank, char const* what) noexcept {
 /// processor), `Mpi` takes the ranks that mpiexec started.
 /// Ranks      f runs once on each.
 /// Errors     none are thrown. Under MPI an exception on one rank ends the job.
-template <Backend B, class F>
+template <class B, class F>
 int launch(int argc, char** argv, F&& f) {
-  return B::launch(argc, argv, f);
+  constexpr bool is_backend = Backend<B>;
+  static_assert(is_backend, "tutti: launch<Backend> needs a model of tutti::Backend, such as tutti::Threads");
+  if constexpr (is_backend) return B::launch(argc, argv, f);
+  else return 1;
 }
 
 }  // namespace tutti

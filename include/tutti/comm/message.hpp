@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Point-to-point operations as jobs, and `Message`: one taken out of the queue by a probe, so that no other receive
-/// can get it between the look at its size and its arrival.
+/// Point-to-point operations as jobs, and `Message`: one taken out of the queue, so that no other receive can get it
+/// between the look at its size and its arrival.
 
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
@@ -24,7 +24,7 @@ class Message {
   int tag() const noexcept { return info_.tag; }
   std::int64_t bytes() const noexcept { return info_.bytes; }
   /// Number of whole elements of type T.
-  template <Element T>
+  template <Storable T>
   std::int64_t count() const noexcept {
     return info_.count<T>();
   }
@@ -47,6 +47,9 @@ class TransferJob : public Job {
     send_ = core_.backend.start_send(from, bytes, to, tag, Channel::user);
   }
   void receive(void* to, std::int64_t bytes, int from, int tag) {
+    typename B::Match match{};
+    MessageInfo info;
+    if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes);
     expected_ = bytes;
     receive_ = core_.backend.start_recv(to, bytes, from, tag, Channel::user);
   }
@@ -114,11 +117,15 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
   }
 };
 
-/// Waits for a message, without receiving it.
+/// Waits for a message, without receiving it: only looks at it, or takes it out of the queue.
 template <Backend B>
 class ProbeJob final : public Job {
  public:
-  ProbeJob(Core<B>& core, int from, int tag) : Job("probe"), core_(core), from_(from), tag_(tag) {}
+  enum class Mode { look, match };
+  using Info = MessageInfo;  // named through B, so that std::optional of it is only instantiated by who probes
+  ProbeJob(Core<B>& core, Mode mode, int from, int tag)
+      : Job(mode == Mode::look ? "probe" : "match"), core_(core), mode_(mode), from_(from), tag_(tag) {}
+  MessageInfo const& info() const noexcept { return info_; }
   bool abandon() noexcept override { return true; }
   std::string awaiting() const override {
     std::string text = no_message({from_, tag_, 0});
@@ -128,10 +135,14 @@ class ProbeJob final : public Job {
   Message<B> take() { return Message<B>(std::move(match_), info_); }
 
  protected:
-  bool advance() override { return core_.backend.try_match(from_, tag_, match_, info_); }
+  bool advance() override {
+    if (mode_ == Mode::look) return core_.inbox.look(core_.backend, from_, tag_, info_);
+    return core_.inbox.match(core_.backend, from_, tag_, match_, info_);
+  }
 
  private:
   Core<B>& core_;
+  Mode mode_;
   int from_;
   int tag_;
   typename B::Match match_{};
@@ -139,12 +150,12 @@ class ProbeJob final : public Job {
 };
 
 /// Receives a message of any size: match, allocate, receive.
-template <Backend B, Element T>
+template <Backend B, Storable T>
 class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
  public:
   using Result = Tensor<T, typename B::Device>;
   SizedReceiveTask(Core<B>& core, int from, int tag)
-      : Task<Result>("recv"), probe_(core, from, tag), transfer_(core, "recv") {}
+      : Task<Result>("recv"), probe_(core, ProbeJob<B>::Mode::match, from, tag), transfer_(core, "recv") {}
   /// Of a message that was matched before.
   SizedReceiveTask(Core<B>& core, Message<B> message) : SizedReceiveTask(core, message.source(), message.tag()) {
     begin(message);
@@ -153,7 +164,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
   bool abandon() noexcept override { return transfer_.give_up(); }
   bool borrows() const noexcept override { return false; }
   std::string awaiting() const override { return matched_ ? transfer_.awaiting() : probe_.awaiting(); }
-  Result take() override { return std::move(result_); }
+  Result take() override { return result_->take(); }
 
  protected:
   bool advance() override {
@@ -162,26 +173,29 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
       auto message = probe_.take();
       begin(message);
     }
-    return transfer_.poll();
+    if (!transfer_.poll()) return false;
+    result_->store();
+    return true;
   }
 
  private:
+  using Received = Operand<T, typename B::Device, true>;
   void begin(Message<B>& message) {
-    if (message.bytes() % std::int64_t{sizeof(T)} != 0)
+    if (message.bytes() % wire_bytes<T>() != 0)
       throw Error(ErrorKind::dtype, "recv",
                   "the message from rank " + std::to_string(message.source()) + " with tag " +
                       std::to_string(message.tag()) + " has " + std::to_string(message.bytes()) +
-                      " bytes, which are no whole number of " + std::string(name(dtype_of<T>)) +
+                      " bytes, which are no whole number of " + std::string(element_name<T>()) +
                       ". Receive it as what was sent");
-    result_ = Result(Shape{message.template count<T>()});
-    transfer_.receive(message.match(), result_.data(), message.bytes());
+    result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
+    transfer_.receive(message.match(), result_->wire(), message.bytes());
     matched_ = true;
   }
 
   ProbeJob<B> probe_;
   TransferJob<B> transfer_;
   bool matched_ = false;
-  Result result_;
+  Owner<Received> result_;
 };
 
 }  // namespace comm

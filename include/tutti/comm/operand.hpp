@@ -3,6 +3,8 @@
 /// @file
 /// What collectives accept as buffers, and `Operand`: one of them made contiguous for the time of an operation.
 
+#include <tutti/comm/wire.hpp>
+#include <tutti/core/checked.hpp>
 #include <tutti/tensor/tensor.hpp>
 
 #include <concepts>
@@ -32,7 +34,7 @@ TensorView<T, D> view_of(TensorView<T, D> const& view) noexcept { return view; }
 /// Anything that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
 template <class X>
   requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> &&
-           requires(X& x) { requires Element<typename decltype(std::span(x))::value_type>; })
+           requires(X& x) { requires Storable<typename decltype(std::span(x))::value_type>; })
 auto view_of(X& x) noexcept {
   auto const elements = std::span(x);
   return TensorView<typename decltype(elements)::element_type>(elements.data(),
@@ -92,36 +94,61 @@ struct NoOperand {
   static constexpr bool borrows = false;
   void take() const noexcept {}
   void* data() const noexcept { return nullptr; }
+  void* wire() const noexcept { return nullptr; }
   std::int64_t size() const noexcept { return 0; }
+  void load() const noexcept {}
   void store() const noexcept {}
 };
 
 /// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A
-/// view with gaps is packed into a temporary, and `store` brings results back to where they belong.
+/// view with gaps is packed into a temporary, structs with padding are packed without it, and `store` brings results
+/// back to where they belong.
 template <class T, class D, bool Owned>
 class Operand {
  public:
   using Value = std::remove_const_t<T>;
   using Place = D;
-  static constexpr bool writable = !std::is_const_v<T>;
   static constexpr bool borrows = !Owned;
   using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
 
   explicit Operand(TensorView<T, D> view)
     requires(!Owned)
       : view_(view) {
-    pack();
+    if (!view_.contiguous()) packed_ = Tensor<Value, D>(view_.shape(), view_.device());
+    if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
+    load();
   }
   explicit Operand(Tensor<Value, D> tensor)
     requires Owned
-      : owned_(std::move(tensor)), view_(owned_.view()) {}
+      : owned_(std::move(tensor)), view_(owned_.view()) {
+    if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
+    load();
+  }
 
   T* data() const noexcept { return packed_.size() != 0 ? const_cast<Value*>(packed_.data()) : view_.data(); }
   std::int64_t size() const noexcept { return view_.size(); }
   Shape const& shape() const noexcept { return view_.shape(); }
+  /// What travels: size() * wire_bytes<Value>() bytes.
+  void* wire() const noexcept {
+    if constexpr (padded) return const_cast<std::byte*>(wire_.data());
+    else return const_cast<Value*>(data());
+  }
+  /// Packs what the buffer holds now.
+  void load() {
+    if (packed_.size() != 0) copy_strided<Value, D>(packed_.view(), view_);
+    if constexpr (padded) {
+      std::byte* to = wire_.data();
+      for (std::int64_t i = 0; i < size(); ++i) to = comm::pack(data()[i], to);
+    }
+  }
   void store() {
-    if constexpr (!std::is_const_v<T>)
+    if constexpr (!std::is_const_v<T>) {
+      if constexpr (padded) {
+        std::byte const* from = wire_.data();
+        for (std::int64_t i = 0; i < size(); ++i) from = comm::unpack(from, data()[i]);
+      }
       if (packed_.size() != 0) copy_strided<Value, D>(view_, std::as_const(packed_).view());
+    }
   }
   Result take() {
     if constexpr (Owned) return std::move(owned_);
@@ -129,15 +156,15 @@ class Operand {
   }
 
  private:
-  void pack() {
-    if (view_.contiguous()) return;
-    packed_ = Tensor<Value, D>(view_.shape(), view_.device());
-    copy_strided<Value, D>(packed_.view(), view_);
-  }
+  static constexpr bool padded = is_padded<Value>;
+  static_assert(!padded || D::host_accessible,
+                "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
+                "the members so that there is no padding");
 
   Tensor<Value, D> owned_;
   TensorView<T, D> view_;
   Tensor<Value, D> packed_;
+  Tensor<std::byte, D> wire_;
 };
 
 /// Memory that a transport may still write is never freed.
@@ -161,8 +188,15 @@ auto operand_of(X&& x) {
   static_assert(outlives_call<X>,
                 "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
                 "in a Tensor");
+  constexpr bool sendable = is_sendable<ValueOf<X>>();
+  static_assert(sendable,
+                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
+                "and std::arrays of these. One of this struct's is something else");
   using V = ViewOf<X>;
   using T = std::remove_pointer_t<decltype(std::declval<V>().data())>;
+  constexpr bool is_writable = !std::is_const_v<T>;
+  static_assert(is_writable,
+                "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
   if constexpr (is_owned<X>) return Operand<T, DeviceOf<X>, true>(std::move(x));
   else return Operand<T, DeviceOf<X>, false>(view_of(x));
 }
@@ -172,6 +206,10 @@ auto input_of(X&& x) {
   static_assert(outlives_call<X>,
                 "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
                 "in a Tensor");
+  constexpr bool sendable = is_sendable<ValueOf<X>>();
+  static_assert(sendable,
+                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
+                "and std::arrays of these. One of this struct's is something else");
   if constexpr (is_owned<X>) return Operand<ValueOf<X>, DeviceOf<X>, true>(std::move(x));
   else return Operand<ValueOf<X> const, DeviceOf<X>, false>(TensorView<ValueOf<X> const, DeviceOf<X>>(view_of(x)));
 }

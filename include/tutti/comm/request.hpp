@@ -41,6 +41,8 @@ class Job {
     }
     return done_ || failure_;
   }
+  /// Called from a handler: keeps its exception for the next `poll`, where what was started before it is given up too.
+  void postpone() noexcept { failure_ = std::current_exception(); }
   /// Gives up, once. True when nobody will touch the job's memory any more; otherwise it must never be freed.
   bool give_up() noexcept {
     if (!given_up_) safe_ = abandon();

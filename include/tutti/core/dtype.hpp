@@ -85,13 +85,40 @@ constexpr int dtype_index() {
 
 }  // namespace detail
 
-/// What a tensor may hold: integers, std::byte, char, bool, float, double, bfloat16, float16.
+/// What has a DType: integers, std::byte, char, bool, float, double, bfloat16, float16.
 template <class T>
 concept Element = detail::dtype_index<T>() >= 0;
 
 /// The tag of an element type; cv-qualification is ignored.
 template <Element T>
 inline constexpr DType dtype_of = static_cast<DType>(detail::dtype_index<T>());
+
+/// A complex number: std::complex<float>, std::complex<double>, and what is laid out and used as they are. Told by what
+/// it can do, so that <complex> is included only where it is used.
+template <class T>
+concept Complex = std::is_trivially_copyable_v<T> && requires(T const& z) {
+  { z.real() } -> std::same_as<typename T::value_type>;
+  { z.imag() } -> std::same_as<typename T::value_type>;
+  { z * z } -> std::convertible_to<T>;
+} && (std::same_as<typename T::value_type, float> || std::same_as<typename T::value_type, double>) &&
+                  sizeof(T) == 2 * sizeof(typename T::value_type);
+
+/// Whether T is made of elements. Such types have no DType; tensors hold them and communicators move them, kernels and
+/// files know nothing of them. Specialised by headers that describe further types (comm/wire.hpp).
+template <class T>
+inline constexpr bool is_compound = Complex<T>;
+
+/// What a tensor may hold: an Element, or something made of elements.
+template <class T>
+concept Storable = Element<T> || is_compound<T>;
+
+/// For messages.
+template <Storable T>
+constexpr std::string_view element_name() noexcept {
+  if constexpr (Element<T>) return name(dtype_of<T>);
+  else if constexpr (Complex<T>) return sizeof(T) == 8 ? "complex64" : "complex128";
+  else return "structs";
+}
 
 /// Calls `f` with a value-initialised object of the type that `dtype` names.
 template <class F>

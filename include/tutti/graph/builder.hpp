@@ -22,15 +22,22 @@ constexpr Range pooled(List<T>& pool, List<T> const& values) {
 }
 }  // namespace detail
 
-/// Handle of a value while a graph is built: what model functions are written in.
+/// Handle of a value while a graph is built: what model functions are written in. Errors  a handle of no graph (a
+/// parameter that `trace` did not bind) is refused wherever it is used.
 struct Var {
   Builder* builder = nullptr;
   Id id = none;
 
-  constexpr Type const& type() const;
-  constexpr Shape const& shape() const { return type().shape; }
-  constexpr DType dtype() const { return type().dtype; }
-  constexpr int rank() const { return shape().rank(); }
+  constexpr Type const& type(std::source_location where = std::source_location::current()) const;
+  constexpr Shape const& shape(std::source_location where = std::source_location::current()) const {
+    return type(where).shape;
+  }
+  constexpr DType dtype(std::source_location where = std::source_location::current()) const {
+    return type(where).dtype;
+  }
+  constexpr int rank(std::source_location where = std::source_location::current()) const {
+    return type(where).shape.rank();
+  }
 };
 
 /// Neither copied nor moved: handles point to it.
@@ -289,6 +296,11 @@ class Builder {
   Id inherited_ = none;
 };
 
-constexpr Type const& Var::type() const { return builder->graph().type(id); }
+constexpr Type const& Var::type(std::source_location where) const {
+  if (builder == nullptr)
+    refuse(where, Op::input, ErrorKind::invalid_argument,
+           "this value belongs to no graph; a parameter must be bound (trace does it) before it is used");
+  return builder->graph().type(id);
+}
 
 }  // namespace tutti::graph

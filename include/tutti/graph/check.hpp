@@ -7,6 +7,8 @@
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/interpreter.hpp>
 
+#include <cmath>
+
 namespace tutti::graph {
 
 struct GradientCheckOptions {
@@ -19,10 +21,14 @@ struct GradientCheckOptions {
 };
 
 struct GradientCheck {
-  double worst = 0;      ///< |gradient - difference| / max(0.001, |difference|)
+  double worst = 0;      ///< |gradient - difference| / max(0.001, |difference|); NaN if one of them is
   std::string where;     ///< parameter and element of the worst
   std::int64_t tried = 0;
 };
+
+/// Whether `error` takes the place of `worst`, the largest so far. A NaN does, and nothing takes the place of a NaN:
+/// one among many finite errors is what a comparison is there to find.
+inline bool exceeds(double error, double worst) { return !std::isnan(worst) && !(error <= worst); }
 
 /// Draws every leaf of `interpreter` that a test did not set by name in `given`.
 inline void randomise(Interpreter& interpreter, GradientCheckOptions const& options,
@@ -83,7 +89,7 @@ inline GradientCheck check_gradients(Graph const& graph, GradientCheckOptions co
       forward.set(name, values);
       double const error = std::abs(gradient[i] - difference) / std::max(1e-3, std::abs(difference));
       ++result.tried;
-      if (!(error <= result.worst)) {
+      if (exceeds(error, result.worst)) {
         result.worst = error;
         result.where = name + "[" + std::to_string(i) + "]: gradient " + std::to_string(gradient[i]) + ", difference " +
                        std::to_string(difference);

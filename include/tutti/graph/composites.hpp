@@ -43,7 +43,7 @@ constexpr Var layer_norm(Var x, Var gamma, Var beta, double eps = 1e-5, Where wh
 /// Causal self-attention on packed projections (B, T, 3C): rows of Q, then K, then V, each of `heads` heads. Scores are
 /// scaled by 1 / sqrt(head size).
 constexpr Var attention(Var qkv, int heads, Where where = Where::current()) {
-  std::int64_t const channels = qkv.rank() == 3 ? qkv.shape()[2] / 3 : 1;
+  std::int64_t const channels = qkv.rank(where) == 3 ? qkv.shape()[2] / 3 : 1;
   double const scale =
       detail::reciprocal_root(static_cast<double>(heads > 0 && channels >= heads ? channels / heads : 1));
   return detail::result(detail::composite(Op::attention, {qkv}, {heads}, {scale}, where), 0, where);
@@ -74,7 +74,7 @@ constexpr Var cross_entropy(Var logits, Var targets, std::int64_t ignored = -1, 
 /// classes: `vocabulary` of them count (0: all).
 constexpr Losses linear_cross_entropy_losses(Var x, Var weight, Var targets, std::int64_t vocabulary = 0,
                                              std::int64_t ignored = -1, Where where = Where::current()) {
-  if (vocabulary == 0 && weight.rank() > 0) vocabulary = weight.shape()[0];
+  if (vocabulary == 0 && weight.rank(where) > 0) vocabulary = weight.shape()[0];
   Var const node = detail::composite(Op::linear_cross_entropy, {x, weight, targets}, {ignored, vocabulary}, {1}, where);
   return {detail::result(node, 0, where), detail::result(node, 3, where)};
 }

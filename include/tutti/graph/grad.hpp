@@ -125,8 +125,8 @@ constexpr void Back::give(int i, Var cotangent) const {
 /// the ranks' losses: gradients of replicated values are averaged over
 ///           ranks where they arise (see `vary`).
 constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, Where where = Where::current()) {
-  if (loss.builder == nullptr) refuse(where, Op::input, ErrorKind::invalid_argument, "the loss belongs to no graph");
-  if (loss.rank() != 0) refuse(where, Op::input, "only a scalar has a gradient; sum or average it first", loss.shape());
+  if (loss.rank(where) != 0)
+    refuse(where, Op::input, "only a scalar has a gradient; sum or average it first", loss.shape());
   if (!is_floating(loss.dtype()))
     refuse(where, Op::input, "only a floating value has a gradient", loss.dtype(), DType::float32);
   Builder& builder = *loss.builder;

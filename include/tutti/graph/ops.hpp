@@ -14,8 +14,8 @@ namespace tutti::graph {
 /// An argument of an operator: a value, a parameter or a number, with the line where it was written. Operators cannot
 /// have default arguments, but the conversion to this type can.
 struct Operand {
-  Var var;
-  double number = 0;
+  Var var;                       ///< of no graph where a number was given, or a parameter that is not bound
+  std::optional<double> number;
   std::source_location where;
 
   constexpr Operand(Var value, std::source_location at = std::source_location::current()) : var(value), where(at) {}
@@ -43,6 +43,7 @@ constexpr Builder& home(Var a, Var b = {}, Var c = {}, Where where = Where::curr
            "these values belong to no graph; a parameter must be bound (trace does it) before it is used");
   return *builder;
 }
+constexpr Builder& home(Var a, Where where) { return home(a, {}, {}, where); }
 constexpr std::optional<double> constant_value(Var v) {
   Graph const& graph = v.builder->graph();
   if (graph.op(v.id) != Op::constant) return std::nullopt;
@@ -56,7 +57,7 @@ constexpr Var emit(Builder& builder, Draft wanted, Where where) {
   return {&builder, builder.emit(std::move(wanted), where)};
 }
 constexpr Var unary(Op op, Var x, Where where, List<double> reals = {}) {
-  Builder& builder = home(x, {}, {}, where);
+  Builder& builder = home(x, where);
   return emit(builder, draft(op, {x.id}, {}, std::move(reals)), where);
 }
 /// A result of a node that has several.
@@ -72,7 +73,7 @@ constexpr Var constant(Builder& builder, double value, Shape const& shape = {}, 
   return detail::emit(builder, draft(Op::constant, {}, {}, {value}, {dtype, Replication::replicated, shape}), where);
 }
 constexpr Var full_like(Var x, double value, Where where = Where::current()) {
-  return constant(detail::home(x), value, x.shape(), x.dtype(), where);
+  return constant(detail::home(x, where), value, x.shape(where), x.dtype(where), where);
 }
 /// Element i along `axis` is i.
 constexpr Var iota(Builder& builder, Shape const& shape, int axis, DType dtype = DType::int32,
@@ -82,15 +83,16 @@ constexpr Var iota(Builder& builder, Shape const& shape, int axis, DType dtype =
 
 /// Axis i of x becomes axis axes[i] of the result.
 constexpr Var broadcast_in_dim(Var x, Shape const& shape, List<std::int64_t> axes, Where where = Where::current()) {
+  Builder& builder = detail::home(x, where);
   if (x.shape() == shape) return x;
-  if (auto const value = detail::constant_value(x)) return constant(*x.builder, *value, shape, x.dtype(), where);
-  return detail::emit(detail::home(x), draft(Op::broadcast_in_dim, {x.id}, std::move(axes), {}, {x.dtype(), {}, shape}),
+  if (auto const value = detail::constant_value(x)) return constant(builder, *value, shape, x.dtype(), where);
+  return detail::emit(builder, draft(Op::broadcast_in_dim, {x.id}, std::move(axes), {}, {x.dtype(), {}, shape}),
                       where);
 }
 /// As NumPy does: aligned at the last axis.
 constexpr Var broadcast_to(Var x, Shape const& shape, Where where = Where::current()) {
   List<std::int64_t> axes;
-  for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(shape.rank() - x.rank() + axis);
+  for (int axis = 0; axis < x.rank(where); ++axis) axes.push_back(shape.rank() - x.rank() + axis);
   if (x.rank() > shape.rank()) refuse(where, Op::broadcast_in_dim, "a broadcast cannot drop axes", x.shape(), shape);
   return broadcast_in_dim(x, shape, std::move(axes), where);
 }
@@ -114,10 +116,10 @@ struct Pair {
 };
 constexpr Pair matched(Op op, Operand const& a, Operand const& b) {
   Builder& builder = home(a.var, b.var, {}, a.where);
-  Var x = a.var.builder == nullptr ? Var{} : adopted(builder, a.var, a.where);
-  Var y = b.var.builder == nullptr ? Var{} : adopted(builder, b.var, a.where);
-  if (x.builder == nullptr) x = constant(builder, a.number, y.shape(), y.dtype(), a.where);
-  if (y.builder == nullptr) y = constant(builder, b.number, x.shape(), x.dtype(), a.where);
+  Var x = a.number ? Var{} : adopted(builder, a.var, a.where);
+  Var y = b.number ? Var{} : adopted(builder, b.var, a.where);
+  if (a.number) x = constant(builder, *a.number, y.shape(), y.dtype(), a.where);
+  if (b.number) y = constant(builder, *b.number, x.shape(), x.dtype(), a.where);
   if (x.shape() == y.shape()) return {x, y};
   Shape const shape = common_shape(op, x.shape(), y.shape(), a.where);
   return {broadcast_to(x, shape, a.where), broadcast_to(y, shape, a.where)};
@@ -157,6 +159,7 @@ constexpr Var operator-(Operand a, Operand b) { return detail::arithmetic(Op::su
 constexpr Var operator*(Operand a, Operand b) { return detail::arithmetic(Op::multiply, a, b); }
 constexpr Var operator/(Operand a, Operand b) { return detail::arithmetic(Op::divide, a, b); }
 constexpr Var operator-(Operand a) {
+  detail::home(a.var, a.where);
   if (auto const value = detail::constant_value(a.var)) return full_like(a.var, -*value, a.where);
   return detail::unary(Op::negate, a.var, a.where);
 }
@@ -188,7 +191,7 @@ constexpr Var stop_gradient(Var x, Where where = Where::current()) {
 }
 /// The value, computed anew where this stands: never merged with an equal one.
 constexpr Var barrier(Var x, Where where = Where::current()) {
-  Builder& builder = detail::home(x, {}, {}, where);
+  Builder& builder = detail::home(x, where);
   return detail::emit(builder, draft(Op::barrier, {x.id}, {builder.graph().size()}), where);
 }
 
@@ -205,36 +208,36 @@ constexpr Var not_equal(Operand a, Operand b) { return compare(Comparison::not_e
 constexpr Var select(Var predicate, Operand a, Operand b) {
   detail::Pair const pair = detail::matched(Op::select, a, b);
   Builder& builder = detail::home(predicate, pair.a, pair.b, a.where);
-  Shape const shape = detail::common_shape(Op::select, predicate.shape(), pair.a.shape(), a.where);
+  Shape const shape = detail::common_shape(Op::select, predicate.shape(a.where), pair.a.shape(), a.where);
   auto const ready = [&](Var v) { return broadcast_to(detail::adopted(builder, v, a.where), shape, a.where).id; };
   Id const p = ready(predicate), x = ready(pair.a), y = ready(pair.b);
   return detail::emit(builder, draft(Op::select, {p, x, y}), a.where);
 }
 constexpr Var convert(Var x, DType dtype, Where where = Where::current()) {
-  if (x.dtype() == dtype) return x;
-  return detail::emit(detail::home(x), draft(Op::convert, {x.id}, {}, {}, {dtype, {}, x.shape()}), where);
+  if (x.dtype(where) == dtype) return x;
+  return detail::emit(detail::home(x, where), draft(Op::convert, {x.id}, {}, {}, {dtype, {}, x.shape()}), where);
 }
 
 constexpr Var reshape(Var x, Shape const& shape, Where where = Where::current()) {
-  Builder& builder = detail::home(x, {}, {}, where);
+  Builder& builder = detail::home(x, where);
   if (x.shape() == shape) return x;
   if (auto const value = detail::constant_value(x); value && x.shape().size() == shape.size())
     return constant(builder, *value, shape, x.dtype(), where);
   return detail::emit(builder, draft(Op::reshape, {x.id}, {}, {}, {x.dtype(), {}, shape}), where);
 }
 constexpr Var transpose(Var x, List<std::int64_t> permutation, Where where = Where::current()) {
-  bool identity = static_cast<int>(permutation.size()) == x.rank();
+  bool identity = static_cast<int>(permutation.size()) == x.rank(where);
   for (std::size_t i = 0; i < permutation.size(); ++i)
     identity = identity && permutation[i] == static_cast<std::int64_t>(i);
   if (identity) return x;
-  return detail::emit(detail::home(x), draft(Op::transpose, {x.id}, std::move(permutation)), where);
+  return detail::emit(detail::home(x, where), draft(Op::transpose, {x.id}, std::move(permutation)), where);
 }
 constexpr Var slice(Var x, List<std::int64_t> starts, List<std::int64_t> limits, List<std::int64_t> strides = {},
                     Where where = Where::current()) {
   if (strides.empty()) strides.assign(starts.size(), 1);
   starts.append(limits.begin(), limits.end());
   starts.append(strides.begin(), strides.end());
-  return detail::emit(detail::home(x), draft(Op::slice, {x.id}, std::move(starts)), where);
+  return detail::emit(detail::home(x, where), draft(Op::slice, {x.id}, std::move(starts)), where);
 }
 /// `low` before, `high` behind and `interior` between the elements along each axis, filled with `value`.
 constexpr Var pad(Var x, List<std::int64_t> low, List<std::int64_t> high, List<std::int64_t> interior = {},
@@ -242,7 +245,7 @@ constexpr Var pad(Var x, List<std::int64_t> low, List<std::int64_t> high, List<s
   if (interior.empty()) interior.assign(low.size(), 0);
   low.append(high.begin(), high.end());
   low.append(interior.begin(), interior.end());
-  return detail::emit(detail::home(x), draft(Op::pad, {x.id}, std::move(low), {value}), where);
+  return detail::emit(detail::home(x, where), draft(Op::pad, {x.id}, std::move(low), {value}), where);
 }
 constexpr Var concatenate(std::initializer_list<Var> parts, int axis, Where where = Where::current()) {
   Builder* builder = nullptr;
@@ -256,9 +259,9 @@ constexpr Var concatenate(std::initializer_list<Var> parts, int axis, Where wher
 
 /// Drops the axes; negative ones count from the end.
 constexpr Var reduce(Op op, Var x, List<std::int64_t> axes, Where where) {
-  for (std::int64_t& axis : axes) axis += axis < 0 ? x.rank() : 0;
+  for (std::int64_t& axis : axes) axis += axis < 0 ? x.rank(where) : 0;
   if (axes.empty()) return x;
-  return detail::emit(detail::home(x), draft(op, {x.id}, std::move(axes)), where);
+  return detail::emit(detail::home(x, where), draft(op, {x.id}, std::move(axes)), where);
 }
 constexpr Var reduce_sum(Var x, Axes axes, Where where = Where::current()) {
   return reduce(Op::reduce_sum, x, detail::listed(axes), where);
@@ -269,11 +272,12 @@ constexpr Var reduce_max(Var x, Axes axes, Where where = Where::current()) {
 }
 constexpr Var sum_all(Var x, Where where = Where::current()) {
   List<std::int64_t> axes;
-  for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
+  for (int axis = 0; axis < x.rank(where); ++axis) axes.push_back(axis);
   return reduce(Op::reduce_sum, x, std::move(axes), where);
 }
 constexpr Var mean_all(Var x, Where where = Where::current()) {
-  return Operand(sum_all(x, where), where) * (1.0 / static_cast<double>(x.shape().size() > 0 ? x.shape().size() : 1));
+  std::int64_t const count = x.shape(where).size();
+  return Operand(sum_all(x, where), where) * (1.0 / static_cast<double>(count > 0 ? count : 1));
 }
 
 /// Result: batch axes, free axes of a, free axes of b.

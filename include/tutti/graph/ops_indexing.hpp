@@ -21,7 +21,7 @@ constexpr Var with_starts(Op op, List<Var> const& operands, Type const& type, Wh
 constexpr Var dynamic_slice(Var x, List<Var> const& starts, Shape const& sizes, Where where = Where::current()) {
   List<Var> operands{x};
   operands.append(starts.begin(), starts.end());
-  return detail::with_starts(Op::dynamic_slice, operands, {x.dtype(), {}, sizes}, where);
+  return detail::with_starts(Op::dynamic_slice, operands, {x.dtype(where), {}, sizes}, where);
 }
 /// x with the box at `starts` replaced.
 constexpr Var dynamic_update_slice(Var x, Var update, List<Var> const& starts, Where where = Where::current()) {
@@ -50,8 +50,8 @@ constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
 /// loss adds up over ranks, `avg` where it is the average of the ranks' losses. Mixing replicated and varying values
 /// does this by itself, with `avg`.
 constexpr Var vary(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
-  if (x.type().replication == Replication::varying || detail::constant_value(x)) return x;
-  return detail::emit(detail::home(x), draft(Op::vary, {x.id}, {static_cast<std::int64_t>(op)}), where);
+  if (x.type(where).replication == Replication::varying || detail::constant_value(x)) return x;
+  return detail::emit(detail::home(x, where), draft(Op::vary, {x.id}, {static_cast<std::int64_t>(op)}), where);
 }
 /// This rank's addend of a sum that `all_reduce` or `reduce_scatter` will make; anything not linear refuses it.
 constexpr Var partial(Var x, Where where = Where::current()) { return detail::unary(Op::partial, x, where); }
@@ -61,23 +61,24 @@ constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where
   if (op != comm::PortOp::sum && op != comm::PortOp::avg)
     refuse(where, Op::all_reduce, ErrorKind::invalid_argument,
            "graphs reduce by sum and avg alone: others have no gradient");
-  if (x.type().replication == Replication::replicated && !detail::constant_value(x))
+  if (x.type(where).replication == Replication::replicated && !detail::constant_value(x))
     refuse(where, Op::all_reduce, ErrorKind::communication,
            "the value is equal on all ranks already; pass vary(x) to mean each rank's copy");
-  return detail::emit(detail::home(x), draft(Op::all_reduce, {x.id}, {static_cast<std::int64_t>(op)}), where);
+  return detail::emit(detail::home(x, where), draft(Op::all_reduce, {x.id}, {static_cast<std::int64_t>(op)}), where);
 }
 /// root's value on every rank.
 constexpr Var broadcast(Var x, int root, Where where = Where::current()) {
-  return detail::emit(detail::home(x), draft(Op::broadcast, {x.id}, {root}), where);
+  return detail::emit(detail::home(x, where), draft(Op::broadcast, {x.id}, {root}), where);
 }
 /// Every rank's rows one after another: (N, ...) -> (ranks * N, ...).
 constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
-  if (x.rank() == 0) refuse(where, Op::all_gather, "a scalar has no rows to gather; reshape it to (1,)", x.shape());
-  return detail::emit(detail::home(x), draft(Op::all_gather, {x.id}, {ranks}), where);
+  if (x.rank(where) == 0)
+    refuse(where, Op::all_gather, "a scalar has no rows to gather; reshape it to (1,)", x.shape());
+  return detail::emit(detail::home(x, where), draft(Op::all_gather, {x.id}, {ranks}), where);
 }
 /// This rank's rows of the reduction: (ranks * N, ...) -> (N, ...).
 constexpr Var reduce_scatter(Var x, int ranks, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
-  return detail::emit(detail::home(x), draft(Op::reduce_scatter, {x.id}, {ranks, static_cast<std::int64_t>(op)}),
+  return detail::emit(detail::home(x, where), draft(Op::reduce_scatter, {x.id}, {ranks, static_cast<std::int64_t>(op)}),
                       where);
 }
 

@@ -70,7 +70,7 @@ class RepeatTrace {
 /// x after f(block i, x) for every block of the stack in turn. f runs once, to be traced; it may use outer values.
 template <class Block, class F>
 constexpr Var repeat(Stack<Block> const& blocks, Var x, F&& f, Where where = Where::current()) {
-  RepeatTrace body(detail::home(x, {}, {}, where), x, blocks.length, where);
+  RepeatTrace body(detail::home(x, where), x, blocks.length, where);
   Block block = blocks.block;
   for_each_parameter(
       block, [&](std::string_view name, Param& param, std::int64_t) { param.var = body.slice(param.var, name); });

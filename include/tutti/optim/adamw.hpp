@@ -51,7 +51,7 @@ constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where)
 constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOptions const& options,
                         graph::Where where = graph::Where::current()) {
   using graph::Var;
-  graph::Builder& builder = *loss.builder;
+  graph::Builder& builder = graph::detail::home(loss, where);
   List<graph::Parameter> const parameters = builder.graph().parameters;
   bool const reads = pass == Pass::middle || pass == Pass::last, writes = pass == Pass::first || pass == Pass::middle;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].node); };

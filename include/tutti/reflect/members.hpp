@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace tutti::reflect {
 
@@ -31,6 +32,14 @@ template <class T, class F>
 constexpr void for_each_member(T& object, F&& f) {
   boost::hana::unpack(boost::hana::accessors<std::remove_cv_t<T>>(), [&object, &f](auto const&... member) {
     (f(std::string_view(boost::hana::first(member).c_str()), boost::hana::second(member)(object)), ...);
+  });
+}
+
+/// Calls f(std::type_identity<Member>()) for every member in the order of the definition, without an object.
+template <Reflected T, class F>
+constexpr void for_each_member_type(F&& f) {
+  boost::hana::unpack(boost::hana::accessors<std::remove_cv_t<T>>(), [&f](auto const&... member) {
+    (f(std::type_identity<std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<T&>()))>>()), ...);
   });
 }
 

@@ -18,11 +18,11 @@ namespace tutti {
 
 namespace detail {
 
-template <Element T, Device D>
+template <Storable T, Device D>
 TensorView<T, D> as_view(Tensor<T, D>& tensor) noexcept {
   return tensor.view();
 }
-template <Element T, Device D>
+template <Storable T, Device D>
 TensorView<T const, D> as_view(Tensor<T, D> const& tensor) noexcept {
   return tensor.view();
 }
@@ -179,11 +179,11 @@ void copy(From const& from, To&& to, std::source_location where = std::source_lo
     detail::copy_on_device<ValueOf<From>, DeviceOf<From>>(detail::as_view(from), detail::as_view(to), where);
 }
 
-/// A new tensor on the same device with the view's elements, without gaps.
-template <class T, Device D>
-Tensor<std::remove_const_t<T>, D> clone(TensorView<T, D> view) {
-  Tensor<std::remove_const_t<T>, D> result(view.shape(), view.device());
-  copy(view, result);
+/// A new tensor on the same device with the elements of a tensor or view, without gaps.
+template <TensorLike X>
+Tensor<ValueOf<X>, DeviceOf<X>> clone(X const& x) {
+  Tensor<ValueOf<X>, DeviceOf<X>> result(x.shape(), x.device());
+  copy(x, result);
   return result;
 }
 

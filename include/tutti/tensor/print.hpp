@@ -185,8 +185,8 @@ class Layout {
     std::string text;
     if (axis + 1 == shape_.rank()) {
       std::string line = indent;
-      auto const add = [&](std::string const& word, std::size_t limit) {
-        if (line.size() + word.size() > limit && line.size() > indent.size()) {
+      auto const add = [&](std::string const& word) {  // every item leaves a column for a bracket behind it
+        if (line.size() + word.size() > width - 1 && line.size() > indent.size()) {
           text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
           line = indent;
         }
@@ -194,12 +194,11 @@ class Layout {
       };
       for (std::int64_t i = 0; i < shown; ++i) {
         if (cut && i == edge_items) {
-          add("...", width - 1);
+          add("...");
           line += ' ';
         }
-        bool const last = i + 1 == shown;
-        add(words_[next_++], last ? width : width - 1);
-        if (!last) line += ' ';
+        add(words_[next_++]);
+        if (i + 1 != shown) line += ' ';
       }
       text += line;
     } else {

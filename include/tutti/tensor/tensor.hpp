@@ -19,7 +19,7 @@
 namespace tutti {
 
 /// Move-only: copies are said by name (`clone`, `copy`). Moving leaves a tensor of shape (0,).
-template <Element T, Device D = Cpu>
+template <Storable T, Device D = Cpu>
 class Tensor {
   static_assert(!std::is_const_v<T> && !std::is_volatile_v<T>,
                 "tutti: a tensor owns elements that can be written; TensorView<T const> refers to read-only ones");
@@ -38,10 +38,10 @@ class Tensor {
       : shape_(shape), storage_(std::move(storage)) {
     if (static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))) > storage_.bytes())
       throw Error(ErrorKind::shape, "Tensor",
-                  "shape " + to_string(shape) + " of " + std::string(name(dtype())) + " does not fit " +
+                  "shape " + to_string(shape) + " of " + std::string(element_name<T>()) + " does not fit " +
                       std::to_string(storage_.bytes()) + " bytes of storage", where);
     if (reinterpret_cast<std::uintptr_t>(storage_.data()) % alignof(T) != 0)
-      throw Error(ErrorKind::invalid_argument, "Tensor", "storage is not aligned for " + std::string(name(dtype())),
+      throw Error(ErrorKind::invalid_argument, "Tensor", "storage is not aligned for " + std::string(element_name<T>()),
                   where);
   }
 
@@ -62,7 +62,11 @@ class Tensor {
   int rank() const noexcept { return shape_.rank(); }
   std::int64_t size() const noexcept { return shape_.size(); }
   D const& device() const noexcept { return storage_.device(); }
-  static constexpr DType dtype() noexcept { return dtype_of<T>; }
+  static constexpr DType dtype() noexcept
+    requires Element<T>
+  {
+    return dtype_of<T>;
+  }
 
   View view() noexcept { return {data(), shape_, device()}; }
   ConstView view() const noexcept { return {data(), shape_, device()}; }
@@ -71,13 +75,23 @@ class Tensor {
 
   std::span<T> elements() noexcept { return view().elements(); }
   std::span<T const> elements() const noexcept { return view().elements(); }
-  template <std::integral... Index>
+  template <class... Index>
   T& operator()(Index... index) {
-    return view()(index...);
+    static_assert(detail::at_hand<D>,
+                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(detail::are_indices<Index...>,
+                  "tutti: more indices than a tensor can have axes, or one that is no integer");
+    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) return view()(index...);
+    else return *data();
   }
-  template <std::integral... Index>
+  template <class... Index>
   T const& operator()(Index... index) const {
-    return view()(index...);
+    static_assert(detail::at_hand<D>,
+                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
+    static_assert(detail::are_indices<Index...>,
+                  "tutti: more indices than a tensor can have axes, or one that is no integer");
+    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) return view()(index...);
+    else return *data();
   }
 
   View slice(int axis, std::int64_t begin, std::int64_t end,
@@ -138,17 +152,17 @@ class Tensor {
 };
 
 /// Elements are indeterminate.
-template <Element T, Device D = Cpu>
+template <Storable T, Device D = Cpu>
 Tensor<T, D> empty(Shape shape, D device = {}) {
   return Tensor<T, D>(shape, device);
 }
-template <Element T, Device D = Cpu>
+template <Storable T, Device D = Cpu>
 Tensor<T, D> full(Shape shape, T value, D device = {}) {
   Tensor<T, D> result(shape, device);
   result.fill(value);
   return result;
 }
-template <Element T, Device D = Cpu>
+template <Storable T, Device D = Cpu>
 Tensor<T, D> zeros(Shape shape, D device = {}) {
   return full<T, D>(shape, T{}, device);
 }

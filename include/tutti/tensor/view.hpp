@@ -31,6 +31,12 @@ namespace detail {
               "axis " + std::to_string(axis) + " does not exist in shape " + to_string(shape), where);
 }
 
+// Named values, asserted where users' calls arrive, keep a mistake's diagnostics short.
+template <class D>
+inline constexpr bool at_hand = D::host_accessible;
+template <class... Index>
+inline constexpr bool are_indices = (std::is_integral_v<Index> && ...) && sizeof...(Index) <= Shape::max_rank;
+
 /// "2, -1, 3"
 inline std::string listed(std::int64_t const* numbers, std::size_t count) {
   std::string text;
@@ -44,7 +50,7 @@ inline std::string listed(std::int64_t const* numbers, std::size_t count) {
 /// The memory must outlive the view. Element access needs a host-accessible device and is checked when TUTTI_DEBUG
 /// is 1.
 template <class T, Device D = Cpu>
-  requires Element<std::remove_const_t<T>>
+  requires Storable<std::remove_const_t<T>>
 class TensorView {
  public:
   using Value = std::remove_const_t<T>;
@@ -60,6 +66,10 @@ class TensorView {
     requires(std::same_as<U const, T> && !std::is_const_v<U>)
   TensorView(TensorView<U, D> const& other) noexcept
       : TensorView(other.data(), other.shape(), other.strides(), other.device()) {}
+  /// Never the other way round.
+  template <class U>
+    requires(std::same_as<T const, U> && !std::is_const_v<T>)
+  TensorView(TensorView<U, D> const& of_const_elements) = delete;
 
   T* data() const noexcept { return data_; }
   Shape const& shape() const noexcept { return shape_; }
@@ -67,7 +77,11 @@ class TensorView {
   int rank() const noexcept { return shape_.rank(); }
   std::int64_t size() const noexcept { return shape_.size(); }
   D const& device() const noexcept { return device_; }
-  static constexpr DType dtype() noexcept { return dtype_of<Value>; }
+  static constexpr DType dtype() noexcept
+    requires Element<Value>
+  {
+    return dtype_of<Value>;
+  }
 
   /// Whether elements lie one after another in row-major order (extents of one do not matter).
   bool contiguous() const noexcept {
@@ -90,18 +104,21 @@ class TensorView {
     return {data_, static_cast<std::size_t>(size())};
   }
 
-  /// Element at the given indices, one per axis.
-  template <std::integral... Index>
+  /// Element at the given indices, integers, one per axis.
+  template <class... Index>
   T& operator()(Index... index) const {
-    static_assert(D::host_accessible,
+    static_assert(detail::at_hand<D>,
                   "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
-    static_assert(sizeof...(index) <= Shape::max_rank, "tutti: more indices than a tensor can have axes");
-    std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
-#if TUTTI_DEBUG
-    check_indices(indices, static_cast<int>(sizeof...(index)));
-#endif
+    static_assert(detail::are_indices<Index...>,
+                  "tutti: more indices than a tensor can have axes, or one that is no integer");
     std::int64_t offset = 0;
-    for (std::size_t axis = 0; axis < sizeof...(index); ++axis) offset += indices[axis] * strides_[axis];
+    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) {
+      std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
+#if TUTTI_DEBUG
+      check_indices(indices, static_cast<int>(sizeof...(index)));
+#endif
+      for (std::size_t axis = 0; axis < sizeof...(index); ++axis) offset += indices[axis] * strides_[axis];
+    }
     return data_[offset];
   }
 
@@ -242,7 +259,7 @@ inline Shape resolve_reshape(Shape const& from, std::int64_t const* extents, std
 }  // namespace detail
 
 template <class T, Device D>
-  requires Element<std::remove_const_t<T>>
+  requires Storable<std::remove_const_t<T>>
 TensorView<T, D> TensorView<T, D>::reshape_to(std::int64_t const* extents, std::size_t rank,
                                             std::source_location where) const {
   if (!contiguous())

@@ -121,14 +121,29 @@ TEST_CASE("bytes above the limit become one element of a type of that size") {
 TEST_CASE("a message that does not come is an error after the deadline, and the communicator goes on") {
   on_ranks([](auto& comm, laws::Report& report) {
     comm.set_deadline_seconds(0.05);
-    laws::expect_error(report, ErrorKind::timeout, "no matching message has arrived", [&] {
+    laws::expect_error(report, ErrorKind::timeout, "no message from any rank with tag 3", [&] {
       std::array<int, 1> x{};
       comm.recv(x, any_source, 3);
     });
     laws::expect_error(report, ErrorKind::timeout, "no message from any rank with tag 4",
-                       [&] { static_cast<void>(comm.probe(any_source, 4)); });
+                       [&] { static_cast<void>(comm.match(any_source, 4)); });
     comm.set_deadline_seconds(600);
     report.expect(comm.all_reduce(1, sum) == comm.size(), "the communicator works after a receive was given up");
+  });
+}
+
+TEST_CASE("a rank that waits for a message learns at once that another has given the communicator up") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    report.expect(true, "there is something to check");
+    if (comm.size() == 1 || !comm.backend().shares_memory()) return;
+    if (comm.rank() == 0) {
+      comm.set_deadline_seconds(0.05);
+      laws::expect_error(report, ErrorKind::timeout, "barrier", [&] { comm.barrier(); });
+    } else {
+      comm.set_deadline_seconds(60);
+      std::array<int, 1> x{};
+      laws::expect_error(report, ErrorKind::timeout, "barrier failed on rank 0", [&] { comm.recv(x, 0, 3); });
+    }
   });
 }
 
@@ -155,16 +170,21 @@ TEST_CASE("ranks that outnumber the node's processors yield at once instead of s
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   cpu_set_t before;
   REQUIRE(::sched_getaffinity(0, sizeof(before), &before) == 0);
-  std::vector<int> processors;
-  for (int p = 0; p < CPU_SETSIZE; ++p)
-    if (CPU_ISSET(static_cast<std::size_t>(p), &before)) processors.push_back(p);
+  cpu_set_t all;  // that the system allows, also where the launcher has bound this rank
+  CPU_ZERO(&all);
+  for (std::size_t p = 0; p < CPU_SETSIZE; ++p) CPU_SET(p, &all);
+  REQUIRE(::sched_setaffinity(0, sizeof(all), &all) == 0);
+  REQUIRE(::sched_getaffinity(0, sizeof(all), &all) == 0);
+  std::vector<std::size_t> processors;
+  for (std::size_t p = 0; p < CPU_SETSIZE; ++p)
+    if (CPU_ISSET(p, &all)) processors.push_back(p);
   int const quota = exec::detail::cgroup_quota();
 
   // Bound as launchers do it, each to one of `count` processors: what counts is how many they are together.
   for (std::size_t count = 1; count <= processors.size() && count <= 4; ++count) {
     cpu_set_t mask;
     CPU_ZERO(&mask);
-    CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(rank) % count]), &mask);
+    CPU_SET(processors[static_cast<std::size_t>(rank) % count], &mask);
     bool const bound = ::sched_setaffinity(0, sizeof(mask), &mask) == 0;
     Mpi const backend(MPI_COMM_WORLD);
     Mpi const stubborn(MPI_COMM_WORLD, {.wait = mpi::Wait::spin});

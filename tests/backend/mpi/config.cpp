@@ -43,7 +43,8 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
   MpiConfig config;
   mpi::for_each_key(config, [&](char const* name, auto const&) { keys += std::string(name) + " "; });
   CHECK(keys ==
-        "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared count_limit "
+        "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared staging_bytes "
+        "count_limit "
         "print_config ");
   test::Variables const all = {{"TUTTI_MPI_THREAD_LEVEL", "serialized"},
                                {"TUTTI_MPI_PROFILING", "detailed"},
@@ -64,6 +65,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
         "check_level = full (TUTTI_MPI_CHECK_LEVEL)\n"
         "deadline_seconds = 2.5 (TUTTI_MPI_DEADLINE_SECONDS)\n"
         "node_shared = on (TUTTI_MPI_NODE_SHARED)\n"
+        "staging_bytes = 65536 (default)\n"
         "count_limit = 1000 (TUTTI_MPI_COUNT_LIMIT)\n"
         "print_config = 1 (TUTTI_MPI_PRINT_CONFIG)\n");
 }
@@ -107,6 +109,8 @@ TEST_CASE("a value from code is checked too, and named by its key") {
   REQUIRE_ERROR(MpiConfig{.deadline_seconds = -1.0}.resolved(), ErrorKind::configuration, "deadline_seconds is -1. ");
   REQUIRE_ERROR(MpiConfig{.deadline_seconds = std::numeric_limits<double>::infinity()}.resolved(),
                 ErrorKind::configuration, "deadline_seconds is inf. Give seconds");
+  REQUIRE_ERROR(MpiConfig{.staging_bytes = std::int64_t{4100}}.resolved(), ErrorKind::configuration,
+                "staging_bytes is 4100. Give bytes, from 4096 to 1073741824 and a multiple of 64");
   REQUIRE_ERROR(MpiConfig{.count_limit = std::int64_t{0}}.resolved(), ErrorKind::configuration, "count_limit is 0. ");
   REQUIRE_ERROR(MpiConfig{.tuning = "quick"}.resolved(), ErrorKind::configuration, "tuning is quick. Use library");
   REQUIRE_ERROR((MpiConfig{.wait = exec::WaitPolicy{-1, 0, 1}}.resolved()), ErrorKind::configuration, "wait is -1,0,1");

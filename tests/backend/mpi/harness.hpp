@@ -2,13 +2,14 @@
 #pragma once
 /// @file
 /// Runs a law on the ranks that mpiexec started; reports are combined with MPI's own reduction, so that every rank sees
-/// the verdict of all. Each law runs twice: as the library is, and with a count limit of 1000, which sends small
-/// messages along the path of large counts.
+/// the verdict of all. Each law runs three times: on shared memory; by the library's collectives, compared while they
+/// are under way; and compared before they start, with a count limit of 1000, which sends small messages along the path
+/// of large counts.
 
-#include "laws/collectives.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
+#include <tutti/testing/laws.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -20,8 +21,12 @@ using Ranks = Mpi;
 template <class F>
 void on_ranks(F&& law) {
   laws::Report report;
-  for (std::int64_t const limit : {mpi::default_count_limit, std::int64_t{1000}}) {
-    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, {.count_limit = limit}));
+  for (MpiConfig const& config : {MpiConfig{.node_shared = mpi::Switch::on, .staging_bytes = std::int64_t{4096}},
+                                  MpiConfig{.check_level = comm::CheckLevel::cheap, .node_shared = mpi::Switch::off},
+                                  MpiConfig{.check_level = comm::CheckLevel::full,
+                                  .node_shared = mpi::Switch::off,
+                                  .count_limit = std::int64_t{1000}}}) {
+    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, config));
     try {
       law(comm, report);
     } catch (std::exception const& error) {  // the others may wait for this rank: the watchdog ends them

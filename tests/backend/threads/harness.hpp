@@ -3,10 +3,10 @@
 /// @file
 /// Runs a law on 1, 2, 3 and 4 thread ranks; reports are combined after the join, on the main thread.
 
-#include "laws/collectives.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/testing/laws.hpp>
 
 #include <string>
 #include <vector>

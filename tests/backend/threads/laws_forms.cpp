@@ -19,6 +19,10 @@ TEST_CASE("Threads keeps many operations in flight") {
   on_ranks([](auto& comm, laws::Report& report) { laws::in_flight(comm, report); });
 }
 
+TEST_CASE("Threads moves on what is in flight on other communicators of the rank") {
+  on_ranks([](auto& comm, laws::Report& report) { laws::relatives(comm, report); });
+}
+
 TEST_CASE("Threads works through a port") {
   on_ranks([](auto& comm, laws::Report& report) { laws::ports(comm, report); });
 }

@@ -10,6 +10,7 @@
 #include <tutti/backend/mpi/calls.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
+#include <tutti/backend/mpi/notices.hpp>
 #include <tutti/backend/mpi/processors.hpp>
 #include <tutti/backend/mpi/segment.hpp>
 #include <tutti/comm/concepts.hpp>
@@ -87,6 +88,7 @@ class Mpi {
 
   /// Movement of everything, and the reductions that MPI defines on its own types; on shared memory every reduction.
   bool provides(comm::Kind kind, DType dtype, Operator op) const noexcept {
+    if (kind > comm::Kind::all_to_all || op > Operator::callable) return false;
     if (shared_) return true;
     if (!comm::reduces(kind)) return true;
     if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
@@ -150,12 +152,23 @@ class Mpi {
     check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag,
                       &match.message_, &status),
           "MPI_Improbe");
-    if (flag == 0) return false;
+    if (flag == 0) {
+      if ((++looks_ & 63u) == 0) look_around();
+      return false;
+    }
     info = info_of(status);
     match.bytes_ = info.bytes;
     return true;
   }
 
+  bool compares() const noexcept { return shared_ != nullptr; }
+  comm::CheckLevel check_level() const noexcept { return config_.check_level; }
+  /// Where ranks share memory.
+  Operation start_comparison(comm::Collective const& call) {
+    Operation operation;
+    operation.call_ = shared_->engine.start(call, true);
+    return operation;
+  }
   Operation start(comm::Collective const& call) {
     check_revoked();
     Operation operation;
@@ -199,6 +212,10 @@ class Mpi {
         check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall");
         break;
       case comm::Kind::reduce: case comm::Kind::all_reduce: case comm::Kind::reduce_scatter: break;
+      case comm::Kind::scan: case comm::Kind::exscan: case comm::Kind::gather_v: case comm::Kind::all_gather_v:
+      case comm::Kind::scatter_v: case comm::Kind::reduce_scatter_v: case comm::Kind::all_to_all_v:
+      case comm::Kind::all_reduce_contributions:
+        break;  // derived
     }
     return operation;
   }
@@ -211,9 +228,10 @@ class Mpi {
         return true;
       }
       // Messages of other communicators move on while the library is called, and only then.
-      if ((++looks_ & 63u) == 0) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
+      if ((++looks_ & 63u) == 0) look_around();
       return false;
     }
+    if ((++looks_ & 63u) == 0) look_around();
     if (operation.request_ != MPI_REQUEST_NULL) {
       MPI_Status status;
       int const code = MPI_Test(&operation.request_, &flag, &status);
@@ -261,14 +279,18 @@ class Mpi {
            " has not made the matching call";
   }
 
-  /// "; rank 2 waits in barrier at app.cpp:12, ...", where ranks can see each other.
+  /// "; rank 2 waits in barrier at app.cpp:12, ..."
   std::string whereabouts(int rank) const {
-    if (!shared_ || rank < 0) return {};
-    return "; rank " + std::to_string(rank) + " " + shared_->engine.whereabouts(rank);
+    if (rank < 0 || rank == rank_ || size_ == 1) return {};
+    return "; rank " + std::to_string(rank) + " " +
+           (shared_ ? shared_->engine.whereabouts(rank) : notices_->whereabouts(rank));
   }
-  void announce(std::string_view text) noexcept {
+  void announce(std::string_view text, std::uint64_t collectives) noexcept {
     if (shared_) shared_->engine.announce(text);
+    else if (notices_) notices_->tell_position(text, collectives);
   }
+  /// Empty where ranks share memory: then `awaiting` knows better.
+  std::string roll_call(std::uint64_t number) const { return notices_ ? notices_->roll_call(number) : std::string(); }
 
   /// 64-byte aligned, of the memory that the node's ranks share; where that is full, private memory.
   Storage<Cpu> allocate(std::size_t bytes) {
@@ -286,22 +308,23 @@ class Mpi {
   }
   bool shares_memory() const noexcept { return shared_ != nullptr; }
 
-  /// Local where ranks do not share memory: MPI cannot tell the others.
   void revoke(ErrorKind kind, std::string text) noexcept {
-    if (shared_) shared_->engine.board().alarm().raise(kind, text);
     if (revoked_) return;
-    revoked_ = true;
-    cause_kind_ = kind;
-    cause_ = std::move(text);
-    mpi::Environment::abandoned().store(true);
-    handles_->leaked = true;
+    if (shared_) shared_->engine.board().alarm().raise(kind, text);
+    else if (notices_) notices_->tell_revoked(kind, text);
+    fall(kind, std::move(text));
   }
 
   /// Fails every communicator of the ranks that share this one's memory and gives them two seconds to leave this one,
-  /// which this rank leaves. False when they do not, or when there is no shared memory to tell them by.
+  /// which this rank leaves. False when they do not. Without shared memory it fails this communicator, gives the others
+  /// half a second to report, and is false.
   bool fail_job(std::string const& cause) noexcept {
-    if (!shared_) return false;
     revoke(ErrorKind::communication, cause);
+    if (!shared_) {  // the library is left alone: it may still write to buffers that the exception has freed
+      timespec const moment{0, 500'000'000};
+      ::nanosleep(&moment, nullptr);
+      return false;
+    }
     shared_->segment->alarm().raise(ErrorKind::communication, cause);
     shared_->engine.leave();
     exec::Backoff backoff(policy_);
@@ -409,12 +432,28 @@ class Mpi {
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
     local_processors_ = mpi::node_processors(local);
     share_memory(local, std::move(segment));
+    if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
     MPI_Comm_free(&local);
     policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
+  /// Lets the library move messages of other communicators on, and hears what other ranks tell.
+  void look_around() noexcept {
+    int flag = 0;
+    if (!notices_) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
+    else if (notices_->poll() && !revoked_) fall(notices_->cause_kind(), notices_->cause_text());
+  }
+  void fall(ErrorKind kind, std::string text) noexcept {
+    revoked_ = true;
+    cause_kind_ = kind;
+    cause_ = std::move(text);
+    mpi::Environment::abandoned().store(true);
+    handles_->leaked = true;
+  }
+
   void share_memory(MPI_Comm local, Shared<mpi::Segment> segment) {
     if (config_.node_shared == mpi::Switch::off || local_size_ != size_) return;
+    std::int64_t const stage_bytes = config_.staging_bytes->bytes;
     std::string reason;
     if (segment == nullptr) segment = mpi::Segment::create(local, reason);
     std::int64_t place = -1;
@@ -465,6 +504,7 @@ class Mpi {
     mpi::throw_error(code, call, std::source_location::current());
   }
   void check_revoked() const {
+    if (shared_) shared_->engine.check("Communicator");
     if (revoked_) throw Error(cause_kind_, "Communicator", cause_);
   }
 
@@ -505,8 +545,6 @@ class Mpi {
       }
   }
 
-  static constexpr std::int64_t stage_bytes = 64 << 10;
-
   MpiConfig config_;
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
@@ -518,6 +556,7 @@ class Mpi {
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
   std::unique_ptr<SharedPart> shared_;
+  std::unique_ptr<mpi::Notices> notices_;
   std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;

@@ -5,6 +5,7 @@
 /// print it before it decides for MPI. docs/guides/mpi.md has the table.
 
 #include <tutti/backend/mpi/tuning.hpp>
+#include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
 
@@ -24,7 +25,7 @@ namespace mpi {
 enum class ThreadLevel : unsigned char { single, funneled, serialized, multiple };
 enum class Profiling : unsigned char { library, off, on, detailed };
 enum class Switch : unsigned char { automatic, on, off };
-enum class CheckLevel : unsigned char { off, cheap, full };
+using comm::CheckLevel;
 
 /// How ranks wait. Automatic: spin briefly while every rank of the node has a processor of its own, else not at all;
 /// then yield, and sleep late, because large messages move only while somebody looks.
@@ -46,6 +47,12 @@ struct Wait {
     if (automatic && ranks > processors) chosen.spins = 0;
     return chosen;
   }
+};
+
+/// Size of a buffer that collectives pass through.
+struct BufferSize {
+  BufferSize(std::int64_t size) noexcept : bytes(size) {}
+  std::int64_t bytes;
 };
 
 enum class Source : unsigned char { preset, environment, code };
@@ -152,6 +159,13 @@ inline std::string allowed(std::int64_t const&) { return "Give a number of at le
 inline std::string text_of(std::int64_t const& value) { return std::to_string(value); }
 inline bool valid(std::int64_t const& value) { return value >= 1; }
 
+inline std::string allowed(BufferSize const&) { return "Give bytes, from 4096 to 1073741824 and a multiple of 64"; }
+inline std::string text_of(BufferSize const& value) { return std::to_string(value.bytes); }
+inline bool parse(std::string_view text, BufferSize& value) { return parse(text, value.bytes); }
+inline bool valid(BufferSize const& value) {
+  return value.bytes >= 4096 && value.bytes <= 1 << 30 && value.bytes % 64 == 0;
+}
+
 inline std::string allowed(Tuning const&) {
   return "Use library, latency or bandwidth, or a list NAME=VALUE NAME=VALUE of variables that begin with MPIR_CVAR_ "
          "(MPICH) or OMPI_MCA_ (Open MPI)";
@@ -218,16 +232,22 @@ struct MpiConfig {
   /// application has initialised MPI, because then the library does not look any more.
   mpi::Setting<mpi::Tuning> tuning = mpi::preset(mpi::Tuning());
   /// Whether MPI takes device memory: mpi::cuda_aware(). auto asks the library; on is for libraries that do not know;
-  /// off also spares the library's own look at every buffer, where tutti initialises it.
+  /// off also spares the library's own look at every buffer, and on allows MPICH its own, where tutti initialises it.
   mpi::Setting<mpi::Switch> cuda_aware = mpi::preset(mpi::Switch::automatic);
   /// How ranks wait for each other.
   mpi::Setting<mpi::Wait> wait = mpi::preset(mpi::Wait());
-  /// How much of every call is compared between the ranks.
+  /// How calls are compared where ranks do not share memory: not at all; while they are under way, so that no result is
+  /// handed out before; or before anything is started. On shared memory every call is compared before it touches a
+  /// buffer.
   mpi::Setting<mpi::CheckLevel> check_level = mpi::preset(mpi::CheckLevel::cheap);
   /// CommunicatorOptions::deadline_seconds of what launch<Mpi> hands to the program.
   mpi::Setting<double> deadline_seconds = mpi::preset(600.0);
   /// Whether ranks of one node work on each other's memory.
+  /// auto: where they can, else with a warning not; on: an error where they cannot.
   mpi::Setting<mpi::Switch> node_shared = mpi::preset(mpi::Switch::automatic);
+  /// Of each of a rank's four staging buffers, in shared memory: what private memory passes through on the node, this
+  /// much at a time.
+  mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(64 << 10));
   /// Counts above it take the path for large counts, and so do those above what the library's calls can express. For
   /// tests.
   mpi::Setting<std::int64_t> count_limit = mpi::preset(std::int64_t{INT64_MAX});
@@ -252,6 +272,7 @@ void for_each_key(Config& config, F&& f) {
   f("check_level", config.check_level);
   f("deadline_seconds", config.deadline_seconds);
   f("node_shared", config.node_shared);
+  f("staging_bytes", config.staging_bytes);
   f("count_limit", config.count_limit);
   f("print_config", config.print_config);
 }

@@ -131,9 +131,10 @@ class Process {
         throw Error(ErrorKind::configuration, "mpi::Environment",
                     "tuning sets " + variable.name + ", which " + library() + " does not read");
     for (Variable const& variable : variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 0);
-    if (config.cuda_aware != Switch::automatic && family != Family::other)
-      ::setenv(family == Family::mpich ? "MPIR_CVAR_ENABLE_GPU" : "OMPI_MCA_opal_cuda_support",
-               config.cuda_aware == Switch::on ? "1" : "0", 0);
+    if (config.cuda_aware != Switch::automatic && family == Family::mpich)
+      ::setenv("MPIR_CVAR_ENABLE_GPU", config.cuda_aware == Switch::on ? "1" : "0", 0);
+    if (config.cuda_aware == Switch::off && family == Family::open_mpi)  // which ends the job at 1 when built without
+      ::setenv("OMPI_MCA_opal_cuda_support", "0", 0);
     if (family == Family::mpich) check_known(variables);
   }
   /// MPICH knows all its variables before it is initialised, and ignores others. Its tool interface does not survive

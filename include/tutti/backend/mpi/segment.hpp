@@ -23,6 +23,7 @@
 #include <new>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace tutti::mpi {
@@ -98,7 +99,11 @@ class Segment {
     check(MPI_Comm_size(node, &size), "MPI_Comm_size");
     auto const page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     std::uint64_t portion = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page;
-    std::uint64_t const most = (std::uint64_t{1} << 44) / static_cast<std::uint64_t>(size);
+    std::uint64_t most = (std::uint64_t{1} << 44) / static_cast<std::uint64_t>(size);
+    if (rlimit limit{}; ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {  // else a signal
+      std::uint64_t const files = limit.rlim_cur > header ? limit.rlim_cur - header : 0;
+      most = files / static_cast<std::uint64_t>(size) < most ? files / static_cast<std::uint64_t>(size) : most;
+    }
     portion = (portion < most ? portion : most) / step * step;
     reach_ = header + portion * static_cast<std::uint64_t>(size);
     check(MPI_Bcast(&reach_, sizeof reach_, MPI_BYTE, 0, node), "MPI_Bcast");

@@ -49,8 +49,7 @@ class Tuning {
     return Family::other;
   }
 
-  /// What to set for a library. Open MPI takes numbers: of its all-reduce 3 halves and doubles, 4 doubles; of its
-  /// broadcast 2 is a binomial tree, 3 a chain; of its reduce 2 is a binomial tree, 3 halves.
+  /// What to set for a library.
   List<Variable> variables(Family family) const {
     bool const latency = text_ == "latency";
     if (!is_named()) return listed();
@@ -64,9 +63,9 @@ class Tuning {
           {"MPIR_CVAR_IALLGATHER_INTRA_ALGORITHM", latency ? "sched_brucks" : "sched_ring"},
       };
     return {
-        {"OMPI_MCA_coll_libnbc_iallreduce_algorithm", latency ? "4" : "3"},
-        {"OMPI_MCA_coll_libnbc_ibcast_algorithm", latency ? "2" : "3"},
-        {"OMPI_MCA_coll_libnbc_ireduce_algorithm", latency ? "2" : "3"},
+        {"OMPI_MCA_coll_libnbc_iallreduce_algorithm", latency ? "recursive_doubling" : "rabenseifner"},
+        {"OMPI_MCA_coll_libnbc_ibcast_algorithm", latency ? "binomial" : "chain"},
+        {"OMPI_MCA_coll_libnbc_ireduce_algorithm", latency ? "binomial" : "rabenseifner"},
     };
   }
 

@@ -21,6 +21,7 @@
 
 namespace tutti {
 
+/// Members are templates, so that only programs that use them compile them (ADR 0004).
 class Threads {
   struct State;
 
@@ -53,7 +54,9 @@ class Threads {
   };
   using Match = Shared<threads::Letter>;
 
-  static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
+  static constexpr bool provides(comm::Kind kind, DType, Operator op) noexcept {
+    return kind <= comm::Kind::all_to_all && op <= Operator::callable;
+  }
   static constexpr bool scatters_in_place() noexcept { return true; }
 
   Threads(Shared<threads::Group> group, int rank)
@@ -82,8 +85,13 @@ class Threads {
   int local_size() const noexcept { return size_; }
   exec::WaitPolicy wait_policy() const noexcept { return group_->world().policy(); }
 
+  template <class = void>
   Operation start(comm::Collective const& call) { return Operation(engine_.start(call)); }
+  static constexpr bool compares() noexcept { return true; }
+  template <class = void>
+  Operation start_comparison(comm::Collective const& call) { return Operation(engine_.start(call, true)); }
 
+  template <class = void>
   Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
     auto letter = make_shared_owner<threads::Letter>();
     letter->source = rank_;
@@ -109,6 +117,7 @@ class Threads {
     state.peer = to;
     return Operation(&state);
   }
+  template <class = void>
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     State& state = take(State::receive);
     state.to = to;
@@ -119,6 +128,7 @@ class Threads {
     seen_posts_ = ~std::uint64_t{0};  // letters that came before this receive was started are looked at again
     return Operation(&state);
   }
+  template <class = void>
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     State& state = take(State::receive);
     state.to = to;
@@ -127,6 +137,7 @@ class Threads {
     state.letter = std::move(match);
     return Operation(&state);
   }
+  template <class = void>
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     match_receives();  // receives that were started earlier come first
     bool const gone = alone(from);
@@ -144,6 +155,7 @@ class Threads {
     return true;
   }
 
+  template <class = void>
   bool test(Operation& operation) {
     if (operation.call_ != nullptr) {
       if (!active_.empty()) progress();
@@ -166,6 +178,7 @@ class Threads {
   MessageInfo received(Operation const& operation) const noexcept { return operation.info_; }
 
   /// Waits for peers that are copying at this moment; none begins after the group was revoked.
+  template <class = void>
   bool abandon(Operation& operation) noexcept {
     if (operation.call_ != nullptr) {
       auto* const call = operation.call_;
@@ -187,6 +200,7 @@ class Threads {
     return true;
   }
 
+  template <class = void>
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return engine_.awaiting(operation.call_);
     State const* const state = operation.state_;
@@ -196,13 +210,17 @@ class Threads {
     return comm::no_message({state->peer, state->info.tag, 0}) + whereabouts(state->peer);
   }
   /// "; rank 2 waits in barrier at app.cpp:12, ..."
+  template <class = void>
   std::string whereabouts(int rank) const {
     return rank < 0 ? std::string() : "; rank " + std::to_string(rank) + " " + engine_.whereabouts(rank);
   }
-  void announce(std::string_view text) noexcept { engine_.announce(text); }
+  template <class = void>
+  void announce(std::string_view text, std::uint64_t) noexcept { engine_.announce(text); }
 
+  template <class = void>
   void revoke(ErrorKind kind, std::string text) noexcept { engine_.board().alarm().raise(kind, text); }
 
+  template <class = void>
   Threads split(int color, int, List<int> const& members) {
     int own = 0;
     while (members[static_cast<std::size_t>(own)] != rank_) ++own;
@@ -211,6 +229,7 @@ class Threads {
 
   static constexpr std::string_view name = "threads";
   /// See comm/factory.hpp.
+  template <class = void>
   static comm::BackendInfo info() {
     return {.name = std::string(name), .priority = 10, .text = "ranks are threads of this process, --ranks N of them"};
   }
@@ -233,6 +252,7 @@ class Threads {
     MessageInfo info;
   };
 
+  template <class = void>
   State& take(State::Type type) {
     if (free_.empty()) {
       states_.push_back(make_owner<State>());
@@ -246,6 +266,7 @@ class Threads {
     active_.push_back(&state);
     return state;
   }
+  template <class = void>
   void recycle(Operation& operation) noexcept {
     operation.state_->letter = nullptr;
     free_.push_back(operation.state_);
@@ -253,6 +274,7 @@ class Threads {
   }
 
   /// Moves on all messages in flight, in the order in which they were started.
+  template <class = void>
   void progress() {
     match_receives();
     bool changed = false;
@@ -271,6 +293,7 @@ class Threads {
 
   // --- Messages ---
 
+  template <class = void>
   Shared<threads::Letter> find(threads::Mailbox& box, int from, int tag, comm::Channel channel) {
     Shared<threads::Letter> found;
     for (std::size_t i = 0; i < box.letters.size();) {
@@ -285,6 +308,7 @@ class Threads {
     }
     return found;
   }
+  template <class = void>
   void match_receives() {
     threads::Mailbox& box = group_->mailbox(rank_);
     std::uint64_t const posts = box.posts.load(std::memory_order_acquire);
@@ -296,6 +320,7 @@ class Threads {
     seen_posts_ = posts;
   }
   /// Copies a matched letter. True also for one of another size, which the caller learns from the info.
+  template <class = void>
   bool deliver(State& state) {
     threads::Letter& letter = *state.letter;
     std::uint32_t expected = threads::Letter::posted;
@@ -308,6 +333,7 @@ class Threads {
     return true;
   }
   /// Whether nobody is left who could send.
+  template <class = void>
   bool alone(int from) const noexcept {
     if (!engine_.any_left()) return false;
     if (from >= 0) return engine_.left(from);
@@ -315,12 +341,14 @@ class Threads {
       if (r != rank_ && !engine_.left(r)) return false;
     return size_ > 1;
   }
+  template <class = void>
   [[noreturn]] void throw_departed(char const* operation, int rank) {
     engine_.check(operation);
     throw Error(ErrorKind::communication, operation,
                 (rank < 0 ? "all other ranks have" : "rank " + std::to_string(rank) + " has") +
                     " left the communicator without taking part. Every rank must make the matching call");
   }
+  template <class = void>
   void check_departed(State& state) {
     if (!engine_.any_left()) return;
     if (state.type == State::send) {
@@ -342,7 +370,5 @@ class Threads {
   List<State*> free_;
   List<State*> active_;
 };
-
-static_assert(Backend<Threads>);
 
 }  // namespace tutti

@@ -74,6 +74,7 @@ class Group {
   Mailbox& mailbox(int rank) noexcept { return mailboxes_[static_cast<std::size_t>(rank)]; }
 
   /// The group of the `turn`-th split with this color; whoever comes first makes it, whoever comes last forgets it.
+  template <class = void>
   Shared<Group> child(std::uint64_t turn, int color, int size) {
     Guard const guard(children_mutex_);
     std::size_t at = 0;

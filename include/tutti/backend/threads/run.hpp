@@ -31,10 +31,10 @@ class Run {
         group_(make_shared_owner<Group>(world_, ranks)),
         options_(options) {}
 
-  template <class F>
+  template <class F, class Ranks = Threads>  // dependent, for the same reason
   void body(F& f, int rank) noexcept {
     try {
-      Communicator<Threads> communicator(Threads(group_, rank), options_);
+      Communicator<Ranks> communicator(Ranks(group_, rank), options_);
       try {
         f(communicator);
       } catch (...) {
@@ -63,6 +63,7 @@ class Run {
   }
 
  private:
+  template <class = void>
   void note(int rank, std::exception_ptr failure) noexcept {
     std::string text = "rank " + std::to_string(rank) + " failed: ";
     try {
@@ -172,7 +173,7 @@ int Threads::launch(int argc, char** argv, F& f) {
   try {
     int const ranks = threads::ranks_from(argc, argv);
     List<int> codes(static_cast<std::size_t>(ranks));
-    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+    threads::run(ranks, [&](auto& communicator) {
       codes[static_cast<std::size_t>(communicator.rank())] = comm::invoke_main(f, communicator);
     });
     int result = 0;  // a failure of any rank, the largest where they differ

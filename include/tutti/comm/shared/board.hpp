@@ -56,6 +56,7 @@ class Text {
 class Alarm {
  public:
   bool raised() const noexcept { return state_.load(std::memory_order_seq_cst) != quiet; }
+  template <class = void>
   void raise(ErrorKind kind, std::string_view text) noexcept {
     std::uint32_t expected = quiet;
     if (!state_.compare_exchange_strong(expected, writing, std::memory_order_seq_cst)) return;
@@ -64,6 +65,7 @@ class Alarm {
     state_.store(written, std::memory_order_release);
   }
   /// Throws the cause if raised.
+  template <class = void>
   void check(char const* operation, std::source_location where) const {
     if (state_.load(std::memory_order_acquire) == quiet) return;
     for (int i = 0; i < 1000 && state_.load(std::memory_order_acquire) == writing; ++i) {
@@ -132,6 +134,7 @@ class Board {
     return stage_offset(ranks) + ranks * 4 * static_cast<std::size_t>(stage_bytes);
   }
   /// Called by one rank, before any other looks at the memory, which is 64-byte aligned.
+  template <class = void>
   static void create(void* memory, int size) {
     auto* const start = static_cast<std::byte*>(memory);
     auto const ranks = static_cast<std::size_t>(size);

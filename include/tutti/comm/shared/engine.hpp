@@ -21,20 +21,22 @@
 
 namespace tutti::comm::shared {
 
-/// A rank's end. Used by one thread at a time.
-class Engine {
+/// A rank's end. Used by one thread at a time. A template, so that only programs that use it compile it.
+template <class = void>
+class BasicEngine {
  public:
   using Call = shared::Call;
 
-  Engine() = default;
+  BasicEngine() = default;
   /// `family` is raised when all communicators of a process group fail at once; may be null.
-  Engine(Board board, int rank, Alarm* family)
+  BasicEngine(Board board, int rank, Alarm* family)
       : board_(board), rank_(rank), size_(board.size()), family_(family), share_(board, rank) {}
 
   Board const& board() const noexcept { return board_; }
 
-  /// All ranks start the same calls in the same order. Does not touch the buffers.
-  Call* start(Collective const& call) {
+  /// All ranks start the same calls in the same order. Does not touch the buffers. With `compares_only` it never does:
+  /// complete means that all ranks make this call.
+  Call* start(Collective const& call, bool compares_only = false) {
     check(name(call.kind).data(), call.where);
     if (free_.empty()) {
       calls_.push_back(make_owner<Call>());
@@ -46,26 +48,32 @@ class Engine {
     state = Call();
     state.call = call;
     state.sequence = sequence_++;
-    state.small = share_.contribution_bound(call) <= Entry::inline_bytes;
+    state.compares_only = compares_only;
+    state.small = compares_only || share_.contribution_bound(call) <= Entry::inline_bytes;
     active_.push_back(&state);
     return &state;
   }
 
   /// Moves on everything under way, in the order in which it was started.
-  void progress() {
+  void progress() noexcept {
     bool changed = false;
     for (Call* call : active_) {
-      call->complete = advance(*call);
-      changed |= call->complete;
+      try {
+        call->complete = advance(*call);
+      } catch (...) {
+        call->failure = std::current_exception();
+      }
+      changed |= call->complete || call->failure;
     }
     if (!changed) return;
-    active_.erase_if([](Call const* call) { return call->complete; });
+    active_.erase_if([](Call const* call) { return call->complete || call->failure; });
     board_.status(rank_).completed.store(active_.empty() ? sequence_ : active_.front()->sequence,
                                          std::memory_order_release);
   }
   /// True once complete; the call is then gone. Throws when the communicator fails.
   bool test(Call* call) {
     progress();
+    if (call->failure) std::rethrow_exception(call->failure);
     if (call->complete) {
       free_.push_back(call);
       return true;
@@ -300,5 +308,6 @@ class Engine {
   List<Call*> free_;
   List<Call*> active_;
 };
+using Engine = BasicEngine<>;
 
 }  // namespace tutti::comm::shared

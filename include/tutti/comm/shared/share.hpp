@@ -5,12 +5,43 @@
 /// may do it when is the engine's business.
 
 #include <tutti/comm/shared/board.hpp>
+#include <tutti/config.hpp>
 #include <tutti/core/list.hpp>
 
 #include <cstdint>
 #include <cstring>
 
 namespace tutti::comm::shared {
+
+/// Copies past the caches: what is larger than they are would be read into them only to be overwritten. Visible to
+/// others after `streams_done`.
+inline void copy_streaming(void* to, void const* from, std::int64_t bytes) noexcept {
+#if TUTTI_HAS_X86
+  using Vector [[gnu::vector_size(16)]] = long long;
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
+    auto* const out = static_cast<std::byte*>(to);
+    auto const* const in = static_cast<std::byte const*>(from);
+    std::int64_t at = 0;
+    for (; at + 16 <= bytes; at += 16) {
+      Vector value;
+      std::memcpy(&value, in + at, 16);
+#if defined(__clang__)
+      __builtin_nontemporal_store(value, reinterpret_cast<Vector*>(out + at));
+#else
+      __builtin_ia32_movntdq(reinterpret_cast<Vector*>(out + at), value);
+#endif
+    }
+    std::memcpy(out + at, in + at, static_cast<std::size_t>(bytes - at));
+    return;
+  }
+#endif
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+inline void streams_done() noexcept {
+#if TUTTI_HAS_X86
+  __builtin_ia32_sfence();
+#endif
+}
 
 /// A collective under way.
 struct Call {
@@ -25,20 +56,23 @@ struct Call {
   int other = 0;               // who disagrees with rank 0
   Phase phase = unpublished;
   bool complete = false;
+  std::exception_ptr failure{};  // of this call, whoever moved it on
+  bool compares_only = false;  // the rest goes by messages
   bool small = false;          // the board carries the contributions
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;
 
   std::uint64_t ticket() const noexcept { return sequence + 1; }
-  std::int64_t element_bytes() const noexcept { return static_cast<std::int64_t>(size_of(call.dtype)); }
+  std::int64_t element_bytes() const noexcept { return call.element_bytes(); }
   /// Elements of the round under way in each block.
   std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
 };
 
-class Share {
+template <class = void>
+class BasicShare {
  public:
-  Share() = default;
-  Share(Board board, int rank)
+  BasicShare() = default;
+  BasicShare(Board board, int rank)
       : board_(board), rank_(rank), size_(board.size()), inputs_(static_cast<std::size_t>(size_)) {}
 
   /// The most that any rank contributes: the same number on all ranks, which decides whether the board carries it.
@@ -48,9 +82,9 @@ class Share {
   void publish(Call const& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
     own.facts = facts_of(c.call);
-    own.count = c.call.count;
+    own.count = compared_count(c.call);
     if (c.small) {
-      if (contributes(c.call, rank_)) copy(own.payload, c.call.from, contribution_bound(c.call));
+      if (!c.compares_only && contributes(c.call, rank_)) copy(own.payload, c.call.from, contribution_bound(c.call));
     } else {
       own.from = board_.place(c.call.from);
       own.to = board_.place(c.call.to);
@@ -84,6 +118,7 @@ class Share {
   }
   /// This rank's share of the elements [at, at + count) of every block.
   void consume(Call& c, std::int64_t at, std::int64_t count) {
+    if (c.compares_only) return;
     Collective const& call = c.call;
     std::int64_t const element = c.element_bytes();
     std::int64_t const bytes = count * element;
@@ -104,6 +139,7 @@ class Share {
         if (!c.small) reduce_slice(c, at, count);
         else if (call.kind == Kind::all_reduce || rank_ == call.root) fold(c, 0, at, to, count);
         break;
+      default: break;  // derived from messages
     }
   }
   /// Results of the round that the owners could not write here themselves.
@@ -121,12 +157,6 @@ class Share {
   }
 
  private:
-  static std::uint64_t facts_of(Collective const& call) noexcept {
-    return std::uint64_t{static_cast<std::uint8_t>(call.kind)} |
-           std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
-           std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 |
-           std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
-  }
   static bool blocked_source(Kind kind) noexcept {
     return kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
   }
@@ -177,20 +207,30 @@ class Share {
     bool const all = call.kind == Kind::all_reduce;
     std::int64_t const tile = tile_bytes / element > 0 ? tile_bytes / element : 1;
     std::byte* const stage = c.drains ? board_.stage(rank_, true, c.round) : nullptr;
+    // In place the line was read a moment ago and is written to the cache; elsewhere a large result goes around it.
+    bool const streams = all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to;
+    alignas(64) std::byte streamed[tile_bytes];
     for (std::int64_t i = slice.begin; i < slice.end; i += tile) {
       std::int64_t const n = slice.end - i < tile ? slice.end - i : tile;
       std::byte* const staged = stage + (c.drains ? (i - c.at) * element : 0);
       std::byte* result = staged;
-      if (all || rank_ == call.root) result = static_cast<std::byte*>(call.to) + i * element;
+      if (streams) result = streamed;
+      else if (all || rank_ == call.root) result = static_cast<std::byte*>(call.to) + i * element;
       else if (!c.drains) result = board_.address(board_.entry(c.sequence, call.root).to) + i * element;
       fold(c, 0, i, result, n);
       if (!all) continue;
-      for (int r = 0; r < size_; ++r)
-        if (std::uint64_t const place = board_.entry(c.sequence, r).to; r != rank_ && place != 0)
-          copy(board_.address(place) + i * element, result, n * element);
+      for (int r = 0; r < size_; ++r) {
+        std::uint64_t const place = board_.entry(c.sequence, r).to;
+        if ((r == rank_ && !streams) || place == 0) continue;
+        std::byte* const to = board_.address(place) + i * element;
+        if (streams) copy_streaming(to, result, n * element);
+        else copy(to, result, n * element);
+      }
       if (c.drains) copy(staged, result, n * element);
     }
+    if (streams) streams_done();
   }
+  static constexpr std::int64_t streaming_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t tile_bytes = 8192;
 
   Board board_;
@@ -198,5 +238,6 @@ class Share {
   int size_ = 0;
   List<void const*> inputs_;
 };
+using Share = BasicShare<>;
 
 }  // namespace tutti::comm::shared

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The laws of a communicator, written once for every backend. Each law runs on all ranks and notes what is wrong in
-/// its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank can neither hang
-/// nor hide. Above 400 lines because the laws of one interface belong together.
+/// The laws of a communicator's first vocabulary, written once for every backend. Each law runs on all ranks and notes
+/// what is wrong in its rank's `Report`; nobody leaves early, and no test macro is used, so that a failure on one rank
+/// can neither hang nor hide. Above 400 lines because the laws of one interface belong together.
 
 #include <tutti/comm.hpp>
 
@@ -155,6 +155,7 @@ void movement(Comm& comm, Report& report) {
 /// The exact result for element i, rounded once.
 template <Element T, class Op>
 T reduced(Op const&, int ranks, std::int64_t i, int salt = 0) {
+  auto const bits = [](double number) { return static_cast<std::int64_t>(number); };
   double result = static_cast<double>(element<T>(0, i, salt));
   for (int r = 1; r < ranks; ++r) {
     auto const next = static_cast<double>(element<T>(r, i, salt));
@@ -165,10 +166,15 @@ T reduced(Op const&, int ranks, std::int64_t i, int salt = 0) {
       case Operator::max: result = next > result ? next : result; break;
       case Operator::logical_and: result = result != 0 && next != 0; break;
       case Operator::logical_or: result = result != 0 || next != 0; break;
+      case Operator::logical_xor: result = (result != 0) != (next != 0); break;
+      case Operator::bitwise_and: result = static_cast<double>(bits(result) & bits(next)); break;
+      case Operator::bitwise_or: result = static_cast<double>(bits(result) | bits(next)); break;
+      case Operator::bitwise_xor: result = static_cast<double>(bits(result) ^ bits(next)); break;
+      case Operator::min_location:
+      case Operator::max_location: break;  // of Located, which have laws of their own
     }
   }
-  constexpr bool logical =
-      comm::operator_kind<Op>() == Operator::logical_and || comm::operator_kind<Op>() == Operator::logical_or;
+  constexpr bool logical = comm::is_logical(comm::operator_kind<Op>());
   if (logical && ranks == 1) return static_cast<T>(element<T>(0, i, salt));
   if constexpr (comm::operator_kind<Op>() == Operator::avg) {
     if constexpr (is_floating(dtype_of<T>))
@@ -246,6 +252,10 @@ void reductions(Comm& comm, Report& report) {
   if constexpr (comm::reducible<T, Avg>()) reduction<T>(comm, report, avg);
   if constexpr (comm::reducible<T, LogicalAnd>()) reduction<T>(comm, report, logical_and);
   if constexpr (comm::reducible<T, LogicalOr>()) reduction<T>(comm, report, logical_or);
+  if constexpr (comm::reducible<T, LogicalXor>()) reduction<T>(comm, report, logical_xor);
+  if constexpr (comm::reducible<T, BitwiseAnd>()) reduction<T>(comm, report, bitwise_and);
+  if constexpr (comm::reducible<T, BitwiseOr>()) reduction<T>(comm, report, bitwise_or);
+  if constexpr (comm::reducible<T, BitwiseXor>()) reduction<T>(comm, report, bitwise_xor);
 }
 
 /// Callables: with captured state, without commutativity, and on types that have no operators.
@@ -471,16 +481,16 @@ void messages(Comm& comm, Report& report) {
     second.wait();
 
     auto probed = comm.send_async(mine, next, 11);
-    auto message = comm.probe(any_source, any_tag);
+    auto message = comm.match(any_source, any_tag);
     report.expect(message.source() == last && message.tag() == 11 && message.template count<T>() == n &&
                       message.bytes() == n * std::int64_t{sizeof(T)},
-                  called("probe"));
+                  called("match"));
     if (n % 2 == 0)
-      expect_elements<T>(report, comm.template recv<T>(std::move(message)), n, called("receive of a probed message"),
+      expect_elements<T>(report, comm.template recv<T>(std::move(message)), n, called("receive of a matched message"),
                          theirs);
     else {
       comm.recv(std::move(message), in);
-      expect_elements<T>(report, in, n, called("receive of a probed message into a buffer"), theirs);
+      expect_elements<T>(report, in, n, called("receive of a matched message into a buffer"), theirs);
     }
     probed.wait();
     comm.barrier();
@@ -489,7 +499,7 @@ void messages(Comm& comm, Report& report) {
   }
 }
 
-/// Tags choose, order holds within one tag, and a probed message is out of everybody else's reach.
+/// Tags choose, order holds within one tag, and a matched message is out of everybody else's reach.
 template <class Comm>
 void matching(Comm& comm, Report& report) {
   int const rank = comm.rank();
@@ -506,10 +516,10 @@ void matching(Comm& comm, Report& report) {
       comm.recv(got, last, tag);
       report.expect(got[0] == k, "messages of one tag arrive in order, whatever other tags do");
     }
-  auto taken = comm.probe(last, 0);
+  auto taken = comm.match(last, 0);
   comm.recv(got, last, 0);
-  report.expect(got[0] == 18, "a probed message is out of reach of other receives");
-  report.expect(comm.template recv<int>(std::move(taken))(0) == 15, "and is received through the probe");
+  report.expect(got[0] == 18, "a matched message is out of reach of other receives");
+  report.expect(comm.template recv<int>(std::move(taken))(0) == 15, "and is received as such");
   for (int k = 0; k < 30; ++k) {
     if (k < 15 || k == 15 || k == 18) continue;
     comm.recv(got, last, k % 3);
@@ -571,6 +581,44 @@ void groups(Comm& comm, Report& report) {
     report.expect(temporary.all_reduce(1, sum) == temporary.size(), "a group for a while");
   }
   comm.barrier();
+}
+
+/// What is in flight on one communicator moves on while the rank waits on another.
+template <class Comm>
+void relatives(Comm& comm, Report& report) {
+  int const rank = comm.rank();
+  int const ranks = comm.size();
+  auto other = comm.duplicate();
+  for (std::int64_t const n : {1, 100'000}) {
+    auto x = filled<float>(n, rank);
+    auto pending = comm.all_reduce_async(x, sum);
+    if (rank % 2 == 0) {  // the others cannot reach the barrier before these have done their share
+      other.barrier();
+      pending.wait();
+    } else {
+      pending.wait();
+      other.barrier();
+    }
+    expect_elements<float>(report, x, n, title<float>("all_reduce during another's barrier", n, ranks),
+                           [&](std::int64_t i) {
+                             float total = 0;
+                             for (int r = 0; r < ranks; ++r) total += element<float>(r, i);
+                             return total;
+                           });
+    auto const sent = filled<double>(n, rank, 1);
+    Tensor<double> received(Shape{n});
+    if (rank == 0) {
+      auto receive = ranks > 1 ? comm.recv_async(received, 1, 5) : comm.recv_async(received, 0, 5);
+      if (ranks == 1) comm.send(sent, 0, 5);
+      other.barrier();
+      receive.wait();
+      expect_elements<double>(report, received, n, "a message during another's barrier",
+                              [&](std::int64_t i) { return element<double>(ranks > 1 ? 1 : 0, i, 1); });
+    } else {
+      if (rank == 1) comm.send(sent, 0, 5);
+      other.barrier();
+    }
+  }
 }
 
 // --- Port ------------------------------------------------------------------------------------------------------------
@@ -654,6 +702,17 @@ void refusals(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::invalid_argument, "root -1 does not exist", [&] { comm.reduce(x, sum, -1); });
   expect_error(report, ErrorKind::shape, "shapes are (37,) and (2, 3)", [&] { comm.all_reduce(x, y, sum); });
   expect_error(report, ErrorKind::shape, "once for each rank", [&] { comm.all_gather(x, y); });
+  Tensor<float> const eight_axes(Shape{1, 1, 1, 1, 1, 1, 1, 1});
+  expect_error(report, ErrorKind::shape, "gather", [&] { static_cast<void>(comm.gather(eight_axes)); });
+  try {
+    static_cast<void>(comm.all_gather(eight_axes));
+    report.expect(false, "a result of nine axes");
+  } catch (Error const& error) {
+    std::string const what = error.what();
+    report.expect(what.find("a tensor at most 8. Reshape the buffer") != std::string::npos &&
+                      error.rank() == comm.rank() && int(error.where().line()) == __LINE__ - 5,
+                  "a result of nine axes: " + what);
+  }
   if (ranks > 1) {
     expect_error(report, ErrorKind::shape, "does not divide",
                  [&] { static_cast<void>(comm.reduce_scatter(zeros<float>(Shape{ranks + 1}), sum)); });

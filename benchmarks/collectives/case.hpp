@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// One measured operation as plain data: what is called, on how many bytes, and which bytes of a rank's buffers it
+/// uses. Sizes follow nccl-tests: the larger of a rank's two buffers.
+
+#include <tutti/core/dtype.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace tutti::bench {
+
+enum class Collective : std::uint8_t {
+  broadcast,
+  reduce,
+  all_reduce,
+  gather,
+  all_gather,
+  scatter,
+  reduce_scatter,
+  all_to_all,
+  send_recv,
+  barrier
+};
+inline constexpr Collective collectives[] = {Collective::broadcast,      Collective::reduce,     Collective::all_reduce,
+                                             Collective::gather,         Collective::all_gather, Collective::scatter,
+                                             Collective::reduce_scatter, Collective::all_to_all, Collective::send_recv,
+                                             Collective::barrier};
+constexpr std::string_view name(Collective collective) {
+  constexpr std::string_view names[] = {"broadcast", "reduce",         "all_reduce", "gather",    "all_gather",
+                                        "scatter",   "reduce_scatter", "all_to_all", "send_recv", "barrier"};
+  return names[static_cast<std::size_t>(collective)];
+}
+
+enum class Op : std::uint8_t { sum, prod, min, max, avg };
+inline constexpr Op ops[] = {Op::sum, Op::prod, Op::min, Op::max, Op::avg};
+constexpr std::string_view name(Op op) {
+  constexpr std::string_view names[] = {"sum", "prod", "min", "max", "avg"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+/// Element types under the names of nccl-tests; float32, float64 and float16 are accepted too.
+struct TypeName {
+  std::string_view name;
+  DType dtype;
+};
+inline constexpr TypeName types[] = {
+    {"int8", DType::int8},      {"uint8", DType::uint8},      {"int32", DType::int32},  {"uint32", DType::uint32},
+    {"int64", DType::int64},    {"uint64", DType::uint64},    {"half", DType::float16}, {"float", DType::float32},
+    {"double", DType::float64}, {"bfloat16", DType::bfloat16}};
+constexpr std::string_view type_name(DType dtype) {
+  for (TypeName const& type : types)
+    if (type.dtype == dtype) return type.name;
+  return tutti::name(dtype);
+}
+/// f(value of the type) for the types above.
+template <class F>
+decltype(auto) with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::int8: return f(std::int8_t{});
+    case DType::uint8: return f(std::uint8_t{});
+    case DType::int32: return f(std::int32_t{});
+    case DType::uint32: return f(std::uint32_t{});
+    case DType::int64: return f(std::int64_t{});
+    case DType::uint64: return f(std::uint64_t{});
+    case DType::float16: return f(float16{});
+    case DType::bfloat16: return f(bfloat16{});
+    case DType::float64: return f(double{});
+    default: return f(float{});
+  }
+}
+
+constexpr bool reduces(Collective c) {
+  return c == Collective::reduce || c == Collective::all_reduce || c == Collective::reduce_scatter;
+}
+constexpr bool has_root(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
+}
+/// Both buffers of every rank hold a block for each rank, or one of them does.
+constexpr bool has_blocks(Collective c) {
+  return c == Collective::gather || c == Collective::all_gather || c == Collective::scatter ||
+         c == Collective::reduce_scatter || c == Collective::all_to_all;
+}
+constexpr bool exists(Collective c, bool in_place) {
+  if (c == Collective::broadcast || c == Collective::barrier) return in_place;  // one buffer, or none
+  return c != Collective::send_recv || !in_place;
+}
+
+/// Trivially copyable: it travels between processes, also of another MPI library.
+struct Case {
+  Collective collective = Collective::all_reduce;
+  Op op = Op::sum;
+  DType dtype = DType::float32;
+  bool in_place = false;
+  bool cold = false;
+  std::int32_t root = 0;
+  std::int32_t ranks = 1;
+  std::int64_t block = 0;  ///< elements for each rank where has_blocks(), else of the buffer
+
+  std::int64_t element() const { return static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t count() const { return has_blocks(collective) ? block * ranks : block; }
+  std::int64_t bytes() const { return count() * element(); }
+};
+
+/// The case whose size is the nearest to `bytes` that its ranks can share, at least one element each.
+inline Case sized(Case c, std::int64_t bytes) {
+  std::int64_t const shares = c.element() * (has_blocks(c.collective) ? c.ranks : 1);
+  c.block = c.collective == Collective::barrier ? 0 : std::max<std::int64_t>(1, bytes / shares);
+  return c;
+}
+
+/// A place for one call: two buffers of `Case::bytes()` each.
+struct Slot {
+  std::byte* first = nullptr;
+  std::byte* second = nullptr;
+};
+
+/// What a rank passes to a call, `from` inside `to` or the other way round where the call is in place.
+struct Operands {
+  std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::int64_t from_count = 0, to_count = 0;
+};
+inline Operands operands(Case const& c, Slot const& slot, int rank) {
+  std::byte* const a = slot.first;
+  std::byte* const b = slot.second;
+  std::int64_t const all = c.count(), mine = c.block * c.element() * rank;
+  bool const at_root = rank == c.root;
+  switch (c.collective) {
+    case Collective::barrier: return {};
+    case Collective::broadcast: return {b, b, all, all};
+    case Collective::reduce:
+    case Collective::all_reduce:
+    case Collective::all_to_all:
+    case Collective::send_recv: return {c.in_place ? b : a, b, all, all};
+    case Collective::gather: return {c.in_place && at_root ? b + mine : a, b, c.block, all};
+    case Collective::all_gather: return {c.in_place ? b + mine : a, b, c.block, all};
+    case Collective::scatter: return {a, c.in_place && at_root ? a + mine : b, all, c.block};
+    case Collective::reduce_scatter: return {a, c.in_place ? a + mine : b, all, c.block};
+  }
+  return {};
+}
+
+/// busbw / algbw, as nccl-tests define it.
+inline double bus_factor(Case const& c) {
+  double const n = c.ranks;
+  if (c.collective == Collective::all_reduce) return 2 * (n - 1) / n;
+  return has_blocks(c.collective) ? (n - 1) / n : 1;
+}
+
+/// Bytes that must be read and written at least, over all ranks, when every buffer is far larger than the caches and
+/// stores cost no read of their own.
+inline double least_traffic(Case const& c) {
+  double const n = c.ranks, size = static_cast<double>(c.bytes());
+  switch (c.collective) {
+    case Collective::barrier: return 0;
+    case Collective::broadcast: return n * size;
+    case Collective::reduce:
+    case Collective::reduce_scatter: return (n + 1) * size;
+    case Collective::all_reduce:
+    case Collective::send_recv: return 2 * n * size;
+    case Collective::all_gather: return (c.in_place ? n : n + 1) * size;
+    case Collective::gather:
+    case Collective::scatter: return c.in_place ? 2 * size * (n - 1) / n : 2 * size;
+    case Collective::all_to_all: return c.in_place ? 2 * (n - 1) * size : 2 * n * size;
+  }
+  return 0;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The contender `ours`: a case as a call of `Communicator`.
+
+#include "round.hpp"
+
+#include <tutti/comm.hpp>
+
+namespace tutti::bench {
+
+/// f(operator of the library)
+template <class F>
+Call with_op(Op op, F&& f) {
+  switch (op) {
+    case Op::sum: return f(tutti::sum);
+    case Op::prod: return f(tutti::prod);
+    case Op::min: return f(tutti::min);
+    case Op::max: return f(tutti::max);
+    case Op::avg: return f(tutti::avg);
+  }
+  return {};
+}
+
+template <class T, class Comm>
+Call ours_of(Comm& comm, Case const& c) {
+  int const rank = comm.rank(), root = c.root;
+  auto const from = [c, rank](Slot const& slot) {
+    Operands const o = operands(c, slot, rank);
+    return TensorView<T const>(reinterpret_cast<T const*>(o.from), Shape{o.from_count});
+  };
+  auto const to = [c, rank](Slot const& slot) {
+    Operands const o = operands(c, slot, rank);
+    return TensorView<T>(reinterpret_cast<T*>(o.to), Shape{o.to_count});
+  };
+  switch (c.collective) {
+    case Collective::barrier: return [&comm](Slot const&) { comm.barrier(); };
+    case Collective::broadcast: return [&comm, to, root](Slot const& s) { comm.broadcast(to(s), root); };
+    case Collective::gather: return [&comm, from, to, root](Slot const& s) { comm.gather(from(s), to(s), root); };
+    case Collective::all_gather: return [&comm, from, to](Slot const& s) { comm.all_gather(from(s), to(s)); };
+    case Collective::scatter: return [&comm, from, to, root](Slot const& s) { comm.scatter(from(s), to(s), root); };
+    case Collective::all_to_all: return [&comm, from, to](Slot const& s) { comm.all_to_all(from(s), to(s)); };
+    case Collective::send_recv: {
+      int const next = (rank + 1) % comm.size(), previous = (rank + comm.size() - 1) % comm.size();
+      return [&comm, from, to, next, previous](Slot const& s) { comm.send_recv(from(s), next, to(s), previous); };
+    }
+    case Collective::reduce:
+      return with_op(c.op, [&](auto op) -> Call {
+        if (c.in_place) return [&comm, to, op, root](Slot const& s) { comm.reduce(to(s), op, root); };
+        return [&comm, from, to, op, root](Slot const& s) { comm.reduce(from(s), to(s), op, root); };
+      });
+    case Collective::all_reduce:
+      return with_op(c.op, [&](auto op) -> Call {
+        if (c.in_place) return [&comm, to, op](Slot const& s) { comm.all_reduce(to(s), op); };
+        return [&comm, from, to, op](Slot const& s) { comm.all_reduce(from(s), to(s), op); };
+      });
+    case Collective::reduce_scatter:
+      return with_op(c.op, [&](auto op) -> Call {
+        return [&comm, from, to, op](Slot const& s) { comm.reduce_scatter(from(s), to(s), op); };
+      });
+  }
+  return {};
+}
+
+template <class Comm>
+Call ours(Comm& comm, Case const& c) {
+  return with_type(c.dtype, [&](auto zero) { return ours_of<decltype(zero)>(comm, c); });
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What ranks that share no memory tell each other when something takes long or has failed: where they wait, and why
+/// the communicator was revoked. Nothing is sent while all is well.
+
+#include <tutti/backend/mpi/error.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/exec/wait.hpp>
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace tutti::mpi {
+
+class Notices {
+ public:
+  /// Beyond the tags of derived collectives.
+  static constexpr int tag = 32767;
+
+  Notices(MPI_Comm comm, int rank, int size)
+      : comm_(comm), rank_(rank), heard_(static_cast<std::size_t>(size)) {}
+  Notices(Notices const&) = delete;
+  Notices& operator=(Notices const&) = delete;
+  ~Notices() {
+    for (auto& sent : sent_)
+      if (int done = 0; MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0)
+        static_cast<void>(sent.release());  // the library may still read it
+  }
+
+  /// `collectives`: how many this rank has called so far. An empty text says that it goes on.
+  void tell_position(std::string_view text, std::uint64_t collectives) noexcept {
+    tell(position, 0, text, collectives);
+  }
+  void tell_revoked(ErrorKind kind, std::string_view text) noexcept {
+    tell(revoked, static_cast<std::uint32_t>(kind), text, 0);
+  }
+
+  /// Takes in what has come. True when another rank has revoked the communicator: then `cause` throws it.
+  bool poll() {
+    for (;;) {
+      int flag = 0;
+      MPI_Status status;
+      check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &flag, &status), "MPI_Iprobe");
+      if (flag == 0) return cause_.type == revoked;
+      Notice notice;
+      check(MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
+      if (notice.type == revoked && cause_.type != revoked) cause_ = notice;
+      if (notice.type == position) heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = notice;
+    }
+  }
+  ErrorKind cause_kind() const noexcept { return static_cast<ErrorKind>(cause_.kind); }
+  std::string cause_text() const { return cause_.text; }
+
+  /// Who has called collective number `number` and who has not, by what the ranks have told.
+  std::string roll_call(std::uint64_t number) {
+    std::string here, missing;
+    for (int r = 0; r < static_cast<int>(heard_.size()); ++r) {
+      bool const arrived = r == rank_ || heard_[static_cast<std::size_t>(r)].collectives > number;
+      std::string& list = arrived ? here : missing;
+      list += (list.empty() ? "" : ", ") + std::to_string(r);
+      if (!arrived) list += " (" + whereabouts(r) + ")";
+    }
+    if (missing.empty()) return "all ranks have arrived, not all have finished";
+    return "ranks that have arrived: " + here + "; missing: " + missing;
+  }
+  /// "waits in barrier at app.cpp:12"
+  std::string whereabouts(int rank) const {
+    Notice const& notice = heard_[static_cast<std::size_t>(rank)];
+    return notice.text[0] == 0 ? "does not say that it waits on this communicator"
+                               : "waits in " + std::string(notice.text);
+  }
+
+ private:
+  enum Type : std::uint32_t { none, position, revoked };
+  struct Notice {
+    std::uint32_t type = none;
+    std::uint32_t kind = 0;
+    std::uint64_t collectives = 0;
+    char text[1008] = {};
+  };
+  struct Sent {
+    Notice notice;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  void tell(Type type, std::uint32_t kind, std::string_view text, std::uint64_t collectives) noexcept {
+    sent_.erase_if([](Owner<Sent>& sent) {
+      int done = 0;
+      return MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0;
+    });
+    for (int r = 0; r < static_cast<int>(heard_.size()); ++r) {
+      if (r == rank_) continue;
+      auto sent = make_owner<Sent>();
+      sent->notice.type = type;
+      sent->notice.kind = kind;
+      sent->notice.collectives = collectives;
+      std::memcpy(sent->notice.text, text.data(),
+                  text.size() < sizeof sent->notice.text - 1 ? text.size() : sizeof sent->notice.text - 1);
+      if (MPI_Isend(&sent->notice, sizeof(Notice), MPI_BYTE, r, tag, comm_, &sent->request) == MPI_SUCCESS)
+        sent_.push_back(std::move(sent));
+    }
+  }
+
+  MPI_Comm comm_;
+  int rank_;
+  List<Notice> heard_;
+  Notice cause_;
+  List<Owner<Sent>> sent_;
+};
+
+}  // namespace tutti::mpi

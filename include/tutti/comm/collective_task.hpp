@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A collective as a task of a request: its call, its buffers and its operator in one place.
+
+#include <tutti/comm/derived.hpp>
+#include <tutti/comm/request.hpp>
+
+#include <string>
+#include <utility>
+
+namespace tutti::comm {
+
+/// A collective with everything it needs until it is done.
+template <Backend B, class From, class To, class Op>
+class CollectiveTask final : public Task<typename To::Result> {
+ public:
+  using Result = typename To::Result;
+  template <class Start>
+  CollectiveTask(char const* operation, From from, To to, Op op, Start&& start)
+      : Task<Result>(operation),
+        from_(std::move(from)),
+        to_(std::move(to)),
+        op_(std::move(op)),
+        job_(start(from_, to_, op_)) {}
+
+  bool abandon() noexcept override { return job_.give_up(); }
+  bool borrows() const noexcept override { return From::borrows || To::borrows; }
+  std::string awaiting() const override { return job_.awaiting(); }
+  bool collective() const noexcept override { return true; }
+  Result take() override { return to_.take(); }
+
+ protected:
+  bool advance() override {
+    if (!job_.poll()) return false;
+    to_.store();
+    return true;
+  }
+
+ private:
+  From from_;
+  To to_;
+  Op op_;
+  CollectiveJob<B> job_;
+};
+
+/// Movement: no operator.
+struct NoOperator {};
+
+/// A collective with the counts that it refers to.
+struct Call {
+  Collective collective;
+  Counts counts;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The collectives with blocks of one size, as a part of `Communicator`.
+
+#include <tutti/comm/endpoint.hpp>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace tutti::comm {
+
+/// See `Communicator` for what holds for all of them.
+template <Backend B>
+class Collectives : public Endpoint<B> {
+ public:
+  using typename Endpoint<B>::Where;
+
+  /// Returns when every rank has called it.
+  void barrier(Where where = Where::current()) {
+    this->template run<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
+  }
+  Request<void> barrier_async(Where where = Where::current()) {
+    return this->template start<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
+  }
+
+  /// Shapes     x (...) on every rank
+  /// Computes   x = x of `root`
+  template <Buffer X>
+  void broadcast(X&& x, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::broadcast>(NoOperand{}, operand_of(x), NoOperator{}, root, where);
+  }
+  template <class T>
+    requires(!Buffer<T>)
+  [[nodiscard]] T broadcast(T value, int root = 0, Where where = Where::current()) {
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) broadcast(std::span<T, 1>(&value, 1), root, where);
+    return value;
+  }
+  template <Buffer X>
+  auto broadcast_async(X&& x, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::broadcast>(NoOperand{}, operand_of(std::forward<X>(x)), NoOperator{}, root,
+                                                 where);
+  }
+
+  /// Shapes     x (...) on every rank
+  /// Computes   x = x of rank 0 op x of rank 1 op ..., on every rank
+  template <Buffer X, class Op = NoOperator>
+  void all_reduce(X&& x, Op const& op = {}, Where where = Where::current()) {
+    this->template run<Kind::all_reduce>(NoOperand{}, operand_of(x), op, -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void all_reduce(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
+  }
+  /// Of one number: returns the result.
+  template <class T, class Op>
+    requires(!Buffer<T>)
+  [[nodiscard]] T all_reduce(T value, Op const& op, Where where = Where::current()) {
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) all_reduce(std::span<T, 1>(&value, 1), op, where);
+    return value;
+  }
+  template <Buffer X, class Op>
+  auto all_reduce_async(X&& x, Op op, Where where = Where::current()) {
+    return this->template start<Kind::all_reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1,
+                                                  where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto all_reduce_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return this->template start<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                                  std::move(op), -1, where);
+  }
+
+  /// A reduction of V contributions of which each rank holds V / P, whose bits do not depend on P: a tree over all V,
+  /// in the order of ranks and rows, whose form depends on V alone. Costs V / P times the traffic of all_reduce. Shapes
+  /// x (V / P, ...), result (...); the same V / P on every rank Computes   result = x[0] of rank 0 op x[1] of rank 0 op
+  /// ... op x[V / P - 1] of the last rank; avg divides by V
+  template <Buffer X, class Op>
+  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op, Where where = Where::current()) {
+    return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void all_reduce_contributions(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
+  }
+  template <Buffer X, class Op>
+  auto all_reduce_contributions_async(X&& x, Op op, Where where = Where::current()) {
+    auto to = contribution<X>(x);
+    return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
+                                                                std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto all_reduce_contributions_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return this->template start<Kind::all_reduce_contributions>(
+        input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where);
+  }
+
+  /// The same result at `root` alone; elsewhere x is unchanged and `to` is not touched.
+  template <Buffer X, class Op = NoOperator>
+  void reduce(X&& x, Op const& op = {}, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void reduce(From&& from, To&& to, Op const& op, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::reduce>(input_of(from), operand_of(to), op, root, where);
+  }
+  template <Buffer X, class Op>
+  auto reduce_async(X&& x, Op op, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), root, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto reduce_async(From&& from, To&& to, Op op, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                              std::move(op), root, where);
+  }
+
+  /// Shapes     x (...), result (P, ...) at `root`, (0, ...) elsewhere; `to` counts at `root` alone
+  /// Computes   result[r] = x of rank r
+  template <Buffer X>
+  [[nodiscard]] auto gather(X&& x, int root = 0, Where where = Where::current()) {
+    return this->template run<Kind::gather>(
+        input_of(x), this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
+        NoOperator{}, root, where);
+  }
+  template <Buffer From, Buffer To>
+  void gather(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::gather>(input_of(from), operand_of(to), NoOperator{}, root, where);
+  }
+  template <Buffer X>
+  auto gather_async(X&& x, int root = 0, Where where = Where::current()) {
+    auto to = this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
+    return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
+  }
+  template <Buffer From, Buffer To>
+  auto gather_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                              NoOperator{}, root, where);
+  }
+
+  /// Shapes     x (...), result (P, ...)
+  /// Computes   result[r] = x of rank r, on every rank
+  template <Buffer X>
+  [[nodiscard]] auto all_gather(X&& x, Where where = Where::current()) {
+    return this->template run<Kind::all_gather>(
+        input_of(x), this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where)),
+        NoOperator{}, -1, where);
+  }
+  template <Buffer From, Buffer To>
+  void all_gather(From&& from, To&& to, Where where = Where::current()) {
+    this->template run<Kind::all_gather>(input_of(from), operand_of(to), NoOperator{}, -1, where);
+  }
+  template <Buffer X>
+  auto all_gather_async(X&& x, Where where = Where::current()) {
+    auto to = this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where));
+    return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
+  }
+  template <Buffer From, Buffer To>
+  auto all_gather_async(From&& from, To&& to, Where where = Where::current()) {
+    return this->template start<Kind::all_gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                                  NoOperator{}, -1, where);
+  }
+
+  /// Shapes     from (P, ...) at `root`, ignored elsewhere; to (...)
+  /// Computes   to = from[rank] of `root`
+  template <Buffer From, Buffer To>
+  void scatter(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::scatter>(input_of(from), operand_of(to), NoOperator{}, root, where);
+  }
+  template <Buffer From, Buffer To>
+  auto scatter_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::scatter>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                               NoOperator{}, root, where);
+  }
+
+  /// Shapes     x (P * k, ...), result (k, ...)
+  /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] auto reduce_scatter(X&& x, Op const& op = {}, Where where = Where::current()) {
+    return this->template run<Kind::reduce_scatter>(
+        input_of(x), this->template result<X>(this->part(view_of(x).shape(), where)), op, -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void reduce_scatter(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::reduce_scatter>(input_of(from), operand_of(to), op, -1, where);
+  }
+  template <Buffer X, class Op>
+  auto reduce_scatter_async(X&& x, Op op, Where where = Where::current()) {
+    auto to = this->template result<X>(this->part(view_of(x).shape(), where));
+    return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
+                                                      where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto reduce_scatter_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return this->template start<Kind::reduce_scatter>(input_of(std::forward<From>(from)),
+                                                      operand_of(std::forward<To>(to)), std::move(op), -1, where);
+  }
+
+  /// Shapes     x (P * k, ...), result the same
+  /// Computes   block r of the result = this rank's block of rank r's x
+  template <Buffer X>
+  [[nodiscard]] auto all_to_all(X&& x, Where where = Where::current()) {
+    return this->template run<Kind::all_to_all>(input_of(x), this->template result<X>(view_of(x).shape()), NoOperator{},
+                                                -1, where);
+  }
+  template <Buffer From, Buffer To>
+  void all_to_all(From&& from, To&& to, Where where = Where::current()) {
+    this->template run<Kind::all_to_all>(input_of(from), operand_of(to), NoOperator{}, -1, where);
+  }
+  template <Buffer X>
+  auto all_to_all_async(X&& x, Where where = Where::current()) {
+    auto to = this->template result<X>(view_of(x).shape());
+    return this->template start<Kind::all_to_all>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
+  }
+  template <Buffer From, Buffer To>
+  auto all_to_all_async(From&& from, To&& to, Where where = Where::current()) {
+    return this->template start<Kind::all_to_all>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                                  NoOperator{}, -1, where);
+  }
+
+  /// Shapes     x (...) on every rank
+  /// Computes   x = x of rank 0 op ... op x of this rank; with avg, the mean of these ranks
+  template <Buffer X, class Op = NoOperator>
+  void scan(X&& x, Op const& op = {}, Where where = Where::current()) {
+    this->template run<Kind::scan>(NoOperand{}, operand_of(x), op, -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void scan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
+  }
+  /// Of one number: returns the result.
+  template <class T, class Op>
+    requires(!Buffer<T>)
+  [[nodiscard]] T scan(T value, Op const& op, Where where = Where::current()) {
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) scan(std::span<T, 1>(&value, 1), op, where);
+    return value;
+  }
+  template <Buffer X, class Op>
+  auto scan_async(X&& x, Op op, Where where = Where::current()) {
+    return this->template start<Kind::scan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto scan_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return this->template start<Kind::scan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                            std::move(op), -1, where);
+  }
+
+  /// The same without this rank's own: x = x of rank 0 op ... op x of rank - 1. Rank 0, which nothing precedes, keeps
+  /// what its result buffer held: give it the neutral element of the operator beforehand. Its number is returned as it
+  /// is.
+  template <Buffer X, class Op = NoOperator>
+  void exscan(X&& x, Op const& op = {}, Where where = Where::current()) {
+    this->template run<Kind::exscan>(NoOperand{}, operand_of(x), op, -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  void exscan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
+  }
+  template <class T, class Op>
+    requires(!Buffer<T>)
+  [[nodiscard]] T exscan(T value, Op const& op, Where where = Where::current()) {
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) exscan(std::span<T, 1>(&value, 1), op, where);
+    return value;
+  }
+  template <Buffer X, class Op>
+  auto exscan_async(X&& x, Op op, Where where = Where::current()) {
+    return this->template start<Kind::exscan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto exscan_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return this->template start<Kind::exscan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                              std::move(op), -1, where);
+  }
+
+ protected:
+  using Endpoint<B>::Endpoint;
+
+ private:
+  // Overloads take more than they accept and assert the rest, so that a mistake gets one sentence, not a list of
+  // candidates. For the same reason a reduction has a default operator, which is refused.
+  template <class T>
+  static constexpr bool is_value = Storable<T>;
+
+  template <Buffer X>
+  auto contribution(X const& x) const {
+    Shape const shape = view_of(x).shape();
+    int const first = shape.rank() == 0 ? 0 : 1;  // a single number is refused with the other shapes that do not fit
+    return this->template result<X>(Shape::of(shape.begin() + first, shape.rank() - first));
+  }
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What backends that wrap another one have in common: all that they pass on unchanged, optional members included.
+
+#include <tutti/comm/communicator.hpp>
+#include <tutti/comm/concepts.hpp>
+#include <tutti/comm/heap.hpp>
+#include <tutti/core/list.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace tutti {
+namespace comm {
+
+/// Base of a backend around `B`. What derives from it has an Operation of its own around B's, and so defines what takes
+/// or gives one: start, start_comparison, start_send, start_recv, test, received, abandon, awaiting; and split.
+template <Backend B>
+class Decorator {
+  static constexpr bool provides_always = requires { B::provides(Kind{}, DType{}, Operator{}); };
+
+ public:
+  using Device = typename B::Device;
+  using Match = typename B::Match;
+
+  B& inner() noexcept { return inner_; }
+  B const& inner() const noexcept { return inner_; }
+
+  int rank() const noexcept { return inner_.rank(); }
+  int size() const noexcept { return inner_.size(); }
+  int node() const noexcept { return inner_.node(); }
+  int local_rank() const noexcept { return inner_.local_rank(); }
+  int local_size() const noexcept { return inner_.local_size(); }
+  exec::WaitPolicy wait_policy() const noexcept { return inner_.wait_policy(); }
+
+  static constexpr bool provides(Kind kind, DType dtype, Operator op)
+    requires provides_always
+  {
+    return B::provides(kind, dtype, op);
+  }
+  bool provides(Kind kind, DType dtype, Operator op) const
+    requires(!provides_always)
+  {
+    return inner_.provides(kind, dtype, op);
+  }
+  bool scatters_in_place() const { return inner_.scatters_in_place(); }
+
+  bool try_match(int from, int tag, Match& match, MessageInfo& info) {
+    return inner_.try_match(from, tag, match, info);
+  }
+  void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
+
+  bool compares() const noexcept
+    requires requires(B const& backend) { backend.compares(); }
+  {
+    return inner_.compares();
+  }
+  CheckLevel check_level() const noexcept
+    requires requires(B const& backend) { backend.check_level(); }
+  {
+    return inner_.check_level();
+  }
+  void announce(std::string const& text, std::uint64_t collectives) noexcept
+    requires requires(B& backend) { backend.announce(text, collectives); }
+  {
+    inner_.announce(text, collectives);
+  }
+  std::string roll_call(std::uint64_t number) const
+    requires requires(B const& backend) { backend.roll_call(number); }
+  {
+    return inner_.roll_call(number);
+  }
+  void waits(bool begins) noexcept
+    requires requires(B& backend) { backend.waits(begins); }
+  {
+    inner_.waits(begins);
+  }
+  std::string whereabouts(int rank) const
+    requires requires(B const& backend) { backend.whereabouts(rank); }
+  {
+    return inner_.whereabouts(rank);
+  }
+  Storage<Device> allocate(std::size_t bytes)
+    requires Allocates<B>
+  {
+    return inner_.allocate(bytes);
+  }
+  bool shares_memory() const noexcept
+    requires Allocates<B>
+  {
+    return inner_.shares_memory();
+  }
+
+ protected:
+  explicit Decorator(B inner) : inner_(std::move(inner)) {}
+  Decorator(Decorator&&) noexcept = default;
+  Decorator& operator=(Decorator&&) noexcept = default;
+  ~Decorator() = default;
+
+  B inner_;
+};
+
+}  // namespace comm
+
+/// A second communicator of the same ranks, whose operations go through a decorator:
+/// `decorated<FaultInjector>(comm, plan)`. The two know nothing of each other's messages and failures.
+/// Ranks      all; blocks like a split.
+template <template <Backend> class D, Backend B, class... Arguments>
+Communicator<D<B>> decorated(Communicator<B>& comm, Arguments&&... arguments) {
+  List<int> members;
+  for (int r = 0; r < comm.size(); ++r) members.push_back(r);
+  return Communicator<D<B>>(
+      D<B>(comm.backend().split(0, comm.rank(), members), std::forward<Arguments>(arguments)...),
+      CommunicatorOptions{comm.deadline_seconds()});
+}
+
+}  // namespace tutti

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `Endpoint<Backend>`: what every part of a communicator's vocabulary stands on. Who this rank is; the checks that one
+/// rank can make alone; a collective call from its buffers to its result, blocking or as a request.
+
+#include <tutti/comm/collective_task.hpp>
+#include <tutti/comm/derived.hpp>
+#include <tutti/comm/heap.hpp>
+#include <tutti/comm/message.hpp>
+#include <tutti/comm/operand.hpp>
+#include <tutti/core/checked.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
+#include <tutti/exec/context.hpp>
+
+#include <array>
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace tutti::comm {
+
+/// A rank's end of a communicator: the base of `Communicator`, see there.
+template <Backend B>
+class Endpoint {
+ public:
+  using Device = typename B::Device;
+  using Where = std::source_location;
+
+  int rank() const noexcept { return core_->backend.rank(); }
+  int size() const noexcept { return core_->backend.size(); }
+  /// Number of this rank's node, from 0, in the order of the nodes' lowest ranks.
+  int node() const noexcept { return core_->backend.node(); }
+  /// Rank among the communicator's ranks on this node, and their number.
+  int local_rank() const noexcept { return core_->backend.local_rank(); }
+  int local_size() const noexcept { return core_->backend.local_size(); }
+  Heap<B> heap() const noexcept { return Heap<B>(core_); }
+  B& backend() noexcept { return core_->backend; }
+  /// Options for a Context that shares this node's processors with the other ranks.
+  exec::ContextOptions context_options() const { return {.threads = 0, .ranks_on_node = local_size()}; }
+  double deadline_seconds() const noexcept { return core_->deadline_seconds(); }
+  void set_deadline_seconds(double seconds, Where where = Where::current()) {
+    core_->set_deadline_seconds(seconds, where);
+  }
+
+  Shared<Core<B>> const& core() const noexcept { return core_; }
+
+ protected:
+  Endpoint(B backend, CommunicatorOptions options) : core_(make_shared_owner<Core<B>>(std::move(backend), options)) {}
+  explicit Endpoint(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
+  Endpoint(Endpoint&&) noexcept = default;
+  Endpoint& operator=(Endpoint&&) noexcept = default;
+  ~Endpoint() = default;
+
+  template <Buffer X>
+  auto result(Shape shape) const {
+    return Operand<ValueOf<X>, Device, true>(tensor<ValueOf<X>>(*this, shape));
+  }
+  Shape stacked(char const* operation, Shape const& shape, bool all, Where where) const {
+    if (shape.rank() == Shape::max_rank)
+      refuse(operation,
+             "the result has one axis more than the buffer of shape " + to_string(shape) + ", and a tensor at most " +
+                 std::to_string(Shape::max_rank) + ". Reshape the buffer, or pass a tensor for the result",
+             where, ErrorKind::shape);
+    std::array<std::int64_t, Shape::max_rank + 1> extents{all ? size() : 0};
+    for (int axis = 0; axis < shape.rank(); ++axis) extents[static_cast<std::size_t>(axis) + 1] = shape[axis];
+    return Shape::of(extents.data(), shape.rank() + 1);
+  }
+  Shape part(Shape const& shape, Where where) const {
+    if (shape.rank() == 0 || shape[0] % size() != 0)
+      throw Error(ErrorKind::shape, "reduce_scatter",
+                  "the first axis of shape " + to_string(shape) + " does not divide by the " + std::to_string(size()) +
+                      " ranks",
+                  where)
+          .with_rank(rank());
+    return shape.with(0, shape[0] / size());
+  }
+  [[noreturn]] void refuse(char const* operation, std::string message, Where where,
+                           ErrorKind kind = ErrorKind::invalid_argument) const {
+    throw Error(kind, operation, std::move(message), where).with_rank(rank());
+  }
+  void check_rank(char const* operation, char const* what, int r, Where where) const {
+    if (r < 0 || r >= size())
+      refuse(
+          operation,
+          std::string(what) + " " + std::to_string(r) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
+          where);
+  }
+  void check_tag(char const* operation, int tag, Where where) const {
+    if (tag < 0 || tag > 32767) refuse(operation, "tag " + std::to_string(tag) + " is outside 0 to 32767", where);
+  }
+  void check_source(char const* operation, int from, int tag, Where where) const {
+    if (from != any_source) check_rank(operation, "source rank", from, where);
+    if (tag != any_tag) check_tag(operation, tag, where);
+  }
+
+  template <class X>
+  static constexpr std::int64_t element_bytes = wire_bytes<typename X::Value>();
+
+  // A value, asserted where users' calls arrive, so that a mistake costs them few lines of diagnostics.
+  template <class X>
+  static constexpr bool is_here = [] {
+    if constexpr (std::is_same_v<X, NoOperand>) return true;
+    else return std::is_same_v<typename X::Place, Device>;
+  }();
+
+  template <class T>
+  auto request(Owner<T> task) {
+    return Request<typename T::Result>(core_, std::move(task));
+  }
+
+  /// A send, a receive, or one of each, started.
+  template <class Out, class In>
+  auto transfer(char const* operation, Out out, In in, int to, int send_tag, int from, int recv_tag, Where where) {
+    static_assert(is_here<Out> && is_here<In>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
+    if constexpr (!std::same_as<Out, NoOperand>) {
+      check_rank(operation, "destination rank", to, where);
+      check_tag(operation, send_tag, where);
+    }
+    if constexpr (!std::same_as<In, NoOperand>) check_source(operation, from, recv_tag, where);
+    auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
+    try {
+      if constexpr (!std::same_as<In, NoOperand>)
+        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag);
+      if constexpr (!std::same_as<Out, NoOperand>)
+        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag);
+    } catch (...) {
+      task->transfer.postpone();  // a receive that is under way knows its buffer
+    }
+    return task;
+  }
+
+  /// Rows of each rank's block in the two buffers of a _v kind.
+  struct Rows {
+    PerRank from{};
+    PerRank to{};
+  };
+
+  /// The call as a value, with shapes, counts, root and overlap checked.
+  template <Kind kind, class From, class To, class Op>
+  Call call(From const& from, To const& to, Op const& op, int root, Rows rows, Where where) const {
+    static_assert(is_here<From> && is_here<To>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
+    char const* const operation = name(kind).data();
+    if constexpr (rooted(kind)) check_rank(operation, "root", root, where);
+    bool const root_here = rank() == root;
+    Call result;
+    Collective& made = result.collective;
+    made.kind = kind;
+    made.root = root;
+    made.where = where;
+    if constexpr (!std::same_as<To, NoOperand>) {
+      using T = typename To::Value;
+      made.dtype = dtype_of<WireElement<T>>;
+      made.to = to.wire();
+      made.count = to.size();
+      made.from = to.wire();
+      if constexpr (!std::same_as<From, NoOperand>) {
+        static_assert(std::is_same_v<typename From::Value, T>,
+                      "tutti: the two buffers of this collective have different element types");
+        made.from = from.wire();
+        constexpr bool to_counts = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::scatter_v ||
+                                   kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
+        if constexpr (!to_counts) made.count = from.size();
+        if constexpr (has_counts(kind)) check_rows<kind>(from, to, rows, root_here, result, where);
+        else check_shapes<kind>(from, to, root_here, made, where);
+      }
+      if constexpr (reduces(kind)) {
+        constexpr bool given = !std::is_same_v<Op, NoOperator>;
+        static_assert(given, "tutti: a reduction needs an operator, such as tutti::sum, behind its buffers");
+        constexpr bool possible = reducible<T, Op>();
+        static_assert(!std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
+                      "tutti: bool is reduced by logical_and, logical_or, logical_xor or a callable. Convert it to an "
+                      "integer to count");
+        static_assert(std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
+                      "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the "
+                      "tensor");
+        static_assert(
+            NamedOperator<Op> || possible || !given,
+            "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_*, bitwise_*, *_location, or "
+            "a const callable that takes two elements and returns one");
+        if constexpr (!Device::host_accessible)
+          static_assert(B::provides(kind, dtype_of<WireElement<T>>, operator_kind<Op>()),
+                        "tutti: this backend cannot reduce elements of this type with this operator");
+        constexpr bool by_parts =
+            Element<T> ||
+            (Complex<T> && (operator_kind<Op>() == Operator::sum || operator_kind<Op>() == Operator::avg));
+        using Folded = std::conditional_t<by_parts, WireElement<T>, T>;
+        if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
+        else made.reduction = reduction_of<Folded>(op);
+        if constexpr (!by_parts) made.compound_bytes = wire_bytes<T>();
+        else scale<wire_parts<T>>(result);
+      } else {
+        scale<wire_parts<T>>(result);
+      }
+    }
+    if ((kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v) && !root_here) made.to = nullptr;
+    if ((kind == Kind::scatter || kind == Kind::scatter_v || kind == Kind::broadcast) && !root_here)
+      made.from = nullptr;
+    return result;
+  }
+
+  /// From elements to the parts as which they travel.
+  template <std::int64_t parts>
+  static void scale(Call& call) {
+    if constexpr (parts == 1) return;
+    call.collective.count *= parts;
+    for (std::int64_t& count : call.counts.from) count *= parts;
+    for (std::int64_t& count : call.counts.to) count *= parts;
+  }
+
+  /// Counts and overlap of the kinds with blocks of one size.
+  template <Kind kind, class From, class To>
+  void check_shapes(From const& from, To const& to, bool root_here, Collective& call, Where where) const {
+    constexpr bool grows = kind == Kind::gather || kind == Kind::all_gather;
+    constexpr bool shrinks = kind == Kind::scatter || kind == Kind::reduce_scatter;
+    if ((kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter) && !root_here) return;
+    std::int64_t const ranks = size();
+    bool fits = from.shape() == to.shape();
+    char const* rule = ", which must be equal";
+    if constexpr (kind == Kind::all_reduce_contributions) {
+      call.contributions = from.shape().rank() == 0 ? 0 : from.shape()[0];
+      fits = call.contributions > 0 && Shape::of(from.shape().begin() + 1, from.shape().rank() - 1) == to.shape();
+      rule = "; the first must hold at least one of the second";
+    } else if constexpr (grows) {
+      fits = to.size() == from.size() * ranks;
+      rule = "; the second must hold the first once for each rank";
+    } else if constexpr (shrinks) {
+      fits = from.size() == to.size() * ranks;
+      rule = "; the first must hold the second once for each rank";
+    }
+    if (!fits)
+      refuse(name(kind).data(),
+             "shapes are " + to_string(from.shape()) + " and " + to_string(to.shape()) + rule + " (" +
+                 std::to_string(ranks) + " here)",
+             where, ErrorKind::shape);
+    if constexpr (kind == Kind::all_to_all) {
+      if (from.size() % ranks != 0)
+        refuse("all_to_all",
+               "shape " + to_string(from.shape()) + " does not divide into " + std::to_string(ranks) +
+                   " blocks, one for each rank",
+               where, ErrorKind::shape);
+      call.count = from.size() / ranks;
+    }
+    std::int64_t const own = call.count * rank() * element_bytes<To>;
+    check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
+                  {to.wire(), to.size() * element_bytes<To>, grows ? own : 0}, kind != Kind::all_reduce_contributions,
+                  where);
+  }
+
+  /// Memory that a call reads or writes, and where in it this rank's single block may be.
+  struct Extent {
+    void const* data;
+    std::int64_t bytes;
+    std::int64_t own;
+  };
+  void check_overlap(char const* operation, Extent from, Extent to, bool may_alias, Where where) const {
+    auto const* const a = static_cast<std::byte const*>(from.data);
+    auto const* const b = static_cast<std::byte const*>(to.data);
+    bool const aliased = may_alias && a + from.own == b + to.own;
+    if (!aliased && a < b + to.bytes && b < a + from.bytes)
+      refuse(operation,
+             "the buffers overlap. Pass disjoint ones, or the in-place form: this rank's block of the other buffer",
+             where);
+  }
+
+  /// Elements of one row: of one step along the first axis.
+  std::int64_t row_size(char const* operation, Shape const& shape, Where where) const {
+    if (shape.rank() == 0)
+      refuse(operation, "a single number has no rows to count. Pass it with shape (1,)", where, ErrorKind::shape);
+    std::int64_t elements = 1;
+    for (int axis = 1; axis < shape.rank(); ++axis) elements *= shape[axis];
+    return elements;
+  }
+  /// The sizes of the blocks in elements. Errors: shape, unless there is a count for each rank and their sum is the
+  /// first extent.
+  List<std::int64_t> blocks(char const* operation, Shape const& shape, PerRank rows, Where where) const {
+    std::int64_t const row = row_size(operation, shape, where);
+    if (rows.size() != size())
+      refuse(operation,
+             std::to_string(rows.size()) + " counts for " + std::to_string(size()) + " ranks. Pass one for each rank",
+             where);
+    List<std::int64_t> result;
+    std::int64_t total = 0;
+    for (std::int64_t const count : rows) {
+      if (count < 0) refuse(operation, "count " + std::to_string(count) + " is negative", where);
+      total = checked_add(total, count, where);
+      result.push_back(checked_multiply(count, row, where));
+    }
+    if (total != shape[0])
+      refuse(operation,
+             "the counts " + listed(rows) + " do not make the " + std::to_string(shape[0]) +
+                 " rows of the buffer of shape " + to_string(shape),
+             where, ErrorKind::shape);
+    return result;
+  }
+  static std::int64_t before(List<std::int64_t> const& blocks, int r) noexcept {
+    std::int64_t elements = 0;
+    for (int other = 0; other < r; ++other) elements += blocks[static_cast<std::size_t>(other)];
+    return elements;
+  }
+
+  /// Counts and overlap of the _v kinds.
+  template <Kind kind, class From, class To>
+  void check_rows(From const& from, To const& to, Rows rows, bool root_here, Call& result, Where where) const {
+    if ((kind == Kind::gather_v || kind == Kind::scatter_v) && !root_here) return;
+    constexpr bool grows = kind == Kind::gather_v || kind == Kind::all_gather_v;
+    constexpr bool exchange = kind == Kind::all_to_all_v;
+    check_blocks(name(kind).data(), from.shape(), to.shape(),
+                 grows      ? Rows{{}, rows.to}
+                 : exchange ? rows
+                            : Rows{rows.from, {}},
+                 result.counts, where);
+    std::int64_t const own_from = grows || exchange ? 0 : before(result.counts.from, rank()) * element_bytes<To>;
+    std::int64_t const own_to = grows ? before(result.counts.to, rank()) * element_bytes<To> : 0;
+    check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, own_from},
+                  {to.wire(), to.size() * element_bytes<To>, own_to},
+                  !exchange || result.counts.from == result.counts.to, where);
+    if constexpr (exchange) result.collective.count = 0;
+  }
+  /// One of the buffers has blocks, and the other is this rank's; or both have, of all_to_all_v.
+  void check_blocks(char const* operation, Shape const& from, Shape const& to, Rows rows, Counts& counts,
+                    Where where) const {
+    if (row_size(operation, from, where) != row_size(operation, to, where))
+      refuse(operation, "shapes are " + to_string(from) + " and " + to_string(to) + ", with rows of different sizes",
+             where, ErrorKind::shape);
+    bool const exchange = !rows.from.empty() && !rows.to.empty();
+    bool const grows = rows.from.empty();
+    if (!grows) counts.from = blocks(operation, from, rows.from, where);
+    if (grows || exchange) counts.to = blocks(operation, to, rows.to, where);
+    auto const own = static_cast<std::size_t>(rank());
+    std::int64_t const sent = grows ? from.size() : counts.from[own];
+    std::int64_t const received = grows || exchange ? counts.to[own] : to.size();
+    if (sent != received)
+      refuse(operation,
+             "this rank's own block has " + std::to_string(sent) + " elements in the first buffer and " +
+                 std::to_string(received) + " in the second. They must be equal",
+             where, ErrorKind::shape);
+  }
+
+  template <Kind kind, class From, class To, class Op>
+  auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
+    auto prepared = call<kind>(from, to, op, root, rows, where);
+    CollectiveJob<B> job(*core_, prepared.collective, std::move(prepared.counts));
+    try {
+      core_->wait(job, where);
+    } catch (...) {
+      if (!job.safe()) {
+        keep_forever(std::move(from));
+        keep_forever(std::move(to));
+      }
+      throw;
+    }
+    to.store();
+    return to.take();
+  }
+  template <Kind kind, class From, class To, class Op>
+  auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {
+    using Task = CollectiveTask<B, From, To, Op>;
+    return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op),
+                                    [&](From const& f, To const& t, Op const& o) {
+                                      auto prepared = call<kind>(f, t, o, root, rows, where);
+                                      return CollectiveJob<B>(*core_, prepared.collective, std::move(prepared.counts));
+                                    }));
+  }
+
+  Shared<Core<B>> core_;
+};
+
+}  // namespace tutti::comm

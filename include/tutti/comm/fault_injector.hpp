@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `FaultInjector<Backend>`: a backend that goes wrong by plan, to test what a program does then.
+
+#include <tutti/comm/decorator.hpp>
+#include <tutti/core/hash.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/mutex.hpp>
+#include <tutti/core/shared.hpp>
+#include <tutti/tensor/storage.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+
+enum class Fault : std::uint8_t {
+  none,
+  delay,    ///< the rank stalls before the operation is started
+  drop,     ///< the operation is never started, nor what would slip into its place: see FaultInjector
+  kill,     ///< the rank throws an Error, here and at whatever it starts or tests afterwards; or dies of SIGKILL
+  corrupt,  ///< one bit of what is sent is flipped; an operation that sends nothing stays as it is
+};
+
+constexpr std::string_view name(Fault fault) noexcept {
+  switch (fault) {
+    case Fault::none: return "none";
+    case Fault::delay: return "delay";
+    case Fault::drop: return "drop";
+    case Fault::kill: return "kill";
+    case Fault::corrupt: return "corrupt";
+  }
+  return "unknown";
+}
+
+struct PlannedFault {
+  int rank = 0;
+  std::int64_t operation = 0;  ///< of this rank, from 0, in the order in which it starts them
+  Fault fault = Fault::none;
+  friend bool operator==(PlannedFault const&, PlannedFault const&) = default;
+};
+
+/// Which operations of which rank go wrong: a function of the seed, the rank and the operation's number alone.
+struct FaultPlan {
+  std::uint64_t seed = 0;
+  /// Probability of each for every operation; their sum is at most 1.
+  double delay = 0;
+  double drop = 0;
+  double kill = 0;
+  double corrupt = 0;
+  List<PlannedFault> faults;     ///< beside them, and before them
+  double delay_seconds = 0.001;  ///< how long a delay takes
+  bool kill_process = false;     ///< kill raises SIGKILL: for ranks that are processes
+
+  Fault at(int rank, std::int64_t operation) const noexcept {
+    for (PlannedFault const& planned : faults)
+      if (planned.rank == rank && planned.operation == operation) return planned.fault;
+    double chance = static_cast<double>(random(rank, operation, 0) >> 11) * 0x1p-53;
+    if ((chance -= delay) < 0) return Fault::delay;
+    if ((chance -= drop) < 0) return Fault::drop;
+    if ((chance -= kill) < 0) return Fault::kill;
+    return chance - corrupt < 0 ? Fault::corrupt : Fault::none;
+  }
+  /// Errors     invalid_argument.
+  void check() const {
+    for (double const chance : {delay, drop, kill, corrupt, delay + drop + kill + corrupt})
+      if (!(chance >= 0 && chance <= 1))
+        throw Error(ErrorKind::invalid_argument, "FaultPlan",
+                    "a probability, or the sum of them, is " + std::to_string(chance) + ". Keep it between 0 and 1");
+    if (!(delay_seconds >= 0 && delay_seconds < 1e6))
+      throw Error(ErrorKind::invalid_argument, "FaultPlan",
+                  "delay_seconds is " + std::to_string(delay_seconds) + ". Give a time from 0 to a million seconds");
+  }
+  std::uint64_t random(int rank, std::int64_t operation, std::uint64_t purpose) const noexcept {
+    std::uint64_t const key[] = {static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(operation), purpose};
+    return hash_bytes(std::as_bytes(std::span(key)), seed);
+  }
+};
+
+/// The operations of a rank are its calls of start, start_send and start_recv, on this communicator and on those that
+/// were split from it; probes do not count. So faults repeat exactly where a rank starts its operations in the same
+/// order, which several derived reductions in flight at once do not promise.
+///
+/// A drop makes ranks wait, and never makes the wrong data look right. A transport keeps the order of what it carries;
+/// hence with a collective all later collectives of this communicator are lost, and with a message all later ones of
+/// the same peer, tag and channel. To its rank a dropped send looks complete; everything else that is dropped ends at
+/// the deadline or when another rank revokes the communicator.
+template <Backend B>
+class FaultInjector : public comm::Decorator<B> {
+  using Base = comm::Decorator<B>;
+  using Base::inner_;
+
+ public:
+  using typename Base::Device;
+  using typename Base::Match;
+
+  class Operation {
+   public:
+    Operation() = default;
+    Operation(Operation&&) noexcept = default;
+    Operation& operator=(Operation&&) noexcept = default;
+
+   private:
+    friend FaultInjector;
+    explicit Operation(typename B::Operation inner) : inner_(std::move(inner)) {}
+    typename B::Operation inner_;
+    Storage<Device> sent_;  // what is sent instead of the caller's buffer
+    std::string lost_;      // what was dropped
+  };
+
+  /// Errors     invalid_argument, see FaultPlan.
+  FaultInjector(B inner, FaultPlan plan) : Base(std::move(inner)), state_(make_shared_owner<State>()) {
+    plan.check();
+    state_->plan = std::move(plan);
+    state_->rank = this->rank();
+  }
+
+  /// What has gone wrong on this rank so far. As `FaultPlan::faults` it makes the same happen again.
+  List<PlannedFault> injected() const {
+    Guard const guard(state_->mutex);
+    return state_->injected;
+  }
+  /// How many operations this rank has started.
+  std::int64_t operations() const noexcept { return state_->next.load(); }
+
+  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+    std::int64_t number;
+    Fault const fault = next(number, bytes);
+    if (lose(fault, {to, tag, channel, true})) return {};
+    if (fault != Fault::corrupt) return Operation(inner_.start_send(from, bytes, to, tag, channel));
+    Operation operation;
+    operation.sent_ = corrupted(from, bytes, number);
+    operation.inner_ = inner_.start_send(operation.sent_.data(), bytes, to, tag, channel);
+    return operation;
+  }
+  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+    std::int64_t number;
+    Fault const fault = next(number, 0);
+    if (lose(fault, {from, tag, channel, false})) return lost("a receive");
+    return Operation(inner_.start_recv(to, bytes, from, tag, channel));
+  }
+  Operation start_recv(Match& match, void* to, std::int64_t bytes) {
+    std::int64_t number;
+    if (next(number, 0) == Fault::drop) return lost("the receive of a probed message");
+    return Operation(inner_.start_recv(match, to, bytes));
+  }
+  bool try_match(int from, int tag, Match& match, MessageInfo& info) {
+    check_alive();
+    if (is_lost({from, tag, comm::Channel::user, false})) return false;
+    return inner_.try_match(from, tag, match, info);
+  }
+  Operation start(comm::Collective const& call) {
+    std::int64_t number;
+    Fault const fault = next(number, sent_bytes(call));
+    absent_ = absent_ || fault == Fault::drop;
+    if (absent_) return lost(describe(call));
+    if (fault != Fault::corrupt) return Operation(inner_.start(call));
+    Operation operation;
+    operation.sent_ = corrupted(call.from, sent_bytes(call), number);
+    comm::Collective changed = call;
+    changed.from = operation.sent_.data();
+    if (call.kind == comm::Kind::broadcast) changed.to = operation.sent_.data();  // the root's buffers are one
+    operation.inner_ = inner_.start(changed);
+    return operation;
+  }
+
+  /// A part of the derived collective whose messages follow: it has no number, and a rank that is absent is absent.
+  Operation start_comparison(comm::Collective const& call)
+    requires requires(B& backend) { backend.start_comparison(call); }
+  {
+    check_alive();
+    if (absent_) return lost(describe(call));
+    return Operation(inner_.start_comparison(call));
+  }
+
+  bool test(Operation& operation) {
+    check_alive();
+    return inner_.test(operation.inner_) && operation.lost_.empty();
+  }
+  MessageInfo received(Operation const& operation) const { return inner_.received(operation.inner_); }
+  bool abandon(Operation& operation) noexcept {
+    if (inner_.abandon(operation.inner_)) return true;
+    comm::keep_forever(std::move(operation.sent_));
+    return false;
+  }
+  std::string awaiting(Operation const& operation) const {
+    if (operation.lost_.empty()) return inner_.awaiting(operation.inner_);
+    return "the fault plan has dropped " + operation.lost_ + ", or one before it, on this rank";
+  }
+
+  FaultInjector split(int color, int key, List<int> const& members) {
+    check_alive();
+    return FaultInjector(inner_.split(color, key, members), state_);
+  }
+
+ private:
+  /// Of one rank: shared by a communicator and those split from it.
+  struct State {
+    FaultPlan plan;
+    int rank = 0;
+    std::atomic<std::int64_t> next{0};
+    std::atomic<std::int64_t> killed_at{-1};
+    Mutex mutex;
+    List<PlannedFault> injected;
+  };
+  /// Messages that must not overtake each other; of a receive with wildcards.
+  struct Stream {
+    int peer;
+    int tag;
+    comm::Channel channel;
+    bool sends;
+  };
+
+  FaultInjector(B inner, Shared<State> state) : Base(std::move(inner)), state_(std::move(state)) {}
+
+  /// The fault of the operation that is about to be started, when it is one for the caller to carry out.
+  Fault next(std::int64_t& number, std::int64_t sent) {
+    check_alive();
+    number = state_->next.fetch_add(1);
+    Fault fault = state_->plan.at(state_->rank, number);
+    if (fault == Fault::corrupt && sent == 0) fault = Fault::none;
+    if (fault == Fault::none) return fault;
+    {
+      Guard const guard(state_->mutex);
+      state_->injected.push_back({state_->rank, number, fault});
+    }
+    if (fault == Fault::delay) {
+      double const seconds = state_->plan.delay_seconds;
+      timespec time{static_cast<time_t>(seconds), 0};
+      time.tv_nsec = static_cast<long>((seconds - static_cast<double>(time.tv_sec)) * 1e9);
+      ::nanosleep(&time, nullptr);
+    }
+    if (fault == Fault::kill) {
+      if (state_->plan.kill_process) std::raise(SIGKILL);
+      state_->killed_at.store(number);
+      check_alive();
+    }
+    return fault;
+  }
+  void check_alive() const {
+    std::int64_t const number = state_->killed_at.load(std::memory_order_relaxed);
+    if (number >= 0)
+      throw Error(ErrorKind::communication, "FaultInjector",
+                  "the fault plan has killed rank " + std::to_string(state_->rank) + " at its operation " +
+                      std::to_string(number))
+          .with_rank(state_->rank);
+  }
+
+  bool is_lost(Stream const& stream) const noexcept {
+    auto const meet = [](int a, int b) { return a < 0 || b < 0 || a == b; };
+    for (Stream const& other : lost_)
+      if (other.sends == stream.sends && other.channel == stream.channel && meet(other.peer, stream.peer) &&
+          meet(other.tag, stream.tag))
+        return true;
+    return false;
+  }
+  bool lose(Fault fault, Stream const& stream) {
+    if (fault == Fault::drop) lost_.push_back(stream);
+    return is_lost(stream);
+  }
+  /// Waits for a message that nobody sends, a derived collective's to oneself, so that a revoked communicator ends it.
+  Operation lost(std::string what) {
+    Operation operation(inner_.start_recv(nullptr, 0, this->rank(), 0, comm::Channel::internal));
+    operation.lost_ = std::move(what);
+    return operation;
+  }
+
+  std::int64_t sent_bytes(comm::Collective const& call) const noexcept {
+    if (call.kind == comm::Kind::barrier || call.from == nullptr) return 0;
+    if (!call.from_counts.empty()) {
+      std::int64_t elements = 0;
+      for (std::int64_t const count : call.from_counts) elements += count;
+      return elements * call.element_bytes();
+    }
+    bool const blocks = call.kind == comm::Kind::scatter || call.kind == comm::Kind::reduce_scatter ||
+                        call.kind == comm::Kind::all_to_all;
+    return call.block_bytes() * (blocks ? this->size() : call.contributions);
+  }
+  /// A copy with one bit flipped: the lowest of a byte, so that a bool stays one.
+  Storage<Device> corrupted(void const* from, std::int64_t bytes, std::int64_t number) const {
+    Device device{};
+    Storage<Device> copy(device, static_cast<std::size_t>(bytes));
+    device.copy_within(copy.data(), from, static_cast<std::size_t>(bytes));
+    std::byte* const byte = static_cast<std::byte*>(copy.data()) +
+                            state_->plan.random(state_->rank, number, 1) % static_cast<std::uint64_t>(bytes);
+    std::byte value;
+    device.copy_to_host(&value, byte, 1);
+    value ^= std::byte{1};
+    device.copy_from_host(byte, &value, 1);
+    return copy;
+  }
+
+  Shared<State> state_;
+  bool absent_ = false;  // from this communicator's collectives
+  List<Stream> lost_;
+};
+
+}  // namespace tutti

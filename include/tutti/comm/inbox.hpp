@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Messages that a probe has seen and nobody has received. Backends can only match a message, which takes it out of
+/// their queue; kept here, in the order in which they were seen, they look as if they had stayed in it.
+
+#include <tutti/comm/concepts.hpp>
+#include <tutti/core/list.hpp>
+
+#include <utility>
+
+namespace tutti::comm {
+
+template <Backend B>
+class Inbox {
+ public:
+  using Match = typename B::Match;
+
+  /// Whether a message has come; it stays where receives find it.
+  bool look(B& backend, int from, int tag, MessageInfo& info) {
+    for (Seen const& seen : seen_)
+      if (fits(seen.info, from, tag)) {
+        info = seen.info;
+        return true;
+      }
+    Seen seen;
+    if (!backend.try_match(from, tag, seen.match, seen.info)) return false;
+    info = seen.info;
+    seen_.push_back(std::move(seen));
+    return true;
+  }
+  /// Takes a message that was seen before.
+  bool take(int from, int tag, Match& match, MessageInfo& info) {
+    for (std::size_t i = 0; i < seen_.size(); ++i)
+      if (fits(seen_[i].info, from, tag)) {
+        match = std::move(seen_[i].match);
+        info = seen_[i].info;
+        seen_.erase(i);
+        return true;
+      }
+    return false;
+  }
+  /// Takes a message, if there is one: of those that fit, the first that came.
+  bool match(B& backend, int from, int tag, Match& match, MessageInfo& info) {
+    return take(from, tag, match, info) || backend.try_match(from, tag, match, info);
+  }
+
+ private:
+  struct Seen {
+    Match match;
+    MessageInfo info;
+  };
+  static bool fits(MessageInfo const& info, int from, int tag) noexcept {
+    return (from < 0 || info.source == from) && (tag < 0 || info.tag == tag);
+  }
+
+  List<Seen> seen_;
+};
+
+}  // namespace tutti::comm

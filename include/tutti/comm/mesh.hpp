@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `Mesh<Backend>`: ranks as points of a grid with named axes, and a communicator along each of them.
+
+#include <tutti/comm/concepts.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+
+#include <initializer_list>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+
+template <Backend B>
+class Communicator;
+
+struct MeshAxis {
+  std::string_view name;
+  int size = 0;
+};
+
+/// Made by `Communicator::mesh`. Ranks are numbered along the last axis first: with axes (data, 2), (tensor, 3) rank 4
+/// has the coordinates (1, 1), and `mesh["tensor"]` joins ranks 3, 4 and 5. Move-only.
+template <Backend B>
+class Mesh {
+ public:
+  using Where = std::source_location;
+
+  /// Collective over `ranks`, blocks. Errors: invalid_argument, unless names differ and the sizes' product is the
+  /// number of ranks.
+  Mesh(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes, Where where = Where::current()) {
+    check(ranks, axes, where);
+    int stride = ranks.size();
+    for (MeshAxis const& axis : axes) {
+      stride /= axis.size;
+      int const coordinate = ranks.rank() / stride % axis.size;
+      int const others = ranks.rank() - coordinate * stride;  // the rank at the beginning of this line
+      auto line = make_owner<Communicator<B>>(ranks.split(others, coordinate, where));
+      axes_.push_back(make_owner<Axis>(std::string(axis.name), axis.size, coordinate, std::move(line)));
+    }
+  }
+
+  int axes() const noexcept { return static_cast<int>(axes_.size()); }
+  /// The ranks that differ from this one in this coordinate alone; its rank there is the coordinate.
+  /// Errors: invalid_argument, for a name that no axis has.
+  Communicator<B>& axis(std::string_view name, Where where = Where::current()) { return *find(name, where).line; }
+  Communicator<B>& operator[](std::string_view name) { return *find(name, Where::current()).line; }
+  /// Number of ranks along the axis.
+  int size(std::string_view name, Where where = Where::current()) const { return find(name, where).size; }
+  int coordinate(std::string_view name, Where where = Where::current()) const { return find(name, where).coordinate; }
+
+ private:
+  struct Axis {
+    Axis(std::string n, int s, int c, Owner<Communicator<B>> l)
+        : name(std::move(n)), size(s), coordinate(c), line(std::move(l)) {}
+    std::string name;
+    int size;
+    int coordinate;
+    Owner<Communicator<B>> line;
+  };
+
+  static void check(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes, Where where) {
+    std::int64_t product = 1;
+    std::string text;
+    for (MeshAxis const* axis = axes.begin(); axis != axes.end(); ++axis) {
+      text += (text.empty() ? "" : " x ") + std::string(axis->name) + " " + std::to_string(axis->size);
+      if (axis->name.empty()) refuse("an axis of a mesh has no name", ranks, where);
+      if (axis->size < 1)
+        refuse("axis \"" + std::string(axis->name) + "\" has size " + std::to_string(axis->size) + ". The least is 1",
+               ranks, where);
+      for (MeshAxis const* before = axes.begin(); before != axis; ++before)
+        if (before->name == axis->name) refuse("two axes are named \"" + std::string(axis->name) + "\"", ranks, where);
+      product *= axis->size;
+      if (product > ranks.size()) break;
+    }
+    if (product != ranks.size())
+      refuse("the mesh " + text + " does not hold the " + std::to_string(ranks.size()) +
+                 " ranks. Choose sizes whose product is the number of ranks",
+             ranks, where);
+  }
+  [[noreturn]] static void refuse(std::string text, Communicator<B>& ranks, Where where) {
+    throw Error(ErrorKind::invalid_argument, "mesh", std::move(text), where).with_rank(ranks.rank());
+  }
+  Axis& find(std::string_view name, Where where) const {
+    std::string known;
+    for (auto const& axis : axes_) {
+      if (axis->name == name) return *axis;
+      known += (known.empty() ? "" : ", ") + axis->name;
+    }
+    throw Error(ErrorKind::invalid_argument, "mesh",
+                "no axis is named \"" + std::string(name) + "\". There are: " + known, where);
+  }
+
+  List<Owner<Axis>> axes_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `MessageGroup<Backend>`: several sends and receives under way together, and one wait for all of them.
+
+#include <tutti/comm/endpoint.hpp>
+#include <tutti/comm/message.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace tutti {
+
+/// Made by `Communicator::group`. Operations start when they are added, so their order never deadlocks. Buffers are
+/// borrowed until `wait` returns; a tensor that is moved into `send` is owned. Dropped unfinished, the operations pass
+/// to the communicator, which completes them. Move-only.
+template <Backend B>
+class MessageGroup : private comm::Endpoint<B> {
+  using Base = comm::Endpoint<B>;
+
+ public:
+  using typename Base::Where;
+
+  explicit MessageGroup(Shared<comm::Core<B>> core) : Base(std::move(core)) {}
+  MessageGroup(MessageGroup&&) noexcept = default;
+  MessageGroup& operator=(MessageGroup&& other) noexcept {
+    if (this == &other) return *this;
+    drop();
+    Base::operator=(std::move(other));
+    entries_ = std::move(other.entries_);
+    return *this;
+  }
+  ~MessageGroup() { drop(); }
+
+  template <comm::Buffer X>
+  void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
+    add(this->transfer("send", comm::input_of(std::forward<X>(x)), comm::NoOperand{}, to, tag, any_source, any_tag,
+                       where),
+        false);
+  }
+  template <comm::Buffer X>
+  void recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
+    static_assert(!comm::is_owned<X>,
+                  "tutti: a group hands no buffers back. Keep the tensor in a variable and pass it by reference");
+    add(this->transfer("recv", comm::NoOperand{}, comm::operand_of(std::forward<X>(x)), 0, 0, from, tag, where), true);
+  }
+
+  /// Operations that were added and not waited for.
+  std::size_t size() const noexcept { return entries_.size(); }
+
+  /// Completes all of them and returns what was received, in the order of the calls of `recv`. The group is empty
+  /// afterwards and can be filled again.
+  /// Errors   the first one of any operation; the others then pass to the communicator.
+  List<MessageInfo> wait(Where where = Where::current()) {
+    List<MessageInfo> received;
+    try {
+      for (Entry& entry : entries_) this->core_->wait(*entry.job, where);
+    } catch (...) {
+      drop();
+      throw;
+    }
+    for (Entry& entry : entries_) {
+      this->core_->dismiss(*entry.job);
+      if (entry.receives) received.push_back(entry.transfer->info());
+    }
+    entries_.clear();
+    return received;
+  }
+
+ private:
+  struct Entry {
+    Owner<comm::Job> job;
+    comm::TransferJob<B> const* transfer = nullptr;
+    bool receives = false;
+  };
+
+  template <class Task>
+  void add(Owner<Task> task, bool receives) {
+    comm::TransferJob<B> const* const transfer = &task->transfer;
+    entries_.push_back({std::move(task), transfer, receives});
+    this->core_->enlist(*entries_.back().job);
+  }
+  void drop() noexcept {
+    for (Entry& entry : entries_) {
+      this->core_->dismiss(*entry.job);
+      this->core_->adopt(std::move(entry.job));
+    }
+    entries_.clear();
+  }
+
+  List<Entry> entries_;
+};
+
+}  // namespace tutti

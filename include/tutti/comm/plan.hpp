@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `Plan<Backend>`: a collective that is checked and set up once and run many times on the same buffers.
+
+#include <tutti/comm/derived.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/core/shared.hpp>
+
+#include <source_location>
+#include <utility>
+
+namespace tutti {
+namespace comm {
+
+/// Buffers, operator and call of a plan; a run shares it, so that it stays until nobody touches its memory.
+template <Backend B>
+class PlanSetup {
+ public:
+  virtual ~PlanSetup() = default;
+  virtual void load() = 0;
+  virtual void store() = 0;
+  virtual Collective const& call() const noexcept = 0;
+  virtual Counts const& counts() const noexcept = 0;
+};
+
+template <Backend B>
+class PlanRun final : public CollectiveJob<B> {
+ public:
+  PlanRun(Core<B>& core, Shared<PlanSetup<B>> setup)
+      : CollectiveJob<B>(core, setup->call(), setup->counts()), setup_(std::move(setup)) {}
+
+ protected:
+  bool advance() override {
+    if (!CollectiveJob<B>::advance()) return false;
+    setup_->store();
+    return true;
+  }
+
+ private:
+  Shared<PlanSetup<B>> setup_;
+};
+
+}  // namespace comm
+
+/// Made by `Communicator::all_reduce_plan` and its like; no rank communicates for that. The plan borrows its buffers
+/// for its whole life and reads them anew at every start. `start` is the collective call, which all ranks make in the
+/// same order. Dropped between start and wait, the run passes to the communicator. Move-only.
+template <Backend B>
+class Plan {
+ public:
+  using Where = std::source_location;
+
+  Plan(Shared<comm::Core<B>> core, Shared<comm::PlanSetup<B>> setup) noexcept
+      : core_(std::move(core)), setup_(std::move(setup)) {}
+  Plan(Plan&&) noexcept = default;
+  Plan& operator=(Plan&& other) noexcept {
+    if (this == &other) return *this;
+    drop();
+    core_ = std::move(other.core_);
+    setup_ = std::move(other.setup_);
+    run_ = std::move(other.run_);
+    return *this;
+  }
+  ~Plan() { drop(); }
+
+  /// Errors   invalid_argument, when the last start was not waited for.
+  void start(Where where = Where::current()) {
+    if (run_ != nullptr)
+      throw Error(ErrorKind::invalid_argument, "Plan::start",
+                  "this plan is under way: " + comm::describe(setup_->call()) + ". Wait before starting it again",
+                  where);
+    setup_->load();
+    run_ = make_owner<comm::PlanRun<B>>(*core_, setup_);
+    core_->enlist(*run_);
+  }
+  bool started() const noexcept { return run_ != nullptr; }
+  /// Whether the run is complete, which `wait` still has to be called for. Does not block.
+  /// Errors   invalid_argument, without a start.
+  [[nodiscard]] bool test(Where where = Where::current()) {
+    require("Plan::test", where);
+    try {
+      return core_->test(*run_, where);
+    } catch (...) {
+      drop();
+      throw;
+    }
+  }
+  /// Blocks within the communicator's deadline. Errors   invalid_argument, without a start.
+  void wait(Where where = Where::current()) {
+    require("Plan::wait", where);
+    try {
+      core_->wait(*run_, where);
+    } catch (...) {
+      drop();
+      throw;
+    }
+    core_->dismiss(*run_);
+    run_ = nullptr;
+  }
+
+ private:
+  void require(char const* operation, Where where) const {
+    if (run_ == nullptr)
+      throw Error(ErrorKind::invalid_argument, operation,
+                  "this plan is not under way: " + comm::describe(setup_->call()) + ". Call start() first", where);
+  }
+  void drop() noexcept {
+    if (run_ == nullptr) return;
+    core_->dismiss(*run_);
+    core_->adopt(std::move(run_));
+  }
+
+  Shared<comm::Core<B>> core_;
+  Shared<comm::PlanSetup<B>> setup_;
+  Owner<comm::PlanRun<B>> run_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The persistent forms of the collectives, as a part of `Communicator`.
+
+#include <tutti/comm/plan.hpp>
+#include <tutti/comm/point_to_point.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace tutti::comm {
+
+/// Shapes, counts, roots and operators as in the collective of the name; what is wrong with them is thrown here and not
+/// at the start.
+template <Backend B>
+class Plans : public PointToPoint<B> {
+  using Counts = PerRank;
+
+ public:
+  using typename Endpoint<B>::Where;
+
+  [[nodiscard]] Plan<B> barrier_plan(Where where = Where::current()) {
+    return plan<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
+  }
+  template <Buffer X>
+  [[nodiscard]] Plan<B> broadcast_plan(X&& x, int root = 0, Where where = Where::current()) {
+    return plan<Kind::broadcast>(NoOperand{}, lasting<X>(x), NoOperator{}, root, where);
+  }
+  template <Buffer X, class Op>
+  [[nodiscard]] Plan<B> all_reduce_plan(X&& x, Op op, Where where = Where::current()) {
+    return plan<Kind::all_reduce>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  [[nodiscard]] Plan<B> all_reduce_plan(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return plan<Kind::all_reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+  }
+  template <Buffer X, class Op>
+  [[nodiscard]] Plan<B> reduce_plan(X&& x, Op op, int root = 0, Where where = Where::current()) {
+    return plan<Kind::reduce>(NoOperand{}, lasting<X>(x), std::move(op), root, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  [[nodiscard]] Plan<B> reduce_plan(From&& from, To&& to, Op op, int root = 0, Where where = Where::current()) {
+    return plan<Kind::reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), root, where);
+  }
+  template <Buffer X, class Op>
+  [[nodiscard]] Plan<B> scan_plan(X&& x, Op op, Where where = Where::current()) {
+    return plan<Kind::scan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  [[nodiscard]] Plan<B> scan_plan(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return plan<Kind::scan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+  }
+  template <Buffer X, class Op>
+  [[nodiscard]] Plan<B> exscan_plan(X&& x, Op op, Where where = Where::current()) {
+    return plan<Kind::exscan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  [[nodiscard]] Plan<B> exscan_plan(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return plan<Kind::exscan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To, class Op>
+  [[nodiscard]] Plan<B> reduce_scatter_plan(From&& from, To&& to, Op op, Where where = Where::current()) {
+    return plan<Kind::reduce_scatter>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> gather_plan(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+    return plan<Kind::gather>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where);
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> all_gather_plan(From&& from, To&& to, Where where = Where::current()) {
+    return plan<Kind::all_gather>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where);
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> scatter_plan(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+    return plan<Kind::scatter>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where);
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> all_to_all_plan(From&& from, To&& to, Where where = Where::current()) {
+    return plan<Kind::all_to_all>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where);
+  }
+
+  // With a block size for each rank; the plan keeps the counts.
+
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> gather_v_plan(From&& from, To&& to, Counts counts, int root = 0,
+                                      Where where = Where::current()) {
+    return plan<Kind::gather_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where, {{}, counts});
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> all_gather_v_plan(From&& from, To&& to, Counts counts, Where where = Where::current()) {
+    return plan<Kind::all_gather_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where, {{}, counts});
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> scatter_v_plan(From&& from, To&& to, Counts counts, int root = 0,
+                                       Where where = Where::current()) {
+    return plan<Kind::scatter_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where, {counts, {}});
+  }
+  template <Buffer From, Buffer To, class Op>
+  [[nodiscard]] Plan<B> reduce_scatter_v_plan(From&& from, To&& to, Counts counts, Op op,
+                                              Where where = Where::current()) {
+    return plan<Kind::reduce_scatter_v>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where,
+                                        {counts, {}});
+  }
+  template <Buffer From, Buffer To>
+  [[nodiscard]] Plan<B> all_to_all_v_plan(From&& from, To&& to, Counts sent, Counts received,
+                                          Where where = Where::current()) {
+    return plan<Kind::all_to_all_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where,
+                                    {sent, received});
+  }
+
+ protected:
+  using PointToPoint<B>::PointToPoint;
+
+ private:
+  template <class From, class To, class Op>
+  class Setup final : public PlanSetup<B> {
+   public:
+    template <class Prepare>
+    Setup(From from, To to, Op op, Prepare&& prepare)
+        : from_(std::move(from)), to_(std::move(to)), op_(std::move(op)), call_(prepare(from_, to_, op_)) {}
+    void load() override {
+      from_.load();
+      to_.load();
+    }
+    void store() override { to_.store(); }
+    Collective const& call() const noexcept override { return call_.collective; }
+    comm::Counts const& counts() const noexcept override { return call_.counts; }
+
+   private:
+    From from_;
+    To to_;
+    Op op_;
+    Call call_;
+  };
+
+  /// A buffer that outlives the plan: no tensor that is moved in, which nobody could read or refill.
+  template <class X>
+  static auto lasting(X& x) {
+    static_assert(!is_owned<X>,
+                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
+                  "reference");
+    return operand_of(static_cast<X&&>(x));
+  }
+  template <class X>
+  static auto lasting_input(X& x) {
+    static_assert(!is_owned<X>,
+                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
+                  "reference");
+    return input_of(static_cast<X&&>(x));
+  }
+  template <Kind kind, class From, class To, class Op>
+  Plan<B> plan(From from, To to, Op op, int root, Where where, typename Endpoint<B>::Rows rows = {}) {
+    auto setup = make_shared_owner<Setup<From, To, Op>>(
+        std::move(from), std::move(to), std::move(op),
+        [&](From const& f, To const& t, Op const& o) { return this->template call<kind>(f, t, o, root, rows, where); });
+    return Plan<B>(this->core_, std::move(setup));
+  }
+};
+
+}  // namespace tutti::comm

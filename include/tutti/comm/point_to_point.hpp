@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Messages between two ranks, as a part of `Communicator`.
+
+#include <tutti/comm/message.hpp>
+#include <tutti/comm/message_group.hpp>
+#include <tutti/comm/vector_collectives.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace tutti::comm {
+
+/// Messages of one pair and tag arrive in order. Tags are 0 to 32767; receives also take any_source and any_tag.
+template <Backend B>
+class PointToPoint : public VectorCollectives<B> {
+  using Base = Endpoint<B>;
+
+ public:
+  using typename Base::Device;
+  using typename Base::Where;
+
+  template <Buffer X>
+  void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
+    auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
+    complete(std::move(task), where);
+  }
+  template <Buffer X>
+  auto send_async(X&& x, int to, int tag = 0, Where where = Where::current()) {
+    return this->request(
+        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where));
+  }
+
+  /// Errors   shape, when the message has another size than x.
+  template <Buffer X>
+  MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
+    auto task = this->transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
+    return complete(std::move(task), where);
+  }
+  template <Buffer X>
+  auto recv_async(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
+    return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where));
+  }
+  /// A message of any size, as a tensor of shape (count,).
+  template <class T>
+  [[nodiscard]] auto recv(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+    constexpr bool storable = Storable<T>;
+    static_assert(storable, "tutti: messages are of elements, complex numbers or described structs, and this is none");
+    if constexpr (storable) return recv_async<T>(from, tag, where).wait(where);
+  }
+  template <Storable T>
+  auto recv_async(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+    this->check_source("recv", from, tag, where);
+    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag));
+  }
+
+  /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type.
+  template <Buffer Out, Buffer In>
+  MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
+    static_assert(same_elements<Out, In>,
+                  "tutti: send_recv moves elements of one type. Use send_async and recv for two");
+    auto task = this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
+    return complete(std::move(task), where);
+  }
+  template <Buffer Out, Buffer In>
+  auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
+    static_assert(same_elements<Out, In>,
+                  "tutti: send_recv moves elements of one type. Use send_async and recv for two");
+    return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
+                                        to, tag, from, tag, where));
+  }
+  /// The message received has the shape of the one sent.
+  template <Buffer Out>
+  [[nodiscard]] auto send_recv(Out&& out, int to, int from, int tag = 0, Where where = Where::current()) {
+    Tensor<ValueOf<Out>, Device> in(view_of(out).shape());
+    send_recv(out, to, in, from, tag, where);
+    return in;
+  }
+
+  /// Waits for a message and tells of it. It stays in the queue: the next receive that fits gets it.
+  [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+    this->check_source("probe", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    this->core_->wait(job, where);
+    return job.info();
+  }
+  /// The same without waiting.
+  [[nodiscard]] std::optional<typename ProbeJob<B>::Info> try_probe(int from = any_source, int tag = any_tag,
+                                                                    Where where = Where::current()) {
+    this->check_source("try_probe", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    if (!this->core_->test(job, where)) return std::nullopt;
+    return job.info();
+  }
+  /// Waits for a message and takes it out of the queue, out of reach of all other receives.
+  [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+    this->check_source("match", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
+    this->core_->wait(job, where);
+    return job.take();
+  }
+  /// The same without waiting.
+  [[nodiscard]] std::optional<Message<B>> try_match(int from = any_source, int tag = any_tag,
+                                                    Where where = Where::current()) {
+    this->check_source("try_match", from, tag, where);
+    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
+    if (!this->core_->test(job, where)) return std::nullopt;
+    return job.take();
+  }
+  template <Storable T>
+  [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = Where::current()) {
+    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message))).wait(where);
+  }
+  template <Buffer X>
+  MessageInfo recv(Message<B>&& message, X&& x, Where where = Where::current()) {
+    auto in = operand_of(x);
+    static_assert(Base::template is_here<decltype(in)>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
+    TransferJob<B> job(*this->core_, "recv");
+    job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>);
+    this->core_->wait(job, where);
+    in.store();
+    return job.info();
+  }
+
+  /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
+  [[nodiscard]] MessageGroup<B> group() { return MessageGroup<B>(this->core_); }
+
+ protected:
+  using VectorCollectives<B>::VectorCollectives;
+
+ private:
+  template <class Out, class In>
+  static constexpr bool same_elements = std::is_same_v<ValueOf<Out>, ValueOf<In>>;
+
+  /// A blocking transfer. Memory that MPI may still write is not freed with the task.
+  template <class T>
+  MessageInfo complete(Owner<T> task, Where where) {
+    try {
+      this->core_->wait(*task, where);
+    } catch (...) {
+      if (!task->safe()) static_cast<void>(task.release());
+      throw;
+    }
+    return task->transfer.info();
+  }
+};
+
+}  // namespace tutti::comm

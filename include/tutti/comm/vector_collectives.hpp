@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The collectives with a block size for each rank, as a part of `Communicator`.
+
+#include <tutti/comm/collectives.hpp>
+#include <tutti/comm/inferred.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace tutti::comm {
+
+/// Counts are rows: steps along the first axis, elements of buffers of rank 1. They have 64 bits and stand in rank
+/// order, one for each rank; blocks lie one after another. Where the caller knows the counts he passes both buffers;
+/// where he does not, the ranks exchange them first and the result is allocated. Requires   a communicating rank knows
+/// the counts of both sides: what one rank sends to another is what that one
+///            expects. Anything else is an Error (communication) on the rank that receives.
+/// Errors     invalid_argument, unless there is a count for each rank; shape, unless they add up to the buffer.
+template <Backend B>
+class VectorCollectives : public Collectives<B> {
+  using Counts = PerRank;
+
+ public:
+  using typename Endpoint<B>::Where;
+
+  /// Shapes     from (k_rank, ...), to (k_0 + k_1 + ..., ...) at `root`, where alone `to` and `counts` are looked at
+  /// Computes   block r of `to` = `from` of rank r
+  template <Buffer From, Buffer To>
+  void gather_v(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::gather_v>(input_of(from), operand_of(to), NoOperator{}, root, where, {{}, counts});
+  }
+  template <Buffer From, Buffer To>
+  auto gather_v_async(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::gather_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                                NoOperator{}, root, where, {{}, counts});
+  }
+  /// The counts are found out; ranks other than the root get no blocks.
+  template <Buffer X>
+  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> gather_v(X&& x, int root = 0, Where where = Where::current()) {
+    return gather_v_async(x, root, where).wait(where);
+  }
+  template <Buffer X>
+  auto gather_v_async(X&& x, int root = 0, Where where = Where::current()) {
+    return inferred<Kind::gather_v>(input_of(std::forward<X>(x)), {}, root, where);
+  }
+
+  /// Shapes     from (k_rank, ...), to (k_0 + k_1 + ..., ...)
+  /// Computes   block r of `to` = `from` of rank r, on every rank
+  template <Buffer From, Buffer To>
+  void all_gather_v(From&& from, To&& to, Counts counts, Where where = Where::current()) {
+    this->template run<Kind::all_gather_v>(input_of(from), operand_of(to), NoOperator{}, -1, where, {{}, counts});
+  }
+  template <Buffer From, Buffer To>
+  auto all_gather_v_async(From&& from, To&& to, Counts counts, Where where = Where::current()) {
+    return this->template start<Kind::all_gather_v>(
+        input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{}, -1, where, {{}, counts});
+  }
+  /// The counts are found out.
+  template <Buffer X>
+  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> all_gather_v(X&& x, Where where = Where::current()) {
+    return all_gather_v_async(x, where).wait(where);
+  }
+  template <Buffer X>
+  auto all_gather_v_async(X&& x, Where where = Where::current()) {
+    return inferred<Kind::all_gather_v>(input_of(std::forward<X>(x)), {}, -1, where);
+  }
+
+  /// Shapes     from (k_0 + k_1 + ..., ...) at `root`, where alone `from` and `counts` are looked at; to (k_rank, ...)
+  /// Computes   to = block `rank` of `from` of `root`
+  template <Buffer From, Buffer To>
+  void scatter_v(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+    this->template run<Kind::scatter_v>(input_of(from), operand_of(to), NoOperator{}, root, where, {counts, {}});
+  }
+  template <Buffer From, Buffer To>
+  auto scatter_v_async(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+    return this->template start<Kind::scatter_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                                 NoOperator{}, root, where, {counts, {}});
+  }
+  /// Each rank finds out its count from the root and gets its rows as a tensor.
+  template <Buffer From>
+  [[nodiscard]] Tensor<ValueOf<From>, typename B::Device> scatter_v(From&& from, Counts counts, int root = 0,
+                                                                    Where where = Where::current()) {
+    return scatter_v_async(from, counts, root, where).wait(where);
+  }
+  template <Buffer From>
+  auto scatter_v_async(From&& from, Counts counts, int root = 0, Where where = Where::current()) {
+    return inferred<Kind::scatter_v>(input_of(std::forward<From>(from)), counts, root, where);
+  }
+
+  /// Shapes     x (k_0 + k_1 + ..., ...), result (k_rank, ...); the same counts on every rank
+  /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
+  template <Buffer X, class Op>
+  [[nodiscard]] auto reduce_scatter_v(X&& x, Counts counts, Op const& op, Where where = Where::current()) {
+    return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
+                                                      {counts, {}});
+  }
+  template <Buffer From, Buffer To, class Op>
+  void reduce_scatter_v(From&& from, To&& to, Counts counts, Op const& op, Where where = Where::current()) {
+    this->template run<Kind::reduce_scatter_v>(input_of(from), operand_of(to), op, -1, where, {counts, {}});
+  }
+  template <Buffer X, class Op>
+  auto reduce_scatter_v_async(X&& x, Counts counts, Op op, Where where = Where::current()) {
+    auto to = own_rows<X>(x, counts, where);
+    return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
+                                                        where, {counts, {}});
+  }
+  template <Buffer From, Buffer To, class Op>
+  auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op, Where where = Where::current()) {
+    return this->template start<Kind::reduce_scatter_v>(
+        input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where, {counts, {}});
+  }
+
+  /// Shapes     from (s_0 + s_1 + ..., ...), to (r_0 + r_1 + ..., ...)
+  /// Computes   block r of `to` = block `rank` of `from` of rank r
+  /// Aliasing   `to` may be `from` where the two counts are equal.
+  template <Buffer From, Buffer To>
+  void all_to_all_v(From&& from, To&& to, Counts sent, Counts received, Where where = Where::current()) {
+    this->template run<Kind::all_to_all_v>(input_of(from), operand_of(to), NoOperator{}, -1, where, {sent, received});
+  }
+  template <Buffer From, Buffer To>
+  auto all_to_all_v_async(From&& from, To&& to, Counts sent, Counts received, Where where = Where::current()) {
+    return this->template start<Kind::all_to_all_v>(input_of(std::forward<From>(from)),
+                                                    operand_of(std::forward<To>(to)), NoOperator{}, -1, where,
+                                                    {sent, received});
+  }
+  /// What the others send is found out.
+  template <Buffer From>
+  [[nodiscard]] Ragged<ValueOf<From>, typename B::Device> all_to_all_v(From&& from, Counts sent,
+                                                                       Where where = Where::current()) {
+    return all_to_all_v_async(from, sent, where).wait(where);
+  }
+  template <Buffer From>
+  auto all_to_all_v_async(From&& from, Counts sent, Where where = Where::current()) {
+    return inferred<Kind::all_to_all_v>(input_of(std::forward<From>(from)), sent, -1, where);
+  }
+
+ protected:
+  using Collectives<B>::Collectives;
+
+ private:
+  /// The result of a reduce_scatter_v; with counts for too few ranks an empty one, which the checks of the call refuse.
+  template <Buffer X>
+  auto own_rows(X const& x, Counts counts, Where where) const {
+    Shape const shape = view_of(x).shape();
+    int const own = this->rank();
+    bool const known = shape.rank() > 0 && own < counts.size() && counts[own] >= 0;
+    return this->template result<X>(known ? shape.with(0, counts[own], where) : Shape{0});
+  }
+
+  template <Kind kind, class From>
+  auto inferred(From from, Counts sent, int root, Where where) {
+    static_assert(Endpoint<B>::template is_here<From>,
+                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
+                  "communicator's device first");
+    char const* const operation = name(kind).data();
+    if constexpr (rooted(kind)) this->check_rank(operation, "root", root, where);
+    bool const cuts = kind == Kind::all_to_all_v || (kind == Kind::scatter_v && this->rank() == root);
+    List<std::int64_t> rows;
+    if (cuts) {
+      static_cast<void>(this->blocks(operation, from.shape(), sent, where));
+      rows.append(sent.begin(), sent.end());
+    } else if (kind != Kind::scatter_v) {
+      static_cast<void>(this->row_size(operation, from.shape(), where));
+    }
+    using Task = InferredTask<B, kind, From>;
+    return this->request(make_owner<Task>(*this->core_, std::move(from), std::move(rows), root, where));
+  }
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a communicator moves, and how it travels: elements and complex numbers as they are, structs described by
+/// reflection member by member, so that their padding, whose bytes mean nothing, is neither sent nor written.
+
+#include <tutti/comm/located.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/reflect/members.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+namespace tutti {
+
+/// A struct that BOOST_HANA_DEFINE_STRUCT describes. Members are elements, complex numbers, enumerations, such structs,
+/// or std::arrays of these; members that the description leaves out stay behind.
+template <class T>
+concept Record = reflect::Reflected<T> && std::is_trivially_copyable_v<T> && reflect::member_count<T> != 0;
+
+template <class T>
+  requires Record<T>
+inline constexpr bool is_compound<T> = true;
+
+namespace comm {
+
+namespace detail {
+
+template <class T>
+inline constexpr std::int64_t array_extent = -1;
+template <class T, std::size_t N>
+inline constexpr std::int64_t array_extent<std::array<T, N>> = static_cast<std::int64_t>(N);
+
+}  // namespace detail
+
+/// Whether T can travel: a struct with a pointer among its members cannot.
+template <class T>
+constexpr bool is_sendable() {
+  if constexpr (detail::array_extent<T> >= 0) {
+    return is_sendable<typename T::value_type>();
+  } else if constexpr (Record<T>) {
+    bool all = true;
+    reflect::for_each_member_type<T>([&all]<class Member>(std::type_identity<Member>) {
+      all = all && is_sendable<Member>();
+    });
+    return all;
+  } else {
+    return Element<T> || Complex<T> || is_located<T> || std::is_enum_v<T>;
+  }
+}
+
+/// Bytes that a T takes in a message.
+template <class T>
+constexpr std::int64_t wire_bytes() {
+  if constexpr (Element<T> || Complex<T> || std::is_enum_v<T>) {
+    return sizeof(T);
+  } else if constexpr (detail::array_extent<T> >= 0) {
+    return detail::array_extent<T> * wire_bytes<typename T::value_type>();
+  } else if constexpr (is_located<T>) {
+    return wire_bytes<typename T::Value>() + wire_bytes<std::int64_t>();
+  } else if constexpr (Record<T> && is_sendable<T>()) {
+    std::int64_t bytes = 0;
+    reflect::for_each_member_type<T>([&bytes]<class Member>(std::type_identity<Member>) {
+      bytes += wire_bytes<Member>();
+    });
+    return bytes;
+  } else {
+    return sizeof(T);  // refused where it would be sent
+  }
+}
+
+template <class T>
+inline constexpr bool is_padded = wire_bytes<T>() != std::int64_t{sizeof(T)};
+
+/// Writes x's wire_bytes<T>() to `to` and returns what follows.
+template <class T>
+std::byte* pack(T const& x, std::byte* to) {
+  if constexpr (!is_padded<T>) {
+    std::memcpy(to, &x, sizeof(T));
+    return to + sizeof(T);
+  } else if constexpr (detail::array_extent<T> >= 0) {
+    for (auto const& element : x) to = pack(element, to);
+    return to;
+  } else if constexpr (is_located<T>) {
+    return pack(x.index, pack(x.value, to));
+  } else {
+    reflect::for_each_member(x, [&to](std::string_view, auto const& member) { to = pack(member, to); });
+    return to;
+  }
+}
+/// The reverse. Padding of x is not written.
+template <class T>
+std::byte const* unpack(std::byte const* from, T& x) {
+  if constexpr (!is_padded<T>) {
+    std::memcpy(&x, from, sizeof(T));
+    return from + sizeof(T);
+  } else if constexpr (detail::array_extent<T> >= 0) {
+    for (auto& element : x) from = unpack(from, element);
+    return from;
+  } else if constexpr (is_located<T>) {
+    return unpack(unpack(from, x.value), x.index);
+  } else {
+    reflect::for_each_member(x, [&from](std::string_view, auto& member) { from = unpack(from, member); });
+    return from;
+  }
+}
+
+namespace detail {
+
+template <class T>
+struct WireType {
+  using Type = std::byte;
+};
+template <Element T>
+struct WireType<T> {
+  using Type = T;
+};
+template <Complex T>
+struct WireType<T> {
+  using Type = typename T::value_type;
+};
+
+}  // namespace detail
+
+/// A T travels as wire_parts<T> elements of type WireElement<T>: complex numbers as two numbers, structs as bytes.
+template <class T>
+using WireElement = typename detail::WireType<T>::Type;
+template <class T>
+inline constexpr std::int64_t wire_parts = wire_bytes<T>() / std::int64_t{sizeof(WireElement<T>)};
+
+}  // namespace comm
+}  // namespace tutti

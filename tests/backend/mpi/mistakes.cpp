@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// A program that makes the mistake named by its first argument; mistakes.py looks at what each rank says of it.
+
+#include <tutti/backend/mpi.hpp>
+#include <tutti/comm.hpp>
+
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace tutti;
+
+int main(int argc, char** argv) {
+  std::string const mistake = argc > 1 ? argv[1] : "";
+  return launch<Mpi>(argc, argv, [&](auto& comm) {
+    comm.set_deadline_seconds(1.5);
+    auto row = comm.split(0);
+    std::vector<float> x(8);
+    std::vector<float> large(comm.rank() == 1 ? 50'000 : 60'000);
+    bool const odd = comm.rank() == 1;
+    if (mistake == "count") comm.all_reduce(std::span(x.data(), odd ? 4 : 8), sum);
+    if (mistake == "large_count") comm.all_reduce(large, sum);
+    if (mistake == "operator") odd ? comm.all_reduce(x, max) : comm.all_reduce(x, sum);
+    if (mistake == "root") comm.broadcast(x, odd ? 1 : 0);
+    if (mistake == "kind") odd ? comm.broadcast(x) : comm.all_reduce(x, sum);
+    if (mistake == "derived_kind") odd ? comm.scan(x, sum) : comm.scan(x, max);
+    if (mistake == "type") {
+      std::vector<int> integers(8);
+      odd ? comm.all_reduce(integers, sum) : comm.all_reduce(x, sum);
+    }
+    if (mistake == "async") {
+      auto first = comm.all_reduce_async(x, sum);
+      auto second = odd ? comm.all_reduce_async(large, sum) : comm.all_reduce_async(large, max);
+      first.wait();
+      second.wait();
+    }
+    if (mistake == "message") {
+      if (odd) comm.barrier();
+      else static_cast<void>(comm.template recv<float>(1, 7));
+    }
+    if (mistake == "stall") {
+      if (odd) ::sleep(3);
+      comm.barrier();
+    }
+    if (mistake == "leave") {
+      if (odd) return;
+      comm.barrier();
+    }
+    if (mistake == "throw") {
+      if (odd) throw std::runtime_error("no such luck");
+      row.barrier();
+    }
+    if (mistake == "throw_number") {
+      if (odd) throw 5;
+      comm.barrier();
+    }
+    if (mistake == "operator_throws")
+      comm.all_reduce(x, [&](float a, float b) {
+        if (odd) throw std::runtime_error("bad operator");
+        return a + b;
+      });
+    if (mistake == "kill") {
+      if (odd) ::raise(SIGKILL);
+      comm.barrier();
+    }
+  });
+}

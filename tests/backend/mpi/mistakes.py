@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a program that makes one mistake on three ranks, on shared memory and by messages, and checks that every rank says
+who did what, that the job ends with a failure within seconds, and that no process is left.
+
+    mistakes.py PROGRAM LAUNCHER [ARGUMENTS...] -- MISTAKE
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+PLACE = r"mistakes\.cpp:\d+"
+ALL = {0, 1, 2}
+
+
+def both(first, second):
+    return rf"ranks disagree: rank 0 calls {first} at {PLACE}, rank 1 calls {second} at {PLACE}\. Make the same call"
+
+
+# Mistake: (what the ranks' lines must hold, the ranks that must say so on shared memory, and by messages)
+MISTAKES = {
+    "count": (both(r"all_reduce\(sum, float32, count 8\)", r"all_reduce\(sum, float32, count 4\)"), ALL, ALL),
+    "large_count": (both(r"all_reduce\(sum, float32, count 60000\)", r"all_reduce\(sum, float32, count 50000\)"), ALL, ALL),
+    "operator": (both(r"all_reduce\(sum, float32, count 8\)", r"all_reduce\(max, float32, count 8\)"), ALL, ALL),
+    "root": (both(r"broadcast\(root 0, float32, count 8\)", r"broadcast\(root 1, float32, count 8\)"), ALL, ALL),
+    "kind": (both(r"all_reduce\(sum, float32, count 8\)", r"broadcast\(root 0, float32, count 8\)"), ALL, ALL),
+    "derived_kind": (both(r"scan\(max, float32, count 8\)", r"scan\(sum, float32, count 8\)"), ALL, ALL),
+    "type": (both(r"all_reduce\(sum, float32, count 8\)", r"all_reduce\(sum, int32, count 8\)"), ALL, ALL),
+    "async": (r"ranks disagree: rank 0 calls all_reduce\(max, float32, count 60000\)", ALL, ALL),
+    "message": (r"(waits in recv at|waits in barrier at) " + PLACE, {0}, {0}),
+    "stall": (r"ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
+    "leave": (r"rank 1 has left the communicator|ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
+    "throw": (r"rank 1 failed: no such luck|^rank 1: no such luck", ALL, {1}),
+    "throw_number": (r"rank 1 failed: an exception of unknown type|^rank 1: an exception of unknown type", ALL, ALL),
+    "operator_throws": (r"bad operator|the operator of all_reduce threw on rank 1", ALL, {1}),
+    "kill": (None, set(), set()),
+}
+
+
+def children_of(program):
+    """Processes that run the program."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "exe") == str(program):
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+    return found
+
+
+def run(program, launcher, mistake, shared):
+    pattern, on_shared, by_messages = MISTAKES[mistake]
+    environment = dict(os.environ, TUTTI_MPI_NODE_SHARED="on" if shared else "off")
+    began = time.monotonic()
+    process = subprocess.Popen([*launcher, "-n", "3", program, mistake], env=environment, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        text, _ = process.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        sys.exit(f"FAILED {mistake}: the job hung")
+    seconds = time.monotonic() - began
+    way = "shared memory" if shared else "messages"
+    problems = []
+    if process.returncode == 0:
+        problems.append("the job ended well")
+    if pattern:
+        lines = [re.match(r"(?:\[[\d,]+\](?:<std\w+>:)? ?)?(rank (\d): .*)", line) for line in text.splitlines()]
+        said = {int(line[2]) for line in lines if line and re.search(pattern, line[1])}
+        wanted = on_shared if shared else by_messages
+        if not wanted <= said:
+            problems.append(f"ranks {sorted(wanted - said)} do not say so")
+    for _ in range(50):
+        if not children_of(program):
+            break
+        time.sleep(0.1)
+    else:
+        problems.append(f"processes are left: {children_of(program)}")
+    print(f"{mistake} by {way}: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
+    if problems:
+        print(text)
+    return not problems
+
+
+def main():
+    split = sys.argv.index("--")
+    program = pathlib.Path(sys.argv[1]).resolve()
+    launcher = sys.argv[2:split]
+    mistake = sys.argv[split + 1]
+    good = [run(program, launcher, mistake, shared) for shared in (True, False)]
+    sys.exit(0 if all(good) else 1)
+
+
+main()

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expect: a reduction needs an operator, such as tutti::sum
+// Lines: 15
+#include <tutti/comm.hpp>
+
+#include <tutti/backend/threads.hpp>
+
+void f(tutti::Communicator<tutti::Threads>& comm, tutti::Tensor<float>& x) {
+#ifdef TUTTI_BAD
+  comm.all_reduce(x);
+#else
+  comm.all_reduce(x, tutti::sum);
+#endif
+}
