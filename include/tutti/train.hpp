@@ -3,6 +3,7 @@
 /// @file
 /// The training loop and everything around it.
 
+#include <tutti/train/all_succeed.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/flags.hpp>

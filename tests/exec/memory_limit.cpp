@@ -50,7 +50,7 @@ TEST_CASE("the lowest limit on the way from the process's group to the root bind
   CHECK(groups.limit("0::/job/step\n", 500) == INT64_MAX);
 }
 
-TEST_CASE("version 1 of control groups is understood") {
+TEST_CASE("limits of version 1 of control groups are understood") {
   Groups const groups;
   groups.write("memory/memory.limit_in_bytes", "4096\n");
   CHECK(groups.limit("") == 4096);

@@ -4,12 +4,12 @@
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
 /// checkpoint, leave.
 
-#include <tutti/comm/launch.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
+#include <tutti/train/all_succeed.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/setup.hpp>
@@ -24,27 +24,6 @@
 #include <string>
 
 namespace tutti::train {
-
-namespace detail {
-
-/// Calls f on every rank. When it throws on some, the lowest of them says why on the error stream, and all return
-/// false: one sentence for one mistake. f must not communicate. Ranks: all. Blocking.
-template <class F>
-bool all_succeed(comm::Port& port, F&& f) {
-  std::string what;
-  double first = port.size();  // the lowest rank that failed
-  try {
-    f();
-  } catch (std::exception const& error) {
-    what = error.what();
-    first = port.rank();
-  }
-  parallel::all_reduce(port, {&first, 1}, comm::PortOp::min);
-  if (first == port.rank()) comm::report(port.size() == 1 ? -1 : port.rank(), what.c_str());
-  return first == port.size();
-}
-
-}  // namespace detail
 
 /// Trains a GPT-2 as the options say.
 /// Ranks     all, with the same options.
@@ -400,8 +379,8 @@ template <Backend B>
 int train_gpt2(Communicator<B>& communicator, Options const& options) {
   Shared<comm::Port> const port = comm::port(communicator);
   std::optional<Run> run;
-  if (!detail::all_succeed(*port, [&] { run.emplace(port, communicator.local_size(), options); })) return 1;
-  if (!detail::all_succeed(*port, [&] { run->open(); })) return 1;
+  if (!all_succeed(*port, [&] { run.emplace(port, communicator.local_size(), options); })) return 1;
+  if (!all_succeed(*port, [&] { run->open(); })) return 1;
   (*run)();
   return 0;
 }
