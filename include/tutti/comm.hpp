@@ -39,6 +39,7 @@
 #include <tutti/comm/shared/engine.hpp>
 #include <tutti/comm/shared/share.hpp>
 #include <tutti/comm/shared/space.hpp>
+#include <tutti/comm/traced.hpp>
 #include <tutti/comm/vector_collectives.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/bfloat16.hpp>
