@@ -61,7 +61,8 @@ TEST_CASE("what a rank writes to its portion, the others see at the same offset"
   bool seen = true;
   for (int r = 0; r < size; ++r) {
     std::byte const* const theirs = segment->base() + places[static_cast<std::size_t>(r)];
-    seen = seen && std::all_of(theirs, theirs + 100'000, [&](std::byte b) { return b == static_cast<std::byte>(r + 1); });
+    seen =
+        seen && std::all_of(theirs, theirs + 100'000, [&](std::byte b) { return b == static_cast<std::byte>(r + 1); });
   }
   CHECK(everywhere(seen));
   segment->release(memory, 100'000);

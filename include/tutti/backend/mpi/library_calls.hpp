@@ -54,7 +54,10 @@ struct LibraryCalls {
         check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall");
         break;
       case tutti::comm::Kind::reduce: case tutti::comm::Kind::all_reduce: case tutti::comm::Kind::reduce_scatter: break;
-      case tutti::comm::Kind::scan: case tutti::comm::Kind::exscan: case tutti::comm::Kind::gather_v: case tutti::comm::Kind::all_gather_v:
+      case tutti::comm::Kind::scan:
+      case tutti::comm::Kind::exscan:
+      case tutti::comm::Kind::gather_v:
+      case tutti::comm::Kind::all_gather_v:
       case tutti::comm::Kind::scatter_v: case tutti::comm::Kind::reduce_scatter_v: case tutti::comm::Kind::all_to_all_v:
       case tutti::comm::Kind::all_reduce_contributions:
         break;  // derived
