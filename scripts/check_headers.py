@@ -32,7 +32,7 @@ UMBRELLAS = {
 }
 # Folders whose headers come in through others: the vector layer through the kernels, shared memory through the backends;
 # decorators and CUDA by the user's own include.
-INDIRECT = ("exec/isa", "exec/cuda", "kernel/cuda", "comm/shared", "comm/decorator", "comm/fault_injector",
+INDIRECT = ("exec/isa", "exec/cuda", "kernel/cuda", "comm/shared", "comm/decorator", "comm/fault_injector", "exec/memory_limit",
             "comm/traced")
 CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
 EXPENSIVE = ("<functional>", "<iostream>", "<thread>", "<ranges>", "<regex>")

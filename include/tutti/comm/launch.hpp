@@ -43,9 +43,9 @@ int launch(int argc, char** argv, F&& f) {
   static_assert(is_backend, "tutti: launch<Backend> needs a model of tutti::Backend, such as tutti::Threads");
   if constexpr (is_backend) {
     constexpr bool takes_communicator = std::is_invocable_v<F&, Communicator<B>&>;
-    static_assert(
-        takes_communicator,
-        "tutti: every rank calls f(communicator). Pass a function that takes a tutti::Communicator<Backend>&");
+    static_assert(takes_communicator,
+                  "tutti: every rank calls f(communicator). Pass a function that takes a "
+                  "tutti::Communicator<Backend>&");
     if constexpr (takes_communicator) return B::launch(argc, argv, f);
   }
   return 1;
