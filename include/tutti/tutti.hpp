@@ -14,13 +14,11 @@
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
-#include <tutti/comm/decorator.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/device_choice.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/family.hpp>
-#include <tutti/comm/fault_injector.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/inferred.hpp>

@@ -5,6 +5,7 @@
 
 #include "comm/messages_only.hpp"
 #include "support/catch.hpp"
+#include "support/child.hpp"
 
 #include <tutti/comm/fault_injector.hpp>
 #include <tutti/exec/wait.hpp>
@@ -220,6 +221,19 @@ TEST_CASE("a killed rank throws at every further call, and the others learn its 
     INFO(outcomes[r].error);
     CHECK(contains(outcomes[r].error, "rank 2"));
   }
+}
+
+TEST_CASE("a rank that is a process can be killed like one") {
+  FaultPlan plan = one(0, 1, Fault::kill);
+  plan.kill_process = true;
+  auto const run = [&] {
+    return under(plan, 1, 3, 10, [](auto& comm, auto& x) {
+             comm.barrier();
+             comm.all_reduce(x, sum);
+           })[0]
+        .error;
+  };
+  CHECK(test::in_child({}, run) == "status " + std::to_string(SIGKILL));
 }
 
 TEST_CASE("corrupt flips one bit of what is sent, and leaves the caller's buffer alone") {

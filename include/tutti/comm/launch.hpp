@@ -16,15 +16,11 @@ namespace comm {
 /// f(communicator) with its result as an exit code; 0 when it returns nothing.
 template <class F, class Comm>
 int invoke_main(F& f, Comm& communicator) {
-  constexpr bool takes_communicator = std::is_invocable_v<F&, Comm&>;
-  static_assert(takes_communicator,
-                "tutti: every rank calls f(communicator). Pass a function that takes a tutti::Communicator<Backend>&");
-  if constexpr (takes_communicator) {
-    if constexpr (std::is_convertible_v<std::invoke_result_t<F&, Comm&>, int>)
-      return static_cast<int>(f(communicator));
-    else f(communicator);
+  if constexpr (std::is_convertible_v<std::invoke_result_t<F&, Comm&>, int>) return static_cast<int>(f(communicator));
+  else {
+    f(communicator);
+    return 0;
   }
-  return 0;
 }
 
 /// "rank 2: tutti::all_reduce ..." on the error stream, as one write.
@@ -45,8 +41,14 @@ template <class B, class F>
 int launch(int argc, char** argv, F&& f) {
   constexpr bool is_backend = Backend<B>;
   static_assert(is_backend, "tutti: launch<Backend> needs a model of tutti::Backend, such as tutti::Threads");
-  if constexpr (is_backend) return B::launch(argc, argv, f);
-  else return 1;
+  if constexpr (is_backend) {
+    constexpr bool takes_communicator = std::is_invocable_v<F&, Communicator<B>&>;
+    static_assert(
+        takes_communicator,
+        "tutti: every rank calls f(communicator). Pass a function that takes a tutti::Communicator<Backend>&");
+    if constexpr (takes_communicator) return B::launch(argc, argv, f);
+  }
+  return 1;
 }
 
 }  // namespace tutti

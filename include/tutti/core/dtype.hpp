@@ -108,9 +108,12 @@ concept Complex = std::is_trivially_copyable_v<T> && requires(T const& z) {
 template <class T>
 inline constexpr bool is_compound = Complex<T>;
 
-/// What a tensor may hold: an Element, or something made of elements.
+/// What a tensor may hold: an Element, or something made of elements. One value, so that a type that is neither costs
+/// one line of diagnostics.
 template <class T>
-concept Storable = Element<T> || is_compound<T>;
+inline constexpr bool is_storable = Element<T> || is_compound<T>;
+template <class T>
+concept Storable = is_storable<T>;
 
 /// For messages.
 template <Storable T>

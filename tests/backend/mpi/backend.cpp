@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// What is MPI's own: its environment, its errors, its counts, its deadlines.
+// Covers: <tutti/backend/mpi/library_calls.hpp>
+// Covers: <tutti/backend/mpi/match.hpp>
 // Covers: <tutti/backend/mpi/agreement.hpp>
 // Covers: <tutti/backend/mpi/calls.hpp>
 // Covers: <tutti/backend/mpi/error.hpp>

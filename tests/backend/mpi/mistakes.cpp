@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// A program that makes the mistake named by its first argument; mistakes.py looks at what each rank says of it.
+// Covers: <tutti/comm/comparison.hpp>
 
 #include <tutti/backend/mpi.hpp>
 #include <tutti/comm.hpp>

@@ -8,11 +8,13 @@
 
 #include <tutti/backend/mpi/agreement.hpp>
 #include <tutti/backend/mpi/calls.hpp>
+#include <tutti/backend/mpi/library_calls.hpp>
+#include <tutti/backend/mpi/match.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/notices.hpp>
 #include <tutti/backend/mpi/processors.hpp>
-#include <tutti/backend/mpi/segment.hpp>
+#include <tutti/backend/mpi/node_memory.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/shared/engine.hpp>
@@ -61,30 +63,7 @@ class Mpi {
     MessageInfo info_;  // of a receive: what is wanted, then what came
     bool receives_ = false;
   };
-  /// A small message that is dropped unreceived is taken off MPI's hands; a large one stays there.
-  class Match {
-   public:
-    Match() = default;
-    Match(Match&& other) noexcept : message_(std::exchange(other.message_, MPI_MESSAGE_NULL)), bytes_(other.bytes_) {}
-    Match& operator=(Match&& other) noexcept {
-      std::swap(message_, other.message_);
-      std::swap(bytes_, other.bytes_);
-      return *this;
-    }
-    ~Match() {
-      if (message_ == MPI_MESSAGE_NULL || bytes_ > small) return;
-      int finalized = 0;
-      MPI_Finalized(&finalized);
-      std::byte nowhere[small];
-      if (finalized == 0) MPI_Mrecv(nowhere, small, MPI_BYTE, &message_, MPI_STATUS_IGNORE);  // has arrived: no wait
-    }
-
-   private:
-    friend Mpi;
-    static constexpr int small = 1024;
-    MPI_Message message_ = MPI_MESSAGE_NULL;
-    std::int64_t bytes_ = 0;
-  };
+  using Match = mpi::Match;
 
   /// Movement of everything, and the reductions that MPI defines on its own types; on shared memory every reduction.
   bool provides(comm::Kind kind, DType dtype, Operator op) const noexcept {
@@ -142,7 +121,7 @@ class Mpi {
     Operation operation;
     operation.receives_ = true;
     mpi::Bytes const b(bytes, count_limit_);
-    check(mpi::imrecv(to, b.count(), b.type(), &match.message_, &operation.request_), "MPI_Imrecv");
+    check(mpi::imrecv(to, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
     return operation;
   }
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
@@ -150,14 +129,14 @@ class Mpi {
     int flag = 0;
     MPI_Status status;
     check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag,
-                      &match.message_, &status),
+                      &match.message, &status),
           "MPI_Improbe");
     if (flag == 0) {
       if ((++looks_ & 63u) == 0) look_around();
       return false;
     }
     info = info_of(status);
-    match.bytes_ = info.bytes;
+    match.bytes = info.bytes;
     return true;
   }
 
@@ -166,64 +145,24 @@ class Mpi {
   /// Where ranks share memory.
   Operation start_comparison(comm::Collective const& call) {
     Operation operation;
-    operation.call_ = shared_->engine.start(call, true);
+    operation.call_ = shared_->engine().start(call, true);
     return operation;
   }
   Operation start(comm::Collective const& call) {
     check_revoked();
     Operation operation;
     if (shared_) {
-      operation.call_ = shared_->engine.start(call);
+      operation.call_ = shared_->engine().start(call);
       return operation;
     }
-    if (comm::reduces(call.kind)) {
-      start_reduction(call, operation);
-      return operation;
-    }
-    MPI_Comm const comm = handles_->user;
-    MPI_Request* const request = &operation.request_;
-    std::int64_t const block = call.block_bytes();
-    bool const root = rank_ == call.root;
-    mpi::Bytes const b(block, count_limit_);
-    void const* const own_in_to = static_cast<std::byte*>(call.to) + block * rank_;
-    void* const own_in_from = static_cast<std::byte*>(const_cast<void*>(call.from)) + block * rank_;
-    bool const nothing = block == 0;
-    switch (call.kind) {
-      case comm::Kind::barrier: check(MPI_Ibarrier(comm, request), "MPI_Ibarrier"); break;
-      case comm::Kind::broadcast:
-        check(mpi::ibcast(call.to, b.count(), b.type(), call.root, comm, request), "MPI_Ibcast");
-        break;
-      case comm::Kind::gather: {
-        void const* const from = root && !nothing && call.from == own_in_to ? MPI_IN_PLACE : call.from;
-        check(mpi::igather(from, call.to, b.count(), b.type(), call.root, comm, request), "MPI_Igather");
-        break;
-      }
-      case comm::Kind::all_gather: {
-        void const* const from = !nothing && call.from == own_in_to ? MPI_IN_PLACE : call.from;
-        check(mpi::iallgather(from, call.to, b.count(), b.type(), comm, request), "MPI_Iallgather");
-        break;
-      }
-      case comm::Kind::scatter: {
-        void* const to = root && !nothing && call.to == own_in_from ? MPI_IN_PLACE : call.to;
-        check(mpi::iscatter(call.from, to, b.count(), b.type(), call.root, comm, request), "MPI_Iscatter");
-        break;
-      }
-      case comm::Kind::all_to_all:
-        check(mpi::ialltoall(call.from, call.to, b.count(), b.type(), comm, request), "MPI_Ialltoall");
-        break;
-      case comm::Kind::reduce: case comm::Kind::all_reduce: case comm::Kind::reduce_scatter: break;
-      case comm::Kind::scan: case comm::Kind::exscan: case comm::Kind::gather_v: case comm::Kind::all_gather_v:
-      case comm::Kind::scatter_v: case comm::Kind::reduce_scatter_v: case comm::Kind::all_to_all_v:
-      case comm::Kind::all_reduce_contributions:
-        break;  // derived
-    }
+    mpi::LibraryCalls{handles_->user, rank_, size_, count_limit_}.start(call, operation.request_, operation.requests_);
     return operation;
   }
 
   bool test(Operation& operation) {
     int flag = 0;
     if (operation.call_ != nullptr) {
-      if (shared_->engine.test(operation.call_)) {
+      if (shared_->engine().test(operation.call_)) {
         operation.call_ = nullptr;
         return true;
       }
@@ -258,7 +197,7 @@ class Mpi {
 
   /// A receive can be cancelled; a send or collective under way keeps its memory, which must then stay valid.
   bool abandon(Operation& operation) noexcept {
-    if (operation.call_ != nullptr) return shared_->engine.abandon(std::exchange(operation.call_, nullptr));
+    if (operation.call_ != nullptr) return shared_->engine().abandon(std::exchange(operation.call_, nullptr));
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
     bool gone = false;
     if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL) {
@@ -272,7 +211,7 @@ class Mpi {
     return gone;
   }
   std::string awaiting(Operation const& operation) const {
-    if (operation.call_ != nullptr) return shared_->engine.awaiting(operation.call_);
+    if (operation.call_ != nullptr) return shared_->engine().awaiting(operation.call_);
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
     if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
@@ -283,10 +222,10 @@ class Mpi {
   std::string whereabouts(int rank) const {
     if (rank < 0 || rank == rank_ || size_ == 1) return {};
     return "; rank " + std::to_string(rank) + " " +
-           (shared_ ? shared_->engine.whereabouts(rank) : notices_->whereabouts(rank));
+           (shared_ ? shared_->engine().whereabouts(rank) : notices_->whereabouts(rank));
   }
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
-    if (shared_) shared_->engine.announce(text);
+    if (shared_) shared_->engine().announce(text);
     else if (notices_) notices_->tell_position(text, collectives);
   }
   /// Empty where ranks share memory: then `awaiting` knows better.
@@ -294,23 +233,13 @@ class Mpi {
 
   /// 64-byte aligned, of the memory that the node's ranks share; where that is full, private memory.
   Storage<Cpu> allocate(std::size_t bytes) {
-    if (shared_) {
-      if (std::byte* const memory = shared_->segment->allocate(bytes); memory != nullptr)
-        return Storage<Cpu>(Cpu{}, memory, bytes, &give_back, new Shared<mpi::Segment>(shared_->segment));
-      if (!std::exchange(shared_->warned, true))
-        std::fprintf(
-            stderr,
-            "tutti: warning: rank %d: the node's shared memory is full; its tensors are private now, and their "
-            "collectives slower. Enlarge /dev/shm\n",
-            rank_);
-    }
-    return Storage<Cpu>(Cpu{}, bytes);
+    return shared_ ? shared_->allocate(bytes) : Storage<Cpu>(Cpu{}, bytes);
   }
   bool shares_memory() const noexcept { return shared_ != nullptr; }
 
   void revoke(ErrorKind kind, std::string text) noexcept {
     if (revoked_) return;
-    if (shared_) shared_->engine.board().alarm().raise(kind, text);
+    if (shared_) shared_->engine().board().alarm().raise(kind, text);
     else if (notices_) notices_->tell_revoked(kind, text);
     fall(kind, std::move(text));
   }
@@ -325,25 +254,25 @@ class Mpi {
       ::nanosleep(&moment, nullptr);
       return false;
     }
-    shared_->segment->alarm().raise(ErrorKind::communication, cause);
-    shared_->engine.leave();
+    shared_->segment()->alarm().raise(ErrorKind::communication, cause);
+    shared_->engine().leave();
     exec::Backoff backoff(policy_);
     for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step())
-      if (shared_->engine.all_left()) return true;
+      if (shared_->engine().all_left()) return true;
     return false;
   }
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
   /// ranks. Waits without a deadline: others may work for hours on their own.
   int finish_job(int code) {
-    if (shared_) shared_->engine.leave();
+    if (shared_) shared_->engine().leave();
     int largest = 0;
     Operation operation;
     check(MPI_Iallreduce(&code, &largest, 1, MPI_INT, MPI_MAX, handles_->internal, &operation.request_),
           "MPI_Iallreduce");
     exec::Backoff backoff(policy_);
     while (!test(operation)) {
-      if (shared_) shared_->engine.check("launch");
+      if (shared_) shared_->engine().check("launch");
       backoff.step();
     }
     return largest;
@@ -352,7 +281,7 @@ class Mpi {
   Mpi split(int color, int key, List<int> const&) {
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
-    child.begin(shared_ ? shared_->segment : Shared<mpi::Segment>());
+    child.begin(shared_ ? shared_->segment() : Shared<mpi::Segment>());
     return child;
   }
 
@@ -381,36 +310,7 @@ class Mpi {
     }
   };
 
-  /// What ranks that share memory have beside MPI.
-  struct SharedPart {
-    SharedPart(Shared<mpi::Segment> memory, std::byte* board_memory, int size, int rank, std::int64_t stage_bytes)
-        : segment(std::move(memory)),
-          board(board_memory),
-          engine(comm::shared::Board(board, size, stage_bytes, reinterpret_cast<std::uintptr_t>(segment->base()),
-                                     segment->reach()),
-                 rank, &segment->alarm()) {}
-    SharedPart(SharedPart const&) = delete;
-    SharedPart& operator=(SharedPart const&) = delete;
-    ~SharedPart() {
-      engine.leave();
-      if (owns_board)
-        segment->retire(engine.board(), board,
-                        comm::shared::Board::bytes(engine.board().size(), engine.board().stage_bytes()));
-    }
-    Shared<mpi::Segment> segment;
-    std::byte* board;
-    comm::shared::Engine engine;
-    bool owns_board = false;
-    bool warned = false;
-  };
-
   Mpi(MpiConfig config, std::unique_ptr<Handles> handles) : config_(std::move(config)), handles_(std::move(handles)) {}
-
-  static void give_back(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
-    auto* const segment = static_cast<Shared<mpi::Segment>*>(owner);
-    (*segment)->release(static_cast<std::byte*>(memory), bytes);
-    delete segment;
-  }
 
   /// `segment`: of the parent, whose ranks share memory already.
   void begin(Shared<mpi::Segment> segment) {
@@ -431,7 +331,8 @@ class Mpi {
     node_ = rank_ == 0 ? 0 : before;
     mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
     local_processors_ = mpi::node_processors(local);
-    share_memory(local, std::move(segment));
+    if (config_.node_shared != mpi::Switch::off && local_size_ == size_)
+      shared_ = mpi::NodeMemory::create(local, std::move(segment), config_);
     if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
     MPI_Comm_free(&local);
     policy_ = config_.wait->on(local_size_, local_processors_);
@@ -451,42 +352,6 @@ class Mpi {
     handles_->leaked = true;
   }
 
-  void share_memory(MPI_Comm local, Shared<mpi::Segment> segment) {
-    if (config_.node_shared == mpi::Switch::off || local_size_ != size_) return;
-    std::int64_t const stage_bytes = config_.staging_bytes->bytes;
-    std::string reason;
-    if (segment == nullptr) segment = mpi::Segment::create(local, reason);
-    std::int64_t place = -1;
-    std::size_t const bytes = comm::shared::Board::bytes(size_, stage_bytes);
-    if (segment != nullptr && rank_ == 0) {
-      if (std::byte* const memory = segment->allocate(bytes); memory != nullptr) {
-        comm::shared::Board::create(memory, size_);
-        place = memory - segment->base();
-      } else {
-        reason = "no space in /dev/shm";
-      }
-    }
-    mpi::check(MPI_Bcast(&place, 1, MPI_INT64_T, 0, local), "MPI_Bcast");
-    if (place < 0 && config_.node_shared == mpi::Switch::on)
-      throw Error(ErrorKind::unavailable, "Mpi",
-                  "node_shared is on, but the ranks of this node cannot share memory" +
-                      (reason.empty() ? std::string() : " (" + reason + ")") +
-                      ". Enlarge /dev/shm, or leave it at auto");
-    if (place < 0) {
-      if (rank_ == 0)
-        std::fprintf(stderr,
-                     "tutti: warning: the ranks of this node cannot share memory (%s); collectives go through MPI, and "
-                     "are slower\n",
-                     reason.c_str());
-      return;
-    }
-    shared_ = std::make_unique<SharedPart>(std::move(segment), segment->base() + place, size_, rank_,
-                                           stage_bytes);
-    shared_->owns_board = rank_ == 0;
-    shared_->engine.board().status(rank_).process.store(static_cast<std::int32_t>(::getpid()));
-    mpi::check(MPI_Barrier(local), "MPI_Barrier");
-  }
-
   MPI_Comm on(comm::Channel channel) const noexcept {
     return channel == comm::Channel::user ? handles_->user : handles_->internal;
   }
@@ -504,45 +369,8 @@ class Mpi {
     mpi::throw_error(code, call, std::source_location::current());
   }
   void check_revoked() const {
-    if (shared_) shared_->engine.check("Communicator");
+    if (shared_) shared_->engine().check("Communicator");
     if (revoked_) throw Error(cause_kind_, "Communicator", cause_);
-  }
-
-  /// In parts of at most the limit. A reduce-scatter above it is a reduction to each rank in turn.
-  void start_reduction(comm::Collective const& call, Operation& operation) {
-    MPI_Datatype const type = mpi::reduction_type(call.dtype);
-    MPI_Op const op = mpi::reduction_op(call.reduction.op);
-    MPI_Comm const comm = handles_->user;
-    auto const element = static_cast<std::int64_t>(size_of(call.dtype));
-    auto const* const from = static_cast<std::byte const*>(call.from);
-    auto* const to = static_cast<std::byte*>(call.to);
-    std::int64_t const limit = count_limit_;
-    if (call.kind == comm::Kind::reduce_scatter && call.count <= limit) {
-      check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &operation.request_),
-            "MPI_Ireduce_scatter_block");
-      return;
-    }
-    auto const part = [&](std::byte const* in, std::byte* out, std::int64_t n, int root) {
-      MPI_Request* const request =
-          call.count <= limit ? &operation.request_ : &operation.requests_.emplace_back(MPI_REQUEST_NULL);
-      auto const count = static_cast<MPI_Count>(n);
-      bool const in_place = in == out && n != 0;
-      if (root < 0)
-        check(mpi::iallreduce(in_place ? MPI_IN_PLACE : in, out, count, type, op, comm, request), "MPI_Iallreduce");
-      else
-        check(mpi::ireduce(in_place && rank_ == root ? MPI_IN_PLACE : in, out, count, type, op, root, comm, request),
-              "MPI_Ireduce");
-    };
-    int const roots = call.kind == comm::Kind::reduce_scatter ? size_ : 1;
-    for (int r = 0; r < roots; ++r)
-      for (std::int64_t at = 0; at == 0 || at < call.count; at += limit) {
-        std::int64_t const n = call.count - at < limit ? call.count - at : limit;
-        if (call.kind == comm::Kind::reduce_scatter)
-          part(from + (r * call.count + at) * element, r == rank_ ? to + at * element : nullptr, n, r);
-        else
-          part(from + at * element, to == nullptr ? nullptr : to + at * element, n,
-               call.kind == comm::Kind::reduce ? call.root : -1);
-      }
   }
 
   MpiConfig config_;
@@ -555,7 +383,7 @@ class Mpi {
   int local_processors_ = 1;
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
-  std::unique_ptr<SharedPart> shared_;
+  std::unique_ptr<mpi::NodeMemory> shared_;
   std::unique_ptr<mpi::Notices> notices_;
   std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;

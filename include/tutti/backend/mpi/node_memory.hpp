@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What the ranks of a communicator that are all on one node have beside MPI: shared memory, and the engine of
+/// collectives on it.
+
+#include <tutti/backend/mpi/config.hpp>
+#include <tutti/backend/mpi/segment.hpp>
+#include <tutti/comm/shared/engine.hpp>
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+namespace tutti::mpi {
+
+class NodeMemory {
+ public:
+  /// Collective over `comm`, all of whose ranks are on one node. `segment`: of the parent, whose ranks share memory
+  /// already; or null. Null where they cannot share memory, with a warning.
+  /// Errors     unavailable, on all ranks, where they cannot and the configuration says that they must.
+  static std::unique_ptr<NodeMemory> create(MPI_Comm comm, Shared<Segment> segment, MpiConfig const& config) {
+    int rank = 0, size = 1;
+    check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    std::int64_t const stage_bytes = config.staging_bytes->bytes;
+    std::string reason;
+    if (segment == nullptr) segment = Segment::create(comm, reason);
+    std::int64_t place = -1;
+    if (segment != nullptr && rank == 0) {
+      if (std::byte* const memory = segment->allocate(tutti::comm::shared::Board::bytes(size, stage_bytes));
+          memory != nullptr) {
+        tutti::comm::shared::Board::create(memory, size);
+        place = memory - segment->base();
+      } else {
+        reason = "no space in /dev/shm";
+      }
+    }
+    check(MPI_Bcast(&place, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
+    if (place < 0 && config.node_shared == Switch::on)
+      throw Error(ErrorKind::unavailable, "Mpi",
+                  "node_shared is on, but the ranks of this node cannot share memory" +
+                      (reason.empty() ? std::string() : " (" + reason + ")") +
+                      ". Enlarge /dev/shm, or leave it at auto");
+    if (place < 0) {
+      if (rank == 0)
+        std::fprintf(stderr,
+                     "tutti: warning: the ranks of this node cannot share memory (%s); collectives go through MPI, and "
+                     "are slower\n",
+                     reason.c_str());
+      return nullptr;
+    }
+    std::byte* const board = segment->base() + place;
+    auto node = std::make_unique<NodeMemory>(std::move(segment), board, size, rank, stage_bytes);
+    check(MPI_Barrier(comm), "MPI_Barrier");
+    return node;
+  }
+
+  NodeMemory(Shared<Segment> memory, std::byte* board, int size, int rank, std::int64_t stage_bytes)
+      : segment_(std::move(memory)),
+        board_(board),
+        rank_(rank),
+        engine_(tutti::comm::shared::Board(board, size, stage_bytes, reinterpret_cast<std::uintptr_t>(segment_->base()),
+                                           segment_->reach()),
+                rank, &segment_->alarm()) {
+    engine_.board().status(rank).process.store(static_cast<std::int32_t>(::getpid()));
+  }
+  NodeMemory(NodeMemory const&) = delete;
+  NodeMemory& operator=(NodeMemory const&) = delete;
+  ~NodeMemory() {
+    engine_.leave();
+    if (rank_ != 0) return;
+    auto const& board = engine_.board();
+    segment_->retire(board, board_, tutti::comm::shared::Board::bytes(board.size(), board.stage_bytes()));
+  }
+
+  Shared<Segment> const& segment() const noexcept { return segment_; }
+  tutti::comm::shared::Engine& engine() noexcept { return engine_; }
+  tutti::comm::shared::Engine const& engine() const noexcept { return engine_; }
+
+  /// 64-byte aligned and in every rank's reach; when the system has no pages left, private memory, with one warning.
+  Storage<Cpu> allocate(std::size_t bytes) {
+    if (std::byte* const memory = segment_->allocate(bytes); memory != nullptr)
+      return Storage<Cpu>(Cpu{}, memory, bytes, &give_back, new Shared<Segment>(segment_));
+    if (!std::exchange(warned_, true))
+      std::fprintf(stderr,
+                   "tutti: warning: rank %d: the node's shared memory is full; its tensors are private now, and their "
+                   "collectives slower. Enlarge /dev/shm\n",
+                   rank_);
+    return Storage<Cpu>(Cpu{}, bytes);
+  }
+
+ private:
+  static void give_back(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
+    auto* const segment = static_cast<Shared<Segment>*>(owner);
+    (*segment)->release(static_cast<std::byte*>(memory), bytes);
+    delete segment;
+  }
+
+  Shared<Segment> segment_;
+  std::byte* board_;
+  int rank_;
+  tutti::comm::shared::Engine engine_;
+  bool warned_ = false;
+};
+
+}  // namespace tutti::mpi

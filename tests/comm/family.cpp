@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Who is moved on while one of a family waits.
+
+#include "support/catch.hpp"
+
+#include <tutti/comm/family.hpp>
+
+using namespace tutti;
+
+namespace {
+
+class Counting final : public comm::Relative {
+ public:
+  explicit Counting(comm::Family& family) : family_(family) { family_.join(*this); }
+  Counting(Counting const&) = delete;
+  ~Counting() override { family_.leave(*this); }
+  void move_on(pthread_t thread) noexcept override {
+    ++calls;
+    here = ::pthread_equal(thread, ::pthread_self()) != 0;
+  }
+  int calls = 0;
+  bool here = false;
+
+ private:
+  comm::Family& family_;
+};
+
+}  // namespace
+
+TEST_CASE("whoever waits moves the others on, and not itself, nor who has left") {
+  comm::Family family;
+  Counting first(family);
+  Counting second(family);
+  {
+    Counting third(family);
+    family.move_others_on(first);
+    CHECK(third.calls == 1);
+  }
+  family.move_others_on(first);
+  family.move_others_on(second);
+  CHECK(first.calls == 1);
+  CHECK(second.calls == 2);
+  CHECK(second.here);
+}
