@@ -50,7 +50,6 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>
-#include <tutti/exec/memory_limit.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/exec/scratch.hpp>
 #include <tutti/exec/team.hpp>
