@@ -28,8 +28,9 @@ UMBRELLAS = {
     "infer.hpp": ["infer"],
     "train.hpp": ["train"],
 }
-# Folders whose headers come in through others: the vector layer through the kernels, CUDA by the user's own include.
-INDIRECT = ("exec/isa", "exec/cuda", "kernel/cuda")
+# Headers that come in through others, or by the user's own include: the vector layer through the kernels, CUDA, and what
+# is put around a backend.
+INDIRECT = ("exec/isa", "exec/cuda", "kernel/cuda", "comm/decorator", "comm/fault_injector", "comm/traced")
 CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
 EXPENSIVE = ("functional", "iostream", "thread", "ranges", "regex")
 # Test folders that mirror no folder of the library; nor do instances of laws (laws*.cpp).

@@ -14,12 +14,10 @@
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
-#include <tutti/comm/decorator.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/device_choice.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/factory.hpp>
-#include <tutti/comm/fault_injector.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/inferred.hpp>
@@ -41,7 +39,6 @@
 #include <tutti/comm/shared/engine.hpp>
 #include <tutti/comm/shared/share.hpp>
 #include <tutti/comm/shared/space.hpp>
-#include <tutti/comm/traced.hpp>
 #include <tutti/comm/vector_collectives.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/bfloat16.hpp>
