@@ -82,6 +82,11 @@ class Group {
     if (at == children_.size())
       children_.push_back({turn, color, size, make_shared_owner<Group>(world_, size)});
     Shared<Group> const group = children_[at].group;
+    if (group->size() != size)  // a rank of the larger group would look beyond the smaller one's memory
+      throw Error(ErrorKind::communication, "split",
+                  "ranks disagree: the group of color " + std::to_string(color) + " has " +
+                      std::to_string(group->size()) + " members on one rank and " + std::to_string(size) +
+                      " on another. The transport damages what it carries");
     if (--children_[at].missing == 0) children_.erase(at);
     return group;
   }
