@@ -43,7 +43,6 @@
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/device.hpp>
-#include <tutti/tensor/mt19937.hpp>
 #include <tutti/tensor/print.hpp>
 #include <tutti/tensor/random.hpp>
 #include <tutti/tensor/shape.hpp>

@@ -15,7 +15,6 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
-#include <tutti/comm/device_choice.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/family.hpp>
@@ -58,7 +57,6 @@
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/device.hpp>
-#include <tutti/tensor/mt19937.hpp>
 #include <tutti/tensor/print.hpp>
 #include <tutti/tensor/random.hpp>
 #include <tutti/tensor/shape.hpp>

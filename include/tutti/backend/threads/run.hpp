@@ -146,7 +146,8 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
 }
 
 /// Ranks that --ranks N, --ranks=N or TUTTI_RANKS ask for, else one for each processor. Errors: configuration.
-inline int ranks_from(int argc, char** argv) {
+template <class = void>
+int ranks_from(int argc, char** argv) {
   auto const parse = [](std::string_view text, char const* where) {
     char* end = nullptr;
     std::string const copy(text);
