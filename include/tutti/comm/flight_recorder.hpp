@@ -19,7 +19,7 @@
 namespace tutti {
 
 /// One operation.
-struct alignas(64) FlightRecord {
+struct FlightRecord {
   enum class What : std::uint8_t { collective, send, recv, probe, match };
   enum class State : std::uint8_t { started, completed, failed };
 
