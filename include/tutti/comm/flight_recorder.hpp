@@ -115,8 +115,7 @@ class FlightRecorder {
     std::uint64_t const end = operations();
     for (Ticket i = end > capacity() ? end - capacity() : 0; i < end; ++i) {
       FlightRecord record = copy(at(i));
-      __atomic_thread_fence(__ATOMIC_ACQUIRE);
-      if (__atomic_load_n(&count_, __ATOMIC_RELAXED) - i > capacity()) continue;  // its slot may be another's by now
+      if (operations() - i > capacity()) continue;  // its slot may be another's by now
       record.begin = nanoseconds(record.begin, last);
       if (record.end != 0) record.end = nanoseconds(record.end, last);
       f(record);
@@ -148,15 +147,16 @@ class FlightRecorder {
     return last.calendar - static_cast<std::int64_t>(static_cast<double>(last.ticks - ticks) * rate);
   }
 
-  // Plain moves of the processor, which another thread or a signal handler may watch.
+  // Another thread or a signal handler may watch. In order, so that who sees a part of the operation that takes a slot
+  // over also sees that the former one's time is over; on x86 these are plain moves.
   template <class T>
   static void put(T& field, T value) noexcept {
-    __atomic_store(&field, &value, __ATOMIC_RELAXED);
+    __atomic_store(&field, &value, __ATOMIC_RELEASE);
   }
   template <class T>
   static T get(T const& field) noexcept {
     T value;
-    __atomic_load(&field, &value, __ATOMIC_RELAXED);
+    __atomic_load(&field, &value, __ATOMIC_ACQUIRE);
     return value;
   }
   static FlightRecord copy(FlightRecord const& from) noexcept {
@@ -184,7 +184,6 @@ class FlightRecorder {
   Ticket publish() noexcept {
     Ticket const ticket = count_;
     __atomic_store_n(&count_, ticket + 1, __ATOMIC_RELEASE);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
     return ticket;
   }
   void close(Ticket ticket, State state) noexcept {
