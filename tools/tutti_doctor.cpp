@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <limits>
@@ -189,6 +190,44 @@ std::optional<std::string> find_mismatch(Group const& group) {
   return std::nullopt;
 }
 
+/// The rank of which a text says that it failed, as the library's own do; -1 for none.
+int said_to_have_failed(std::string const& text) {
+  std::string_view const word = "rank ";
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    auto const end = text.find_first_not_of("0123456789", at + word.size());
+    if (end == at + word.size()) continue;
+    bool const before = at >= 3 && text.compare(at - 3, 3, "on ") == 0 &&
+                        (text.find("failed on ") != std::string::npos || text.find("threw on ") != std::string::npos);
+    if (before || (end != std::string::npos && text.compare(end, 7, " failed") == 0))
+      return std::atoi(text.c_str() + at + word.size());
+  }
+  return -1;
+}
+
+/// A rank that failed, as the others were told, or else by its own words. A deadline that passed is no failure of the
+/// rank that noticed, and what else is said after one may come of it; nor is it one that another rank has left.
+std::optional<std::string> find_failure(Group const& group) {
+  int told = -1;
+  int own = -1;
+  bool timeout = false;
+  std::string reason;
+  for (auto const& [rank, log] : group.ranks) {
+    bool const passed = log.reason.find("not complete after") != std::string::npos;
+    timeout = timeout || passed;
+    if (passed || log.reason.empty() || log.reason == "SIGUSR1" || log.reason == "SIGTERM") continue;
+    if (int const other = said_to_have_failed(log.reason); other >= 0 && told < 0) {
+      told = other;
+      reason = log.reason;
+    } else if (other < 0 && own < 0 && log.reason.find("has left the communicator") == std::string::npos) {
+      own = rank;
+    }
+  }
+  int const culprit = told >= 0 ? told : timeout ? -1 : own;
+  if (culprit < 0) return std::nullopt;
+  if (auto const log = group.ranks.find(culprit); log != group.ranks.end()) reason = log->second.reason;
+  return "CULPRIT: rank " + std::to_string(culprit) + " failed by itself: " + reason + "\n";
+}
+
 /// The first collective that is not complete everywhere, or else the last that anybody called: later ones may be under
 /// way on some ranks and not yet called on others, without harm.
 std::int64_t stuck_at(Group const& group) {
@@ -261,7 +300,8 @@ std::optional<std::string> find_missing(Group const& group) {
   if (missing.empty()) return std::nullopt;
   return "CULPRIT: probably " + listed(missing) +
          ", of which there is no dump: killed, gone before the others failed, " +
-         "or still at work. Send SIGUSR1 to a process that is still there, and it dumps.\n";
+         "or still at work. Send SIGUSR1 to a process that is still there, and it dumps.\n" +
+         find_behind(group).value_or("");
 }
 
 std::optional<std::string> find_waiting(Group const& group) {
@@ -330,7 +370,7 @@ int main(int argc, char** argv) {
     for (auto const& [rank, log] : group.ranks)
       if (!log.reason.empty()) std::printf("  rank %d dumped after: %s\n", rank, log.reason.c_str());
     std::optional<std::string> finding = find_mismatch(group);
-    for (auto const find : {find_behind, find_late, find_missing, find_waiting})
+    for (auto const find : {find_failure, find_missing, find_behind, find_late, find_waiting})
       if (!finding) finding = find(group);
     std::printf("%s",
                 finding ? finding->c_str() : "No culprit: all ranks made the same calls, and all are complete.\n");

@@ -296,13 +296,37 @@ TEST_CASE("the doctor names the rank that comes when the others have given up") 
 }
 
 TEST_CASE("the doctor names the rank that left no dump") {
+  auto const text = diagnosed(
+      3,
+      [](auto& comm) {
+        if (comm.rank() == 0) pause_ms(1500);
+        else comm.barrier();
+      },
+      0.3);
+  CAPTURE(text);
+  CHECK(contains(text, "CULPRIT: probably rank 0, of which there is no dump"));
+}
+
+TEST_CASE("the doctor names the rank that threw an exception of its own") {
   auto const text = diagnosed(3, [](auto& comm) {
     if (comm.rank() == 0) throw std::runtime_error("no such luck");
     comm.barrier();
   });
   CAPTURE(text);
-  CHECK(contains(text, "CULPRIT: probably rank 0, of which there is no dump"));
+  CHECK(contains(text, "CULPRIT: rank 0 failed by itself: "));
   CHECK(contains(text, "no such luck"));
+}
+
+TEST_CASE("the doctor names the rank whose operator threw") {
+  auto const text = diagnosed(3, [](auto& comm) {
+    std::vector<int> x(9, 1);
+    comm.all_reduce(x, [rank = comm.rank()](int a, int b) {  // so short that every rank reduces all of it
+      if (rank == 0) throw std::runtime_error("no such luck");
+      return a + b;
+    });
+  });
+  CAPTURE(text);
+  CHECK(contains(text, "CULPRIT: rank 0 failed by itself: no such luck"));
 }
 
 TEST_CASE("the doctor names both ends of receives that wait for one another") {
