@@ -61,9 +61,9 @@ class Communicator : public comm::Plans<B> {
     for (int r = 0; r < this->size(); ++r)
       if (all(r, 0) == color) members.push_back(r);
     members.stable_sort([&](int a, int b) { return all(a, 1) < all(b, 1); });
-    return Communicator(make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members),
-                                                         CommunicatorOptions{this->core_->deadline_seconds()},
-                                                         this->core_->family()));
+    std::string const group = std::to_string(this->core_->collectives()) + "-" + std::to_string(color);
+    return Communicator(
+        make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members), *this->core_, group));
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
   Communicator duplicate(Where where = Where::current()) { return split(0, this->rank(), where); }

@@ -5,6 +5,8 @@
 
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/family.hpp>
+#include <tutti/comm/flight_dump.hpp>
+#include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/core/list.hpp>
@@ -22,6 +24,9 @@ namespace tutti {
 struct CommunicatorOptions {
   /// Every wait ends after this time with an Error of kind timeout that names who is missing.
   double deadline_seconds = 600;
+  /// After the first error of the communicator this rank writes its flight record to `flight_record`.rank3.json. Empty:
+  /// what the environment variable TUTTI_FLIGHT_RECORD says, without which nothing is written.
+  std::string flight_record = "";
 };
 
 namespace comm {
@@ -29,26 +34,31 @@ namespace comm {
 template <Backend B>
 class Core final : public Progress, public Relative {
  public:
-  Core(B moved, CommunicatorOptions options, Shared<Family> family = make_shared_owner<Family>())
-      : backend(std::move(moved)), deadline_seconds_(options.deadline_seconds), family_(std::move(family)) {
-    family_->join(*this);
-  }
+  Core(B moved, CommunicatorOptions options)
+      : Core(std::move(moved), options, make_shared_owner<Family>(), "world", -1) {}
+  /// Of a group of ranks of `parent`, which all of them name alike.
+  Core(B moved, Core const& parent, std::string const& group)
+      : Core(std::move(moved), parent.options_, parent.family_,
+             parent.flight_recorder.identity().communicator + "-" + group,
+             parent.flight_recorder.identity().world_rank) {}
   Core(Core const&) = delete;
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
     family_->leave(*this);
+    FlightSignals::instance().remove(signalled_);
   }
 
   B backend;
   Inbox<B> inbox;
+  FlightRecorder flight_recorder;
 
-  double deadline_seconds() const noexcept { return deadline_seconds_; }
+  double deadline_seconds() const noexcept { return options_.deadline_seconds; }
   void set_deadline_seconds(double seconds, std::source_location where) {
     if (!(seconds > 0 && seconds < 1e9))
       throw Error(ErrorKind::invalid_argument, "set_deadline",
                   std::to_string(seconds) + " s is no deadline. Pass a positive time", where);
-    deadline_seconds_ = seconds;
+    options_.deadline_seconds = seconds;
   }
 
   /// Tag of the next derived collective: the same on every rank, because all start the same ones in the same order. The
@@ -57,13 +67,13 @@ class Core final : public Progress, public Relative {
 
   /// Number of a collective call, the same on every rank.
   std::uint64_t next_number() noexcept { return collectives_++; }
+  std::uint64_t collectives() const noexcept { return collectives_; }
   /// Collectives that are compared before they start must still start in the same order on all ranks: a ticket for
   /// each, and whether its turn has come.
   std::uint64_t take_turn() noexcept { return turns_taken_++; }
   bool is_turn(std::uint64_t turn) const noexcept { return turn == turns_over_; }
   void end_turn() noexcept { ++turns_over_; }
 
-  Shared<Family> const& family() const noexcept { return family_; }
   void move_on(pthread_t thread) noexcept override {
     if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
   }
@@ -144,8 +154,27 @@ class Core final : public Progress, public Relative {
     }
   }
 
+  /// Called from a handler of the error of an operation, whose record is closed: the first one is dumped.
+  void dump_first_failure() noexcept {
+    if (!std::exchange(failed_, true)) dump_failure(flight_recorder);
+  }
+
  private:
-  std::int64_t deadline_ns() const noexcept { return static_cast<std::int64_t>(deadline_seconds_ * 1e9); }
+  Core(B moved, CommunicatorOptions options, Shared<Family> family, std::string communicator, int world_rank)
+      : backend(std::move(moved)),
+        flight_recorder({.rank = backend.rank(),
+                         .size = backend.size(),
+                         .communicator = std::move(communicator),
+                         .world_rank = world_rank,
+                         .prefix = options.flight_record.empty() ? std::string(flight_record_prefix())
+                                                                 : options.flight_record}),
+        options_(std::move(options)),
+        family_(std::move(family)) {
+    family_->join(*this);
+    if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
+  }
+
+  std::int64_t deadline_ns() const noexcept { return static_cast<std::int64_t>(options_.deadline_seconds * 1e9); }
 
   void wait_slowly(Job& job, std::source_location where) {
     struct Announcement {
@@ -173,7 +202,7 @@ class Core final : public Progress, public Relative {
       }
       if (now > end)
         throw Error(ErrorKind::timeout, job.operation(),
-                    "not complete after " + std::to_string(deadline_seconds_) + " s: " + job.awaiting() +
+                    "not complete after " + std::to_string(options_.deadline_seconds) + " s: " + job.awaiting() +
                         ". Look at what these ranks do, or raise the deadline");
     }
   }
@@ -201,12 +230,21 @@ class Core final : public Progress, public Relative {
         backend.revoke(error.kind(), std::string(job.operation()) + " failed on rank " +
                                          std::to_string(backend.rank()) + ": " + error.message());
       job.give_up();
-      throw located;
+      dump_located(located);
     } catch (...) {
       if (job.collective())
         backend.revoke(ErrorKind::communication, "the operator of " + std::string(job.operation()) + " threw on rank " +
                                                      std::to_string(backend.rank()));
       job.give_up();
+      dump_first_failure();
+      throw;
+    }
+  }
+  [[noreturn]] void dump_located(Error& located) {
+    try {
+      throw located;
+    } catch (Error const&) {
+      dump_first_failure();
       throw;
     }
   }
@@ -216,8 +254,10 @@ class Core final : public Progress, public Relative {
     if (!job->give_up()) static_cast<void>(job.release());
   }
 
-  double deadline_seconds_;
+  CommunicatorOptions options_;
   Shared<Family> family_;
+  int signalled_ = -1;   // the recorder's place among those that signals dump
+  bool failed_ = false;  // and dumped
   pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;
   std::uint64_t collectives_ = 0;

@@ -273,7 +273,8 @@ class CollectiveJob : public Job {
  public:
   /// The counts of a _v kind become the job's.
   CollectiveJob(Core<B>& core, Collective const& call, Counts counts = {})
-      : Job(name(call.kind).data()), core_(core), call_(call), counts_(std::move(counts)), number_(core.next_number()) {
+      : Job(name(call.kind).data()), core_(core), call_(call), counts_(std::move(counts)), number_(core.next_number()),
+        flight_(core.flight_recorder.begin(call, number_)) {
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
     bool const compound = call_.compound_bytes != 0;
@@ -290,12 +291,17 @@ class CollectiveJob : public Job {
       if (!native) tag_ = core_.next_tag();
       try_begin();
     } catch (...) {
-      if (!comparison_ && !derived_) throw;
+      if (!comparison_ && !derived_) {
+        core_.flight_recorder.fail(flight_);
+        core_.dump_first_failure();
+        throw;
+      }
       this->postpone();  // what is under way knows memory of the caller and of this job
     }
   }
 
   bool abandon() noexcept override {
+    core_.flight_recorder.fail(flight_);
     bool safe = core_.backend.abandon(operation_);
     if (derived_) safe = derived_->abandon() && safe;
     bool const compared = !comparison_ || comparison_->abandon();
@@ -322,6 +328,7 @@ class CollectiveJob : public Job {
     if (failure_ && (!comparison_ || exec::now_ns() - failed_at_ > 1'000'000'000)) std::rethrow_exception(failure_);
     if (!complete_ || comparison_) return false;
     finish();
+    core_.flight_recorder.complete(flight_);
     return true;
   }
 
@@ -412,6 +419,7 @@ class CollectiveJob : public Job {
   bool complete_ = false;
   int tag_ = 0;
   std::uint64_t number_;
+  FlightRecorder::Ticket flight_;
   std::uint64_t turn_ = 0;
   std::exception_ptr failure_;
   std::int64_t failed_at_ = 0;

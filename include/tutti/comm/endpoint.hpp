@@ -46,6 +46,9 @@ class Endpoint {
     core_->set_deadline_seconds(seconds, where);
   }
 
+  /// The last operations of this rank here.
+  FlightRecorder const& flight_recorder() const noexcept { return core_->flight_recorder; }
+
   Shared<Core<B>> const& core() const noexcept { return core_; }
 
  protected:
@@ -126,9 +129,9 @@ class Endpoint {
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
     try {
       if constexpr (!std::same_as<In, NoOperand>)
-        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag);
+        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag, where);
       if constexpr (!std::same_as<Out, NoOperand>)
-        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag);
+        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag, where);
     } catch (...) {
       task->transfer.postpone();  // a receive that is under way knows its buffer
     }

@@ -4,6 +4,7 @@
 /// A backend chosen by name at run time, among those that the program names as types. `tutti/backend/any.hpp` names the
 /// library's own.
 
+#include <tutti/comm/flight_dump.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
@@ -63,6 +64,7 @@ inline std::string choose_backend(List<BackendInfo> const& infos, std::string_vi
 /// Calls B::launch(argc, argv, f) of the chosen backend among `Backends`, and returns what it returns.
 template <class... Backends, class F>
 int launch_named(std::string_view name, int argc, char** argv, F& f) {
+  if (!flight_record_prefix().empty()) dump_on_signal();
   int code = 1;
   static_cast<void>(((name == Backends::name && (code = Backends::launch(argc, argv, f), true)) || ...));
   return code;

@@ -4,6 +4,7 @@
 /// `launch<Backend>`: the same main function for every backend.
 
 #include <tutti/comm/communicator.hpp>
+#include <tutti/comm/flight_dump.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -46,7 +47,10 @@ int launch(int argc, char** argv, F&& f) {
     static_assert(takes_communicator,
                   "tutti: every rank calls f(communicator). Pass a function that takes a "
                   "tutti::Communicator<Backend>&");
-    if constexpr (takes_communicator) return B::launch(argc, argv, f);
+    if constexpr (takes_communicator) {
+      if (!comm::flight_record_prefix().empty()) comm::dump_on_signal();
+      return B::launch(argc, argv, f);
+    }
   }
   return 1;
 }

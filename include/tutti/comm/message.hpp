@@ -43,10 +43,12 @@ class TransferJob : public Job {
  public:
   TransferJob(Core<B>& core, char const* operation) : Job(operation), core_(core) {}
 
-  void send(void const* from, std::int64_t bytes, int to, int tag) {
+  void send(void const* from, std::int64_t bytes, int to, int tag, std::source_location where) {
+    sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where);
     send_ = core_.backend.start_send(from, bytes, to, tag, Channel::user);
   }
-  void receive(void* to, std::int64_t bytes, int from, int tag) {
+  void receive(void* to, std::int64_t bytes, int from, int tag, std::source_location where) {
+    received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where);
     typename B::Match match{};
     MessageInfo info;
     if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes);
@@ -57,9 +59,16 @@ class TransferJob : public Job {
     expected_ = bytes;
     receive_ = core_.backend.start_recv(match, to, bytes);
   }
+  /// Has the receive of a matched message recorded.
+  void record(MessageInfo const& matched, std::source_location where) {
+    received_ =
+        core_.flight_recorder.begin(FlightRecord::What::recv, matched.bytes, matched.source, matched.tag, where);
+  }
   MessageInfo const& info() const noexcept { return info_; }
 
   bool abandon() noexcept override {
+    core_.flight_recorder.fail(received_);
+    core_.flight_recorder.fail(sent_);
     bool const sent = core_.backend.abandon(send_);
     return core_.backend.abandon(receive_) && sent;
   }
@@ -71,20 +80,28 @@ class TransferJob : public Job {
  protected:
   bool advance() override {
     if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
-    if (expected_ < 0) return true;
+    if (expected_ < 0) return complete();
     info_ = core_.backend.received(receive_);
     if (info_.bytes != expected_)
       throw Error(ErrorKind::shape, operation(),
                   "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
                       " has " + std::to_string(info_.bytes) + " bytes, the buffer " + std::to_string(expected_) +
                       ". Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)");
-    return true;
+    return complete();
   }
 
  private:
   Core<B>& core_;
   std::int64_t expected_ = -1;
+  bool complete() noexcept {
+    core_.flight_recorder.complete(received_);
+    core_.flight_recorder.complete(sent_);
+    return true;
+  }
+
   MessageInfo info_;
+  FlightRecorder::Ticket sent_ = FlightRecorder::no_ticket;
+  FlightRecorder::Ticket received_ = FlightRecorder::no_ticket;
   typename B::Operation send_;
   typename B::Operation receive_;
 };
@@ -125,8 +142,16 @@ class ProbeJob final : public Job {
   using Info = MessageInfo;  // named through B, so that std::optional of it is only instantiated by who probes
   ProbeJob(Core<B>& core, Mode mode, int from, int tag)
       : Job(mode == Mode::look ? "probe" : "match"), core_(core), mode_(mode), from_(from), tag_(tag) {}
+  /// Has it recorded as what somebody waits in.
+  void record(std::source_location where) {
+    flight_ = core_.flight_recorder.begin(
+        mode_ == Mode::look ? FlightRecord::What::probe : FlightRecord::What::match, -1, from_, tag_, where);
+  }
   MessageInfo const& info() const noexcept { return info_; }
-  bool abandon() noexcept override { return true; }
+  bool abandon() noexcept override {
+    core_.flight_recorder.fail(flight_);
+    return true;
+  }
   std::string awaiting() const override {
     std::string text = no_message({from_, tag_, 0});
     if constexpr (requires { core_.backend.whereabouts(from_); }) text += core_.backend.whereabouts(from_);
@@ -136,8 +161,12 @@ class ProbeJob final : public Job {
 
  protected:
   bool advance() override {
-    if (mode_ == Mode::look) return core_.inbox.look(core_.backend, from_, tag_, info_);
-    return core_.inbox.match(core_.backend, from_, tag_, match_, info_);
+    if (mode_ == Mode::look ? !core_.inbox.look(core_.backend, from_, tag_, info_)
+                            : !core_.inbox.match(core_.backend, from_, tag_, match_, info_))
+      return false;
+    core_.flight_recorder.set_bytes(flight_, info_.bytes);
+    core_.flight_recorder.complete(flight_);
+    return true;
   }
 
  private:
@@ -147,6 +176,7 @@ class ProbeJob final : public Job {
   int tag_;
   typename B::Match match_{};
   MessageInfo info_;
+  FlightRecorder::Ticket flight_ = FlightRecorder::no_ticket;
 };
 
 /// Receives a message of any size: match, allocate, receive.
@@ -154,14 +184,22 @@ template <Backend B, Storable T>
 class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
  public:
   using Result = Tensor<T, typename B::Device>;
-  SizedReceiveTask(Core<B>& core, int from, int tag)
-      : Task<Result>("recv"), probe_(core, ProbeJob<B>::Mode::match, from, tag), transfer_(core, "recv") {}
+  SizedReceiveTask(Core<B>& core, int from, int tag, std::source_location where)
+      : Task<Result>("recv"),
+        core_(core),
+        flight_(core.flight_recorder.begin(FlightRecord::What::recv, -1, from, tag, where)),
+        probe_(core, ProbeJob<B>::Mode::match, from, tag),
+        transfer_(core, "recv") {}
   /// Of a message that was matched before.
-  SizedReceiveTask(Core<B>& core, Message<B> message) : SizedReceiveTask(core, message.source(), message.tag()) {
+  SizedReceiveTask(Core<B>& core, Message<B> message, std::source_location where)
+      : SizedReceiveTask(core, message.source(), message.tag(), where) {
     begin(message);
   }
 
-  bool abandon() noexcept override { return transfer_.give_up(); }
+  bool abandon() noexcept override {
+    core_.flight_recorder.fail(flight_);
+    return transfer_.give_up();
+  }
   bool borrows() const noexcept override { return false; }
   std::string awaiting() const override { return matched_ ? transfer_.awaiting() : probe_.awaiting(); }
   Result take() override { return result_->take(); }
@@ -175,6 +213,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
     }
     if (!transfer_.poll()) return false;
     result_->store();
+    core_.flight_recorder.complete(flight_);
     return true;
   }
 
@@ -187,11 +226,14 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
                       std::to_string(message.tag()) + " has " + std::to_string(message.bytes()) +
                       " bytes, which are no whole number of " + std::string(element_name<T>()) +
                       ". Receive it as what was sent");
+    core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
     transfer_.receive(message.match(), result_->wire(), message.bytes());
     matched_ = true;
   }
 
+  Core<B>& core_;
+  FlightRecorder::Ticket flight_;
   ProbeJob<B> probe_;
   TransferJob<B> transfer_;
   bool matched_ = false;

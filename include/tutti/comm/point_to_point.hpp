@@ -54,7 +54,7 @@ class PointToPoint : public VectorCollectives<B> {
   template <Storable T>
   auto recv_async(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     this->check_source("recv", from, tag, where);
-    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag));
+    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag, where));
   }
 
   /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type.
@@ -84,6 +84,7 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     this->check_source("probe", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    job.record(where);
     this->core_->wait(job, where);
     return job.info();
   }
@@ -99,6 +100,7 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     this->check_source("match", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
+    job.record(where);
     this->core_->wait(job, where);
     return job.take();
   }
@@ -112,7 +114,7 @@ class PointToPoint : public VectorCollectives<B> {
   }
   template <Storable T>
   [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = Where::current()) {
-    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message))).wait(where);
+    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message), where)).wait(where);
   }
   template <Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = Where::current()) {
@@ -121,6 +123,7 @@ class PointToPoint : public VectorCollectives<B> {
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
     TransferJob<B> job(*this->core_, "recv");
+    job.record(message.info(), where);
     job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>);
     this->core_->wait(job, where);
     in.store();

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// What ranks get that do not make the same call: an Error on every rank, which names both calls and where they stand.
+///
+///     ./005_mistakes --ranks 3
+///     TUTTI_FLIGHT_RECORD=/tmp/run ./005_mistakes --ranks 3; tutti-doctor /tmp/run.*.json   # the last mistake
+
+#include <tutti/comm.hpp>
+
+#include <tutti/backend/threads.hpp>
+
+#include <cstdio>
+#include <vector>
+
+using Ranks = tutti::Threads;  // or tutti::Mpi, of <tutti/backend/mpi.hpp>: then mpiexec starts the ranks
+
+namespace {
+
+void another_count(auto& comm) {
+  std::vector<float> x(comm.rank() == 1 ? 4 : 8);
+  comm.all_reduce(x, tutti::sum);
+}
+
+void another_operator(auto& comm) {
+  std::vector<float> x(8);
+  if (comm.rank() == 1) comm.all_reduce(x, tutti::max);
+  else comm.all_reduce(x, tutti::sum);
+}
+
+void another_root(auto& comm) {
+  std::vector<float> x(8);
+  comm.broadcast(x, comm.rank() == 1 ? 1 : 0);
+}
+
+void another_kind(auto& comm) {
+  std::vector<float> x(8);
+  if (comm.rank() == 1) comm.barrier();
+  else comm.all_reduce(x, tutti::sum);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto const every_rank = [&](auto mistake) {
+    return tutti::launch<Ranks>(argc, argv, [&](auto& comm) {
+      try {
+        mistake(comm);
+      } catch (tutti::Error const& error) {
+        if (comm.rank() == 0) std::printf("%s\n\n", error.what());
+      }
+    });
+  };
+  return every_rank([](auto& comm) { another_count(comm); }) + every_rank([](auto& comm) { another_operator(comm); }) +
+         every_rank([](auto& comm) { another_root(comm); }) + every_rank([](auto& comm) { another_kind(comm); });
+}
