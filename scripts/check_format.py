@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("include", "tests", "examples", "benchmarks", "scripts", "tools", "docs")
+FOLDERS = ("include", "tests", "examples", "benchmarks", "scripts", "docs")
 SUFFIXES = (".hpp", ".cpp", ".inl", ".cuh", ".cu", ".c", ".py", ".md", ".build", ".in")
 SOURCES = (".hpp", ".cpp", ".inl", ".cuh", ".cu")
 FREE = ("tests/golden/",)

@@ -16,7 +16,6 @@
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/family.hpp>
-#include <tutti/comm/flight_dump.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/inbox.hpp>
