@@ -169,18 +169,21 @@ inline std::string_view base_name(std::string_view file) noexcept {
   return file;
 }
 /// "app.cpp:12"
-inline std::string place(std::source_location const& where) {
+template <class = void>
+std::string place(std::source_location const& where) {
   return std::string(base_name(where.file_name())) + ":" + std::to_string(where.line());
 }
 
 /// "no message from rank 1 with any tag"
-inline std::string no_message(MessageInfo const& wanted) {
+template <class = void>
+std::string no_message(MessageInfo const& wanted) {
   return "no message from " + (wanted.source < 0 ? "any rank" : "rank " + std::to_string(wanted.source)) + " with " +
          (wanted.tag < 0 ? "any tag" : "tag " + std::to_string(wanted.tag));
 }
 
 /// "3 + 4 + 0"; of more than eight ranks the first seven.
-inline std::string listed(PerRank counts) {
+template <class = void>
+std::string listed(PerRank counts) {
   std::string text;
   for (int r = 0; r < counts.size(); ++r) {
     if (r == 7 && counts.size() > 8) return text + " + ...";
@@ -190,7 +193,8 @@ inline std::string listed(PerRank counts) {
 }
 
 /// "all_reduce(sum, float32, count 8) at app.cpp:12", "all_gather_v(float32, count 4, to 3 + 4 + 0) at app.cpp:12"
-inline std::string describe_at(Collective const& call, std::string_view file, std::uint_least32_t line) {
+template <class = void>
+std::string describe_at(Collective const& call, std::string_view file, std::uint_least32_t line) {
   std::string text(name(call.kind));
   text += '(';
   if (call.kind != Kind::barrier) {
@@ -208,7 +212,8 @@ inline std::string describe_at(Collective const& call, std::string_view file, st
   text += file;
   return text + ":" + std::to_string(line);
 }
-inline std::string describe(Collective const& call) {
+template <class = void>
+std::string describe(Collective const& call) {
   return describe_at(call, base_name(call.where.file_name()), call.where.line());
 }
 

@@ -44,7 +44,8 @@ struct Card {
 };
 
 /// "rank 0 calls all_reduce(sum, float32, count 8) at app.cpp:12"
-inline std::string describe(Card const& card) {
+template <class = void>
+std::string describe(Card const& card) {
   Collective call;
   call.kind = static_cast<Kind>(card.facts & 0xffu);
   call.reduction.op = static_cast<Operator>(card.facts >> 8 & 0xffu);

@@ -24,7 +24,8 @@ struct BackendInfo {
 };
 
 /// One line for each.
-inline std::string to_string(List<BackendInfo> const& infos) {
+template <class = void>
+std::string to_string(List<BackendInfo> const& infos) {
   std::string text;
   for (BackendInfo const& info : infos)
     text += info.name + (info.available ? ": " : ": not available. ") + info.text + "\n";
@@ -35,7 +36,8 @@ inline std::string to_string(List<BackendInfo> const& infos) {
 /// Errors     configuration: no backend has this name. unavailable: it is not there, with the way to get it; or "auto"
 ///            in one of several processes of a launcher when no backend spans processes, because each process would
 ///            then be a world of its own.
-inline std::string choose_backend(List<BackendInfo> const& infos, std::string_view wanted) {
+template <class = void>
+std::string choose_backend(List<BackendInfo> const& infos, std::string_view wanted) {
   BackendInfo const* best = nullptr;
   std::string names = "auto";
   for (BackendInfo const& info : infos) {
