@@ -16,17 +16,20 @@ struct Announced {
 };
 
 inline Announced announced_ranks() noexcept {
-  for (char const* variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"})
+  constexpr char const* with_ranks[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"};
+  for (char const* variable : with_ranks)
     if (char const* const value = std::getenv(variable); value != nullptr)
       if (int const ranks = std::atoi(value); ranks > 0) return {ranks, variable};
-  for (char const* variable : {"PMIX_RANK", "PMI_RANK"})
+  constexpr char const* without_ranks[] = {"PMIX_RANK", "PMI_RANK"};
+  for (char const* variable : without_ranks)
     if (std::getenv(variable) != nullptr) return {0, variable};
   return {};
 }
 
 /// This process's number among those that the launcher started; -1 where none says so.
 inline int announced_rank() noexcept {
-  for (char const* variable : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"})
+  constexpr char const* variables[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"};
+  for (char const* variable : variables)
     if (char const* const value = std::getenv(variable); value != nullptr) return std::atoi(value);
   return -1;
 }
