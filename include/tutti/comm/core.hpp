@@ -68,11 +68,17 @@ class Core final : public Progress, public Relative {
   /// Number of a collective call, the same on every rank.
   std::uint64_t next_number() noexcept { return collectives_++; }
   std::uint64_t collectives() const noexcept { return collectives_; }
-  /// Collectives that are compared before they start must still start in the same order on all ranks: a ticket for
-  /// each, and whether its turn has come.
-  std::uint64_t take_turn() noexcept { return turns_taken_++; }
-  bool is_turn(std::uint64_t turn) const noexcept { return turn == turns_over_; }
-  void end_turn() noexcept { ++turns_over_; }
+  /// Collectives that are compared before they start must still start in the same order on all ranks: they stand in
+  /// line from when they are called until they start or are given up.
+  void stand_in_line(Job& job) { line_.push_back(&job); }
+  bool is_first_in_line(Job const& job) const noexcept { return line_.front() == &job; }
+  void leave_line(Job const& job) noexcept {
+    line_.erase_if([&](Job const* other) { return other == &job; });
+  }
+  /// What holds up those behind it.
+  std::string awaiting_in_line() const {
+    return std::string("an earlier ") + line_.front()->operation() + " must start first: " + line_.front()->awaiting();
+  }
 
   void move_on(pthread_t thread) noexcept override {
     if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
@@ -262,8 +268,7 @@ class Core final : public Progress, public Relative {
   pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;
   std::uint64_t collectives_ = 0;
-  std::uint64_t turns_taken_ = 0;
-  std::uint64_t turns_over_ = 0;
+  List<Job*> line_;
   List<Job*> jobs_;
   List<Owner<Job>> orphans_;
 };

@@ -300,6 +300,12 @@ class CollectiveJob : public Job {
     }
   }
 
+  ~CollectiveJob() override {
+    if (in_line_) core_.leave_line(*this);
+  }
+  CollectiveJob(CollectiveJob const&) = delete;
+  CollectiveJob& operator=(CollectiveJob const&) = delete;
+
   bool abandon() noexcept override {
     core_.flight_recorder.fail(flight_);
     bool safe = core_.backend.abandon(operation_);
@@ -316,6 +322,7 @@ class CollectiveJob : public Job {
     if constexpr (requires { core_.backend.roll_call(number_); })
       if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
+    if (in_line_) return core_.awaiting_in_line();
     return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
   }
   bool collective() const noexcept override { return true; }
@@ -341,8 +348,8 @@ class CollectiveJob : public Job {
     if (!by_backend && level == CheckLevel::off) return;
     comparison_ = make_owner<Comparison<B>>(core_, call_);
     if (!by_backend) {
-      has_turn_ = true;
-      turn_ = core_.take_turn();
+      in_line_ = true;
+      core_.stand_in_line(*this);
       waits_ = level == CheckLevel::full || call_.block_bytes() > eager_bytes;
     }
     comparison_->begin();
@@ -350,8 +357,9 @@ class CollectiveJob : public Job {
   /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
   /// must start them in the same order.
   bool try_begin() {
-    if (has_turn_ && (!core_.is_turn(turn_) || (waits_ && comparison_))) return false;
-    if (has_turn_) core_.end_turn();
+    if (in_line_ && (!core_.is_first_in_line(*this) || (waits_ && comparison_))) return false;
+    if (in_line_) core_.leave_line(*this);
+    in_line_ = false;
     begun_ = true;
     if (native_) {
       operation_ = core_.backend.start(call_);
@@ -414,13 +422,12 @@ class CollectiveJob : public Job {
   bool native_ = false;
   bool divides_ = false;
   bool begun_ = false;
-  bool has_turn_ = false;
+  bool in_line_ = false;
   bool waits_ = false;  // for the comparison
   bool complete_ = false;
   int tag_ = 0;
   std::uint64_t number_;
   FlightRecorder::Ticket flight_;
-  std::uint64_t turn_ = 0;
   std::exception_ptr failure_;
   std::int64_t failed_at_ = 0;
   Owner<Comparison<B>> comparison_;

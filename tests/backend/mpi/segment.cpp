@@ -127,7 +127,9 @@ TEST_CASE("notices tell where ranks wait and why a communicator was revoked") {
     if (world_rank() != 1) {
       CHECK(notices.whereabouts(1) == "waits in barrier at app.cpp:12");
       std::string const arrived = notices.roll_call(4);
-      CHECK(contains(arrived.substr(0, arrived.find(';')), "1"));
+      INFO(arrived);
+      CHECK((world_size() == 2 ? arrived == "all ranks have arrived, not all have finished"
+                               : contains(arrived.substr(0, arrived.find(';')), "1")));
       std::string const missing = notices.roll_call(5);
       CHECK(contains(missing.substr(missing.find(';')), "1 (waits in barrier at app.cpp:12)"));
     }
