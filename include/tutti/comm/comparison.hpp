@@ -110,7 +110,11 @@ class Comparison {
     bool const sent = core_.backend.abandon(send_);
     return core_.backend.abandon(receive_) && sent;
   }
-  std::string awaiting() const { return core_.backend.awaiting(receive_); }
+  std::string awaiting() const {
+    std::string text = core_.backend.awaiting(receive_);
+    if (text.empty()) text = core_.backend.awaiting(send_);
+    return text.empty() ? "some rank of " + std::to_string(size_) + " has not called it" : text;
+  }
 
  private:
   static constexpr int own = -1;

@@ -322,6 +322,7 @@ class CollectiveJob : public Job {
     if constexpr (requires { core_.backend.roll_call(number_); })
       if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
+    if (in_line_ && core_.is_first_in_line(*this)) return "all ranks make this call, which is about to start";
     if (in_line_) return core_.awaiting_in_line();
     return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
   }
