@@ -154,9 +154,7 @@ class Sequence {
     Collective call;
     call.kind = d.kind;
     call.dtype = DType::float64;
-    bool const rooted =
-        d.kind == Kind::broadcast || d.kind == Kind::reduce || d.kind == Kind::gather || d.kind == Kind::scatter;
-    call.root = rooted ? d.root : -1;
+    call.root = comm::rooted(d.kind) ? d.root : -1;
     call.count = d.kind == Kind::barrier ? 0 : d.count;
     bool const at_root = rank_ == d.root;
     call.from = (d.kind == Kind::broadcast || d.kind == Kind::scatter) && !at_root ? nullptr : r.from;

@@ -4,6 +4,7 @@
 /// `mpi::datatype<T>()`: the MPI datatype of an element, complex number or described struct, for programs that mix
 /// MPI's own calls with those of a communicator.
 
+#include <tutti/backend/mpi/calls.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/wire.hpp>
 
@@ -21,21 +22,11 @@ namespace detail {
 template <Element T>
 MPI_Datatype element_type() noexcept {
   switch (dtype_of<T>) {
-    case DType::boolean: return MPI_C_BOOL;
     case DType::character: return MPI_CHAR;
     case DType::byte: return MPI_BYTE;
-    case DType::int8: return MPI_INT8_T;
-    case DType::uint8: return MPI_UINT8_T;
-    case DType::int16: return MPI_INT16_T;
-    case DType::uint16: case DType::bfloat16: case DType::float16: return MPI_UINT16_T;
-    case DType::int32: return MPI_INT32_T;
-    case DType::uint32: return MPI_UINT32_T;
-    case DType::int64: return MPI_INT64_T;
-    case DType::uint64: return MPI_UINT64_T;
-    case DType::float32: return MPI_FLOAT;
-    case DType::float64: return MPI_DOUBLE;
+    case DType::bfloat16: case DType::float16: return MPI_UINT16_T;
+    default: return reduction_type(dtype_of<T>);
   }
-  return MPI_DATATYPE_NULL;
 }
 
 template <class T>

@@ -8,7 +8,6 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
-#include <tutti/exec/wait.hpp>
 
 #include <mpi.h>
 

@@ -9,6 +9,7 @@
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/space.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/core/mutex.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/tensor/storage.hpp>
 
@@ -19,7 +20,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <mutex>
 #include <new>
 #include <string>
 #include <sys/mman.h>
@@ -63,7 +63,7 @@ class Segment {
 
   /// From this rank's portion, 64-byte aligned, backed. Null when the system has no pages left.
   std::byte* allocate(std::uint64_t bytes) {
-    std::lock_guard const guard(mutex_);
+    Guard const guard(mutex_);
     reclaim();
     std::uint64_t const at = space_.allocate(bytes);
     if (at == comm::shared::Space::none) return nullptr;
@@ -74,12 +74,12 @@ class Segment {
     return base_ + portion_ + at;
   }
   void release(std::byte* memory, std::uint64_t bytes) noexcept {
-    std::lock_guard const guard(mutex_);
+    Guard const guard(mutex_);
     space_.release(static_cast<std::uint64_t>(memory - base_ - portion_), bytes);
   }
   /// Gives back a board that others may still look at, once all of them have left it.
   void retire(comm::shared::Board board, std::byte* memory, std::uint64_t bytes) {
-    std::lock_guard const guard(mutex_);
+    Guard const guard(mutex_);
     retired_.push_back({board, memory, bytes});
   }
 
@@ -182,7 +182,7 @@ class Segment {
   std::uint64_t portion_ = 0;  // of this rank: offset and size
   std::uint64_t portion_size_ = 0;
   std::uint64_t backed_ = 0;
-  std::mutex mutex_;  // tensors are freed by any thread
+  Mutex mutex_;  // tensors are freed by any thread
   comm::shared::Space space_;
   List<Retired> retired_;
 };
