@@ -91,14 +91,14 @@ class TransferJob : public Job {
   }
 
  private:
-  Core<B>& core_;
-  std::int64_t expected_ = -1;
   bool complete() noexcept {
     core_.flight_recorder.complete(received_);
     core_.flight_recorder.complete(sent_);
     return true;
   }
 
+  Core<B>& core_;
+  std::int64_t expected_ = -1;
   MessageInfo info_;
   FlightRecorder::Ticket sent_ = FlightRecorder::no_ticket;
   FlightRecorder::Ticket received_ = FlightRecorder::no_ticket;
