@@ -67,8 +67,11 @@ class Process {
     return process;
   }
 
-  void enter(int* argc, char*** argv, MpiConfig const& config) {
+  /// Returns the configuration with what the environment variables say. They are read under the lock as well: another
+  /// thread's initialisation sets some, and reading them meanwhile is a race.
+  MpiConfig enter(int* argc, char*** argv, MpiConfig const& given) {
     Guard const guard(mutex_);
+    MpiConfig config = given.resolved();
     int flag = 0;
     MPI_Finalized(&flag);
     if (flag != 0)
@@ -79,6 +82,7 @@ class Process {
     else initialise(argc, argv, config);
     if (environments_ == 0) begin(config);
     ++environments_;
+    return config;
   }
   void leave() noexcept {
     Guard const guard(mutex_);
@@ -209,9 +213,8 @@ class Process {
 class Environment {
  public:
   explicit Environment(MpiConfig const& config = {}) : Environment(nullptr, nullptr, config) {}
-  Environment(int* argc, char*** argv, MpiConfig const& config = {}) : config_(config.resolved()) {
-    detail::Process::get().enter(argc, argv, config_);
-  }
+  Environment(int* argc, char*** argv, MpiConfig const& config = {})
+      : config_(detail::Process::get().enter(argc, argv, config)) {}
   Environment(Environment const&) = delete;
   Environment& operator=(Environment const&) = delete;
   ~Environment() { detail::Process::get().leave(); }
