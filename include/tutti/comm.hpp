@@ -8,7 +8,6 @@
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/collectives.hpp>
 #include <tutti/comm/communicator.hpp>
-#include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/core.hpp>
@@ -31,7 +30,6 @@
 #include <tutti/comm/plan.hpp>
 #include <tutti/comm/plans.hpp>
 #include <tutti/comm/point_to_point.hpp>
-#include <tutti/comm/port.hpp>
 #include <tutti/comm/ragged.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/vector_collectives.hpp>

@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 
 #include <mutex>

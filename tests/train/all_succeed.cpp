@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/train/all_succeed.hpp>
 
 #include <array>

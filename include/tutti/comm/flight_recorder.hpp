@@ -62,6 +62,7 @@ class FlightRecorder {
   };
 
   /// Requires   a number of slots that is a power of two.
+  template <class = void>
   explicit FlightRecorder(Identity identity, std::size_t slots = default_slots)
       : identity_(std::move(identity)), records_(slots), mask_(slots - 1), first_(Anchor::now()) {
     if (identity_.world_rank < 0) identity_.world_rank = identity_.rank;
@@ -72,6 +73,7 @@ class FlightRecorder {
   FlightRecorder(FlightRecorder const&) = delete;
   FlightRecorder& operator=(FlightRecorder const&) = delete;
 
+  template <class = void>
   Ticket begin(comm::Collective const& call, std::uint64_t number) noexcept {
     FlightRecord& record = open(What::collective, number, call.count, call.root, call.where);
     put(record.kind, call.kind);
@@ -80,6 +82,7 @@ class FlightRecorder {
     put(record.element_bytes, static_cast<std::int32_t>(call.element_bytes()));
     return publish();
   }
+  template <class = void>
   Ticket begin(What what, std::int64_t bytes, int peer, int tag, std::source_location where) noexcept {
     FlightRecord& record = open(what, messages_++, bytes, peer, where);
     put(record.tag, std::int32_t{tag});
@@ -87,9 +90,12 @@ class FlightRecorder {
     return publish();
   }
   /// Of an operation that is no longer kept, or has ended before, nothing happens.
+  template <class = void>
   void complete(Ticket ticket) noexcept { close(ticket, State::completed); }
+  template <class = void>
   void fail(Ticket ticket) noexcept { close(ticket, State::failed); }
   /// What a message turned out to hold.
+  template <class = void>
   void set_bytes(Ticket ticket, std::int64_t bytes) noexcept {
     if (kept(ticket)) put(at(ticket).count, bytes);
   }
@@ -103,6 +109,7 @@ class FlightRecorder {
   std::uint64_t operations() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE); }
 
   /// The last operations, oldest first.
+  template <class = void>
   List<FlightRecord> records() const {
     List<FlightRecord> result;
     visit([&](FlightRecord const& record) { result.push_back(record); });

@@ -24,6 +24,7 @@ class Job {
   virtual ~Job() = default;
 
   /// True once complete, and from then on. Rethrows what went wrong.
+  template <class = void>
   bool poll() {
     if (done_) return true;
     if (failure_) std::rethrow_exception(failure_);

@@ -15,6 +15,7 @@
 namespace tutti {
 
 /// a * b for sizes. Usable in constant expressions, where an overflow is a compile error.
+template <class = void>
 constexpr std::int64_t checked_multiply(std::int64_t a, std::int64_t b,
                                         std::source_location where = std::source_location::current()) {
   std::int64_t result = 0;
@@ -25,6 +26,7 @@ constexpr std::int64_t checked_multiply(std::int64_t a, std::int64_t b,
 }
 
 /// a + b for sizes.
+template <class = void>
 constexpr std::int64_t checked_add(std::int64_t a, std::int64_t b,
                                    std::source_location where = std::source_location::current()) {
   std::int64_t result = 0;

@@ -58,7 +58,8 @@ inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T,
 template <class T>
 inline constexpr bool is_real = is_half<T> || std::is_floating_point_v<T>;
 
-[[noreturn]] inline void throw_conversion(std::string const& value, DType from, DType to, char const* why,
+template <class = void>
+[[noreturn]] void throw_conversion(std::string const& value, DType from, DType to, char const* why,
                                           std::source_location where) {
   throw Error(ErrorKind::overflow, "convert",
               value + " of " + std::string(name(from)) + (" " + std::string(why)) + " " + std::string(name(to)), where);

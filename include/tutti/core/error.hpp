@@ -59,6 +59,7 @@ constexpr std::string_view name(ErrorKind kind) noexcept {
 class Error : public std::exception {
  public:
   /// `operation` is the name the user called ("all_reduce"), `message` follows the grammar above.
+  template <class = void>
   Error(ErrorKind kind, std::string operation, std::string message,
         std::source_location where = std::source_location::current())
       : kind_(kind), operation_(std::move(operation)), message_(std::move(message)), where_(where) {
@@ -66,12 +67,14 @@ class Error : public std::exception {
   }
 
   /// Rank on which it was raised; -1 when no communicator is involved.
+  template <class = void>
   Error& with_rank(int rank) {
     rank_ = rank;
     compose();
     return *this;
   }
   /// Text of the layer below (MPI, errno, CUDA), verbatim.
+  template <class = void>
   Error& with_native(std::string text) {
     native_ = std::move(text);
     compose();
@@ -87,6 +90,7 @@ class Error : public std::exception {
   char const* what() const noexcept override { return what_.c_str(); }
 
  private:
+  template <class = void>
   void compose() {
     what_ = "tutti::" + operation_;
     if (rank_ >= 0) what_ += " [rank " + std::to_string(rank_) + "]";

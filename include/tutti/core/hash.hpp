@@ -14,7 +14,8 @@ namespace tutti {
 /// Equal bytes and seed give equal hashes on every little-endian machine; any single changed byte changes the result.
 /// Four lanes multiply independently, so that memory and not the multiplier is the limit.
 /// Source    finalizer of MurmurHash3 (Appleby 2011).
-inline std::uint64_t hash_bytes(std::span<std::byte const> bytes, std::uint64_t seed = 0) noexcept {
+template <class = void>
+std::uint64_t hash_bytes(std::span<std::byte const> bytes, std::uint64_t seed = 0) noexcept {
   constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u;
   std::uint64_t lanes[4] = {seed ^ 0x243f6a8885a308d3u, seed ^ 0x13198a2e03707344u, seed ^ 0xa4093822299f31d0u,
                             seed ^ 0x082efa98ec4e6c89u};

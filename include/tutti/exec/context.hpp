@@ -24,6 +24,7 @@ struct ContextOptions {
 /// Not copyable; one per rank, used by one thread at a time.
 class Context {
  public:
+  template <class = void>
   explicit Context(ContextOptions options = {})
       : isa_(checked(options.isa)),
         team_(threads_of(options), policy_of(threads_of(options), options.ranks_on_node)),
@@ -63,13 +64,16 @@ class Context {
 
   /// Working memory of one thread of the team for the kernel that runs now: at least `bytes`, aligned to 64, contents
   /// undefined. Valid until the next call for that thread. Errors: out_of_memory.
+  template <class = void>
   void* scratch(int thread, std::size_t bytes) { return scratch_[static_cast<std::size_t>(thread)].reserve(bytes); }
 
  private:
+  template <class = void>
   static Isa checked(Isa isa) {
     if (available(isa)) return isa;
     throw Error(ErrorKind::unavailable, "Context", "this processor cannot run " + std::string(name(isa)));
   }
+  template <class = void>
   static int threads_of(ContextOptions const& options) {
     if (options.threads < 0)
       throw Error(
@@ -78,6 +82,7 @@ class Context {
     if (options.threads > 0) return options.threads;
     return std::max(1, available_processors() / std::max(1, options.ranks_on_node));
   }
+  template <class = void>
   static WaitPolicy policy_of(int threads, int ranks_on_node) {
     WaitPolicy policy;
     if (threads * std::max(1, ranks_on_node) > available_processors()) policy.spins = 0;

@@ -61,7 +61,8 @@ inline Isa best_isa() noexcept {
 
 /// The one that TUTTI_ISA names, else the best. Errors: configuration (unknown name), unavailable (not on this
 /// machine).
-inline Isa isa_from_environment() {
+template <class = void>
+Isa isa_from_environment() {
   char const* const value = std::getenv("TUTTI_ISA");
   if (value == nullptr || *value == 0) return best_isa();
   for (Isa isa : all_isas) {

@@ -61,7 +61,8 @@ void for_each_group(char const* root, char const* own, F&& f) noexcept {
 
 /// Processors' worth of time that control groups grant, rounded up; 0 when there is no limit. The limit of any group
 /// between the process's own one and the root binds.
-inline int cgroup_quota(char const* root = "/sys/fs/cgroup", char const* own = "/proc/self/cgroup") noexcept {
+template <class = void>
+int cgroup_quota(char const* root = "/sys/fs/cgroup", char const* own = "/proc/self/cgroup") noexcept {
   int lowest = 0;
   auto const take = [&](int quota) {
     if (quota > 0 && (lowest == 0 || quota < lowest)) lowest = quota;
@@ -81,7 +82,8 @@ inline int cgroup_quota(char const* root = "/sys/fs/cgroup", char const* own = "
 }  // namespace detail
 
 /// Processors in the affinity mask of the calling thread, at most the control group's quota, at least 1.
-inline int available_processors() noexcept {
+template <class = void>
+int available_processors() noexcept {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   int count = ::sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask)

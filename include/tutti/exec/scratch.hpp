@@ -21,6 +21,7 @@ class Scratch {
   ~Scratch() { std::free(memory_); }
 
   /// At least `bytes` of memory, the same as before unless more than before is asked for. Errors: out_of_memory.
+  template <class = void>
   void* reserve(std::size_t bytes) {
     if (bytes <= bytes_) return memory_;
     // Whole huge pages where it matters: packed panels are walked with large strides.

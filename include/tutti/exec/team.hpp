@@ -22,6 +22,7 @@ namespace tutti::exec {
 class Team {
  public:
   /// `threads` at least 1. Errors: invalid_argument; unavailable, when the system refuses a thread.
+  template <class = void>
   explicit Team(int threads, WaitPolicy policy = {}) : policy_(policy) {
     if (threads < 1 || threads > 4096)
       throw Error(ErrorKind::invalid_argument, "Team",
@@ -96,6 +97,7 @@ class Team {
     if (arrived(state) != 0 && arrived(state) == expected(state)) open_barrier(state);
   }
 
+  template <class = void>
   void run_erased(Call call, void* function) {
     if (running_) throw Error(ErrorKind::internal, "Team::run", "a parallel region was started inside another one");
     running_ = true;
@@ -111,6 +113,7 @@ class Team {
     running_ = false;
     if (failed_.load(std::memory_order_relaxed)) rethrow();
   }
+  template <class = void>
   void rethrow() {
     std::exception_ptr first;
     for (auto& failure : failures_) {

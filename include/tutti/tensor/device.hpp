@@ -50,6 +50,7 @@ struct Cpu {
   static constexpr std::string_view name = "cpu";
   static constexpr bool host_accessible = true;
 
+  template <class = void>
   void* allocate(std::size_t bytes) const {
     if (bytes == 0) return nullptr;
     std::size_t const rounded = (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;

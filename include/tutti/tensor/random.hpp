@@ -39,11 +39,13 @@ struct CounterRandom {
   /// In [0, 1), a multiple of 2^-24.
   constexpr float uniform(std::uint64_t index) const noexcept { return to_uniform(bits(index)); }
   /// Standard normal. Computed in double, so that it does not depend on how a platform's float functions round.
+  template <class = void>
   float normal(std::uint64_t index) const noexcept {
     return normals(block(index / 4))[static_cast<std::size_t>(index % 4)];
   }
 
   /// values[i] = low + (high - low) * uniform(first + i).
+  template <class = void>
   void fill_uniform(std::span<float> values, float low = 0, float high = 1, std::uint64_t first = 0) const noexcept {
     fill(values, first, [=](std::array<std::uint32_t, 4> const& words) {
       std::array<float, 4> result;
@@ -53,6 +55,7 @@ struct CounterRandom {
     });
   }
   /// values[i] = mean + deviation * normal(first + i).
+  template <class = void>
   void fill_normal(std::span<float> values, float mean = 0, float deviation = 1,
                    std::uint64_t first = 0) const noexcept {
     fill(values, first, [=](std::array<std::uint32_t, 4> const& words) {
@@ -72,6 +75,7 @@ struct CounterRandom {
   }
   static constexpr float to_uniform(std::uint32_t word) noexcept { return static_cast<float>(word >> 8) * 0x1p-24f; }
   /// Box-Muller on the words (0, 1) and (2, 3). The half keeps the logarithm's argument above zero.
+  template <class = void>
   static std::array<float, 4> normals(std::array<std::uint32_t, 4> const& words) noexcept {
     std::array<float, 4> result;
     for (std::size_t i = 0; i < 4; i += 2) {

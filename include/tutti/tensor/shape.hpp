@@ -59,6 +59,7 @@ class Shape {
     return strides;
   }
   /// The same shape with one extent replaced.
+  template <class = void>
   constexpr Shape with(int axis, std::int64_t extent,
                        std::source_location where = std::source_location::current()) const {
     if (axis < 0 || axis >= rank_)
@@ -78,6 +79,7 @@ class Shape {
   }
 
  private:
+  template <class = void>
   constexpr Shape(std::int64_t const* extents, std::int64_t rank, std::source_location where) {
     if (rank < 0) throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(rank) + " is negative", where);
     if (rank > max_rank)
@@ -97,6 +99,7 @@ class Shape {
 };
 
 /// "(4, 64, 768)"; "()" for rank 0, "(3,)" for rank 1, as in Python.
+template <class = void>
 constexpr std::string to_string(Shape const& shape) {
   std::string text;
   for (int axis = 0; axis < shape.rank(); ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);

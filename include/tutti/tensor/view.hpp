@@ -22,11 +22,13 @@ namespace tutti {
 
 namespace detail {
 
-[[noreturn]] inline void throw_shapes(char const* operation, char const* problem, Shape const& a, Shape const& b,
+template <class = void>
+[[noreturn]] void throw_shapes(char const* operation, char const* problem, Shape const& a, Shape const& b,
                                       std::source_location where) {
   throw Error(ErrorKind::shape, operation, std::string(problem) + ": " + to_string(a) + " and " + to_string(b), where);
 }
-[[noreturn]] inline void throw_axis(char const* operation, int axis, Shape const& shape, std::source_location where) {
+template <class = void>
+[[noreturn]] void throw_axis(char const* operation, int axis, Shape const& shape, std::source_location where) {
   throw Error(ErrorKind::out_of_range, operation,
               "axis " + std::to_string(axis) + " does not exist in shape " + to_string(shape), where);
 }
@@ -38,7 +40,8 @@ template <class... Index>
 inline constexpr bool are_indices = (std::is_integral_v<Index> && ...) && sizeof...(Index) <= Shape::max_rank;
 
 /// "2, -1, 3"
-inline std::string listed(std::int64_t const* numbers, std::size_t count) {
+template <class = void>
+std::string listed(std::int64_t const* numbers, std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
   return text;
@@ -222,7 +225,8 @@ class TensorView {
 namespace detail {
 
 /// `extents` with its -1, if any, computed so that the sizes agree.
-inline Shape resolve_reshape(Shape const& from, std::int64_t const* extents, std::size_t rank,
+template <class = void>
+Shape resolve_reshape(Shape const& from, std::int64_t const* extents, std::size_t rank,
                              std::source_location where) {
   std::array<std::int64_t, Shape::max_rank> resolved{};
   if (rank > resolved.size())

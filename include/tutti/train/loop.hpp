@@ -4,6 +4,7 @@
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
 /// checkpoint, leave.
 
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/kernel/cpu/peak.hpp>

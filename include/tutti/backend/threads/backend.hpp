@@ -59,6 +59,7 @@ class Threads {
   }
   static constexpr bool scatters_in_place() noexcept { return true; }
 
+  template <class = void>
   Threads(Shared<threads::Group> group, int rank)
       : group_(std::move(group)), rank_(rank), size_(group_->size()),
         engine_(group_->board(), rank, &group_->world().alarm()) {}
@@ -287,6 +288,7 @@ class Threads {
     }
     if (changed) active_.erase_if([](State const* state) { return state->complete; });
   }
+  template <class = void>
   void leave() noexcept {
     if (group_ != nullptr) engine_.leave();
   }

@@ -57,6 +57,7 @@ struct alignas(64) Mailbox {
 /// One communicator's shared part.
 class Group {
  public:
+  template <class = void>
   Group(Shared<World> world, int size)
       : world_(std::move(world)),
         size_(size),

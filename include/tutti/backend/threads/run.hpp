@@ -26,6 +26,7 @@ namespace detail {
 /// What one run shares, with the failure that came first.
 class Run {
  public:
+  template <class = void>
   explicit Run(int ranks, CommunicatorOptions options)
       : world_(make_shared_owner<World>(policy(ranks))),
         group_(make_shared_owner<Group>(world_, ranks)),
@@ -82,6 +83,7 @@ class Run {
     }
     world_->alarm().raise(ErrorKind::communication, text);
   }
+  template <class = void>
   static exec::WaitPolicy policy(int ranks) {
     exec::WaitPolicy policy;
     policy.yields = 2000;

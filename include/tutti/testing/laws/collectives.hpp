@@ -6,6 +6,7 @@
 /// can neither hang nor hide. Above 400 lines because the laws of one interface belong together.
 
 #include <tutti/comm.hpp>
+#include <tutti/comm/communicator_port.hpp>
 
 #include <array>
 #include <cstdint>
