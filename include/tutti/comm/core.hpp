@@ -46,7 +46,7 @@ class Core final : public Progress, public Relative {
   ~Core() override {
     drain();
     family_->leave(*this);
-    FlightSignals::instance<>().remove(signalled_);
+    FlightSignals::instance().remove(signalled_);
   }
 
   B backend;
@@ -178,7 +178,7 @@ class Core final : public Progress, public Relative {
         options_(std::move(options)),
         family_(std::move(family)) {
     family_->join(*this);
-    if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance<>().add(flight_recorder);
+    if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
   }
 
   std::int64_t deadline_ns() const noexcept { return static_cast<std::int64_t>(options_.deadline_seconds * 1e9); }

@@ -240,7 +240,7 @@ struct FlightSignals {
   }
   template <class = void>
   static void handle(int signal, siginfo_t* info, void* context) noexcept {
-    FlightSignals& self = instance<>();
+    FlightSignals& self = instance();
     self.dump_all(signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM");
     struct sigaction const& former = signal == SIGUSR1 ? self.former_user : self.former_terminate;
     if ((former.sa_flags & SA_SIGINFO) != 0) return former.sa_sigaction(signal, info, context);
@@ -257,7 +257,7 @@ struct FlightSignals {
 /// call changes nothing.
 template <class = void>
 void dump_on_signal() noexcept {
-  FlightSignals& signals = FlightSignals::instance<>();
+  FlightSignals& signals = FlightSignals::instance();
   struct sigaction action {};
   action.sa_sigaction = &FlightSignals::handle<>;
   sigemptyset(&action.sa_mask);
