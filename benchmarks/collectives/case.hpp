@@ -4,6 +4,7 @@
 /// One measured operation as plain data: what is called, on how many bytes, and which bytes of a rank's buffers it
 /// uses. Sizes follow nccl-tests: the larger of a rank's two buffers.
 
+#include <tutti/comm/bandwidth.hpp>
 #include <tutti/core/dtype.hpp>
 
 #include <algorithm>
@@ -145,12 +146,22 @@ inline Operands operands(Case const& c, Slot const& slot, int rank) {
   return {};
 }
 
-/// busbw / algbw, as nccl-tests define it.
-inline double bus_factor(Case const& c) {
-  double const n = c.ranks;
-  if (c.collective == Collective::all_reduce) return 2 * (n - 1) / n;
-  return has_blocks(c.collective) ? (n - 1) / n : 1;
+constexpr comm::Kind kind_of(Collective c) {
+  switch (c) {
+    case Collective::broadcast: return comm::Kind::broadcast;
+    case Collective::reduce: return comm::Kind::reduce;
+    case Collective::all_reduce: return comm::Kind::all_reduce;
+    case Collective::gather: return comm::Kind::gather;
+    case Collective::all_gather: return comm::Kind::all_gather;
+    case Collective::scatter: return comm::Kind::scatter;
+    case Collective::reduce_scatter: return comm::Kind::reduce_scatter;
+    case Collective::all_to_all: return comm::Kind::all_to_all;
+    case Collective::send_recv: case Collective::barrier: break;  // neither has a factor
+  }
+  return comm::Kind::barrier;
 }
+/// busbw / algbw, as nccl-tests define it.
+inline double bus_factor(Case const& c) { return comm::bus_factor(kind_of(c.collective), c.ranks); }
 
 /// Bytes that must be read and written at least, over all ranks, when every buffer is far larger than the caches and
 /// stores cost no read of their own.

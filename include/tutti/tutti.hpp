@@ -34,6 +34,7 @@
 #include <tutti/comm/point_to_point.hpp>
 #include <tutti/comm/ragged.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/comm/tally.hpp>
 #include <tutti/comm/vector_collectives.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/bfloat16.hpp>

@@ -98,6 +98,24 @@ constexpr bool rooted(Kind kind) noexcept {
          kind == Kind::gather_v || kind == Kind::scatter_v;
 }
 
+/// How bytes get from rank to rank. What counts as sent and received by each stands in comm/tally.hpp.
+enum class Algorithm : std::uint8_t {
+  shared_board,     ///< small contributions beside the arrival words
+  shared_one_pass,  ///< on the other ranks' buffers
+  shared_staged,    ///< through staging memory, in rounds
+  library,          ///< the transport's own collective
+  messages,         ///< a user's message, or one of a derived collective
+  comparison        ///< messages by which ranks compare a call
+};
+inline constexpr int algorithm_count = 6;
+
+/// What a rank has moved by one algorithm.
+struct WireTraffic {
+  std::int64_t operations = 0;  ///< collectives; of messages, each that was sent and each that was received
+  std::int64_t sent = 0;        ///< bytes, as is the next
+  std::int64_t received = 0;
+};
+
 /// Messages of users and of derived collectives never match each other.
 enum class Channel : std::uint8_t { user, internal };
 
@@ -134,11 +152,28 @@ struct Collective {
   /// complex numbers, done by the library. 0 for all others.
   std::int64_t compound_bytes = 0;
 
+  /// Where whoever carries the call out adds what it moves, one for each Algorithm; null: nobody counts.
+  WireTraffic* wire = nullptr;
+
   std::int64_t element_bytes() const noexcept {
     return compound_bytes != 0 ? compound_bytes : static_cast<std::int64_t>(size_of(dtype));
   }
   std::int64_t block_bytes() const noexcept { return count * element_bytes(); }
 };
+
+/// Bytes that this rank gives to a call of `ranks` ranks, its own block included: all of `from`, where it counts.
+template <class = void>
+std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
+  if (call.kind == Kind::barrier || call.from == nullptr) return 0;
+  if (!call.from_counts.empty()) {
+    std::int64_t elements = 0;
+    for (std::int64_t const count : call.from_counts) elements += count;
+    return elements * call.element_bytes();
+  }
+  bool const blocks =
+      call.kind == Kind::scatter || call.kind == Kind::reduce_scatter || call.kind == Kind::all_to_all;
+  return call.block_bytes() * (blocks ? ranks : call.contributions);
+}
 
 /// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only
 /// when all ranks made the same call (larger blocks than 4 KiB before they start); always before anything is started.

@@ -76,7 +76,8 @@ class Comparison {
  public:
   /// Every rank makes it at the same point of the sequence of collectives.
   Comparison(Core<B>& core, Collective const& call)
-      : core_(core), operation_(name(call.kind).data()), rank_(core.backend.rank()), size_(core.backend.size()) {
+      : core_(core), operation_(name(call.kind).data()), rank_(core.backend.rank()), size_(core.backend.size()),
+        wire_(call.wire) {
     if constexpr (requires { core.backend.start_comparison(call); }) {
       if (compares(core.backend)) {
         receive_ = core.backend.start_comparison(call);
@@ -97,6 +98,7 @@ class Comparison {
     if (distance_ == own) return core_.backend.test(receive_);
     while (distance_ < size_) {
       if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
+      Tally::count(wire_, Algorithm::comparison, 0, sizeof received_);
       known_.merge(received_);
       distance_ *= 2;
       next_round();
@@ -125,12 +127,14 @@ class Comparison {
     receive_ = core_.backend.start_recv(&received_, sizeof received_, (rank_ - distance_ + size_) % size_, tag_,
                                         Channel::internal);
     send_ = core_.backend.start_send(&sent_, sizeof sent_, (rank_ + distance_) % size_, tag_, Channel::internal);
+    Tally::count(wire_, Algorithm::comparison, sizeof sent_, 0);
   }
 
   Core<B>& core_;
   char const* operation_;
   int rank_;
   int size_;
+  WireTraffic* wire_;
   int distance_ = 1;
   int tag_ = 0;
   Verdict known_, sent_, received_;

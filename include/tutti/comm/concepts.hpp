@@ -55,12 +55,14 @@ concept Movable = requires(T a, T b) {
 ///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
 ///   b.whereabouts(rank)                optional: where another rank waits
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
+///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
 ///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
 ///                                      Static and constexpr where the device's memory is not the host's
 ///   b.scatters_in_place()              whether reduce_scatter may write its own block of `from`
-///   b.start(collective)                -> Operation; all ranks start the same collectives in the same order
+///   b.start(collective)                -> Operation; all ranks start the same collectives in the same order; what it
+///                                      moves is added to collective.wire, where that is given
 /// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were
 /// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi.
 template <class B>

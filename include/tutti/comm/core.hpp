@@ -9,6 +9,7 @@
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/comm/tally.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
@@ -27,6 +28,8 @@ struct CommunicatorOptions {
   /// After the first error of the communicator this rank writes its flight record to `flight_record`.rank3.json. Empty:
   /// what the environment variable TUTTI_FLIGHT_RECORD says, without which nothing is written.
   std::string flight_record = "";
+  /// Whether operations are counted, at about 100 ns each, as `start_statistics` has it. Children inherit it.
+  bool statistics = false;
 };
 
 namespace comm {
@@ -49,6 +52,7 @@ class Core final : public Progress, public Relative {
     FlightSignals::instance().remove(signalled_);
   }
 
+  Tally tally;  // outlives what adds to it
   B backend;
   Inbox<B> inbox;
   FlightRecorder flight_recorder;
@@ -59,6 +63,11 @@ class Core final : public Progress, public Relative {
       throw Error(ErrorKind::invalid_argument, "set_deadline",
                   std::to_string(seconds) + " s is no deadline. Pass a positive time", where);
     options_.deadline_seconds = seconds;
+  }
+
+  void start_statistics() {
+    options_.statistics = true;
+    tally.start();
   }
 
   /// Tag of the next derived collective: the same on every rank, because all start the same ones in the same order. The
@@ -120,6 +129,7 @@ class Core final : public Progress, public Relative {
   }
 
   void wait(Job& job, std::source_location where) override {
+    Tally::Exposed const exposed(tally, job.operation());
     try {
       if (!job.poll()) wait_slowly(job, where);
     } catch (...) {
@@ -177,6 +187,8 @@ class Core final : public Progress, public Relative {
                                                                  : options.flight_record}),
         options_(std::move(options)),
         family_(std::move(family)) {
+    if constexpr (requires { backend.count_notices(&tally.notices); }) backend.count_notices(&tally.notices);
+    if (options_.statistics) start_statistics();
     family_->join(*this);
     if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
   }

@@ -83,6 +83,11 @@ class Decorator {
   {
     return inner_.whereabouts(rank);
   }
+  void count_notices(WireTraffic* notices) noexcept
+    requires requires(B& backend) { backend.count_notices(notices); }
+  {
+    inner_.count_notices(notices);
+  }
   Storage<Device> allocate(std::size_t bytes)
     requires Allocates<B>
   {

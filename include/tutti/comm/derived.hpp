@@ -99,6 +99,7 @@ class Derived {
 
   void send(void const* from, std::int64_t bytes, int to) {
     transfers_.push_back({core_.backend.start_send(from, bytes, to, tag_, Channel::internal), -1, 0});
+    Tally::count(call_.wire, Algorithm::messages, bytes, 0);
   }
   void receive(void* to, std::int64_t bytes, int from) {
     transfers_.push_back({core_.backend.start_recv(to, bytes, from, tag_, Channel::internal), from, bytes});
@@ -111,6 +112,7 @@ class Derived {
   void check_received(Transfer const& transfer) const {
     if (transfer.from < 0) return;
     std::int64_t const bytes = core_.backend.received(transfer.operation).bytes;
+    Tally::count(call_.wire, Algorithm::messages, 0, bytes);
     if (bytes != transfer.bytes)
       throw Error(ErrorKind::communication, std::string(name(call_.kind)),
                   "rank " + std::to_string(transfer.from) + " sent " + std::to_string(bytes) +
@@ -274,7 +276,8 @@ class CollectiveJob : public Job {
   /// The counts of a _v kind become the job's.
   CollectiveJob(Core<B>& core, Collective const& call, Counts counts = {})
       : Job(name(call.kind).data()), core_(core), call_(call), counts_(std::move(counts)), number_(core.next_number()),
-        flight_(core.flight_recorder.begin(call, number_)) {
+        flight_(core.flight_recorder.begin(call, number_)), counted_(core.tally.begin(operation())) {
+    call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
     bool const compound = call_.compound_bytes != 0;
@@ -337,6 +340,7 @@ class CollectiveJob : public Job {
     if (!complete_ || comparison_) return false;
     finish();
     core_.flight_recorder.complete(flight_);
+    counted_.complete(asked_bytes(call_, core_.backend.size()));
     return true;
   }
 
@@ -429,6 +433,7 @@ class CollectiveJob : public Job {
   int tag_ = 0;
   std::uint64_t number_;
   FlightRecorder::Ticket flight_;
+  Tally::Ticket counted_;
   std::exception_ptr failure_;
   std::int64_t failed_at_ = 0;
   Owner<Comparison<B>> comparison_;

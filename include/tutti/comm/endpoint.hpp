@@ -49,6 +49,26 @@ class Endpoint {
   /// The last operations of this rank here.
   FlightRecorder const& flight_recorder() const noexcept { return core_->flight_recorder; }
 
+  /// Counts this communicator's operations from now on, from zero: CommunicatorOptions::statistics does it from the
+  /// beginning. Local. Communicators that are made from this one later count from their beginning.
+  void start_statistics() { core_->start_statistics(); }
+  /// What this rank has counted so far, for programs that include tutti/comm/statistics.hpp. Local.
+  /// Errors   invalid_argument, unless statistics were started.
+  template <class S = Statistics>
+  auto statistics(Where where = Where::current()) const {
+    constexpr bool known = requires { sizeof(S); };
+    static_assert(known, "tutti: statistics are described in a header of their own: #include "
+                         "<tutti/comm/statistics.hpp>");
+    if constexpr (known) {
+      if (!core_->tally.on())
+        refuse("statistics",
+               "nothing was counted. Make the communicator with CommunicatorOptions{.statistics = true}, or call "
+               "start_statistics() first",
+               where);
+      return S::of(core_->tally, core_->flight_recorder.identity());
+    }
+  }
+
   Shared<Core<B>> const& core() const noexcept { return core_; }
 
  protected:
@@ -349,6 +369,7 @@ class Endpoint {
 
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
+    Tally::Exposed const exposed(core_->tally, name(kind).data());
     auto prepared = call<kind>(from, to, op, root, rows, where);
     CollectiveJob<B> job(*core_, prepared.collective, std::move(prepared.counts));
     try {

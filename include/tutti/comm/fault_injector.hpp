@@ -159,12 +159,12 @@ class FaultInjector : public comm::Decorator<B> {
   }
   Operation start(comm::Collective const& call) {
     std::int64_t number;
-    Fault const fault = next(number, sent_bytes(call));
+    Fault const fault = next(number, contributed_bytes(call, this->size()));
     absent_ = absent_ || fault == Fault::drop;
     if (absent_) return lost(describe(call));
     if (fault != Fault::corrupt) return Operation(inner_.start(call));
     Operation operation;
-    operation.sent_ = corrupted(call.from, sent_bytes(call), number);
+    operation.sent_ = corrupted(call.from, contributed_bytes(call, this->size()), number);
     comm::Collective changed = call;
     changed.from = operation.sent_.data();
     if (call.kind == comm::Kind::broadcast) changed.to = operation.sent_.data();  // the root's buffers are one
@@ -273,17 +273,6 @@ class FaultInjector : public comm::Decorator<B> {
     return operation;
   }
 
-  std::int64_t sent_bytes(comm::Collective const& call) const noexcept {
-    if (call.kind == comm::Kind::barrier || call.from == nullptr) return 0;
-    if (!call.from_counts.empty()) {
-      std::int64_t elements = 0;
-      for (std::int64_t const count : call.from_counts) elements += count;
-      return elements * call.element_bytes();
-    }
-    bool const blocks = call.kind == comm::Kind::scatter || call.kind == comm::Kind::reduce_scatter ||
-                        call.kind == comm::Kind::all_to_all;
-    return call.block_bytes() * (blocks ? this->size() : call.contributions);
-  }
   /// A copy with one bit flipped: the lowest of a byte, so that a bool stays one.
   Storage<Device> corrupted(void const* from, std::int64_t bytes, std::int64_t number) const {
     Device device{};

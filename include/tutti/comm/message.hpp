@@ -44,10 +44,14 @@ class TransferJob : public Job {
   TransferJob(Core<B>& core, char const* operation) : Job(operation), core_(core) {}
 
   void send(void const* from, std::int64_t bytes, int to, int tag, std::source_location where) {
+    count();
     sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where);
     send_ = core_.backend.start_send(from, bytes, to, tag, Channel::user);
+    counted_.count(Algorithm::messages, bytes, 0);
+    sent_bytes_ = bytes;
   }
   void receive(void* to, std::int64_t bytes, int from, int tag, std::source_location where) {
+    count();
     received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where);
     typename B::Match match{};
     MessageInfo info;
@@ -59,8 +63,13 @@ class TransferJob : public Job {
     expected_ = bytes;
     receive_ = core_.backend.start_recv(match, to, bytes);
   }
-  /// Has the receive of a matched message recorded.
+  /// Has it counted from now on.
+  void count() {
+    if (counted_.row == nullptr) counted_ = core_.tally.begin(operation());
+  }
+  /// Has the receive of a matched message counted and recorded.
   void record(MessageInfo const& matched, std::source_location where) {
+    count();
     received_ =
         core_.flight_recorder.begin(FlightRecord::What::recv, matched.bytes, matched.source, matched.tag, where);
   }
@@ -82,6 +91,7 @@ class TransferJob : public Job {
     if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
     if (expected_ < 0) return complete();
     info_ = core_.backend.received(receive_);
+    counted_.count(Algorithm::messages, 0, info_.bytes);
     if (info_.bytes != expected_)
       throw Error(ErrorKind::shape, operation(),
                   "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
@@ -94,12 +104,15 @@ class TransferJob : public Job {
   bool complete() noexcept {
     core_.flight_recorder.complete(received_);
     core_.flight_recorder.complete(sent_);
+    counted_.complete(info_.bytes > sent_bytes_ ? info_.bytes : sent_bytes_);
     return true;
   }
 
   Core<B>& core_;
   std::int64_t expected_ = -1;
+  std::int64_t sent_bytes_ = 0;
   MessageInfo info_;
+  Tally::Ticket counted_;
   FlightRecorder::Ticket sent_ = FlightRecorder::no_ticket;
   FlightRecorder::Ticket received_ = FlightRecorder::no_ticket;
   typename B::Operation send_;
@@ -144,6 +157,7 @@ class ProbeJob final : public Job {
       : Job(mode == Mode::look ? "probe" : "match"), core_(core), mode_(mode), from_(from), tag_(tag) {}
   /// Has it recorded as what somebody waits in.
   void record(std::source_location where) {
+    counted_ = core_.tally.begin(operation());
     flight_ = core_.flight_recorder.begin(
         mode_ == Mode::look ? FlightRecord::What::probe : FlightRecord::What::match, -1, from_, tag_, where);
   }
@@ -166,6 +180,7 @@ class ProbeJob final : public Job {
       return false;
     core_.flight_recorder.set_bytes(flight_, info_.bytes);
     core_.flight_recorder.complete(flight_);
+    counted_.complete(0);
     return true;
   }
 
@@ -176,6 +191,7 @@ class ProbeJob final : public Job {
   int tag_;
   typename B::Match match_{};
   MessageInfo info_;
+  Tally::Ticket counted_;
   FlightRecorder::Ticket flight_ = FlightRecorder::no_ticket;
 };
 
@@ -189,7 +205,9 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
         core_(core),
         flight_(core.flight_recorder.begin(FlightRecord::What::recv, -1, from, tag, where)),
         probe_(core, ProbeJob<B>::Mode::match, from, tag),
-        transfer_(core, "recv") {}
+        transfer_(core, "recv") {
+    transfer_.count();
+  }
   /// Of a message that was matched before.
   SizedReceiveTask(Core<B>& core, Message<B> message, std::source_location where)
       : SizedReceiveTask(core, message.source(), message.tag(), where) {

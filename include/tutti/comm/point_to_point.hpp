@@ -25,6 +25,7 @@ class PointToPoint : public VectorCollectives<B> {
 
   template <Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
+    Tally::Exposed const exposed(this->core_->tally, "send");
     auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
     complete(std::move(task), where);
   }
@@ -37,6 +38,7 @@ class PointToPoint : public VectorCollectives<B> {
   /// Errors   shape, when the message has another size than x.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
+    Tally::Exposed const exposed(this->core_->tally, "recv");
     auto task = this->transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
     return complete(std::move(task), where);
   }
@@ -62,6 +64,7 @@ class PointToPoint : public VectorCollectives<B> {
   MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
+    Tally::Exposed const exposed(this->core_->tally, "send_recv");
     auto task = this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
     return complete(std::move(task), where);
   }
@@ -118,6 +121,7 @@ class PointToPoint : public VectorCollectives<B> {
   }
   template <Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = Where::current()) {
+    Tally::Exposed const exposed(this->core_->tally, "recv");
     auto in = operand_of(x);
     static_assert(Base::template is_here<decltype(in)>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "

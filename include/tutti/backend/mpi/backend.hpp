@@ -228,6 +228,9 @@ class Mpi {
     if (shared_) shared_->engine().announce(text);
     else if (notices_) notices_->tell_position(text, collectives);
   }
+  void count_notices(comm::WireTraffic* notices) noexcept {
+    if (notices_) notices_->count(notices);
+  }
   /// Empty where ranks share memory: then `awaiting` knows better.
   std::string roll_call(std::uint64_t number) const { return notices_ ? notices_->roll_call(number) : std::string(); }
 

@@ -22,6 +22,7 @@ struct LibraryCalls {
 
   /// `first` becomes the request, or `parts` those of a reduction in several parts.
   void start(tutti::comm::Collective const& call, MPI_Request& first, std::vector<MPI_Request>& parts) const {
+    if (call.wire != nullptr) count(call);
     if (tutti::comm::reduces(call.kind)) return reduce(call, first, parts);
     MPI_Request* const request = &first;
     std::int64_t const block = call.block_bytes();
@@ -65,6 +66,17 @@ struct LibraryCalls {
   }
 
  private:
+  void count(tutti::comm::Collective const& call) const noexcept {
+    using tutti::comm::Kind;
+    tutti::comm::WireTraffic& traffic = call.wire[static_cast<int>(tutti::comm::Algorithm::library)];
+    ++traffic.operations;
+    traffic.sent += contributed_bytes(call, size);
+    if (call.to == nullptr || (call.kind == Kind::broadcast && rank == call.root)) return;
+    bool const blocks =
+        call.kind == Kind::gather || call.kind == Kind::all_gather || call.kind == Kind::all_to_all;
+    traffic.received += call.block_bytes() * (blocks ? size : 1);
+  }
+
   /// In parts of at most the limit. A reduce-scatter above it is a reduction to each rank in turn.
   void reduce(tutti::comm::Collective const& call, MPI_Request& first, std::vector<MPI_Request>& parts) const {
     MPI_Datatype const type = mpi::reduction_type(call.dtype);

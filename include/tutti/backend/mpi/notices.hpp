@@ -5,6 +5,7 @@
 /// the communicator was revoked. Nothing is sent while all is well.
 
 #include <tutti/backend/mpi/error.hpp>
+#include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -33,6 +34,8 @@ class Notices {
         static_cast<void>(sent.release());  // the library may still read it
   }
 
+  /// Where to add what is sent and received; it outlives this.
+  void count(tutti::comm::WireTraffic* traffic) noexcept { traffic_ = traffic; }
   /// `collectives`: how many this rank has called so far. An empty text says that it goes on.
   void tell_position(std::string_view text, std::uint64_t collectives) noexcept {
     tell(position, 0, text, collectives);
@@ -50,6 +53,10 @@ class Notices {
       if (flag == 0) return cause_.type == revoked;
       Notice notice;
       check(MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
+      if (traffic_ != nullptr) {
+        ++traffic_->operations;
+        traffic_->received += std::int64_t{sizeof notice};
+      }
       if (notice.type == revoked && cause_.type != revoked) cause_ = notice;
       if (notice.type == position) heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = notice;
     }
@@ -102,13 +109,17 @@ class Notices {
       sent->notice.collectives = collectives;
       std::memcpy(sent->notice.text, text.data(),
                   text.size() < sizeof sent->notice.text - 1 ? text.size() : sizeof sent->notice.text - 1);
-      if (MPI_Isend(&sent->notice, sizeof(Notice), MPI_BYTE, r, tag, comm_, &sent->request) == MPI_SUCCESS)
-        sent_.push_back(std::move(sent));
+      if (MPI_Isend(&sent->notice, sizeof(Notice), MPI_BYTE, r, tag, comm_, &sent->request) != MPI_SUCCESS) continue;
+      sent_.push_back(std::move(sent));
+      if (traffic_ == nullptr) continue;
+      ++traffic_->operations;
+      traffic_->sent += std::int64_t{sizeof(Notice)};
     }
   }
 
   MPI_Comm comm_;
   int rank_;
+  tutti::comm::WireTraffic* traffic_ = nullptr;
   List<Notice> heard_;
   Notice cause_;
   List<Owner<Sent>> sent_;

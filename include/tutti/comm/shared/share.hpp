@@ -59,11 +59,16 @@ struct Call {
   std::exception_ptr failure{};  // of this call, whoever moved it on
   bool compares_only = false;  // the rest goes by messages
   bool small = false;          // the board carries the contributions
+  WireTraffic moved{};         // by this rank, see comm/tally.hpp
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;
 
   std::uint64_t ticket() const noexcept { return sequence + 1; }
   std::int64_t element_bytes() const noexcept { return call.element_bytes(); }
+  Algorithm algorithm() const noexcept {
+    if (small) return Algorithm::shared_board;
+    return fills || drains ? Algorithm::shared_staged : Algorithm::shared_one_pass;
+  }
   /// Elements of the round under way in each block.
   std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
 };
@@ -79,12 +84,12 @@ class BasicShare {
   std::int64_t contribution_bound(Collective const& call) const noexcept {
     return call.block_bytes() * (blocked_source(call.kind) ? size_ : 1);
   }
-  void publish(Call const& c) noexcept {
+  void publish(Call& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
     own.facts = facts_of(c.call);
     own.count = compared_count(c.call);
     if (c.small) {
-      if (!c.compares_only && contributes(c.call, rank_)) copy(own.payload, c.call.from, contribution_bound(c.call));
+      if (!c.compares_only && contributes(c.call, rank_)) put(c, own.payload, c.call.from, contribution_bound(c.call));
     } else {
       own.from = board_.place(c.call.from);
       own.to = board_.place(c.call.to);
@@ -107,14 +112,15 @@ class BasicShare {
     c.chunk = elements > line ? elements / line * line : elements;
   }
   /// This rank's contribution to the round, when the others cannot reach it.
-  void fill(Call const& c) noexcept {
+  void fill(Call& c) noexcept {
     Collective const& call = c.call;
     if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
     auto const* const from = static_cast<std::byte const*>(call.from);
     std::byte* const stage = board_.stage(rank_, false, c.round);
     std::int64_t const element = c.element_bytes();
     for (int block = 0; block < (blocked_source(call.kind) ? size_ : 1); ++block)
-      copy(stage + block * c.chunk * element, from + (block * call.count + c.at) * element, c.round_count() * element);
+      put(c, stage + block * c.chunk * element, from + (block * call.count + c.at) * element,
+          c.round_count() * element);
   }
   /// This rank's share of the elements [at, at + count) of every block.
   void consume(Call& c, std::int64_t at, std::int64_t count) {
@@ -125,14 +131,14 @@ class BasicShare {
     auto* const to = static_cast<std::byte*>(call.to) + at * element;
     switch (call.kind) {
       case Kind::barrier: break;
-      case Kind::broadcast: copy(to, source(c, call.root, 0, at), bytes); break;
-      case Kind::scatter: copy(to, source(c, call.root, rank_, at), bytes); break;
+      case Kind::broadcast: take(c, to, call.root, 0, at, bytes); break;
+      case Kind::scatter: take(c, to, call.root, rank_, at, bytes); break;
       case Kind::gather: case Kind::all_gather:
         if (call.kind == Kind::gather && rank_ != call.root) break;
-        for (int r = 0; r < size_; ++r) copy(to + r * call.block_bytes(), source(c, r, 0, at), bytes);
+        for (int r = 0; r < size_; ++r) take(c, to + r * call.block_bytes(), r, 0, at, bytes);
         break;
       case Kind::all_to_all:
-        for (int r = 0; r < size_; ++r) copy(to + r * call.block_bytes(), source(c, r, rank_, at), bytes);
+        for (int r = 0; r < size_; ++r) take(c, to + r * call.block_bytes(), r, rank_, at, bytes);
         break;
       case Kind::reduce_scatter: fold(c, rank_, at, to, count); break;
       case Kind::reduce: case Kind::all_reduce:
@@ -143,7 +149,7 @@ class BasicShare {
     }
   }
   /// Results of the round that the owners could not write here themselves.
-  void drain(Call const& c) noexcept {
+  void drain(Call& c) noexcept {
     Collective const& call = c.call;
     if (call.kind == Kind::reduce && rank_ != call.root) return;
     if (board_.entry(c.sequence, rank_).to != 0) return;
@@ -151,6 +157,7 @@ class BasicShare {
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       Slice const slice = slice_of(c, r, c.at, c.round_count());
+      c.moved.received += (slice.end - slice.begin) * element;
       copy(static_cast<std::byte*>(call.to) + slice.begin * element,
            board_.stage(r, true, c.round) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
     }
@@ -169,6 +176,17 @@ class BasicShare {
     if (to != from && bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
+  /// To where others read it.
+  static void put(Call& c, void* to, void const* from, std::int64_t bytes) noexcept {
+    copy(to, from, bytes);
+    c.moved.sent += bytes;
+  }
+  /// From a block that `rank` contributes, of its elements from `at` on.
+  void take(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t bytes) noexcept {
+    copy(to, source(c, rank, block, at), bytes);
+    if (rank != rank_) c.moved.received += bytes;
+  }
+
   /// Elements from `at` on of a block that `rank` contributes.
   std::byte const* source(Call const& c, int rank, std::int64_t block, std::int64_t at) const noexcept {
     std::int64_t const element = c.element_bytes();
@@ -183,6 +201,7 @@ class BasicShare {
   void fold(Call& c, std::int64_t block, std::int64_t at, void* to, std::int64_t count) {
     for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(c, r, block, at);
     c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_, to, count);
+    c.moved.received += (size_ - 1) * count * c.element_bytes();
   }
 
   struct Slice {
@@ -218,6 +237,7 @@ class BasicShare {
       else if (all || rank_ == call.root) result = static_cast<std::byte*>(call.to) + i * element;
       else if (!c.drains) result = board_.address(board_.entry(c.sequence, call.root).to) + i * element;
       fold(c, 0, i, result, n);
+      if (!all && rank_ != call.root) c.moved.sent += n * element;
       if (!all) continue;
       for (int r = 0; r < size_; ++r) {
         std::uint64_t const place = board_.entry(c.sequence, r).to;
@@ -225,8 +245,9 @@ class BasicShare {
         std::byte* const to = board_.address(place) + i * element;
         if (streams) copy_streaming(to, result, n * element);
         else copy(to, result, n * element);
+        if (r != rank_) c.moved.sent += n * element;
       }
-      if (c.drains) copy(staged, result, n * element);
+      if (c.drains) put(c, staged, result, n * element);
     }
     if (streams) streams_done();
   }

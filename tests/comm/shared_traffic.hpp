@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What each rank must move for a collective on shared memory, derived by hand from counts and ranks, and a comparison
+/// with what the statistics say.
+
+#include <tutti/comm.hpp>
+#include <tutti/comm/statistics.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace tutti::test {
+
+struct SharedPath {
+  bool reachable = true;          ///< whether all buffers are in every rank's reach
+  std::int64_t stage_bytes = 0;   ///< of a staging buffer
+};
+struct Moved {
+  comm::Algorithm algorithm;
+  std::int64_t sent = 0, received = 0;
+};
+
+/// Of floats, in blocks of `count`; the root is rank 0.
+inline Moved shared_traffic(comm::Kind kind, int ranks, int rank, std::int64_t count, SharedPath const& path) {
+  using comm::Kind;
+  std::int64_t const block = 4 * count, others = ranks - 1;
+  bool const root = rank == 0;
+  bool const blocked = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
+  bool const gives = kind == Kind::broadcast || kind == Kind::scatter ? root : kind != Kind::barrier;
+  std::int64_t const given = block * (blocked ? ranks : 1);  // by who gives
+  bool const small = kind == Kind::barrier || given <= 1000;
+  bool const whole = kind == Kind::all_reduce || kind == Kind::reduce;
+
+  std::int64_t reads = others * block;  // one block of every other rank
+  if (kind == Kind::broadcast || kind == Kind::scatter) reads = root ? 0 : block;
+  if ((kind == Kind::gather || kind == Kind::reduce) && !root) reads = 0;
+  if (kind == Kind::barrier) reads = 0;
+  if (small) return {comm::Algorithm::shared_board, gives ? given : 0, reads};
+
+  // A reduction deals the cache lines of each round out to the ranks; who has a share reads it of all and writes it for
+  // all.
+  std::int64_t const round = path.reachable ? count : path.stage_bytes / 4 / (blocked ? ranks : 1) / 16 * 16;
+  std::int64_t mine = 0;
+  for (std::int64_t at = 0; at < count; at += round) {
+    std::int64_t const n = std::min(round, count - at), lines = (n + 15) / 16;
+    mine += 4 * (std::min(lines * (rank + 1) / ranks * 16, n) - std::min(lines * rank / ranks * 16, n));
+  }
+  if (path.reachable) {
+    if (kind == Kind::all_reduce) return {comm::Algorithm::shared_one_pass, others * mine, others * mine};
+    if (kind == Kind::reduce) return {comm::Algorithm::shared_one_pass, root ? 0 : mine, others * mine};
+    return {comm::Algorithm::shared_one_pass, 0, reads};
+  }
+  Moved staged{comm::Algorithm::shared_staged, gives ? given : 0, whole ? others * mine : reads};
+  bool const results = kind == Kind::all_reduce || (kind == Kind::reduce && root);
+  if (kind == Kind::all_reduce || (kind == Kind::reduce && !root)) staged.sent += mine;  // the result, once for all
+  if (results) staged.received += block - mine;
+  return staged;
+}
+
+/// Runs every kind that has a path on shared memory, at sizes around the limits, and adds to `text` what differs.
+/// Returns how many calls were compared.
+template <class Comm>
+int compare_shared_traffic(Comm& comm, SharedPath const& path, std::string& text) {
+  using comm::Kind;
+  int const ranks = comm.size(), rank = comm.rank();
+  int compared = 0;
+  for (std::int64_t const count : {0, 1, 62, 63, 250, 251, 5000, 100'003}) {
+    auto const make = [&](std::int64_t n) {
+      auto made = path.reachable ? tensor<float>(comm, Shape{n}) : Tensor<float, Cpu>(Shape{n});
+      made.fill(1.0f);
+      return made;
+    };
+    auto x = make(count), y = make(count), blocks = make(count * ranks), others = make(count * ranks);
+    auto const see = [&](Kind kind, auto&& operation) {
+      comm.start_statistics();
+      operation();
+      Statistics const statistics = comm.statistics();
+      Moved const moved = shared_traffic(kind, ranks, rank, count, path);
+      OperationStatistics const* const one = statistics.find(name(kind));
+      bool good = statistics.operations.size() == 1 && one != nullptr && one->calls == 1;
+      for (int a = 0; a < comm::algorithm_count && good; ++a) {
+        bool const this_one = a == static_cast<int>(moved.algorithm);
+        good = one->wire[a].operations == (this_one ? 1 : 0) && one->wire[a].sent == (this_one ? moved.sent : 0) &&
+               one->wire[a].received == (this_one ? moved.received : 0);
+      }
+      ++compared;
+      if (!good)
+        text += std::string(name(kind)) + " of " + std::to_string(count) + " on rank " + std::to_string(rank) + " of " +
+                std::to_string(ranks) + ": expected " + std::string(name(moved.algorithm)) + ", " +
+                std::to_string(moved.sent) + " sent, " + std::to_string(moved.received) + " received; said " +
+                comm::to_json(statistics);
+    };
+    see(Kind::barrier, [&] { comm.barrier(); });
+    see(Kind::broadcast, [&] { comm.broadcast(x); });
+    see(Kind::reduce, [&] { comm.reduce(x, sum); });
+    see(Kind::reduce, [&] { comm.reduce(x, y, sum); });
+    see(Kind::all_reduce, [&] { comm.all_reduce(x, sum); });
+    see(Kind::all_reduce, [&] { comm.all_reduce(x, y, avg); });
+    see(Kind::gather, [&] { comm.gather(x, blocks); });
+    see(Kind::all_gather, [&] { comm.all_gather(x, blocks); });
+    see(Kind::scatter, [&] { comm.scatter(blocks, y); });
+    see(Kind::reduce_scatter, [&] { comm.reduce_scatter(blocks, y, max); });
+    see(Kind::all_to_all, [&] { comm.all_to_all(blocks, others); });
+  }
+  return compared;
+}
+
+}  // namespace tutti::test
