@@ -13,7 +13,7 @@
 
 namespace tutti::bench {
 
-bool launched_by_mpi() { return mpi::announced_ranks().ranks > 0; }
+bool launched_by_mpi() { return comm::announced_ranks().ranks > 0; }
 
 int run_processes(int argc, char** argv, Options const& o, std::int64_t largest,
                   std::function<int(Processes const&)> master) {
