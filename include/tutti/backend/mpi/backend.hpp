@@ -12,6 +12,7 @@
 #include <tutti/backend/mpi/match.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
+#include <tutti/backend/mpi/nodes.hpp>
 #include <tutti/backend/mpi/notices.hpp>
 #include <tutti/backend/mpi/processors.hpp>
 #include <tutti/backend/mpi/node_memory.hpp>
@@ -320,21 +321,14 @@ class Mpi {
     mpi::check(MPI_Comm_set_errhandler(handles_->internal, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     mpi::check(MPI_Comm_rank(handles_->user, &rank_), "MPI_Comm_rank");
     mpi::check(MPI_Comm_size(handles_->user, &size_), "MPI_Comm_size");
-    MPI_Comm local = MPI_COMM_NULL;
-    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
-               "MPI_Comm_split_type");
-    MPI_Comm_rank(local, &local_rank_);
-    MPI_Comm_size(local, &local_size_);
-    int const leads = local_rank_ == 0 ? 1 : 0;
-    int before = 0;
-    mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
-    node_ = rank_ == 0 ? 0 : before;
-    mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
-    local_processors_ = mpi::node_processors(local);
+    mpi::Nodes const nodes(handles_->internal, config_.node_ranks->count);
+    node_ = nodes.own().node;
+    local_rank_ = nodes.own().local_rank;
+    local_size_ = nodes.local_size();
+    local_processors_ = mpi::node_processors(nodes.local());
     if (config_.node_shared != mpi::Switch::off && local_size_ == size_)
-      shared_ = mpi::NodeMemory::create(local, std::move(segment), config_);
+      shared_ = mpi::NodeMemory::create(nodes.local(), std::move(segment), config_);
     if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
-    MPI_Comm_free(&local);
     policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
