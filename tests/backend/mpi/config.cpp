@@ -42,10 +42,11 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
   std::string keys;
   MpiConfig config;
   mpi::for_each_key(config, [&](char const* name, auto const&) { keys += std::string(name) + " "; });
-  CHECK(keys ==
-        "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared node_ranks staging_bytes "
-        "count_limit "
-        "print_config ");
+  CHECK(
+      keys ==
+      "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared node_ranks staging_bytes "
+      "count_limit "
+      "print_config ");
   test::Variables const all = {{"TUTTI_MPI_THREAD_LEVEL", "serialized"},
                                {"TUTTI_MPI_PROFILING", "detailed"},
                                {"TUTTI_MPI_TUNING", "MPIR_CVAR_A=1 OMPI_MCA_b=x,y=z"},
