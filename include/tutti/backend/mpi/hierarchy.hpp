@@ -8,7 +8,8 @@
 ///   spread    on the node: what came is given out
 /// and each lane is entered in the order in which the calls were started, on every rank: so each may work on another
 /// call at the same time, and yet all ranks make the same calls of an engine or a column in the same order. A lane in
-/// which a call has nothing to do is passed at once.
+/// which a call has nothing to do is passed at once. Above 400 lines: what all kinds of calls do in the lanes, in one
+/// place.
 
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
@@ -24,6 +25,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -54,6 +56,7 @@ class Hierarchy {
     std::int64_t narrows = 0;
     Storage<Cpu> scratch;
     Storage<Cpu> wide_scratch;
+    Storage<Cpu> copy;  // of what the user holds where the node's ranks do not reach it
 
     std::uint64_t number = 0;
     Phase phase = enters_gather;
@@ -191,6 +194,7 @@ class Hierarchy {
       Environment::abandoned().store(true);
       comm::keep_forever(std::move(call->scratch));
       comm::keep_forever(std::move(call->wide_scratch));
+      comm::keep_forever(std::move(call->copy));
     }
     recycle(call);
     return safe;
@@ -341,6 +345,19 @@ class Hierarchy {
     storage = allocate(static_cast<std::size_t>(elements * element_bytes));
     return static_cast<std::byte*>(storage.data());
   }
+  /// Memory of which staging would take several rounds, each a hand-over between all ranks of the node, because they do
+  /// not reach it.
+  bool out_of_reach(void const* memory, std::int64_t bytes) const noexcept {
+    auto const& board = gather_->engine().board();
+    return bytes > board.stage_bytes() && board.place(memory) == 0;
+  }
+  /// What the node's ranks read, with a copy where they reach only that.
+  void const* in_reach(Call& c, void const* from, std::int64_t bytes) {
+    if (!out_of_reach(from, bytes)) return from;
+    void* const copy = scratch(c.copy, bytes, 1);
+    std::memcpy(copy, from, static_cast<std::size_t>(bytes));
+    return copy;
+  }
   comm::shared::Part reduce_scatter_part(Call const& c, void const* from, void* to, std::int64_t count) const {
     comm::shared::Part part{with(part_of(c, comm::Kind::reduce_scatter), from, to)};
     part.call.count = count;
@@ -354,9 +371,14 @@ class Hierarchy {
   /// The column of the root carries it to one rank of each node.
   void plan_broadcast(Call& c) {
     Place const root = place(c.whole.root);
-    if (local_rank_ == root.local_rank) exchange(c, part_of(c, comm::Kind::broadcast, root.node));
-    auto const spread = with(part_of(c, comm::Kind::broadcast, root.local_rank),
-                             local_rank_ == root.local_rank ? c.whole.to : nullptr, c.whole.to);
+    void* held = nullptr;  // where this rank of the column has it
+    if (local_rank_ == root.local_rank) {
+      std::int64_t const bytes = c.whole.block_bytes();
+      held = out_of_reach(c.whole.to, bytes) ? scratch(c.scratch, bytes, 1) : c.whole.to;
+      if (node_ == root.node && held != c.whole.to) std::memcpy(held, c.whole.from, static_cast<std::size_t>(bytes));
+      exchange(c, with(part_of(c, comm::Kind::broadcast, root.node), held, held));
+    }
+    auto const spread = with(part_of(c, comm::Kind::broadcast, root.local_rank), held, c.whole.to);
     (node_ == root.node ? c.gathers : c.spreads).push_back({spread});
   }
 
@@ -366,10 +388,12 @@ class Hierarchy {
     Place const root = all ? Place() : place(c.whole.root);
     bool const leads = local_rank_ == root.local_rank;
     bool const keeps = all || (leads && node_ == root.node);  // elsewhere nothing of the user's may be written
-    void* const result = !leads  ? nullptr
-                         : keeps ? c.whole.to
-                                 : scratch(c.scratch, c.whole.count, c.whole.element_bytes());
-    c.gathers.push_back({with(part_of(c, comm::Kind::reduce, root.local_rank), c.whole.from, result)});
+    std::int64_t const bytes = c.whole.block_bytes();
+    void* const result = !leads                                                ? nullptr
+                         : keeps && !(all && out_of_reach(c.whole.to, bytes)) ? c.whole.to
+                                                                               : scratch(c.scratch, bytes, 1);
+    c.gathers.push_back(
+        {with(part_of(c, comm::Kind::reduce, root.local_rank), in_reach(c, c.whole.from, bytes), result)});
     if (leads) exchange(c, with(part_of(c, c.whole.kind, all ? -1 : root.node), result, keeps ? result : nullptr));
     if (all) c.spreads.push_back({with(part_of(c, comm::Kind::broadcast, 0), leads ? result : nullptr, c.whole.to)});
   }
@@ -388,7 +412,7 @@ class Hierarchy {
     std::byte* const sum = c.wide ? scratch(c.wide_scratch, count, sizeof(float)) : part;
     bool const keeps = all || node_ == root.node;
 
-    auto gather = reduce_scatter_part(c, c.whole.from, sum, count);
+    auto gather = reduce_scatter_part(c, in_reach(c, c.whole.from, c.whole.block_bytes()), sum, count);
     gather.extent = extent;
     c.gathers.push_back(gather);
     auto between = with(part_of(c, c.whole.kind, all ? -1 : root.node), sum, keeps ? sum : nullptr);
@@ -419,10 +443,10 @@ class Hierarchy {
     std::int64_t const block = c.whole.block_bytes();
     std::int64_t const element = c.wide ? sizeof(float) : c.whole.element_bytes();
     std::byte* const sums = scratch(c.scratch, nodes_ * c.whole.count, element);
+    auto const* const from = static_cast<std::byte const*>(in_reach(c, c.whole.from, nodes_ * local_size_ * block));
     for (int n = 0; n < nodes_; ++n)
-      c.gathers.push_back(reduce_scatter_part(
-          c, static_cast<std::byte const*>(c.whole.from) + n * local_size_ * block,
-          sums + n * c.whole.count * element, c.whole.count));
+      c.gathers.push_back(reduce_scatter_part(c, from + n * local_size_ * block, sums + n * c.whole.count * element,
+                                              c.whole.count));
     std::byte* const result = c.wide ? scratch(c.wide_scratch, c.whole.count, element) : nullptr;
     exchange_wide(c, with(c.whole, sums, c.wide ? result : c.whole.to), c.whole.count);
     c.widened = reinterpret_cast<float const*>(result);
