@@ -249,8 +249,8 @@ struct MpiConfig {
   mpi::Setting<mpi::Switch> cuda_aware = mpi::preset(mpi::Switch::automatic);
   /// How ranks wait for each other.
   mpi::Setting<mpi::Wait> wait = mpi::preset(mpi::Wait());
-  /// How calls are compared where ranks do not share memory: not at all; while they are under way, so that no result is
-  /// handed out before; or before anything is started. On shared memory every call is compared before it touches a
+  /// How calls are compared where not all ranks share memory: not at all; while they are under way, so that no result
+  /// is handed out before; or before anything is started. On shared memory every call is compared before it touches a
   /// buffer.
   mpi::Setting<mpi::CheckLevel> check_level = mpi::preset(mpi::CheckLevel::cheap);
   /// CommunicatorOptions::deadline_seconds of what launch<Mpi> hands to the program.
