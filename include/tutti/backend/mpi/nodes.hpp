@@ -36,9 +36,8 @@ class Nodes {
       MPI_Comm_free(&whole);
     }
     Place own;
-    int leads = 0;
     check(MPI_Comm_rank(local_, &own.local_rank), "MPI_Comm_rank");
-    leads = own.local_rank == 0 ? 1 : 0;
+    int const leads = own.local_rank == 0 ? 1 : 0;
     check(MPI_Scan(&leads, &own.node, 1, MPI_INT, MPI_SUM, comm), "MPI_Scan");
     --own.node;
     check(MPI_Bcast(&own.node, 1, MPI_INT, 0, local_), "MPI_Bcast");
