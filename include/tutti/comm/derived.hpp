@@ -286,6 +286,7 @@ class CollectiveJob : public Job {
         core_.backend.provides(call_.kind, call_.dtype, Operator::sum)) {
       native = divides_ = true;
       call_.reduction.op = Operator::sum;
+      call_.reduction.fold = call_.reduction.sum;
     }
     prepare_aliases(native);
     native_ = native;

@@ -162,7 +162,8 @@ struct Reduction {
   /// out[i] = inputs[0][i] op inputs[1][i] op ... for i < count; avg divides by `ranks`. `out` may be one of the
   /// inputs. Buffers hold elements as they travel (comm/wire.hpp).
   void (*fold)(void const* state, void const* const* inputs, int ranks, void* out, std::int64_t count) = nullptr;
-  /// data[i] /= ranks, where the backend could only sum. Set for avg alone.
+  /// Of avg, the fold of a sum, and data[i] /= ranks: for backends that can only sum. Set for avg alone.
+  void (*sum)(void const* state, void const* const* inputs, int ranks, void* out, std::int64_t count) = nullptr;
   void (*divide)(void* data, std::int64_t count, int ranks) = nullptr;
 };
 
@@ -215,8 +216,8 @@ inline A divided(A value, int ranks) {
 }
 
 /// `Count` elements, or `n` where Count is 0. A constant trip count on a local array is what -O2 vectorises.
-template <int Count, class T, class Op>
-inline void fold_block(Op const& op, void const* const* inputs, int ranks, T* out, std::int64_t at, int n) {
+template <int Count, class T, class Op, class Out>
+inline void fold_block(Op const& op, void const* const* inputs, int ranks, Out* out, std::int64_t at, int n) {
   using A = FoldType<T, Op>;
   constexpr int capacity = Count != 0 ? Count : 64;
   int const count = Count != 0 ? Count : n;
@@ -229,7 +230,7 @@ inline void fold_block(Op const& op, void const* const* inputs, int ranks, T* ou
   }
   if constexpr (operator_kind<Op>() == Operator::avg)
     for (int i = 0; i < count; ++i) sum_of[i] = divided(sum_of[i], ranks);
-  for (int i = 0; i < count; ++i) out[at + i] = static_cast<T>(sum_of[i]);
+  for (int i = 0; i < count; ++i) out[at + i] = static_cast<Out>(sum_of[i]);
 }
 
 template <class T>
@@ -250,13 +251,14 @@ void fold_compound(Op const& op, void const* const* inputs, int ranks, void* out
   }
 }
 
-template <class T, class Op>
+/// `Out` is T, or what T is accumulated in where more will be combined with the result before it is rounded.
+template <class T, class Op, class Out = T>
 void fold_elements(Op const& op, void const* const* inputs, int ranks, void* out, std::int64_t count) {
-  T* const to = static_cast<T*>(out);
+  Out* const to = static_cast<Out*>(out);
   constexpr std::int64_t block = 64;
   std::int64_t at = 0;
-  for (; at + block <= count; at += block) fold_block<int{block}>(op, inputs, ranks, to, at, 0);
-  if (at < count) fold_block<0>(op, inputs, ranks, to, at, static_cast<int>(count - at));
+  for (; at + block <= count; at += block) fold_block<int{block}, T>(op, inputs, ranks, to, at, 0);
+  if (at < count) fold_block<0, T>(op, inputs, ranks, to, at, static_cast<int>(count - at));
 }
 
 template <class T, class Op>
@@ -309,10 +311,13 @@ void divide(void* data, std::int64_t count, int ranks) {
 /// The erased form of `op` for elements of type T, which it must be able to reduce.
 template <Storable T, class Op>
 Reduction reduction_of(Op const& op) {
-  Reduction reduction{operator_kind<Op>(), commutes<Op>(), &op, nullptr, nullptr};
+  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = &op};
   if constexpr (reducible<T, Op>()) {
     reduction.fold = &detail::fold<T, Op>;
-    if constexpr (operator_kind<Op>() == Operator::avg && Element<T>) reduction.divide = &detail::divide<T>;
+    if constexpr (operator_kind<Op>() == Operator::avg && Element<T>) {
+      reduction.sum = &detail::fold<T, Sum>;
+      reduction.divide = &detail::divide<T>;
+    }
   }
   return reduction;
 }
@@ -320,7 +325,7 @@ Reduction reduction_of(Op const& op) {
 /// The same with a fold that combines as a balanced tree over its inputs instead of one after another.
 template <Storable T, class Op>
 Reduction tree_reduction_of(Op const& op) {
-  Reduction reduction{operator_kind<Op>(), commutes<Op>(), &op, nullptr, nullptr};
+  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = &op};
   if constexpr (reducible<T, Op>()) reduction.fold = &detail::fold_tree<T, Op>;
   return reduction;
 }

@@ -3,6 +3,7 @@
 /// What is MPI's own: its environment, its errors, its counts, its deadlines.
 // Covers: <tutti/backend/mpi/library_calls.hpp>
 // Covers: <tutti/backend/mpi/match.hpp>
+// Covers: <tutti/backend/mpi/nodes.hpp>
 // Covers: <tutti/backend/mpi/agreement.hpp>
 // Covers: <tutti/backend/mpi/calls.hpp>
 // Covers: <tutti/backend/mpi/error.hpp>
@@ -11,6 +12,7 @@
 
 #include "backend/mpi/harness.hpp"
 
+#include <tutti/comm/device_choice.hpp>
 #include <tutti/exec/processors.hpp>
 
 #include <algorithm>
@@ -85,6 +87,7 @@ TEST_CASE("ranks whose configurations do not go together are told so, all of the
        {Case{{.check_level = mpi::CheckLevel::full}, "check_level differs between the ranks: cheap on one, full on"},
         Case{{.node_shared = mpi::Switch::off}, "node_shared differs between the ranks: auto on one, off on another"},
         Case{{.cuda_aware = mpi::Switch::on}, "by TUTTI_MPI_CUDA_AWARE"},
+        Case{{.node_ranks = std::int64_t{2}}, "node_ranks differs between the ranks: 0 on one, 2 on another"},
         Case{{.count_limit = std::int64_t{7}}, "count_limit differs between the ranks: 7 on one"}}) {
     std::string const got = message(odd);
     INFO(got);
@@ -96,6 +99,29 @@ TEST_CASE("ranks whose configurations do not go together are told so, all of the
 TEST_CASE("ranks wait as the configuration says") {
   CHECK(Mpi(MPI_COMM_WORLD, {.wait = exec::WaitPolicy{1, 2, 3}}).wait_policy().sleep_ns == 3);
   CHECK(Mpi(MPI_COMM_WORLD, {.wait = mpi::Wait::yield}).wait_policy().spins == 0);
+}
+
+TEST_CASE("node_ranks divides a node: nodes, places on them and devices follow it, in groups too") {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int const ranks : {1, 2, 3}) {
+    MpiConfig const config{.node_ranks = std::int64_t{ranks}};
+    int const held = std::min(ranks, size - rank / ranks * ranks);  // by this rank's node
+    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, config));
+    CHECK(comm.node() == rank / ranks);
+    CHECK(comm.local_rank() == rank % ranks);
+    CHECK(comm.local_size() == held);
+    CHECK(comm.backend().local_processors() <= size);
+    CHECK(device_of(comm, 3).device == rank % ranks % 3);
+
+    auto turned = comm.split(0, -rank);  // nodes are counted in the order of their lowest ranks
+    CHECK(turned.node() == (size - 1) / ranks - rank / ranks);
+    CHECK(turned.local_rank() == held - 1 - rank % ranks);
+    auto row = comm.split(rank % 2);  // every second rank: of two ranks on a node one
+    if (ranks == 2) CHECK((row.node() == row.rank() && row.local_size() == 1));
+  }
 }
 
 TEST_CASE("MPI's error codes become errors with MPI's text") {

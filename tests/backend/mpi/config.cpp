@@ -42,10 +42,11 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
   std::string keys;
   MpiConfig config;
   mpi::for_each_key(config, [&](char const* name, auto const&) { keys += std::string(name) + " "; });
-  CHECK(keys ==
-        "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared staging_bytes "
-        "count_limit "
-        "print_config ");
+  CHECK(
+      keys ==
+      "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared node_ranks staging_bytes "
+      "count_limit "
+      "print_config ");
   test::Variables const all = {{"TUTTI_MPI_THREAD_LEVEL", "serialized"},
                                {"TUTTI_MPI_PROFILING", "detailed"},
                                {"TUTTI_MPI_TUNING", "MPIR_CVAR_A=1 OMPI_MCA_b=x,y=z"},
@@ -54,6 +55,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
                                {"TUTTI_MPI_CHECK_LEVEL", "full"},
                                {"TUTTI_MPI_DEADLINE_SECONDS", "2.5"},
                                {"TUTTI_MPI_NODE_SHARED", "on"},
+                               {"TUTTI_MPI_NODE_RANKS", "2"},
                                {"TUTTI_MPI_COUNT_LIMIT", "1000"},
                                {"TUTTI_MPI_PRINT_CONFIG", "1"}};
   CHECK(in_child(all, [] { return to_string(MpiConfig{}.resolved()); }) ==
@@ -65,6 +67,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
         "check_level = full (TUTTI_MPI_CHECK_LEVEL)\n"
         "deadline_seconds = 2.5 (TUTTI_MPI_DEADLINE_SECONDS)\n"
         "node_shared = on (TUTTI_MPI_NODE_SHARED)\n"
+        "node_ranks = 2 (TUTTI_MPI_NODE_RANKS)\n"
         "staging_bytes = 65536 (default)\n"
         "count_limit = 1000 (TUTTI_MPI_COUNT_LIMIT)\n"
         "print_config = 1 (TUTTI_MPI_PRINT_CONFIG)\n");
@@ -94,6 +97,9 @@ TEST_CASE("a value that is not allowed is refused with the variable, the value a
            Case{"TUTTI_MPI_DEADLINE_SECONDS", "nan", "above 0"},
            Case{"TUTTI_MPI_DEADLINE_SECONDS", "5s", "Give seconds"},
            Case{"TUTTI_MPI_NODE_SHARED", "On", "Use auto, on or off"},
+           Case{"TUTTI_MPI_NODE_RANKS", "-1", "Give 0 for nodes as MPI tells them"},
+           Case{"TUTTI_MPI_NODE_RANKS", "2147483648", "from 1 to 2147483647"},
+           Case{"TUTTI_MPI_NODE_RANKS", "two", "ranks of a node"},
            Case{"TUTTI_MPI_COUNT_LIMIT", "0", "at least 1"},
            Case{"TUTTI_MPI_COUNT_LIMIT", "1e3", "at least 1"},
            Case{"TUTTI_MPI_PRINT_CONFIG", "true", "Use 1 or 0"},
@@ -111,6 +117,8 @@ TEST_CASE("a value from code is checked too, and named by its key") {
                 ErrorKind::configuration, "deadline_seconds is inf. Give seconds");
   REQUIRE_ERROR(MpiConfig{.staging_bytes = std::int64_t{4100}}.resolved(), ErrorKind::configuration,
                 "staging_bytes is 4100. Give bytes, from 4096 to 1073741824 and a multiple of 64");
+  REQUIRE_ERROR(MpiConfig{.node_ranks = std::int64_t{-2}}.resolved(), ErrorKind::configuration,
+                "node_ranks is -2. Give 0");
   REQUIRE_ERROR(MpiConfig{.count_limit = std::int64_t{0}}.resolved(), ErrorKind::configuration, "count_limit is 0. ");
   REQUIRE_ERROR(MpiConfig{.tuning = "quick"}.resolved(), ErrorKind::configuration, "tuning is quick. Use library");
   REQUIRE_ERROR((MpiConfig{.wait = exec::WaitPolicy{-1, 0, 1}}.resolved()), ErrorKind::configuration, "wait is -1,0,1");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Fault schedules on processes: many plans in one job, each on a communicator of its own, on shared memory and through
-/// the library. What must not happen to the job itself, a rank that is killed, is tried in one that may end so.
+/// Fault schedules on processes: many plans in one job, each on a communicator of its own, on shared memory, through
+/// the library, and on two nodes. What must not happen to the job itself, a rank that is killed, is tried in one that
+/// may end so.
 // Covers: <tutti/comm/fault_injector.hpp>
 
 #include "comm/fault_schedule.hpp"
@@ -75,4 +76,11 @@ TEST_CASE("48 fault schedules on Mpi with shared memory end on every rank, and n
 
 TEST_CASE("30 fault schedules through the MPI library end on every rank, and never wrong without an error") {
   run_seeds(30'000, 30, {.node_shared = mpi::Switch::off});
+}
+
+TEST_CASE("16 fault schedules on two nodes end on every rank, and never wrong without an error") {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size > 2) run_seeds(40'000, 16, {.node_ranks = std::int64_t{2}});
+  else SUCCEED("two ranks are one node");
 }

@@ -2,9 +2,9 @@
 #pragma once
 /// @file
 /// Runs a law on the ranks that mpiexec started; reports are combined with MPI's own reduction, so that every rank sees
-/// the verdict of all. Each law runs three times: on shared memory; by the library's collectives, compared while they
+/// the verdict of all. Each law runs several times: on shared memory; by the library's collectives, compared while they
 /// are under way; and compared before they start, with a count limit of 1000, which sends small messages along the path
-/// of large counts.
+/// of large counts. On three and four ranks also as if they were on several nodes, of one rank each, of two, of three.
 
 #include "support/catch.hpp"
 
@@ -18,14 +18,30 @@ namespace tutti::test {
 
 using Ranks = Mpi;
 
+/// The ways in which a world of so many ranks is to work.
+inline List<MpiConfig> configurations(int ranks) {
+  MpiConfig const apart = ranks < 3 ? MpiConfig{.node_shared = mpi::Switch::off}
+                                    : MpiConfig{.node_ranks = std::int64_t{1}};  // each rank on a node of its own
+  List<MpiConfig> all = {MpiConfig{.node_shared = mpi::Switch::on, .staging_bytes = std::int64_t{4096}}, apart,
+                         MpiConfig{.check_level = comm::CheckLevel::full,
+                                   .node_shared = mpi::Switch::off,
+                                   .count_limit = std::int64_t{1000}}};
+  if (ranks > 2) all.push_back(MpiConfig{.node_shared = mpi::Switch::on, .node_ranks = std::int64_t{2}});
+  if (ranks > 3)
+    all.push_back(MpiConfig{.check_level = comm::CheckLevel::full,
+                            .node_shared = mpi::Switch::on,
+                            .node_ranks = std::int64_t{3},
+                            .staging_bytes = std::int64_t{4096},
+                            .count_limit = std::int64_t{1000}});
+  return all;
+}
+
 template <class F>
 void on_ranks(F&& law) {
   laws::Report report;
-  for (MpiConfig const& config : {MpiConfig{.node_shared = mpi::Switch::on, .staging_bytes = std::int64_t{4096}},
-                                  MpiConfig{.check_level = comm::CheckLevel::cheap, .node_shared = mpi::Switch::off},
-                                  MpiConfig{.check_level = comm::CheckLevel::full,
-                                  .node_shared = mpi::Switch::off,
-                                  .count_limit = std::int64_t{1000}}}) {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (MpiConfig const& config : configurations(size)) {
     Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, config));
     try {
       law(comm, report);

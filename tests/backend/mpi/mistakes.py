@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs a program that makes one mistake on three ranks, on shared memory and by messages, and checks that every rank says
-who did what, that the job ends with a failure within seconds, and that no process is left.
+"""Runs a program that makes one mistake on three ranks, on shared memory, by messages, and as if the third rank were on
+another node, and checks that every rank says who did what, that the job ends with a failure within seconds, and that no
+process is left.
 
     mistakes.py PROGRAM LAUNCHER [ARGUMENTS...] -- MISTAKE
 """
@@ -21,7 +22,7 @@ def both(first, second):
     return rf"ranks disagree: rank 0 calls {first} at {PLACE}, rank 1 calls {second} at {PLACE}\. Make the same call"
 
 
-# Mistake: (what the ranks' lines must hold, the ranks that must say so on shared memory, and by messages)
+# Mistake: (what the ranks' lines must hold, the ranks that must say so on shared memory, and otherwise)
 MISTAKES = {
     "count": (both(r"all_reduce\(sum, float32, count 8\)", r"all_reduce\(sum, float32, count 4\)"), ALL, ALL),
     "large_count": (both(r"all_reduce\(sum, float32, count 60000\)", r"all_reduce\(sum, float32, count 50000\)"), ALL, ALL),
@@ -54,9 +55,18 @@ def children_of(program):
     return found
 
 
-def run(program, launcher, mistake, shared):
-    pattern, on_shared, by_messages = MISTAKES[mistake]
-    environment = dict(os.environ, TUTTI_MPI_NODE_SHARED="on" if shared else "off")
+# Way: what the environment says of it.
+WAYS = {
+    "on shared memory": {"NODE_SHARED": "on"},
+    "by messages": {"NODE_SHARED": "off"},
+    "on two nodes": {"NODE_SHARED": "on", "NODE_RANKS": "2"},
+    "on two nodes, fully checked": {"NODE_SHARED": "on", "NODE_RANKS": "2", "CHECK_LEVEL": "full"},
+}
+
+
+def run(program, launcher, mistake, way):
+    pattern, on_shared, otherwise = MISTAKES[mistake]
+    environment = dict(os.environ, **{"TUTTI_MPI_" + key: value for key, value in WAYS[way].items()})
     began = time.monotonic()
     process = subprocess.Popen([*launcher, "-n", "3", program, mistake], env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
@@ -66,14 +76,13 @@ def run(program, launcher, mistake, shared):
         os.killpg(process.pid, signal.SIGKILL)
         sys.exit(f"FAILED {mistake}: the job hung")
     seconds = time.monotonic() - began
-    way = "shared memory" if shared else "messages"
     problems = []
     if process.returncode == 0:
         problems.append("the job ended well")
     if pattern:
         lines = [re.match(r"(?:\[[\d,]+\](?:<std\w+>:)? ?)?(rank (\d): .*)", line) for line in text.splitlines()]
         said = {int(line[2]) for line in lines if line and re.search(pattern, line[1])}
-        wanted = on_shared if shared else by_messages
+        wanted = on_shared if way == "on shared memory" else otherwise
         if not wanted <= said:
             problems.append(f"ranks {sorted(wanted - said)} do not say so")
     for _ in range(50):
@@ -82,7 +91,7 @@ def run(program, launcher, mistake, shared):
         time.sleep(0.1)
     else:
         problems.append(f"processes are left: {children_of(program)}")
-    print(f"{mistake} by {way}: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
+    print(f"{mistake} {way}: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
     if problems:
         print(text)
     return not problems
@@ -93,7 +102,7 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     launcher = sys.argv[2:split]
     mistake = sys.argv[split + 1]
-    good = [run(program, launcher, mistake, shared) for shared in (True, False)]
+    good = [run(program, launcher, mistake, way) for way in WAYS]
     sys.exit(0 if all(good) else 1)
 
 

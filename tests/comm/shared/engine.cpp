@@ -225,6 +225,66 @@ TEST_CASE("random sequences of collectives give what they should, whatever is in
   }
 }
 
+TEST_CASE("parts of a larger collective: blocks that overlap at the end, wider results, names of the larger one") {
+  int const ranks = 4;
+  using comm::shared::Part;
+  for (std::int64_t const extent : {1, 5, 61, 514, 4001}) {
+    Node node(ranks, 4096, 64);
+    std::int64_t const count = (extent + ranks - 1) / ranks;
+    std::vector<std::string> wrong(ranks);
+    on_threads(ranks, [&](int rank) {
+      Engine engine(node.board(), rank, nullptr);
+      auto const finish = [&](Engine::Call* call) {
+        while (!engine.test(call)) ::sched_yield();
+      };
+      std::vector<bfloat16> from(static_cast<std::size_t>(extent));
+      for (std::int64_t i = 0; i < extent; ++i)
+        from[static_cast<std::size_t>(i)] = bfloat16(rank == 0 ? 256.0f : static_cast<float>(i % 7));
+      std::vector<float> sum_of(static_cast<std::size_t>(count)), all(static_cast<std::size_t>(extent));
+      Collective whole;
+      whole.kind = Kind::all_reduce;
+      whole.dtype = DType::bfloat16;
+      whole.count = extent;
+      whole.reduction = comm::reduction_of<bfloat16>(sum);
+      Part scatter{whole, extent, sizeof(float)};
+      scatter.call.kind = Kind::reduce_scatter;
+      scatter.call.count = count;
+      scatter.call.from = from.data();
+      scatter.call.to = sum_of.data();
+      scatter.call.reduction.fold = [](void const*, void const* const* inputs, int n, void* out,
+                                       std::int64_t elements) {
+        comm::detail::fold_elements<bfloat16, Sum, float>(sum, inputs, n, out, elements);
+      };
+      finish(engine.start(scatter, &whole));
+      Part gather{whole, extent};
+      gather.call.kind = Kind::all_gather;
+      gather.call.dtype = DType::float32;
+      gather.call.count = count;
+      gather.call.from = sum_of.data();
+      gather.call.to = all.data();
+      finish(engine.start(gather, &whole));
+      for (std::int64_t i = 0; i < extent; ++i)
+        if (all[static_cast<std::size_t>(i)] != 256.0f + 3.0f * static_cast<float>(i % 7))
+          wrong[static_cast<std::size_t>(rank)] = "element " + std::to_string(i);
+      // The fourth rank calls something else: what the ranks are told is the whole call, and whose it is.
+      engine.call_ranks({10, 11, 12, 13});
+      if (rank == 3) whole.count = extent + 1;
+      try {
+        finish(engine.start(gather, &whole));
+        wrong[static_cast<std::size_t>(rank)] = "not told";
+      } catch (Error const& error) {
+        if (!contains(error.message(), "rank 13 calls all_reduce(sum, bfloat16, count " + std::to_string(extent + 1)))
+          wrong[static_cast<std::size_t>(rank)] = error.message();
+      }
+      engine.leave();
+    });
+    for (auto const& text : wrong) {
+      CAPTURE(extent);
+      CHECK(text == "");
+    }
+  }
+}
+
 TEST_CASE("many staged collectives in flight share staging memory in one order") {
   int const ranks = 4;
   std::vector<Drawn> drawn;

@@ -31,6 +31,7 @@ inline void check_agreement(MPI_Comm comm, MpiConfig const& config) {
       {"check_level", static_cast<std::int64_t>(config.check_level.get()), check_text},
       {"node_shared", static_cast<std::int64_t>(config.node_shared.get()), switch_text},
       {"cuda_aware", static_cast<std::int64_t>(config.cuda_aware.get()), switch_text},
+      {"node_ranks", config.node_ranks->count, count_text},
       {"staging_bytes", config.staging_bytes->bytes, count_text},
       {"count_limit", config.count_limit, count_text},
   };

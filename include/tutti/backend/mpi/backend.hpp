@@ -2,9 +2,10 @@
 #pragma once
 /// @file
 /// `Mpi`: ranks are processes under an MPI library. Where all ranks of a communicator are on one node, collectives go
-/// through memory that they share (comm/shared); otherwise they are the library's. Only non-blocking calls and MPI_Test
-/// are used while somebody waits, because a blocking call can see neither a deadline nor that its processor is wanted
-/// by another rank.
+/// through memory that they share (comm/shared); on several nodes, through that of each node and the library between
+/// them, where this is faster than the library alone. Only non-blocking calls and MPI_Test are used while somebody
+/// waits, because a blocking call can see neither a deadline nor that its processor is wanted by another rank. Above
+/// 400 lines: one class, whose functions pass on to its parts.
 
 #include <tutti/backend/mpi/agreement.hpp>
 #include <tutti/backend/mpi/calls.hpp>
@@ -12,6 +13,8 @@
 #include <tutti/backend/mpi/match.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/environment.hpp>
+#include <tutti/backend/mpi/hierarchy.hpp>
+#include <tutti/backend/mpi/nodes.hpp>
 #include <tutti/backend/mpi/notices.hpp>
 #include <tutti/backend/mpi/processors.hpp>
 #include <tutti/backend/mpi/node_memory.hpp>
@@ -42,6 +45,7 @@ class Mpi {
         : requests_(std::move(other.requests_)),
           request_(std::exchange(other.request_, MPI_REQUEST_NULL)),
           call_(std::exchange(other.call_, nullptr)),
+          between_nodes_(std::exchange(other.between_nodes_, nullptr)),
           info_(other.info_),
           receives_(other.receives_) {
       other.requests_.clear();
@@ -50,6 +54,7 @@ class Mpi {
       std::swap(requests_, other.requests_);
       std::swap(request_, other.request_);
       std::swap(call_, other.call_);
+      std::swap(between_nodes_, other.between_nodes_);
       std::swap(info_, other.info_);
       std::swap(receives_, other.receives_);
       return *this;
@@ -60,22 +65,25 @@ class Mpi {
     std::vector<MPI_Request> requests_;  // of a reduction in several parts
     MPI_Request request_ = MPI_REQUEST_NULL;
     comm::shared::Engine::Call* call_ = nullptr;
+    mpi::Hierarchy::Call* between_nodes_ = nullptr;
     MessageInfo info_;  // of a receive: what is wanted, then what came
     bool receives_ = false;
   };
   using Match = mpi::Match;
 
-  /// Movement of everything, and the reductions that MPI defines on its own types; on shared memory every reduction.
+  /// Movement of everything, and the reductions that MPI defines on its own types; on shared memory every reduction,
+  /// and with shared memory on each node also those of 16-bit floats.
   bool provides(comm::Kind kind, DType dtype, Operator op) const noexcept {
     if (kind > comm::Kind::all_to_all || op > Operator::callable) return false;
     if (shared_) return true;
     if (!comm::reduces(kind)) return true;
+    if (hierarchy_ && hierarchy_->reduces_narrow(kind, dtype, op)) return true;
     if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
     bool const logical = op == Operator::logical_and || op == Operator::logical_or;
     if (dtype == DType::boolean) return logical;
     return logical || op == Operator::sum || op == Operator::prod || op == Operator::min || op == Operator::max;
   }
-  bool scatters_in_place() const noexcept { return shared_ != nullptr; }
+  bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
   /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
@@ -155,6 +163,10 @@ class Mpi {
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
+    if (hierarchy_ && hierarchy_->takes(call)) {
+      operation.between_nodes_ = hierarchy_->start(call);
+      return operation;
+    }
     mpi::LibraryCalls{handles_->user, rank_, size_, count_limit_}.start(call, operation.request_, operation.requests_);
     return operation;
   }
@@ -171,6 +183,13 @@ class Mpi {
       return false;
     }
     if ((++looks_ & 63u) == 0) look_around();
+    if (operation.between_nodes_ != nullptr) {
+      if (!hierarchy_->test(operation.between_nodes_)) {
+        check_revoked();
+        return false;
+      }
+      operation.between_nodes_ = nullptr;
+    }
     if (operation.request_ != MPI_REQUEST_NULL) {
       MPI_Status status;
       int const code = MPI_Test(&operation.request_, &flag, &status);
@@ -198,6 +217,8 @@ class Mpi {
   /// A receive can be cancelled; a send or collective under way keeps its memory, which must then stay valid.
   bool abandon(Operation& operation) noexcept {
     if (operation.call_ != nullptr) return shared_->engine().abandon(std::exchange(operation.call_, nullptr));
+    if (operation.between_nodes_ != nullptr)
+      return hierarchy_->abandon(std::exchange(operation.between_nodes_, nullptr));
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
     bool gone = false;
     if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL) {
@@ -212,6 +233,7 @@ class Mpi {
   }
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return shared_->engine().awaiting(operation.call_);
+    if (operation.between_nodes_ != nullptr) return hierarchy_->awaiting(operation.between_nodes_);
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
     if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
@@ -236,22 +258,24 @@ class Mpi {
 
   /// 64-byte aligned, of the memory that the node's ranks share; where that is full, private memory.
   Storage<Cpu> allocate(std::size_t bytes) {
-    return shared_ ? shared_->allocate(bytes) : Storage<Cpu>(Cpu{}, bytes);
+    return shared_ ? shared_->allocate(bytes) : hierarchy_ ? hierarchy_->allocate(bytes) : Storage<Cpu>(Cpu{}, bytes);
   }
-  bool shares_memory() const noexcept { return shared_ != nullptr; }
+  bool shares_memory() const noexcept { return shared_ || hierarchy_; }
 
   void revoke(ErrorKind kind, std::string text) noexcept {
     if (revoked_) return;
+    if (hierarchy_) hierarchy_->raise(kind, text);
     if (shared_) shared_->engine().board().alarm().raise(kind, text);
     else if (notices_) notices_->tell_revoked(kind, text);
     fall(kind, std::move(text));
   }
 
   /// Fails every communicator of the ranks that share this one's memory and gives them two seconds to leave this one,
-  /// which this rank leaves. False when they do not. Without shared memory it fails this communicator, gives the others
-  /// half a second to report, and is false.
+  /// which this rank leaves. False when they do not. Where some ranks share no memory with it, it fails this
+  /// communicator and those of its node, gives the others half a second to report, and is false.
   bool fail_job(std::string const& cause) noexcept {
     revoke(ErrorKind::communication, cause);
+    if (hierarchy_) hierarchy_->segment()->alarm().raise(ErrorKind::communication, cause);
     if (!shared_) {  // the library is left alone: it may still write to buffers that the exception has freed
       timespec const moment{0, 500'000'000};
       ::nanosleep(&moment, nullptr);
@@ -269,6 +293,7 @@ class Mpi {
   /// ranks. Waits without a deadline: others may work for hours on their own.
   int finish_job(int code) {
     if (shared_) shared_->engine().leave();
+    if (hierarchy_) hierarchy_->leave();
     int largest = 0;
     Operation operation;
     check(MPI_Iallreduce(&code, &largest, 1, MPI_INT, MPI_MAX, handles_->internal, &operation.request_),
@@ -276,6 +301,7 @@ class Mpi {
     exec::Backoff backoff(policy_);
     while (!test(operation)) {
       if (shared_) shared_->engine().check("launch");
+      if (hierarchy_) hierarchy_->check_alarms("launch");
       backoff.step();
     }
     return largest;
@@ -284,7 +310,7 @@ class Mpi {
   Mpi split(int color, int key, List<int> const&) {
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
-    child.begin(shared_ ? shared_->segment() : Shared<mpi::Segment>());
+    child.begin(shared_ ? shared_->segment() : hierarchy_ ? hierarchy_->segment() : Shared<mpi::Segment>());
     return child;
   }
 
@@ -315,7 +341,7 @@ class Mpi {
 
   Mpi(MpiConfig config, std::unique_ptr<Handles> handles) : config_(std::move(config)), handles_(std::move(handles)) {}
 
-  /// `segment`: of the parent, whose ranks share memory already.
+  /// `segment`: of the parent, whose ranks share memory on each node already.
   void begin(Shared<mpi::Segment> segment) {
     if (config_.count_limit < count_limit_) count_limit_ = config_.count_limit;
     mpi::check(MPI_Comm_set_errhandler(handles_->user, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -323,21 +349,16 @@ class Mpi {
     mpi::check(MPI_Comm_set_errhandler(handles_->internal, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     mpi::check(MPI_Comm_rank(handles_->user, &rank_), "MPI_Comm_rank");
     mpi::check(MPI_Comm_size(handles_->user, &size_), "MPI_Comm_size");
-    MPI_Comm local = MPI_COMM_NULL;
-    mpi::check(MPI_Comm_split_type(handles_->user, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
-               "MPI_Comm_split_type");
-    MPI_Comm_rank(local, &local_rank_);
-    MPI_Comm_size(local, &local_size_);
-    int const leads = local_rank_ == 0 ? 1 : 0;
-    int before = 0;
-    mpi::check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, handles_->internal), "MPI_Exscan");
-    node_ = rank_ == 0 ? 0 : before;
-    mpi::check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast");
-    local_processors_ = mpi::node_processors(local);
-    if (config_.node_shared != mpi::Switch::off && local_size_ == size_)
-      shared_ = mpi::NodeMemory::create(local, std::move(segment), config_);
+    mpi::Nodes const nodes(handles_->internal, config_.node_ranks->count);
+    node_ = nodes.own().node;
+    local_rank_ = nodes.own().local_rank;
+    local_size_ = nodes.local_size();
+    local_processors_ = mpi::node_processors(nodes.local());
+    if (config_.node_shared != mpi::Switch::off) {
+      if (nodes.count() == 1) shared_ = mpi::NodeMemory::create(nodes.local(), std::move(segment), config_);
+      else hierarchy_ = mpi::Hierarchy::create(handles_->internal, nodes, std::move(segment), config_);
+    }
     if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
-    MPI_Comm_free(&local);
     policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
@@ -353,6 +374,7 @@ class Mpi {
     cause_ = std::move(text);
     mpi::Environment::abandoned().store(true);
     handles_->leaked = true;
+    if (hierarchy_) hierarchy_->leak();
   }
 
   MPI_Comm on(comm::Channel channel) const noexcept {
@@ -387,6 +409,7 @@ class Mpi {
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
   std::unique_ptr<mpi::NodeMemory> shared_;
+  std::unique_ptr<mpi::Hierarchy> hierarchy_;
   std::unique_ptr<mpi::Notices> notices_;
   std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;

@@ -55,6 +55,12 @@ struct BufferSize {
   std::int64_t bytes;
 };
 
+/// How many consecutive ranks of the world a node is taken to hold at most; 0 for as many as it does.
+struct NodeRanks {
+  NodeRanks(std::int64_t ranks) noexcept : count(ranks) {}
+  std::int64_t count;
+};
+
 enum class Source : unsigned char { preset, environment, code };
 
 /// A value that knows where it comes from. What is assigned comes from code.
@@ -166,6 +172,13 @@ inline bool valid(BufferSize const& value) {
   return value.bytes >= 4096 && value.bytes <= 1 << 30 && value.bytes % 64 == 0;
 }
 
+inline std::string allowed(NodeRanks const&) {
+  return "Give 0 for nodes as MPI tells them, or ranks of a node, from 1 to 2147483647";
+}
+inline std::string text_of(NodeRanks const& value) { return std::to_string(value.count); }
+inline bool parse(std::string_view text, NodeRanks& value) { return parse(text, value.count); }
+inline bool valid(NodeRanks const& value) { return value.count >= 0 && value.count <= INT32_MAX; }
+
 inline std::string allowed(Tuning const&) {
   return "Use library, latency or bandwidth, or a list NAME=VALUE NAME=VALUE of variables that begin with MPIR_CVAR_ "
          "(MPICH) or OMPI_MCA_ (Open MPI)";
@@ -236,8 +249,8 @@ struct MpiConfig {
   mpi::Setting<mpi::Switch> cuda_aware = mpi::preset(mpi::Switch::automatic);
   /// How ranks wait for each other.
   mpi::Setting<mpi::Wait> wait = mpi::preset(mpi::Wait());
-  /// How calls are compared where ranks do not share memory: not at all; while they are under way, so that no result is
-  /// handed out before; or before anything is started. On shared memory every call is compared before it touches a
+  /// How calls are compared where not all ranks share memory: not at all; while they are under way, so that no result
+  /// is handed out before; or before anything is started. On shared memory every call is compared before it touches a
   /// buffer.
   mpi::Setting<mpi::CheckLevel> check_level = mpi::preset(mpi::CheckLevel::cheap);
   /// CommunicatorOptions::deadline_seconds of what launch<Mpi> hands to the program.
@@ -245,6 +258,9 @@ struct MpiConfig {
   /// Whether ranks of one node work on each other's memory.
   /// auto: where they can, else with a warning not; on: an error where they cannot.
   mpi::Setting<mpi::Switch> node_shared = mpi::preset(mpi::Switch::automatic);
+  /// Divides nodes further, for tests and measurements of what happens between nodes: ranks of the world are on one
+  /// node only if they are among the same `node_ranks` consecutive ones. 0: nodes are as MPI_Comm_split_type tells.
+  mpi::Setting<mpi::NodeRanks> node_ranks = mpi::preset(mpi::NodeRanks(0));
   /// Of each of a rank's four staging buffers, in shared memory: what private memory passes through on the node, this
   /// much at a time.
   mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(64 << 10));
@@ -272,6 +288,7 @@ void for_each_key(Config& config, F&& f) {
   f("check_level", config.check_level);
   f("deadline_seconds", config.deadline_seconds);
   f("node_shared", config.node_shared);
+  f("node_ranks", config.node_ranks);
   f("staging_bytes", config.staging_bytes);
   f("count_limit", config.count_limit);
   f("print_config", config.print_config);

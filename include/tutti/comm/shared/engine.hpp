@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace tutti::comm::shared {
 
@@ -33,11 +34,16 @@ class BasicEngine {
       : board_(board), rank_(rank), size_(board.size()), family_(family), share_(board, rank) {}
 
   Board const& board() const noexcept { return board_; }
+  /// What messages call the ranks, where a larger communicator counts them otherwise.
+  void call_ranks(List<int> names) { names_ = std::move(names); }
 
   /// All ranks start the same calls in the same order. Does not touch the buffers. With `compares_only` it never does:
   /// complete means that all ranks make this call.
-  Call* start(Collective const& call, bool compares_only = false) {
-    check(name(call.kind).data(), call.where);
+  Call* start(Collective const& call, bool compares_only = false) { return start(Part{call}, nullptr, compares_only); }
+  /// What these ranks do of a collective that outlives the call: it is what is compared, and what messages name.
+  Call* start(Part const& part, Collective const* part_of, bool compares_only = false) {
+    Collective const& whole = part_of != nullptr ? *part_of : part.call;
+    check(name(whole.kind).data(), whole.where);
     if (free_.empty()) {
       calls_.push_back(make_owner<Call>());
       free_.push_back(calls_.back().get());
@@ -46,10 +52,13 @@ class BasicEngine {
     Call& state = *free_.back();
     free_.pop_back();
     state = Call();
-    state.call = call;
+    state.call = part.call;
+    state.part_of = part_of;
+    state.extent = part.extent;
+    state.result_bytes = part.result_bytes;
     state.sequence = sequence_++;
     state.compares_only = compares_only;
-    state.small = compares_only || share_.contribution_bound(call) <= Entry::inline_bytes;
+    state.small = compares_only || share_.contribution_bound(state) <= Entry::inline_bytes;
     active_.push_back(&state);
     return &state;
   }
@@ -84,7 +93,7 @@ class BasicEngine {
       free_.push_back(call);
       return true;
     }
-    check("test", call->call.where);
+    check("test", call->whole().where);
     if ((++looks_ & 15u) == 0) check_left(*call);
     return false;
   }
@@ -100,7 +109,7 @@ class BasicEngine {
     bool safe = true;
     if (!call->complete) {
       board_.alarm().raise(ErrorKind::revoked,
-                           "rank " + std::to_string(rank_) + " gave up " + describe(call->call));
+                           "rank " + named(rank_) + " gave up " + describe(call->whole()));
       exec::Backoff backoff(exec::WaitPolicy{});
       std::int64_t const end = exec::now_ns() + 2'000'000'000;
       for (int r = 0; r < size_; ++r)
@@ -121,7 +130,7 @@ class BasicEngine {
       bool const arrived =
           board_.entry(call->sequence, r).arrived.load(std::memory_order_acquire) > call->sequence;
       std::string& list = arrived ? here : missing;
-      list += (list.empty() ? "" : ", ") + std::to_string(r);
+      list += (list.empty() ? "" : ", ") + named(r);
       if (!arrived) list += " (" + whereabouts(r) + ")";
     }
     if (missing.empty()) return "all ranks have arrived, not all have finished";
@@ -156,6 +165,10 @@ class BasicEngine {
  private:
   using Word = std::atomic<std::uint64_t> Status::*;
 
+  std::string named(int rank) const {
+    return std::to_string(names_.empty() ? rank : names_[static_cast<std::size_t>(rank)]);
+  }
+
   /// Whether all ranks' words have come as far as `value`. Remembers whom it has seen.
   bool reached(Call& c, Word word, std::uint64_t value) const noexcept {
     for (; c.next < size_; ++c.next)
@@ -180,7 +193,7 @@ class BasicEngine {
             if (board_.entry(c.sequence, c.next).arrived.load(std::memory_order_acquire) < ticket) return false;
           c.next = 0;
           if (!agree(c)) {
-            board_.status(rank_).description.store(describe(c.call));
+            board_.status(rank_).description.store(describe(c.whole()));
             board_.status(rank_).described.store(ticket, std::memory_order_release);
             c.give_up_at = exec::now_ns() + 1'000'000'000;
             c.phase = Call::disagreeing;
@@ -268,12 +281,12 @@ class BasicEngine {
     for (int r : {0, c.other}) {
       bool const described = board_.status(r).described.load(std::memory_order_acquire) == c.ticket();
       if (!described && exec::now_ns() < c.give_up_at) return false;
-      text += "rank " + std::to_string(r) + " calls " +
+      text += "rank " + named(r) + " calls " +
               (described ? board_.status(r).description.load() : std::string("something else")) + (r == 0 ? ", " : "");
     }
     text += ". Make the same call on every rank";
     board_.alarm().raise(ErrorKind::communication, text);
-    throw Error(ErrorKind::communication, std::string(name(c.call.kind)), std::move(text));
+    throw Error(ErrorKind::communication, std::string(name(c.whole().kind)), std::move(text));
   }
 
   /// Nobody waits for a rank that has left or died.
@@ -292,8 +305,8 @@ class BasicEngine {
         if (exec::now_ns() < c.give_up_at) continue;
       }
       throw Error(
-          ErrorKind::communication, std::string(name(c.call.kind)),
-          "rank " + std::to_string(r) +
+          ErrorKind::communication, std::string(name(c.whole().kind)),
+          "rank " + named(r) +
               (dead ? " (process " + std::to_string(process) + ") has died"
                     : " has left the communicator without taking part. Every rank must make the matching call"));
     }
@@ -310,6 +323,7 @@ class BasicEngine {
   std::uint32_t looks_ = 0;
   Call* staging_ = nullptr;
   Share share_;
+  List<int> names_;
   List<Owner<Call>> calls_;
   List<Call*> free_;
   List<Call*> active_;

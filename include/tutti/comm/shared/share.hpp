@@ -43,10 +43,23 @@ inline void streams_done() noexcept {
 #endif
 }
 
+/// What ranks of a node do together as a part of a collective of more ranks.
+struct Part {
+  Collective call{};  ///< with the node's own ranks
+  /// Elements of a buffer with a block for each rank, the last ones of which overlap those before them where `count` of
+  /// each would be more; -1: the blocks lie end to end. For reduce_scatter out of place, gather and all_gather.
+  std::int64_t extent = -1;
+  /// Bytes of an element of the result, where it is wider than the contributions are; 0: the same. For reduce_scatter.
+  std::int64_t result_bytes = 0;
+};
+
 /// A collective under way.
 struct Call {
   enum Phase : std::uint8_t { unpublished, arriving, disagreeing, sharing, filling, consuming, draining, closing };
   Collective call;
+  Collective const* part_of = nullptr;
+  std::int64_t extent = -1;
+  std::int64_t result_bytes = 0;
   std::uint64_t sequence = 0;
   std::uint64_t round = 0;     // of staged collectives: the engine's number of the round under way
   std::int64_t at = 0;         // first element of the round in each block
@@ -63,11 +76,18 @@ struct Call {
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;
 
+  /// What the user called.
+  Collective const& whole() const noexcept { return part_of != nullptr ? *part_of : call; }
   std::uint64_t ticket() const noexcept { return sequence + 1; }
   std::int64_t element_bytes() const noexcept { return call.element_bytes(); }
   Algorithm algorithm() const noexcept {
     if (small) return Algorithm::shared_board;
     return fills || drains ? Algorithm::shared_staged : Algorithm::shared_one_pass;
+  }
+  /// Where a rank's block begins in a buffer with one for each rank.
+  std::int64_t begin_of(std::int64_t block) const noexcept {
+    std::int64_t const begin = block * call.count;
+    return extent < 0 || begin <= extent - call.count ? begin : extent - call.count;
   }
   /// Elements of the round under way in each block.
   std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
@@ -81,15 +101,15 @@ class BasicShare {
       : board_(board), rank_(rank), size_(board.size()), inputs_(static_cast<std::size_t>(size_)) {}
 
   /// The most that any rank contributes: the same number on all ranks, which decides whether the board carries it.
-  std::int64_t contribution_bound(Collective const& call) const noexcept {
-    return call.block_bytes() * (blocked_source(call.kind) ? size_ : 1);
+  std::int64_t contribution_bound(Call const& c) const noexcept {
+    return (blocked_source(c.call.kind) ? c.begin_of(size_ - 1) + c.call.count : c.call.count) * c.element_bytes();
   }
   void publish(Call& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
-    own.facts = facts_of(c.call);
-    own.count = compared_count(c.call);
+    own.facts = facts_of(c.whole());
+    own.count = compared_count(c.whole());
     if (c.small) {
-      if (!c.compares_only && contributes(c.call, rank_)) put(c, own.payload, c.call.from, contribution_bound(c.call));
+      if (!c.compares_only && contributes(c.call, rank_)) put(c, own.payload, c.call.from, contribution_bound(c));
     } else {
       own.from = board_.place(c.call.from);
       own.to = board_.place(c.call.to);
@@ -119,7 +139,7 @@ class BasicShare {
     std::byte* const stage = board_.stage(rank_, false, c.round);
     std::int64_t const element = c.element_bytes();
     for (int block = 0; block < (blocked_source(call.kind) ? size_ : 1); ++block)
-      put(c, stage + block * c.chunk * element, from + (block * call.count + c.at) * element,
+      put(c, stage + block * c.chunk * element, from + (c.begin_of(block) + c.at) * element,
           c.round_count() * element);
   }
   /// This rank's share of the elements [at, at + count) of every block.
@@ -128,14 +148,14 @@ class BasicShare {
     Collective const& call = c.call;
     std::int64_t const element = c.element_bytes();
     std::int64_t const bytes = count * element;
-    auto* const to = static_cast<std::byte*>(call.to) + at * element;
+    auto* const to = static_cast<std::byte*>(call.to) + at * (c.result_bytes != 0 ? c.result_bytes : element);
     switch (call.kind) {
       case Kind::barrier: break;
       case Kind::broadcast: take(c, to, call.root, 0, at, bytes); break;
       case Kind::scatter: take(c, to, call.root, rank_, at, bytes); break;
       case Kind::gather: case Kind::all_gather:
         if (call.kind == Kind::gather && rank_ != call.root) break;
-        for (int r = 0; r < size_; ++r) take(c, to + r * call.block_bytes(), r, 0, at, bytes);
+        for (int r = 0; r < size_; ++r) take(c, to + c.begin_of(r) * element, r, 0, at, bytes);
         break;
       case Kind::all_to_all:
         for (int r = 0; r < size_; ++r) take(c, to + r * call.block_bytes(), r, rank_, at, bytes);
@@ -190,7 +210,7 @@ class BasicShare {
   /// Elements from `at` on of a block that `rank` contributes.
   std::byte const* source(Call const& c, int rank, std::int64_t block, std::int64_t at) const noexcept {
     std::int64_t const element = c.element_bytes();
-    std::int64_t const offset = (block * c.call.count + at) * element;
+    std::int64_t const offset = (c.begin_of(block) + at) * element;
     if (rank == rank_) return static_cast<std::byte const*>(c.call.from) + offset;
     Entry const& entry = board_.entry(c.sequence, rank);
     if (c.small) return entry.payload + offset;
