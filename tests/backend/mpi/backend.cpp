@@ -113,7 +113,7 @@ TEST_CASE("node_ranks divides a node: nodes, places on them and devices follow i
     CHECK(comm.node() == rank / ranks);
     CHECK(comm.local_rank() == rank % ranks);
     CHECK(comm.local_size() == held);
-    CHECK(comm.backend().local_processors() <= size);
+    CHECK(comm.backend().local_processors() >= 1);
     CHECK(device_of(comm, 3).device == rank % ranks % 3);
 
     auto turned = comm.split(0, -rank);  // nodes are counted in the order of their lowest ranks

@@ -75,7 +75,7 @@ class Segment {
   }
   void release(std::byte* memory, std::uint64_t bytes) noexcept {
     Guard const guard(mutex_);
-    space_.release(static_cast<std::uint64_t>(memory - base_ - portion_), bytes);
+    space_.release(static_cast<std::uint64_t>(memory - base_) - portion_, bytes);
   }
   /// Gives back a board that others may still look at, once all of them have left it.
   void retire(comm::shared::Board board, std::byte* memory, std::uint64_t bytes) {
@@ -171,7 +171,7 @@ class Segment {
     retired_.erase_if([&](Retired const& one) {
       for (int r = 0; r < one.board.size(); ++r)
         if (!one.board.left(r)) return false;
-      space_.release(static_cast<std::uint64_t>(one.memory - base_ - portion_), one.bytes);
+      space_.release(static_cast<std::uint64_t>(one.memory - base_) - portion_, one.bytes);
       return true;
     });
   }
