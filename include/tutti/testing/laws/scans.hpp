@@ -75,7 +75,7 @@ void scan_forms(Comm& comm, Report& report) {
   report.expect(comm.exscan(rank + 1, sum) == (rank == 0 ? 1 : rank * (rank + 1) / 2), "exscan of a number");
   std::int64_t digits = 1;
   for (int r = 1; r <= rank; ++r) digits = digits * 10 + r + 1;
-  std::int64_t const ten = 10;
+  std::int64_t ten = 10;  // no constant, so that it is captured
   report.expect(
       comm.scan(std::int64_t{rank + 1}, [&ten](std::int64_t a, std::int64_t b) { return a * ten + b; }) == digits,
       "scan with a capturing callable, in rank order");
