@@ -93,6 +93,10 @@ constexpr bool reduces(Kind kind) noexcept {
 }
 /// Whether blocks have a size for each rank.
 constexpr bool has_counts(Kind kind) noexcept { return kind >= Kind::gather_v && kind <= Kind::all_to_all_v; }
+/// Whether a contribution has a block for each rank, all of one size.
+constexpr bool gives_blocks(Kind kind) noexcept {
+  return kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
+}
 constexpr bool rooted(Kind kind) noexcept {
   return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter ||
          kind == Kind::gather_v || kind == Kind::scatter_v;
@@ -114,6 +118,13 @@ struct WireTraffic {
   std::int64_t operations = 0;  ///< collectives; of messages, each that was sent and each that was received
   std::int64_t sent = 0;        ///< bytes, as is the next
   std::int64_t received = 0;
+
+  /// One operation more.
+  void add(std::int64_t sent_bytes, std::int64_t received_bytes) noexcept {
+    ++operations;
+    sent += sent_bytes;
+    received += received_bytes;
+  }
 };
 
 /// Messages of users and of derived collectives never match each other.
@@ -170,9 +181,7 @@ std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
     for (std::int64_t const count : call.from_counts) elements += count;
     return elements * call.element_bytes();
   }
-  bool const blocks =
-      call.kind == Kind::scatter || call.kind == Kind::reduce_scatter || call.kind == Kind::all_to_all;
-  return call.block_bytes() * (blocks ? ranks : call.contributions);
+  return call.block_bytes() * (gives_blocks(call.kind) ? ranks : call.contributions);
 }
 
 /// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only

@@ -131,11 +131,7 @@ class Tally {
   };
   /// One operation of an algorithm. `wire` may be null.
   static void count(WireTraffic* wire, Algorithm algorithm, std::int64_t sent, std::int64_t received) noexcept {
-    if (wire == nullptr) return;
-    WireTraffic& traffic = wire[static_cast<int>(algorithm)];
-    ++traffic.operations;
-    traffic.sent += sent;
-    traffic.received += received;
+    if (wire != nullptr) wire[static_cast<int>(algorithm)].add(sent, received);
   }
 
   /// A scope in which the caller only waits for an operation. Scopes inside of it are part of it.

@@ -67,10 +67,8 @@ TEST_CASE("launch<Mpi> hands out the deadline of the configuration, which reache
 }
 
 TEST_CASE("ranks whose configurations do not go together are told so, all of them") {
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int const rank = test::world_rank();
+  int const size = test::world_size();
   auto const message = [&](MpiConfig const& odd) {
     try {
       Mpi const backend(MPI_COMM_WORLD, rank == size - 1 ? odd : MpiConfig{});
@@ -102,10 +100,8 @@ TEST_CASE("ranks wait as the configuration says") {
 }
 
 TEST_CASE("node_ranks divides a node: nodes, places on them and devices follow it, in groups too") {
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int const rank = test::world_rank();
+  int const size = test::world_size();
   for (int const ranks : {1, 2, 3}) {
     MpiConfig const config{.node_ranks = std::int64_t{ranks}};
     int const held = std::min(ranks, size - rank / ranks * ranks);  // by this rank's node
@@ -192,10 +188,8 @@ TEST_CASE("a message longer than the buffer is an error on the receiver alone") 
 }
 
 TEST_CASE("ranks that outnumber the node's processors yield at once instead of spinning") {
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int const rank = test::world_rank();
+  int const size = test::world_size();
   cpu_set_t before;
   REQUIRE(::sched_getaffinity(0, sizeof(before), &before) == 0);
   cpu_set_t all;  // that the system allows, also where the launcher has bound this rank

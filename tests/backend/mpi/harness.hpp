@@ -6,6 +6,7 @@
 /// are under way; and compared before they start, with a count limit of 1000, which sends small messages along the path
 /// of large counts. On three and four ranks also as if they were on several nodes, of one rank each, of two, of three.
 
+#include "backend/mpi/world.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
@@ -39,9 +40,7 @@ inline List<MpiConfig> configurations(int ranks) {
 template <class F>
 void on_ranks(F&& law) {
   laws::Report report;
-  int size = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  for (MpiConfig const& config : configurations(size)) {
+  for (MpiConfig const& config : configurations(world_size())) {
     Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, config));
     try {
       law(comm, report);

@@ -5,6 +5,7 @@
 // Covers: <tutti/backend/mpi/hierarchy.hpp>
 // Covers: <tutti/backend/mpi/widening.hpp>
 
+#include "backend/mpi/world.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
@@ -24,6 +25,8 @@
 #include <vector>
 
 using namespace tutti;
+using test::world_rank;
+using test::world_size;
 
 namespace {
 
@@ -42,16 +45,6 @@ void note(MPI_Comm comm, std::int64_t count, MPI_Datatype type) {
   asked.bytes += count * element;
 }
 
-int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-int world_size() {
-  int size = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
-}
 /// Empty where it is on every rank; all ranks call it.
 std::string everywhere(std::string const& wrong) {
   int const own = wrong.empty() ? world_size() : world_rank();

@@ -6,6 +6,7 @@
 // Covers: <tutti/backend/mpi/segment.hpp>
 // Covers: <tutti/backend/mpi/notices.hpp>
 
+#include "backend/mpi/world.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi.hpp>
@@ -17,6 +18,8 @@
 
 using namespace tutti;
 using test::contains;
+using test::world_rank;
+using test::world_size;
 
 namespace {
 
@@ -25,17 +28,6 @@ bool everywhere(bool holds) {
   int good = holds ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   return good != 0;
-}
-
-int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-int world_size() {
-  int size = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
 }
 
 void pause_ms(int ms) {

@@ -47,7 +47,6 @@ class Hierarchy {
     List<comm::shared::Part> gathers;
     comm::Collective exchange;
     bool exchanges = false;
-    MPI_Comm column = MPI_COMM_NULL;
     List<comm::shared::Part> spreads;
     Widening wide;
     // After the exchange: floats of `widened` become elements at `narrowed`.
@@ -250,7 +249,7 @@ class Hierarchy {
           if (c.number != lanes_[1]) return;
           ++lanes_[1];
           if (c.exchanges)
-            LibraryCalls{c.column, node_, nodes_, limit_}.start(c.exchange, c.request, c.requests);
+            LibraryCalls{column_, node_, nodes_, limit_}.start(c.exchange, c.request, c.requests);
           c.phase = Call::between;
           break;
         case Call::between:
@@ -331,7 +330,6 @@ class Hierarchy {
   void exchange(Call& c, comm::Collective const& call) {
     c.exchange = call;
     c.exchanges = true;
-    c.column = column_;
   }
   void exchange_wide(Call& c, comm::Collective const& call, std::int64_t elements) {
     exchange(c, call);

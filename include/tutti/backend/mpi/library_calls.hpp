@@ -68,13 +68,11 @@ struct LibraryCalls {
  private:
   void count(tutti::comm::Collective const& call) const noexcept {
     using tutti::comm::Kind;
-    tutti::comm::WireTraffic& traffic = call.wire[static_cast<int>(tutti::comm::Algorithm::library)];
-    ++traffic.operations;
-    traffic.sent += contributed_bytes(call, size);
-    if (call.to == nullptr || (call.kind == Kind::broadcast && rank == call.root)) return;
+    bool const receives = call.to != nullptr && !(call.kind == Kind::broadcast && rank == call.root);
     bool const blocks =
         call.kind == Kind::gather || call.kind == Kind::all_gather || call.kind == Kind::all_to_all;
-    traffic.received += call.block_bytes() * (blocks ? size : 1);
+    call.wire[static_cast<int>(tutti::comm::Algorithm::library)].add(
+        contributed_bytes(call, size), receives ? call.block_bytes() * (blocks ? size : 1) : 0);
   }
 
   /// In parts of at most the limit. A reduce-scatter above it is a reduction to each rank in turn.

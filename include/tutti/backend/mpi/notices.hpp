@@ -53,10 +53,7 @@ class Notices {
       if (flag == 0) return cause_.type == revoked;
       Notice notice;
       check(MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
-      if (traffic_ != nullptr) {
-        ++traffic_->operations;
-        traffic_->received += std::int64_t{sizeof notice};
-      }
+      if (traffic_ != nullptr) traffic_->add(0, sizeof notice);
       if (notice.type == revoked && cause_.type != revoked) cause_ = notice;
       if (notice.type == position) heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = notice;
     }
@@ -111,9 +108,7 @@ class Notices {
                   text.size() < sizeof sent->notice.text - 1 ? text.size() : sizeof sent->notice.text - 1);
       if (MPI_Isend(&sent->notice, sizeof(Notice), MPI_BYTE, r, tag, comm_, &sent->request) != MPI_SUCCESS) continue;
       sent_.push_back(std::move(sent));
-      if (traffic_ == nullptr) continue;
-      ++traffic_->operations;
-      traffic_->sent += std::int64_t{sizeof(Notice)};
+      if (traffic_ != nullptr) traffic_->add(sizeof(Notice), 0);
     }
   }
 

@@ -75,7 +75,7 @@ class Segment {
   }
   void release(std::byte* memory, std::uint64_t bytes) noexcept {
     Guard const guard(mutex_);
-    space_.release(static_cast<std::uint64_t>(memory - base_) - portion_, bytes);
+    give_back(memory, bytes);
   }
   /// Gives back a board that others may still look at, once all of them have left it.
   void retire(comm::shared::Board board, std::byte* memory, std::uint64_t bytes) {
@@ -167,11 +167,14 @@ class Segment {
     backed_ = end;
     return true;
   }
+  void give_back(std::byte* memory, std::uint64_t bytes) noexcept {
+    space_.release(static_cast<std::uint64_t>(memory - base_) - portion_, bytes);
+  }
   void reclaim() {
     retired_.erase_if([&](Retired const& one) {
       for (int r = 0; r < one.board.size(); ++r)
         if (!one.board.left(r)) return false;
-      space_.release(static_cast<std::uint64_t>(one.memory - base_) - portion_, one.bytes);
+      give_back(one.memory, one.bytes);
       return true;
     });
   }

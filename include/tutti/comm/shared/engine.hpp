@@ -84,12 +84,8 @@ class BasicEngine {
     progress();
     if (call->failure) std::rethrow_exception(call->failure);
     if (call->complete) {
-      if (call->call.wire != nullptr && !call->compares_only) {
-        WireTraffic& traffic = call->call.wire[static_cast<int>(call->algorithm())];
-        ++traffic.operations;
-        traffic.sent += call->moved.sent;
-        traffic.received += call->moved.received;
-      }
+      if (call->call.wire != nullptr && !call->compares_only)
+        call->call.wire[static_cast<int>(call->algorithm())].add(call->moved.sent, call->moved.received);
       free_.push_back(call);
       return true;
     }

@@ -102,7 +102,7 @@ class BasicShare {
 
   /// The most that any rank contributes: the same number on all ranks, which decides whether the board carries it.
   std::int64_t contribution_bound(Call const& c) const noexcept {
-    return (blocked_source(c.call.kind) ? c.begin_of(size_ - 1) + c.call.count : c.call.count) * c.element_bytes();
+    return (gives_blocks(c.call.kind) ? c.begin_of(size_ - 1) + c.call.count : c.call.count) * c.element_bytes();
   }
   void publish(Call& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
@@ -128,7 +128,7 @@ class BasicShare {
     c.at = 0;
     std::int64_t const line = 64 / c.element_bytes() > 0 ? 64 / c.element_bytes() : 1;
     std::int64_t const elements =
-        board_.stage_bytes() / c.element_bytes() / (blocked_source(c.call.kind) ? size_ : 1);
+        board_.stage_bytes() / c.element_bytes() / (gives_blocks(c.call.kind) ? size_ : 1);
     c.chunk = elements > line ? elements / line * line : elements;
   }
   /// This rank's contribution to the round, when the others cannot reach it.
@@ -138,7 +138,7 @@ class BasicShare {
     auto const* const from = static_cast<std::byte const*>(call.from);
     std::byte* const stage = board_.stage(rank_, false, c.round);
     std::int64_t const element = c.element_bytes();
-    for (int block = 0; block < (blocked_source(call.kind) ? size_ : 1); ++block)
+    for (int block = 0; block < (gives_blocks(call.kind) ? size_ : 1); ++block)
       put(c, stage + block * c.chunk * element, from + (c.begin_of(block) + c.at) * element,
           c.round_count() * element);
   }
@@ -184,9 +184,6 @@ class BasicShare {
   }
 
  private:
-  static bool blocked_source(Kind kind) noexcept {
-    return kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
-  }
   static bool reduces_whole(Kind kind) noexcept { return kind == Kind::all_reduce || kind == Kind::reduce; }
   static bool rooted_source(Kind kind) noexcept { return kind == Kind::broadcast || kind == Kind::scatter; }
   bool contributes(Collective const& call, int rank) const noexcept {
