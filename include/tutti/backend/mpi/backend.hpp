@@ -264,7 +264,6 @@ class Mpi {
 
   void revoke(ErrorKind kind, std::string text) noexcept {
     if (revoked_) return;
-    if (hierarchy_) hierarchy_->raise(kind, text);
     if (shared_) shared_->engine().board().alarm().raise(kind, text);
     else if (notices_) notices_->tell_revoked(kind, text);
     fall(kind, std::move(text));
@@ -369,6 +368,8 @@ class Mpi {
     else if (notices_->poll() && !revoked_) fall(notices_->cause_kind(), notices_->cause_text());
   }
   void fall(ErrorKind kind, std::string text) noexcept {
+    // Before this rank gives its operations up, which would be all that its node learns.
+    if (hierarchy_) hierarchy_->raise(kind, text);
     revoked_ = true;
     cause_kind_ = kind;
     cause_ = std::move(text);
