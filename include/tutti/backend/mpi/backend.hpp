@@ -269,9 +269,10 @@ class Mpi {
     fall(kind, std::move(text));
   }
 
-  /// Fails every communicator of the ranks that share this one's memory and gives them two seconds to leave this one,
-  /// which this rank leaves. False when they do not. Where some ranks share no memory with it, it fails this
-  /// communicator and those of its node, gives the others half a second to report, and is false.
+  /// Called by a rank that has said why it ends. Fails every communicator of the ranks that share this one's memory and
+  /// gives them two seconds to say so too: the launcher may kill them as soon as this one ends. False when they do not.
+  /// Where some ranks share no memory with it, it fails this communicator and those of its node, gives the others half
+  /// a second to report, and is false.
   bool fail_job(std::string const& cause) noexcept {
     revoke(ErrorKind::communication, cause);
     if (hierarchy_) hierarchy_->segment()->alarm().raise(ErrorKind::communication, cause);
@@ -281,10 +282,11 @@ class Mpi {
       return false;
     }
     shared_->segment()->alarm().raise(ErrorKind::communication, cause);
+    shared_->engine().report();
     shared_->engine().leave();
     exec::Backoff backoff(policy_);
     for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step())
-      if (shared_->engine().all_left()) return true;
+      if (shared_->engine().all_reported()) return true;
     return false;
   }
 

@@ -151,9 +151,11 @@ class BasicEngine {
     board_.status(rank_).left.store(failing ? Status::failing : Status::gone, std::memory_order_release);
   }
   bool any_left() const noexcept { return board_.any_left(); }
-  bool all_left() const noexcept {
+  /// This rank has said why it ends. Ranks that merely left, because they were done, have not.
+  void report() noexcept { board_.status(rank_).reported.store(1, std::memory_order_release); }
+  bool all_reported() const noexcept {
     for (int r = 0; r < size_; ++r)
-      if (!board_.left(r)) return false;
+      if (board_.status(r).reported.load(std::memory_order_acquire) == 0) return false;
     return true;
   }
   bool left(int rank) const noexcept { return board_.left(rank); }
