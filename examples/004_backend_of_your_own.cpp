@@ -47,7 +47,7 @@ class Loopback {
   tutti::exec::WaitPolicy wait_policy() const { return {}; }
 
   // Messages. The first letter meets the first receive that wants it, whichever of the two comes first.
-  Operation start_send(void const* from, std::int64_t bytes, int, int tag, Channel channel) {
+  Operation start_send(void const* from, std::int64_t bytes, tutti::DType, int, int tag, Channel channel) {
     auto const* const first = static_cast<std::byte const*>(from);
     Letter letter{tag, channel, std::vector<std::byte>(first, first + bytes)};
     for (std::size_t i = 0; i < waiting_.size(); ++i) {

@@ -87,17 +87,41 @@ def reachable(path, seen):
     return seen
 
 
+def block(umbrella):
+    """The umbrella's includes, each header after those that it includes: a compiler then tells of an error in one of
+    them with two lines of "In file included from", not with ten."""
+    wanted, order, seen = set(members(umbrella)), [], set()
+
+    def visit(path):
+        if path in seen:
+            return
+        seen.add(path)
+        for _, _, what in includes((TUTTI / path).read_text()):
+            target = what[len("<tutti/"):-1]
+            if what.startswith("<tutti/") and (TUTTI / target).exists():
+                visit(target)
+        if path in wanted:
+            order.append(path)
+
+    for path in sorted(wanted):
+        visit(path)
+    return "\n".join(f"#include <tutti/{p}>" for p in order)
+
+
+BLOCK = re.compile(r"(?:^#include <tutti/[^>]+>\n)+", re.M)
+
+
 def fix():
     (INCLUDE / "meson.build").write_text(listing())
     for umbrella in UMBRELLAS:
         file = TUTTI / umbrella
         if not file.exists():
             continue
-        block = "\n".join(f"#include <tutti/{p}>" for p in sorted(members(umbrella)))
+        lines = block(umbrella)
         text = file.read_text()
-        new, count = re.subn(r"(?:^#include <tutti/[^>]+>\n)+", block + "\n" if block else "", text, count=1, flags=re.M)
-        if count == 0 and block:
-            new = text.rstrip("\n") + "\n\n" + block + "\n"
+        new, count = BLOCK.subn(lines + "\n" if lines else "", text, count=1)
+        if count == 0 and lines:
+            new = text.rstrip("\n") + "\n\n" + lines + "\n"
         file.write_text(new)
 
 
@@ -117,7 +141,10 @@ def check():
                 errors.append(f"include/tutti/{umbrella}: missing, its folder has headers")
             continue
         seen = reachable(umbrella, set())
-        errors += [f"include/tutti/{umbrella}: does not reach <tutti/{p}>" for p in members(umbrella) if p not in seen]
+        missing = [f"include/tutti/{umbrella}: does not reach <tutti/{p}>" for p in members(umbrella) if p not in seen]
+        errors += missing
+        if not missing and block(umbrella) not in (TUTTI / umbrella).read_text():
+            errors.append(f"include/tutti/{umbrella}: not as scripts/check_headers.py --fix writes it")
 
     headers = {p for folder in sorted(TUTTI.iterdir()) if folder.is_dir()
                for p in (q.relative_to(TUTTI).as_posix() for q in sorted(folder.rglob("*.hpp")))}

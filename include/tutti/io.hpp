@@ -5,7 +5,7 @@
 
 #include <tutti/io/file.hpp>
 #include <tutti/io/json.hpp>
-#include <tutti/io/llmc_model.hpp>
 #include <tutti/io/named_tensor.hpp>
-#include <tutti/io/safetensors.hpp>
 #include <tutti/io/token_shard.hpp>
+#include <tutti/io/llmc_model.hpp>
+#include <tutti/io/safetensors.hpp>

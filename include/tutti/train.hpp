@@ -8,9 +8,9 @@
 #include <tutti/train/console.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
-#include <tutti/train/loop.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/train_step.hpp>
+#include <tutti/train/loop.hpp>

@@ -26,9 +26,9 @@ class Flaky : public comm::Decorator<B> {
 
   int fails_after = 1 << 30;
 
-  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+  Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     if (fails_after-- == 0) throw Error(ErrorKind::communication, "start_send", "the wire is cut. Mend it");
-    return this->inner_.start_send(from, bytes, to, tag, channel);
+    return this->inner_.start_send(from, bytes, dtype, to, tag, channel);
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     return this->inner_.start_recv(to, bytes, from, tag, channel);

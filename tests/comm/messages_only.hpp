@@ -30,8 +30,8 @@ class MessagesOnly {
   Operation start(comm::Collective const& call) {
     throw Error(ErrorKind::internal, "MessagesOnly", "asked for " + comm::describe(call));
   }
-  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
-    return inner_.start_send(from, bytes, to, tag, channel);
+  Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
+    return inner_.start_send(from, bytes, dtype, to, tag, channel);
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     return inner_.start_recv(to, bytes, from, tag, channel);

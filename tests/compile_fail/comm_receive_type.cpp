@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: messages are of elements, complex numbers or described structs
+// Expect: a receive names what comes, recv<T>\(source, tag\)
 // Lines: 15
 #include <tutti/comm.hpp>
 

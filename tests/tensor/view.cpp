@@ -168,10 +168,29 @@ TEST_CASE("broadcast repeats by strides of zero") {
     for (int b = 0; b < 3; ++b)
       for (int c = 0; c < 4; ++c) CHECK(&wide(a, b, c) == &t(b, 0));
   CHECK(!wide.contiguous());
+  CHECK(wide.overlaps_itself());
+  static_assert(std::is_const_v<std::remove_reference_t<decltype(wide(0, 0, 0))>>);
   CHECK(t.view().broadcast({3, 1}).contiguous());
   CHECK(t.view().broadcast({3, 0}).size() == 0);
   REQUIRE_ERROR(t.view().broadcast({4, 1}), ErrorKind::shape, "(3, 1) and (4, 1)");
   REQUIRE_ERROR(t.view().broadcast({3}), ErrorKind::shape, "(3, 1) and (3,)");
+}
+
+TEST_CASE("a view knows whether several indices may reach one element") {
+  Tensor<float> t({4, 6});
+  float* const data = t.data();
+  using Strides = TensorView<float>::Strides;
+  CHECK(!t.view().overlaps_itself());
+  CHECK(!t.transpose().overlaps_itself());
+  CHECK(!t.slice(1, 1, 3).transpose().overlaps_itself());
+  CHECK(!Tensor<float>(Shape{}).view().overlaps_itself());
+  CHECK(!TensorView<float>(data, Shape{1, 5, 1}, Strides{0, 2, 0}).overlaps_itself());  // an extent of one never steps
+  CHECK(!TensorView<float>(data, Shape{0, 5}, Strides{0, 0}).overlaps_itself());
+  CHECK(TensorView<float>(data, Shape{2, 5}, Strides{0, 1}).overlaps_itself());
+  CHECK(TensorView<float>(data, Shape{4, 3}, Strides{1, 1}).overlaps_itself());
+  CHECK(TensorView<float>(data, Shape{3, 4}, Strides{3, 1}).overlaps_itself());
+  CHECK(!TensorView<float>(data, Shape{3, 4}, Strides{4, 1}).overlaps_itself());
+  CHECK(!TensorView<float>(data, Shape{4, 3}, Strides{1, 4}).overlaps_itself());
 }
 
 TEST_CASE("slices and indices outside are refused, empty ones inside are not") {

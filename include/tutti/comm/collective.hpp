@@ -22,6 +22,9 @@ struct MessageInfo {
   int source = any_source;
   int tag = any_tag;
   std::int64_t bytes = 0;
+  /// Of what was sent, where the backend carries it along: complex numbers as their parts, structs as bytes.
+  bool has_dtype = false;
+  DType dtype = DType::byte;
   /// Number of whole elements of type T.
   template <Storable T>
   std::int64_t count() const noexcept {

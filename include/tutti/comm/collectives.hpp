@@ -55,15 +55,15 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <class T, class Op>
+  template <class T, class Op = NoOperator>
     requires(!Buffer<T>)
-  [[nodiscard]] T all_reduce(T value, Op const& op, Where where = Where::current()) {
+  [[nodiscard]] T all_reduce(T value, Op const& op = {}, Where where = Where::current()) {
     static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
     if constexpr (is_value<T>) all_reduce(std::span<T, 1>(&value, 1), op, where);
     return value;
   }
-  template <Buffer X, class Op>
-  auto all_reduce_async(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  auto all_reduce_async(X&& x, Op op = {}, Where where = Where::current()) {
     return this->template start<Kind::all_reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1,
                                                   where);
   }
@@ -77,16 +77,16 @@ class Collectives : public Endpoint<B> {
   /// in the order of ranks and rows, whose form depends on V alone. Costs V / P times the traffic of all_reduce. Shapes
   /// x (V / P, ...), result (...); the same V / P on every rank Computes   result = x[0] of rank 0 op x[1] of rank 0 op
   /// ... op x[V / P - 1] of the last rank; avg divides by V
-  template <Buffer X, class Op>
-  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op = {}, Where where = Where::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   void all_reduce_contributions(From&& from, To&& to, Op const& op, Where where = Where::current()) {
     this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Buffer X, class Op>
-  auto all_reduce_contributions_async(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  auto all_reduce_contributions_async(X&& x, Op op = {}, Where where = Where::current()) {
     auto to = contribution<X>(x);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);
@@ -106,8 +106,8 @@ class Collectives : public Endpoint<B> {
   void reduce(From&& from, To&& to, Op const& op, int root = 0, Where where = Where::current()) {
     this->template run<Kind::reduce>(input_of(from), operand_of(to), op, root, where);
   }
-  template <Buffer X, class Op>
-  auto reduce_async(X&& x, Op op, int root = 0, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  auto reduce_async(X&& x, Op op = {}, int root = 0, Where where = Where::current()) {
     return this->template start<Kind::reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), root, where);
   }
   template <Buffer From, Buffer To, class Op>
@@ -123,6 +123,13 @@ class Collectives : public Endpoint<B> {
     return this->template run<Kind::gather>(
         input_of(x), this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
         NoOperator{}, root, where);
+  }
+  /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
+  template <class T>
+    requires(!Buffer<T>)
+  [[nodiscard]] auto gather(T value, int root = 0, Where where = Where::current()) {
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) return gather(TensorView<T const>(&value, Shape{}), root, where);
   }
   template <Buffer From, Buffer To>
   void gather(From&& from, To&& to, int root = 0, Where where = Where::current()) {
@@ -146,6 +153,13 @@ class Collectives : public Endpoint<B> {
     return this->template run<Kind::all_gather>(
         input_of(x), this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where)),
         NoOperator{}, -1, where);
+  }
+  /// Of one number: shape (P,).
+  template <class T>
+    requires(!Buffer<T>)
+  [[nodiscard]] auto all_gather(T value, Where where = Where::current()) {
+    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
+    if constexpr (is_value<T>) return all_gather(TensorView<T const>(&value, Shape{}), where);
   }
   template <Buffer From, Buffer To>
   void all_gather(From&& from, To&& to, Where where = Where::current()) {
@@ -185,8 +199,8 @@ class Collectives : public Endpoint<B> {
   void reduce_scatter(From&& from, To&& to, Op const& op, Where where = Where::current()) {
     this->template run<Kind::reduce_scatter>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Buffer X, class Op>
-  auto reduce_scatter_async(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  auto reduce_scatter_async(X&& x, Op op = {}, Where where = Where::current()) {
     auto to = this->template result<X>(this->part(view_of(x).shape(), where));
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
@@ -230,15 +244,15 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <class T, class Op>
+  template <class T, class Op = NoOperator>
     requires(!Buffer<T>)
-  [[nodiscard]] T scan(T value, Op const& op, Where where = Where::current()) {
+  [[nodiscard]] T scan(T value, Op const& op = {}, Where where = Where::current()) {
     static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
     if constexpr (is_value<T>) scan(std::span<T, 1>(&value, 1), op, where);
     return value;
   }
-  template <Buffer X, class Op>
-  auto scan_async(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  auto scan_async(X&& x, Op op = {}, Where where = Where::current()) {
     return this->template start<Kind::scan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
@@ -258,15 +272,15 @@ class Collectives : public Endpoint<B> {
   void exscan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <class T, class Op>
+  template <class T, class Op = NoOperator>
     requires(!Buffer<T>)
-  [[nodiscard]] T exscan(T value, Op const& op, Where where = Where::current()) {
+  [[nodiscard]] T exscan(T value, Op const& op = {}, Where where = Where::current()) {
     static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
     if constexpr (is_value<T>) exscan(std::span<T, 1>(&value, 1), op, where);
     return value;
   }
-  template <Buffer X, class Op>
-  auto exscan_async(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  auto exscan_async(X&& x, Op op = {}, Where where = Where::current()) {
     return this->template start<Kind::exscan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>

@@ -126,7 +126,8 @@ class Comparison {
     sent_ = known_;
     receive_ = core_.backend.start_recv(&received_, sizeof received_, (rank_ - distance_ + size_) % size_, tag_,
                                         Channel::internal);
-    send_ = core_.backend.start_send(&sent_, sizeof sent_, (rank_ + distance_) % size_, tag_, Channel::internal);
+    send_ = core_.backend.start_send(&sent_, sizeof sent_, DType::byte, (rank_ + distance_) % size_, tag_,
+                                     Channel::internal);
     Tally::count(wire_, Algorithm::comparison, sizeof sent_, 0);
   }
 

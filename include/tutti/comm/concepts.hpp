@@ -36,12 +36,12 @@ concept Movable = requires(T a, T b) {
 ///   B::Match                           a message taken out of the queue by a probe; move-only
 ///   b.rank(), b.size()                 0 <= rank < size
 ///   b.node(), b.local_rank(), b.local_size()
-///   b.start_send(p, bytes, to, tag, channel)      -> Operation
-///   b.start_recv(p, bytes, from, tag, channel)    -> Operation
+///   b.start_send(p, bytes, dtype, to, tag, channel)      -> Operation
+///   b.start_recv(p, bytes, from, tag, channel)           -> Operation
 ///   b.try_match(from, tag, match, info)           -> bool, of the user channel
 ///   b.start_recv(match, p, bytes)                 -> Operation
 ///   b.test(operation)                  true once complete, and from then on; progresses all in flight; throws Error
-///   b.received(operation)              MessageInfo of a completed receive
+///   b.received(operation)              MessageInfo of a completed receive; with the dtype, if messages carry it
 ///   b.abandon(operation)               gives up after an error; true when nobody will touch its memory any more
 ///   b.awaiting(operation)              text for a missed deadline: who is missing
 ///   b.revoke(kind, text)               later tests fail with this first cause, on every rank that can be told
@@ -81,7 +81,7 @@ concept Backend =
       { constant.provides(comm::Kind{}, DType{}, Operator{}) } -> std::same_as<bool>;
       { constant.scatters_in_place() } -> std::same_as<bool>;
       operation = typename B::Operation();
-      { backend.start_send(from, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
+      { backend.start_send(from, bytes, DType{}, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.start_recv(to, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.try_match(0, 0, match, info) } -> std::same_as<bool>;
       { backend.start_recv(match, to, bytes) } -> std::same_as<typename B::Operation>;

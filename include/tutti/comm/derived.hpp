@@ -98,7 +98,7 @@ class Derived {
   }
 
   void send(void const* from, std::int64_t bytes, int to) {
-    transfers_.push_back({core_.backend.start_send(from, bytes, to, tag_, Channel::internal), -1, 0});
+    transfers_.push_back({core_.backend.start_send(from, bytes, DType::byte, to, tag_, Channel::internal), -1, 0});
     Tally::count(call_.wire, Algorithm::messages, bytes, 0);
   }
   void receive(void* to, std::int64_t bytes, int from) {

@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// `Endpoint<Backend>`: what every part of a communicator's vocabulary stands on. Who this rank is; the checks that one
-/// rank can make alone; a collective call from its buffers to its result, blocking or as a request.
+/// rank can make alone; a collective call from its buffers to its result, blocking or as a request. Above 400 lines:
+/// one class.
 
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/derived.hpp>
@@ -105,6 +106,16 @@ class Endpoint {
                            ErrorKind kind = ErrorKind::invalid_argument) const {
     throw Error(kind, operation, std::move(message), where).with_rank(rank());
   }
+  /// Of a buffer that is written.
+  template <class To>
+  void check_target(char const* operation, To const& to, Where where) const {
+    if constexpr (To::borrows)
+      if (to.overlaps_itself())
+        refuse(operation,
+               "several indices of the receive buffer, a view of shape " + to_string(to.shape()) +
+                   ", reach one element. Pass a view whose elements are distinct",
+               where);
+  }
   void check_rank(char const* operation, char const* what, int r, Where where) const {
     if (r < 0 || r >= size())
       refuse(
@@ -145,13 +156,18 @@ class Endpoint {
       check_rank(operation, "destination rank", to, where);
       check_tag(operation, send_tag, where);
     }
-    if constexpr (!std::same_as<In, NoOperand>) check_source(operation, from, recv_tag, where);
+    if constexpr (!std::same_as<In, NoOperand>) {
+      check_source(operation, from, recv_tag, where);
+      check_target(operation, in, where);
+    }
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
     try {
       if constexpr (!std::same_as<In, NoOperand>)
-        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, from, recv_tag, where);
+        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, wire_dtype<typename In::Value>,
+                               from, recv_tag, where);
       if constexpr (!std::same_as<Out, NoOperand>)
-        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, to, send_tag, where);
+        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, wire_dtype<typename Out::Value>,
+                            to, send_tag, where);
     } catch (...) {
       task->transfer.postpone();  // a receive that is under way knows its buffer
     }
@@ -179,8 +195,9 @@ class Endpoint {
     made.root = root;
     made.where = where;
     if constexpr (!std::same_as<To, NoOperand>) {
+      check_target(operation, to, where);
       using T = typename To::Value;
-      made.dtype = dtype_of<WireElement<T>>;
+      made.dtype = wire_dtype<T>;
       made.to = to.wire();
       made.count = to.size();
       made.from = to.wire();
@@ -209,7 +226,7 @@ class Endpoint {
             "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_*, bitwise_*, *_location, or "
             "a const callable that takes two elements and returns one");
         if constexpr (!Device::host_accessible)
-          static_assert(B::provides(kind, dtype_of<WireElement<T>>, operator_kind<Op>()),
+          static_assert(B::provides(kind, wire_dtype<T>, operator_kind<Op>()),
                         "tutti: this backend cannot reduce elements of this type with this operator");
         constexpr bool by_parts =
             Element<T> ||

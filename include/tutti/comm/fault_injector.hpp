@@ -131,14 +131,14 @@ class FaultInjector : public comm::Decorator<B> {
   /// How many operations this rank has started.
   std::int64_t operations() const noexcept { return state_->next.load(); }
 
-  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+  Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     std::int64_t number;
     Fault const fault = next(number, bytes);
     if (lose(fault, {to, tag, channel, true})) return {};
-    if (fault != Fault::corrupt) return Operation(inner_.start_send(from, bytes, to, tag, channel));
+    if (fault != Fault::corrupt) return Operation(inner_.start_send(from, bytes, dtype, to, tag, channel));
     Operation operation;
     operation.sent_ = corrupted(from, bytes, number);
-    operation.inner_ = inner_.start_send(operation.sent_.data(), bytes, to, tag, channel);
+    operation.inner_ = inner_.start_send(operation.sent_.data(), bytes, dtype, to, tag, channel);
     return operation;
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {

@@ -139,7 +139,7 @@ class InferredTask final
   Collective call() {
     Collective result;
     result.kind = kind;
-    result.dtype = dtype_of<WireElement<T>>;
+    result.dtype = wire_dtype<T>;
     result.root = root_;
     std::int64_t const elements = kind == Kind::scatter_v ? to_->size() : kind == Kind::all_to_all_v ? 0 : from_.size();
     result.count = elements * wire_parts<T>;

@@ -17,7 +17,7 @@ namespace comm {
 /// f(communicator) with its result as an exit code; 0 when it returns nothing.
 template <class F, class Comm>
 int invoke_main(F& f, Comm& communicator) {
-  if constexpr (std::is_convertible_v<std::invoke_result_t<F&, Comm&>, int>) return static_cast<int>(f(communicator));
+  if constexpr (std::is_convertible_v<decltype(f(communicator)), int>) return static_cast<int>(f(communicator));
   else {
     f(communicator);
     return 0;
@@ -43,7 +43,8 @@ int launch(int argc, char** argv, F&& f) {
   constexpr bool is_backend = Backend<B>;
   static_assert(is_backend, "tutti: launch<Backend> needs a model of tutti::Backend, such as tutti::Threads");
   if constexpr (is_backend) {
-    constexpr bool takes_communicator = std::is_invocable_v<F&, Communicator<B>&>;
+    // Not std::is_invocable_v: the compiler would name six of its templates for every error inside a generic lambda.
+    constexpr bool takes_communicator = requires(F& body, Communicator<B>& communicator) { body(communicator); };
     static_assert(takes_communicator,
                   "tutti: every rank calls f(communicator). Pass a function that takes a "
                   "tutti::Communicator<Backend>&");

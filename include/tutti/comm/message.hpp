@@ -43,24 +43,26 @@ class TransferJob : public Job {
  public:
   TransferJob(Core<B>& core, char const* operation) : Job(operation), core_(core) {}
 
-  void send(void const* from, std::int64_t bytes, int to, int tag, std::source_location where) {
+  void send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, std::source_location where) {
     count();
     sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where);
-    send_ = core_.backend.start_send(from, bytes, to, tag, Channel::user);
+    send_ = core_.backend.start_send(from, bytes, dtype, to, tag, Channel::user);
     counted_.count(Algorithm::messages, bytes, 0);
     sent_bytes_ = bytes;
   }
-  void receive(void* to, std::int64_t bytes, int from, int tag, std::source_location where) {
+  void receive(void* to, std::int64_t bytes, DType dtype, int from, int tag, std::source_location where) {
     count();
     received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where);
     typename B::Match match{};
     MessageInfo info;
-    if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes);
+    if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes, dtype);
     expected_ = bytes;
+    dtype_ = dtype;
     receive_ = core_.backend.start_recv(to, bytes, from, tag, Channel::user);
   }
-  void receive(typename B::Match& match, void* to, std::int64_t bytes) {
+  void receive(typename B::Match& match, void* to, std::int64_t bytes, DType dtype) {
     expected_ = bytes;
+    dtype_ = dtype;
     receive_ = core_.backend.start_recv(match, to, bytes);
   }
   /// Has it counted from now on.
@@ -97,6 +99,11 @@ class TransferJob : public Job {
                   "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
                       " has " + std::to_string(info_.bytes) + " bytes, the buffer " + std::to_string(expected_) +
                       ". Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)");
+    if (info_.has_dtype && info_.dtype != dtype_)
+      throw Error(ErrorKind::dtype, operation(),
+                  "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
+                      " holds " + std::string(name(info_.dtype)) + ", the buffer " + std::string(name(dtype_)) +
+                      ". Receive it as what was sent");
     return complete();
   }
 
@@ -110,6 +117,7 @@ class TransferJob : public Job {
 
   Core<B>& core_;
   std::int64_t expected_ = -1;
+  DType dtype_ = DType::byte;
   std::int64_t sent_bytes_ = 0;
   MessageInfo info_;
   Tally::Ticket counted_;
@@ -246,7 +254,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
                       ". Receive it as what was sent");
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
-    transfer_.receive(message.match(), result_->wire(), message.bytes());
+    transfer_.receive(message.match(), result_->wire(), message.bytes(), wire_dtype<T>);
     matched_ = true;
   }
 

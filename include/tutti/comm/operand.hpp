@@ -45,6 +45,10 @@ auto view_of(X& x) noexcept {
 template <class X>
 concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 
+/// As a value, for assertions: the compiler explains a concept at length.
+template <class X>
+inline constexpr bool is_buffer = Buffer<X>;
+
 template <Buffer X>
 using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));
 template <Buffer X>
@@ -128,6 +132,7 @@ class Operand {
   T* data() const noexcept { return packed_.size() != 0 ? const_cast<Value*>(packed_.data()) : view_.data(); }
   std::int64_t size() const noexcept { return view_.size(); }
   Shape const& shape() const noexcept { return view_.shape(); }
+  bool overlaps_itself() const noexcept { return view_.overlaps_itself(); }
   /// What travels: size() * wire_bytes<Value>() bytes.
   void* wire() const noexcept {
     if constexpr (padded) return const_cast<std::byte*>(wire_.data());

@@ -27,32 +27,32 @@ class Plans : public PointToPoint<B> {
   [[nodiscard]] Plan<B> broadcast_plan(X&& x, int root = 0, Where where = Where::current()) {
     return plan<Kind::broadcast>(NoOperand{}, lasting<X>(x), NoOperator{}, root, where);
   }
-  template <Buffer X, class Op>
-  [[nodiscard]] Plan<B> all_reduce_plan(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] Plan<B> all_reduce_plan(X&& x, Op op = {}, Where where = Where::current()) {
     return plan<Kind::all_reduce>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> all_reduce_plan(From&& from, To&& to, Op op, Where where = Where::current()) {
     return plan<Kind::all_reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
   }
-  template <Buffer X, class Op>
-  [[nodiscard]] Plan<B> reduce_plan(X&& x, Op op, int root = 0, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] Plan<B> reduce_plan(X&& x, Op op = {}, int root = 0, Where where = Where::current()) {
     return plan<Kind::reduce>(NoOperand{}, lasting<X>(x), std::move(op), root, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> reduce_plan(From&& from, To&& to, Op op, int root = 0, Where where = Where::current()) {
     return plan<Kind::reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), root, where);
   }
-  template <Buffer X, class Op>
-  [[nodiscard]] Plan<B> scan_plan(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] Plan<B> scan_plan(X&& x, Op op = {}, Where where = Where::current()) {
     return plan<Kind::scan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> scan_plan(From&& from, To&& to, Op op, Where where = Where::current()) {
     return plan<Kind::scan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
   }
-  template <Buffer X, class Op>
-  [[nodiscard]] Plan<B> exscan_plan(X&& x, Op op, Where where = Where::current()) {
+  template <Buffer X, class Op = NoOperator>
+  [[nodiscard]] Plan<B> exscan_plan(X&& x, Op op = {}, Where where = Where::current()) {
     return plan<Kind::exscan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>

@@ -23,19 +23,25 @@ class PointToPoint : public VectorCollectives<B> {
   using typename Base::Device;
   using typename Base::Where;
 
-  template <Buffer X>
+  template <class X>
   void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
-    Tally::Exposed const exposed(this->core_->tally, "send");
-    auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
-    complete(std::move(task), where);
+    static_assert(is_buffer<X>, "tutti: this is no buffer: a tensor, a view, or contiguous memory of elements");
+    if constexpr (is_buffer<X>) {
+      Tally::Exposed const exposed(this->core_->tally, "send");
+      auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
+      complete(std::move(task), where);
+    }
   }
-  template <Buffer X>
+  template <class X>
   auto send_async(X&& x, int to, int tag = 0, Where where = Where::current()) {
-    return this->request(
-        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where));
+    static_assert(is_buffer<X>, "tutti: this is no buffer: a tensor, a view, or contiguous memory of elements");
+    if constexpr (is_buffer<X>)
+      return this->request(
+          this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where));
   }
 
-  /// Errors   shape, when the message has another size than x.
+  /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Threads`
+  ///          sees always and `Mpi` when its check level is full.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
     Tally::Exposed const exposed(this->core_->tally, "recv");
@@ -47,10 +53,12 @@ class PointToPoint : public VectorCollectives<B> {
     return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where));
   }
   /// A message of any size, as a tensor of shape (count,).
-  template <class T>
+  template <class T = void>
   [[nodiscard]] auto recv(int from = any_source, int tag = any_tag, Where where = Where::current()) {
     constexpr bool storable = Storable<T>;
-    static_assert(storable, "tutti: messages are of elements, complex numbers or described structs, and this is none");
+    static_assert(storable,
+                  "tutti: a receive names what comes, recv<T>(source, tag) or recv(buffer, source): elements, complex "
+                  "numbers or described structs");
     if constexpr (storable) return recv_async<T>(from, tag, where).wait(where);
   }
   template <Storable T>
@@ -126,9 +134,11 @@ class PointToPoint : public VectorCollectives<B> {
     static_assert(Base::template is_here<decltype(in)>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
+    this->check_target("recv", in, where);
     TransferJob<B> job(*this->core_, "recv");
     job.record(message.info(), where);
-    job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>);
+    job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>,
+                wire_dtype<ValueOf<X>>);
     this->core_->wait(job, where);
     in.store();
     return job.info();

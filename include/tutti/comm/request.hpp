@@ -93,9 +93,10 @@ class Progress {
 }  // namespace comm
 
 /// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and
-/// untouched until it is complete. Dropped unfinished, it passes to its communicator, which completes it. Move-only.
+/// untouched until it is complete, also when the request is dropped: unfinished, it passes to its communicator, which
+/// completes it. Move-only.
 template <class Result>
-class Request {
+class [[nodiscard]] Request {
  public:
   Request() = default;
   Request(Shared<comm::Progress> progress, Owner<comm::Task<Result>> task)

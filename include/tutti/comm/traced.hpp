@@ -214,9 +214,9 @@ class Traced : public comm::Decorator<B> {
   /// May outlive the communicator.
   Shared<comm::Trace> const& trace() const noexcept { return trace_; }
 
-  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+  Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     return traced(message("send", bytes, to, tag, channel), false,
-                  [&] { return inner_.start_send(from, bytes, to, tag, channel); });
+                  [&] { return inner_.start_send(from, bytes, dtype, to, tag, channel); });
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     return traced(message("recv", bytes, from, tag, channel), true,

@@ -130,6 +130,8 @@ struct WireType<T> {
 template <class T>
 using WireElement = typename detail::WireType<T>::Type;
 template <class T>
+inline constexpr DType wire_dtype = dtype_of<WireElement<T>>;
+template <class T>
 inline constexpr std::int64_t wire_parts = wire_bytes<T>() / std::int64_t{sizeof(WireElement<T>)};
 
 }  // namespace comm

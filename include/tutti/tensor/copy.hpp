@@ -109,6 +109,11 @@ inline constexpr bool writable = !ViewTypes<ViewOf<To>>::is_const;
 inline void check_copy(char const* operation, auto const& from, auto const& to, std::source_location where) {
   if (from.shape() != to.shape())
     throw_shapes(operation, "shapes of source and target differ", from.shape(), to.shape(), where);
+  if (to.overlaps_itself())
+    throw Error(ErrorKind::invalid_argument, operation,
+                "several indices of the target, a view of shape " + to_string(to.shape()) +
+                    ", reach one element. Pass a view whose elements are distinct",
+                where);
 }
 
 }  // namespace detail
@@ -163,7 +168,8 @@ void copy_into_device(TensorView<T const, Cpu> from, TensorView<T, D> to, std::s
 }  // namespace detail
 
 /// Elements of `from` to `to`, on one device. Blocking.
-/// Errors: shape, when shapes differ; device, when the two are different devices of one kind.
+/// Errors: shape, when shapes differ; invalid_argument, when elements of the target are not distinct; device, when the
+/// two are different devices of one kind.
 /// Aliasing: any; views that overlap are copied through a temporary. Cost: memory without gaps moves at once,
 /// otherwise one copy per gap-free piece.
 template <TensorLike From, TensorLike To>
@@ -187,7 +193,7 @@ Tensor<ValueOf<X>, DeviceOf<X>> clone(X const& x) {
   return result;
 }
 
-/// From any device into host memory. Blocking. Errors: shape.
+/// From any device into host memory. Blocking. Errors: shape, invalid_argument, as of `copy`.
 template <TensorLike From, TensorLike To>
 void copy_to_host(From const& from, To&& to, std::source_location where = std::source_location::current()) {
   constexpr bool devices_fit = std::same_as<DeviceOf<To>, Cpu>;
@@ -203,7 +209,7 @@ void copy_to_host(From const& from, To&& to, std::source_location where = std::s
   }
 }
 
-/// From host memory to any device. Blocking. Errors: shape.
+/// From host memory to any device. Blocking. Errors: shape, invalid_argument, as of `copy`.
 template <TensorLike From, TensorLike To>
 void copy_from_host(From const& from, To&& to, std::source_location where = std::source_location::current()) {
   constexpr bool devices_fit = std::same_as<DeviceOf<From>, Cpu>;

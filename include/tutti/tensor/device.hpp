@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace tutti {
 
@@ -31,7 +32,8 @@ inline constexpr std::size_t storage_alignment = 64;
 /// All of them accept zero bytes, then with any pointers.
 /// Law: copy_to_host after copy_from_host gives the same bytes. Models: Cpu, the tests' instrumented device.
 template <class D>
-concept Device = requires(D device, D const constant, void* to, void const* from, std::size_t bytes) {
+concept Device = std::is_class_v<D> &&
+                 requires(D device, D const constant, void* to, void const* from, std::size_t bytes) {
                    D();
                    D(constant);
                    device = constant;

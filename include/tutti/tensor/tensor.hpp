@@ -48,6 +48,9 @@ class Tensor {
   Tensor(Tensor&& other) noexcept : shape_(other.shape_), storage_(std::move(other.storage_)) {
     other.shape_ = Shape{0};
   }
+  template <class U, class E>
+  Tensor(Tensor<U, E> const&) = delete;  // clone; convert_elements changes the type, to_host and to_device the place
+
   Tensor& operator=(Tensor&& other) noexcept {
     Shape const moved = other.shape_;  // this may be `other`
     other.shape_ = Shape{0};

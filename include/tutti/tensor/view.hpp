@@ -97,6 +97,24 @@ class TensorView {
     return true;
   }
 
+  /// Whether several indices may reach one element, as far as strides tell: an axis does not step over all that the
+  /// axes with smaller steps reach. Nothing is written to such a view.
+  bool overlaps_itself() const noexcept {
+    std::int64_t reach = 0;  // of the axes with smaller steps
+    unsigned seen = 0;
+    for (int turn = 0; turn < rank(); ++turn) {
+      int next = -1;
+      for (int axis = 0; axis < rank(); ++axis)
+        if ((seen >> axis & 1u) == 0 && (next < 0 || strides_[at(axis)] < strides_[at(next)])) next = axis;
+      seen |= 1u << next;
+      if (shape_[next] == 0) return false;
+      if (shape_[next] == 1) continue;
+      if (strides_[at(next)] <= reach) return true;
+      reach += (shape_[next] - 1) * strides_[at(next)];
+    }
+    return false;
+  }
+
   /// The elements as a span. Errors: shape, unless contiguous.
   std::span<T> elements(std::source_location where = std::source_location::current()) const {
     static_assert(D::host_accessible,
@@ -162,9 +180,10 @@ class TensorView {
     return reshape_to(shape.begin(), at(shape.rank()), where);
   }
 
-  /// The elements repeated along new leading axes and along axes of extent one, by strides of zero. Do not write
-  /// through the result: several of its elements are one. Errors: shape, when another extent would change.
-  TensorView broadcast(Shape const& shape, std::source_location where = std::source_location::current()) const {
+  /// The elements repeated along new leading axes and along axes of extent one, by strides of zero: for reading,
+  /// because several elements of the result are one. Errors: shape, when another extent would change.
+  TensorView<T const, D> broadcast(Shape const& shape,
+                                   std::source_location where = std::source_location::current()) const {
     int const added = shape.rank() - rank();
     if (added < 0) detail::throw_shapes("broadcast", "the shape has fewer axes than the view", shape_, shape, where);
     Strides strides{};

@@ -123,7 +123,7 @@ class Recording {
   }
   Operation start_comparison(comm::Collective const&) { return {}; }
 
-  Operation start_send(void const*, std::int64_t bytes, int to, int tag, comm::Channel) {
+  Operation start_send(void const*, std::int64_t bytes, DType, int to, int tag, comm::Channel) {
     note_message("send", bytes, to, tag);
     return {};
   }

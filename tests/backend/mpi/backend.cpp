@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// What is MPI's own: its environment, its errors, its counts, its deadlines.
+// Covers: <tutti/backend/mpi/envelope.hpp>
 // Covers: <tutti/backend/mpi/library_calls.hpp>
 // Covers: <tutti/backend/mpi/match.hpp>
 // Covers: <tutti/backend/mpi/nodes.hpp>
@@ -44,6 +45,26 @@ TEST_CASE("the launcher's number of ranks is read from the environment, and is t
   auto const announced = comm::announced_ranks();
   INFO(announced.variable);
   CHECK((announced.ranks == 0 || announced.ranks == size));
+}
+
+TEST_CASE("where calls are fully checked, a message is received as what was sent") {
+  Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, {.check_level = mpi::CheckLevel::full}));
+  int const right = (comm.rank() + 1) % comm.size();
+  int const left = (comm.rank() + comm.size() - 1) % comm.size();
+  std::vector<float> const sent(6, 1.0f);
+  std::vector<Request<TensorView<float const>>> sending;
+  for (int i = 0; i < 4; ++i) sending.push_back(comm.send_async(sent, right));
+  CHECK(comm.probe(left).bytes == 24);
+  std::vector<double> wide(3);
+  REQUIRE_ERROR(comm.recv(wide, left), ErrorKind::dtype,
+                "holds float32, the buffer float64. Receive it as what was sent");
+  REQUIRE_ERROR(static_cast<void>(comm.recv<std::int32_t>(left)), ErrorKind::dtype, "holds float32, the buffer int32");
+  auto message = comm.match(left);
+  CHECK(message.count<float>() == 6);
+  REQUIRE_ERROR(comm.recv(std::move(message), wide), ErrorKind::dtype, "holds float32");
+  CHECK(comm.recv<float>(left)(5) == 1.0f);
+  for (auto& one : sending) one.wait();
+  comm.barrier();
 }
 
 TEST_CASE("launch<Mpi> gives the largest exit code on every rank") {

@@ -205,6 +205,25 @@ TEST_CASE("after a disagreement the communicator fails at once, with the first c
   for (auto const& one : all) CHECK(contains(one.text, "rank 0 calls barrier()"));
 }
 
+TEST_CASE("a message is received as what was sent") {
+  threads::run(2, [](auto& comm) {
+    std::vector<float> const sent(6, 1.0f);
+    if (comm.rank() == 0) {
+      for (int i = 0; i < 4; ++i) comm.send(sent, 1);
+      return;
+    }
+    REQUIRE(comm.probe(0).has_dtype);
+    std::vector<double> wide(3);
+    REQUIRE_ERROR(comm.recv(wide, 0), ErrorKind::dtype,
+                  "holds float32, the buffer float64. Receive it as what was sent");
+    REQUIRE_ERROR(static_cast<void>(comm.template recv<std::int32_t>(0)), ErrorKind::dtype,
+                  "holds float32, the buffer int32");
+    auto message = comm.match(0);
+    REQUIRE_ERROR(comm.recv(std::move(message), wide), ErrorKind::dtype, "holds float32");
+    CHECK(comm.template recv<float>(0)(5) == 1.0f);
+  });
+}
+
 TEST_CASE("a deadline names who is missing") {
   auto const all = outcomes(3, [](auto& comm) {
     if (comm.rank() == 1) pause_ms(400);

@@ -12,6 +12,7 @@
 #include <tutti/backend/mpi/library_calls.hpp>
 #include <tutti/backend/mpi/match.hpp>
 #include <tutti/backend/mpi/config.hpp>
+#include <tutti/backend/mpi/envelope.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/hierarchy.hpp>
 #include <tutti/backend/mpi/nodes.hpp>
@@ -43,6 +44,7 @@ class Mpi {
     Operation() = default;
     Operation(Operation&& other) noexcept
         : requests_(std::move(other.requests_)),
+          envelope_(std::move(other.envelope_)),
           request_(std::exchange(other.request_, MPI_REQUEST_NULL)),
           call_(std::exchange(other.call_, nullptr)),
           between_nodes_(std::exchange(other.between_nodes_, nullptr)),
@@ -52,6 +54,7 @@ class Mpi {
     }
     Operation& operator=(Operation&& other) noexcept {
       std::swap(requests_, other.requests_);
+      std::swap(envelope_, other.envelope_);
       std::swap(request_, other.request_);
       std::swap(call_, other.call_);
       std::swap(between_nodes_, other.between_nodes_);
@@ -62,7 +65,13 @@ class Mpi {
 
    private:
     friend Mpi;
+    void receive_labelled(void*& to, std::int64_t& bytes) {
+      envelope_ = std::make_unique<mpi::Envelope>(to, bytes);
+      to = envelope_->data();
+      bytes = envelope_->bytes();
+    }
     std::vector<MPI_Request> requests_;  // of a reduction in several parts
+    std::unique_ptr<mpi::Envelope> envelope_;
     MPI_Request request_ = MPI_REQUEST_NULL;
     comm::shared::Engine::Call* call_ = nullptr;
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
@@ -109,8 +118,13 @@ class Mpi {
   MpiConfig const& config() const noexcept { return config_; }
   MPI_Comm native() const noexcept { return handles_->user; }
 
-  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+  Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
+    if (labels(channel)) {
+      operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
+      from = operation.envelope_->data();
+      bytes = operation.envelope_->bytes();
+    }
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::isend(from, b.count(), b.type(), to, tag, on(channel), &operation.request_), "MPI_Isend");
     return operation;
@@ -119,6 +133,7 @@ class Mpi {
     Operation operation;
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
+    if (labels(channel)) operation.receive_labelled(to, bytes);
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
                      on(channel), &operation.request_),
@@ -128,6 +143,7 @@ class Mpi {
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
     operation.receives_ = true;
+    if (labels(comm::Channel::user)) operation.receive_labelled(to, bytes);
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::imrecv(to, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
     return operation;
@@ -145,6 +161,7 @@ class Mpi {
     }
     info = info_of(status);
     match.bytes = info.bytes;
+    if (labels(comm::Channel::user)) info.bytes -= mpi::Envelope::label_bytes;
     return true;
   }
 
@@ -199,6 +216,7 @@ class Mpi {
         return false;
       }
       if (operation.receives_) operation.info_ = info_of(status);
+      if (operation.receives_ && operation.envelope_ != nullptr) operation.envelope_->open(operation.info_);
     }
     if (!operation.requests_.empty()) {
       int const code = MPI_Testall(static_cast<int>(operation.requests_.size()), operation.requests_.data(), &flag,
@@ -380,6 +398,10 @@ class Mpi {
     if (hierarchy_) hierarchy_->leak();
   }
 
+  /// Whether messages carry their data type.
+  bool labels(comm::Channel channel) const noexcept {
+    return channel == comm::Channel::user && config_.check_level == comm::CheckLevel::full;
+  }
   MPI_Comm on(comm::Channel channel) const noexcept {
     return channel == comm::Channel::user ? handles_->user : handles_->internal;
   }

@@ -93,12 +93,13 @@ class Threads {
   Operation start_comparison(comm::Collective const& call) { return Operation(engine_.start(call, true)); }
 
   template <class = void>
-  Operation start_send(void const* from, std::int64_t bytes, int to, int tag, comm::Channel channel) {
+  Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     auto letter = make_shared_owner<threads::Letter>();
     letter->source = rank_;
     letter->tag = tag;
     letter->channel = channel;
     letter->bytes = bytes;
+    letter->dtype = dtype;
     letter->data = from;
     bool const eager = bytes <= eager_bytes;
     if (eager && bytes != 0) {
@@ -152,7 +153,7 @@ class Threads {
       if (gone) throw_departed("probe", from);
       return false;
     }
-    info = {match->source, match->tag, match->bytes};
+    info = info_of(*match);
     return true;
   }
 
@@ -295,6 +296,9 @@ class Threads {
 
   // --- Messages ---
 
+  static MessageInfo info_of(threads::Letter const& letter) noexcept {
+    return {letter.source, letter.tag, letter.bytes, true, letter.dtype};
+  }
   template <class = void>
   Shared<threads::Letter> find(threads::Mailbox& box, int from, int tag, comm::Channel channel) {
     Shared<threads::Letter> found;
@@ -330,7 +334,7 @@ class Threads {
       throw Error(ErrorKind::communication, "recv", "rank " + std::to_string(letter.source) + " gave up its send");
     if (std::int64_t const bytes = std::min(letter.bytes, state.bytes); bytes != 0)
       std::memcpy(state.to, letter.data, static_cast<std::size_t>(bytes));
-    state.info = {letter.source, letter.tag, letter.bytes};
+    state.info = info_of(letter);
     letter.state.store(threads::Letter::delivered, std::memory_order_release);
     return true;
   }

@@ -43,6 +43,7 @@ struct Letter {
   int tag = 0;
   comm::Channel channel = comm::Channel::user;
   std::int64_t bytes = 0;
+  DType dtype = DType::byte;
   void const* data = nullptr;
   Array<std::byte> copy;
   std::atomic<std::uint32_t> state{posted};

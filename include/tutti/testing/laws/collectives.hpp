@@ -384,6 +384,11 @@ void forms(Comm& comm, Report& report) {
   report.expect(pair[0] == 1.0 && pair[1] == 2.0 * ranks, "all_reduce of a std::span");
   report.expect(comm.all_reduce(rank + 1, sum) == ranks * (ranks + 1) / 2, "all_reduce of a number");
   report.expect(comm.broadcast(rank, ranks - 1) == ranks - 1, "broadcast of a number");
+  auto const all = comm.all_gather(rank + 0.5);
+  report.expect(all.shape() == Shape{ranks} && all(rank) == rank + 0.5 && all(0) == 0.5, "all_gather of a number");
+  auto const some = comm.gather(rank + 0.5, ranks - 1);
+  report.expect(some.size() == (rank == ranks - 1 ? ranks : 0) && (some.size() == 0 || some(ranks - 1) == ranks - 0.5),
+                "gather of a number");
   report.expect(comm.all_reduce(true, logical_and) && comm.all_reduce(rank == 0, logical_or) &&
                     comm.all_reduce(rank == 0, logical_and) == (ranks == 1),
                 "bool by logical operators");
@@ -749,6 +754,30 @@ void refusals(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::dtype, "no whole number of float32",
                [&] { static_cast<void>(comm.template recv<float>(comm.rank(), 1)); });
   letters.wait();
+  // Of another type of that size: seen where messages carry their type.
+  std::array<std::int32_t, 2> integers{};
+  auto again = comm.send_async(two_floats, comm.rank(), 1);
+  try {
+    report.expect(!comm.recv(integers, comm.rank(), 1).has_dtype, "an int32 buffer takes a message of float32");
+  } catch (Error const& error) {
+    report.expect(error.kind() == ErrorKind::dtype &&
+                      std::string(error.what()).find("holds float32, the buffer int32") != std::string::npos,
+                  error.what());
+  }
+  again.wait();
+  again = comm.send_async(two_floats, comm.rank(), 1);
+  MessageInfo const told = comm.recv(x.slice(0, 0, 2), comm.rank(), 1);
+  report.expect(!told.has_dtype || told.dtype == DType::float32, "the type that a message carries");
+  again.wait();
+  // Several indices of the target reach one element.
+  TensorView<float>::Strides const windows{1, 1};
+  TensorView<float> const sliding(x.data(), Shape{4, 3}, windows);
+  expect_error(report, ErrorKind::invalid_argument, "broadcast: several indices",
+               [&] { comm.broadcast(sliding); });
+  expect_error(report, ErrorKind::invalid_argument, "view of shape (4, 3), reach one element",
+               [&] { comm.all_reduce(zeros<float>(Shape{4, 3}), sliding, sum); });
+  expect_error(report, ErrorKind::invalid_argument, "recv: several indices",
+               [&] { comm.recv(sliding, comm.rank(), 1); });
   report.expect(comm.all_reduce(1, sum) == ranks, "after refusals the communicator works");
 }
 
