@@ -4,6 +4,7 @@
 /// Umbrella of the light part: tensors and collectives, without kernels and without a backend. Add
 /// `tutti/backend/threads.hpp` or `tutti/backend/mpi.hpp`.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/float16.hpp>
 #include <tutti/core/dtype.hpp>

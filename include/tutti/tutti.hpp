@@ -5,6 +5,7 @@
 /// `tutti/kernel/cpu.hpp` and `tutti/graph.hpp`: they cost a compiler several times as much as all of this
 /// (docs/adr/0004-what-an-include-costs.md).
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/float16.hpp>
 #include <tutti/core/dtype.hpp>

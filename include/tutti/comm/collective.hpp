@@ -3,6 +3,7 @@
 /// @file
 /// One collective call as a value: what a backend starts, what a decorator records, what a mismatch message prints.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/wire.hpp>
 
@@ -218,14 +219,14 @@ inline std::string_view base_name(std::string_view file) noexcept {
 /// "app.cpp:12"
 template <class = void>
 std::string place(std::source_location const& where) {
-  return std::string(base_name(where.file_name())) + ":" + std::to_string(where.line());
+  return concat(base_name(where.file_name()), ":", where.line());
 }
 
 /// "no message from rank 1 with any tag"
 template <class = void>
 std::string no_message(MessageInfo const& wanted) {
-  return "no message from " + (wanted.source < 0 ? "any rank" : "rank " + std::to_string(wanted.source)) + " with " +
-         (wanted.tag < 0 ? "any tag" : "tag " + std::to_string(wanted.tag));
+  return concat("no message from ", wanted.source < 0 ? "any rank" : concat("rank ", wanted.source), " with ",
+                wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));
 }
 
 /// "3 + 4 + 0"; of more than eight ranks the first seven.
@@ -233,7 +234,7 @@ template <class = void>
 std::string listed(PerRank counts) {
   std::string text;
   for (int r = 0; r < counts.size(); ++r) {
-    if (r == 7 && counts.size() > 8) return text + " + ...";
+    if (r == 7 && counts.size() > 8) return concat(text, " + ...");
     text += (r == 0 ? "" : " + ") + std::to_string(counts[r]);
   }
   return text;
@@ -245,19 +246,19 @@ std::string describe_at(Collective const& call, std::string_view file, std::uint
   std::string text(name(call.kind));
   text += '(';
   if (call.kind != Kind::barrier) {
-    if (reduces(call.kind)) text += std::string(tutti::name(call.reduction.op)) + ", ";
-    if (call.root >= 0) text += "root " + std::to_string(call.root) + ", ";
-    if (call.compound_bytes != 0) text += std::to_string(call.compound_bytes) + "-byte structs";
+    if (reduces(call.kind)) text += concat(tutti::name(call.reduction.op), ", ");
+    if (call.root >= 0) text += concat("root ", call.root, ", ");
+    if (call.compound_bytes != 0) text += concat(call.compound_bytes, "-byte structs");
     else text += tutti::name(call.dtype);
-    if (!has_counts(call.kind) || call.count != 0) text += ", count " + std::to_string(call.count);
+    if (!has_counts(call.kind) || call.count != 0) text += concat(", count ", call.count);
     if (call.kind == Kind::all_reduce_contributions)
-      text += ", " + std::to_string(call.contributions) + " contributions";
-    if (!call.from_counts.empty()) text += ", from " + listed(call.from_counts);
-    if (!call.to_counts.empty()) text += ", to " + listed(call.to_counts);
+      text += concat(", ", call.contributions, " contributions");
+    if (!call.from_counts.empty()) text += concat(", from ", listed(call.from_counts));
+    if (!call.to_counts.empty()) text += concat(", to ", listed(call.to_counts));
   }
   text += ") at ";
   text += file;
-  return text + ":" + std::to_string(line);
+  return concat(text, ":", line);
 }
 template <class = void>
 std::string describe(Collective const& call) {

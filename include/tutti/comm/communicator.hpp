@@ -4,6 +4,7 @@
 /// `Communicator<Backend>`: the vocabulary of collectives and messages, written once over the primitives of a backend.
 /// Its parts are `Collectives`, `VectorCollectives`, `PointToPoint` and `Plans`, each in a header of its own.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/plans.hpp>
 #include <tutti/core/list.hpp>
@@ -51,7 +52,7 @@ class Communicator : public comm::Plans<B> {
 
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   Communicator split(int color, int key = 0, Where where = Where::current()) {
-    if (color < 0) this->refuse("split", "color " + std::to_string(color) + " is negative. Colors count from 0", where);
+    if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = this->all_gather(mine, where);
     if (all(this->rank(), 0) != color || all(this->rank(), 1) != key)
@@ -61,7 +62,7 @@ class Communicator : public comm::Plans<B> {
     for (int r = 0; r < this->size(); ++r)
       if (all(r, 0) == color) members.push_back(r);
     members.stable_sort([&](int a, int b) { return all(a, 1) < all(b, 1); });
-    std::string const group = std::to_string(this->core_->collectives()) + "-" + std::to_string(color);
+    std::string const group = concat(this->core_->collectives(), "-", color);
     return Communicator(
         make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members), *this->core_, group));
   }

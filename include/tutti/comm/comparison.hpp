@@ -5,6 +5,7 @@
 /// log2(ranks) rounds of dissemination, every rank learns whether all make the same call, and otherwise the call of the
 /// lowest rank and of the lowest one that differs from it.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/core.hpp>
 
 #include <cstdint>
@@ -53,7 +54,7 @@ std::string describe(Card const& card) {
   call.compound_bytes = static_cast<std::int64_t>(card.facts >> 24 & 0xffu);
   call.root = static_cast<int>(static_cast<std::uint32_t>(card.facts >> 32));
   call.count = has_counts(call.kind) ? 0 : card.count;
-  return "rank " + std::to_string(card.rank) + " calls " + describe_at(call, card.file, card.line);
+  return concat("rank ", card.rank, " calls ", describe_at(call, card.file, card.line));
 }
 
 /// What a rank knows of a call after some rounds.
@@ -105,8 +106,8 @@ class Comparison {
     }
     if (known_.differs.rank < 0) return true;
     throw Error(ErrorKind::communication, operation_,
-                "ranks disagree: " + describe(known_.first) + ", " + describe(known_.differs) +
-                    ". Make the same call on every rank");
+                concat("ranks disagree: ", describe(known_.first), ", ", describe(known_.differs),
+                       ". Make the same call on every rank"));
   }
   bool abandon() noexcept {
     bool const sent = core_.backend.abandon(send_);
@@ -115,7 +116,7 @@ class Comparison {
   std::string awaiting() const {
     std::string text = core_.backend.awaiting(receive_);
     if (text.empty()) text = core_.backend.awaiting(send_);
-    return text.empty() ? "some rank of " + std::to_string(size_) + " has not called it" : text;
+    return text.empty() ? concat("some rank of ", size_, " has not called it") : text;
   }
 
  private:

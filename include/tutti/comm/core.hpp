@@ -3,6 +3,7 @@
 /// @file
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/flight_dump.hpp>
@@ -42,7 +43,7 @@ class Core final : public Progress, public Relative {
   /// Of a group of ranks of `parent`, which all of them name alike.
   Core(B moved, Core const& parent, std::string const& group)
       : Core(std::move(moved), parent.options_, parent.family_,
-             parent.flight_recorder.identity().communicator + "-" + group,
+             concat(parent.flight_recorder.identity().communicator, "-", group),
              parent.flight_recorder.identity().world_rank) {}
   Core(Core const&) = delete;
   Core& operator=(Core const&) = delete;
@@ -61,7 +62,7 @@ class Core final : public Progress, public Relative {
   void set_deadline_seconds(double seconds, std::source_location where) {
     if (!(seconds > 0 && seconds < 1e9))
       throw Error(ErrorKind::invalid_argument, "set_deadline",
-                  std::to_string(seconds) + " s is no deadline. Pass a positive time", where);
+                  concat(seconds, " s is no deadline. Pass a positive time"), where);
     options_.deadline_seconds = seconds;
   }
 
@@ -86,7 +87,7 @@ class Core final : public Progress, public Relative {
   }
   /// What holds up those behind it.
   std::string awaiting_in_line() const {
-    return std::string("an earlier ") + line_.front()->operation() + " must start first: " + line_.front()->awaiting();
+    return concat("an earlier ", line_.front()->operation(), " must start first: ", line_.front()->awaiting());
   }
 
   void move_on(pthread_t thread) noexcept override {
@@ -111,7 +112,7 @@ class Core final : public Progress, public Relative {
     bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
     if (failing)  // the borrowed memory goes away while the exception passes
       backend.revoke(ErrorKind::communication,
-                     "rank " + std::to_string(backend.rank()) + " failed during " + job->operation());
+                     concat("rank ", backend.rank(), " failed during ", job->operation()));
     if (done || failing) {
       discard(std::move(job));
       return;
@@ -156,7 +157,7 @@ class Core final : public Progress, public Relative {
   void drain() noexcept {
     if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
       backend.revoke(ErrorKind::communication,
-                     "rank " + std::to_string(backend.rank()) + " failed with operations in flight");
+                     concat("rank ", backend.rank(), " failed with operations in flight"));
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const end = exec::now_ns() + deadline_ns();
     while (!orphans_.empty()) {
@@ -217,12 +218,12 @@ class Core final : public Progress, public Relative {
       std::int64_t const now = exec::now_ns();
       if (!announcement.made && now - begin > announce_after_ns()) {
         announcement.made = true;
-        announce(std::string(job.operation()) + " at " + place(where));
+        announce(concat(job.operation(), " at ", place(where)));
       }
       if (now > end)
         throw Error(ErrorKind::timeout, job.operation(),
-                    "not complete after " + std::to_string(options_.deadline_seconds) + " s: " + job.awaiting() +
-                        ". Look at what these ranks do, or raise the deadline");
+                    concat("not complete after ", options_.deadline_seconds, " s: ", job.awaiting(),
+                           ". Look at what these ranks do, or raise the deadline"));
     }
   }
   /// Long before anybody's deadline, and rarely in healthy programs: it may cost messages.
@@ -246,14 +247,14 @@ class Core final : public Progress, public Relative {
       Error located(error.kind(), job.operation(), error.message(), where);
       located.with_rank(backend.rank()).with_native(error.native());
       if (job.collective())
-        backend.revoke(error.kind(), std::string(job.operation()) + " failed on rank " +
-                                         std::to_string(backend.rank()) + ": " + error.message());
+        backend.revoke(error.kind(),
+                       concat(job.operation(), " failed on rank ", backend.rank(), ": ", error.message()));
       job.give_up();
       dump_located(located);
     } catch (...) {
       if (job.collective())
-        backend.revoke(ErrorKind::communication, "the operator of " + std::string(job.operation()) + " threw on rank " +
-                                                     std::to_string(backend.rank()));
+        backend.revoke(ErrorKind::communication,
+                       concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
       job.give_up();
       dump_first_failure();
       throw;

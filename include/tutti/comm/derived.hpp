@@ -5,6 +5,7 @@
 /// scans spread the work: share r of the result is computed by rank r, in rank order. A tag per collective makes the
 /// order in which several of them progress irrelevant. Above 400 lines: all kinds of collectives in one place.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
@@ -115,9 +116,8 @@ class Derived {
     Tally::count(call_.wire, Algorithm::messages, 0, bytes);
     if (bytes != transfer.bytes)
       throw Error(ErrorKind::communication, std::string(name(call_.kind)),
-                  "rank " + std::to_string(transfer.from) + " sent " + std::to_string(bytes) +
-                      " bytes where this rank expects " + std::to_string(transfer.bytes) + " for " + describe(call_) +
-                      ". Make the same call with the same counts on every rank");
+                  concat("rank ", transfer.from, " sent ", bytes, " bytes where this rank expects ", transfer.bytes,
+                         " for ", describe(call_), ". Make the same call with the same counts on every rank"));
   }
 
  public:

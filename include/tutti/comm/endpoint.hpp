@@ -5,6 +5,7 @@
 /// rank can make alone; a collective call from its buffers to its result, blocking or as a request. Above 400 lines:
 /// one class.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
@@ -85,10 +86,11 @@ class Endpoint {
   }
   Shape stacked(char const* operation, Shape const& shape, bool all, Where where) const {
     if (shape.rank() == Shape::max_rank)
-      refuse(operation,
-             "the result has one axis more than the buffer of shape " + to_string(shape) + ", and a tensor at most " +
-                 std::to_string(Shape::max_rank) + ". Reshape the buffer, or pass a tensor for the result",
-             where, ErrorKind::shape);
+      refuse(
+          operation,
+          concat("the result has one axis more than the buffer of shape ", to_string(shape), ", and a tensor at most ",
+                 Shape::max_rank, ". Reshape the buffer, or pass a tensor for the result"),
+          where, ErrorKind::shape);
     std::array<std::int64_t, Shape::max_rank + 1> extents{all ? size() : 0};
     for (int axis = 0; axis < shape.rank(); ++axis) extents[static_cast<std::size_t>(axis) + 1] = shape[axis];
     return Shape::of(extents.data(), shape.rank() + 1);
@@ -96,8 +98,7 @@ class Endpoint {
   Shape part(Shape const& shape, Where where) const {
     if (shape.rank() == 0 || shape[0] % size() != 0)
       throw Error(ErrorKind::shape, "reduce_scatter",
-                  "the first axis of shape " + to_string(shape) + " does not divide by the " + std::to_string(size()) +
-                      " ranks",
+                  concat("the first axis of shape ", to_string(shape), " does not divide by the ", size(), " ranks"),
                   where)
           .with_rank(rank());
     return shape.with(0, shape[0] / size());
@@ -112,19 +113,19 @@ class Endpoint {
     if constexpr (To::borrows)
       if (to.overlaps_itself())
         refuse(operation,
-               "several indices of the receive buffer, a view of shape " + to_string(to.shape()) +
-                   ", reach one element. Pass a view whose elements are distinct",
+               concat("several indices of the receive buffer, a view of shape ", to_string(to.shape()),
+                      ", reach one element. Pass a view whose elements are distinct"),
                where);
   }
   void check_rank(char const* operation, char const* what, int r, Where where) const {
     if (r < 0 || r >= size())
       refuse(
           operation,
-          std::string(what) + " " + std::to_string(r) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
+          concat(what, " ", r, " does not exist. Ranks are 0 to ", size() - 1),
           where);
   }
   void check_tag(char const* operation, int tag, Where where) const {
-    if (tag < 0 || tag > 32767) refuse(operation, "tag " + std::to_string(tag) + " is outside 0 to 32767", where);
+    if (tag < 0 || tag > 32767) refuse(operation, concat("tag ", tag, " is outside 0 to 32767"), where);
   }
   void check_source(char const* operation, int from, int tag, Where where) const {
     if (from != any_source) check_rank(operation, "source rank", from, where);
@@ -276,15 +277,14 @@ class Endpoint {
       rule = "; the first must hold the second once for each rank";
     }
     if (!fits)
-      refuse(name(kind).data(),
-             "shapes are " + to_string(from.shape()) + " and " + to_string(to.shape()) + rule + " (" +
-                 std::to_string(ranks) + " here)",
-             where, ErrorKind::shape);
+      refuse(
+          name(kind).data(),
+          concat("shapes are ", to_string(from.shape()), " and ", to_string(to.shape()), rule, " (", ranks, " here)"),
+          where, ErrorKind::shape);
     if constexpr (kind == Kind::all_to_all) {
       if (from.size() % ranks != 0)
         refuse("all_to_all",
-               "shape " + to_string(from.shape()) + " does not divide into " + std::to_string(ranks) +
-                   " blocks, one for each rank",
+               concat("shape ", to_string(from.shape()), " does not divide into ", ranks, " blocks, one for each rank"),
                where, ErrorKind::shape);
       call.count = from.size() / ranks;
     }
@@ -324,19 +324,19 @@ class Endpoint {
     std::int64_t const row = row_size(operation, shape, where);
     if (rows.size() != size())
       refuse(operation,
-             std::to_string(rows.size()) + " counts for " + std::to_string(size()) + " ranks. Pass one for each rank",
+             concat(rows.size(), " counts for ", size(), " ranks. Pass one for each rank"),
              where);
     List<std::int64_t> result;
     std::int64_t total = 0;
     for (std::int64_t const count : rows) {
-      if (count < 0) refuse(operation, "count " + std::to_string(count) + " is negative", where);
+      if (count < 0) refuse(operation, concat("count ", count, " is negative"), where);
       total = checked_add(total, count, where);
       result.push_back(checked_multiply(count, row, where));
     }
     if (total != shape[0])
       refuse(operation,
-             "the counts " + listed(rows) + " do not make the " + std::to_string(shape[0]) +
-                 " rows of the buffer of shape " + to_string(shape),
+             concat("the counts ", listed(rows), " do not make the ", shape[0], " rows of the buffer of shape ",
+                    to_string(shape)),
              where, ErrorKind::shape);
     return result;
   }
@@ -368,8 +368,9 @@ class Endpoint {
   void check_blocks(char const* operation, Shape const& from, Shape const& to, Rows rows, Counts& counts,
                     Where where) const {
     if (row_size(operation, from, where) != row_size(operation, to, where))
-      refuse(operation, "shapes are " + to_string(from) + " and " + to_string(to) + ", with rows of different sizes",
-             where, ErrorKind::shape);
+      refuse(operation,
+             concat("shapes are ", to_string(from), " and ", to_string(to), ", with rows of different sizes"), where,
+             ErrorKind::shape);
     bool const exchange = !rows.from.empty() && !rows.to.empty();
     bool const grows = rows.from.empty();
     if (!grows) counts.from = blocks(operation, from, rows.from, where);
@@ -379,8 +380,8 @@ class Endpoint {
     std::int64_t const received = grows || exchange ? counts.to[own] : to.size();
     if (sent != received)
       refuse(operation,
-             "this rank's own block has " + std::to_string(sent) + " elements in the first buffer and " +
-                 std::to_string(received) + " in the second. They must be equal",
+             concat("this rank's own block has ", sent, " elements in the first buffer and ", received,
+                    " in the second. They must be equal"),
              where, ErrorKind::shape);
   }
 

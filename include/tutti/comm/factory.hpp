@@ -4,6 +4,7 @@
 /// A backend chosen by name at run time, among those that the program names as types. `tutti/backend/any.hpp` names the
 /// library's own.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/flight_dump.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/core/error.hpp>
@@ -28,7 +29,7 @@ template <class = void>
 std::string to_string(List<BackendInfo> const& infos) {
   std::string text;
   for (BackendInfo const& info : infos)
-    text += info.name + (info.available ? ": " : ": not available. ") + info.text + "\n";
+    text += concat(info.name, info.available ? ": " : ": not available. ", info.text, "\n");
   return text;
 }
 
@@ -41,23 +42,24 @@ std::string choose_backend(List<BackendInfo> const& infos, std::string_view want
   BackendInfo const* best = nullptr;
   std::string names = "auto";
   for (BackendInfo const& info : infos) {
-    names += ", " + info.name + (info.available ? "" : " (not available)");
+    names += concat(", ", info.name, info.available ? "" : " (not available)");
     if (info.name == wanted && info.available) return info.name;
-    if (info.name == wanted) throw Error(ErrorKind::unavailable, "with_backend", info.name + ": " + info.text);
+    if (info.name == wanted) throw Error(ErrorKind::unavailable, "with_backend", concat(info.name, ": ", info.text));
     if (info.available && (best == nullptr || info.priority > best->priority)) best = &info;
   }
   if (wanted != "auto")
     throw Error(ErrorKind::configuration, "with_backend",
-                "there is no backend '" + std::string(wanted) + "'. There are " + names);
+                concat("there is no backend '", wanted, "'. There are ", names));
   Announced const announced = announced_ranks();
   if (best == nullptr || (announced.ranks > 1 && !best->processes)) {
-    std::string text = announced.ranks > 1 ? "the launcher started " + std::to_string(announced.ranks) + " ranks (" +
-                                                 announced.variable + "), and no backend whose ranks are processes is "
-                                                                      "available. Start the program without the "
-                                                                      "launcher, or get one"
-                                           : "no backend is available";
+    std::string text = announced.ranks > 1
+                           ? concat("the launcher started ", announced.ranks, " ranks (", announced.variable,
+                                    "), and no backend whose ranks are processes is "
+                                    "available. Start the program without the "
+                                    "launcher, or get one")
+                           : "no backend is available";
     for (BackendInfo const& info : infos)
-      if (!info.available) text += "; " + info.name + ": " + info.text;
+      if (!info.available) text += concat("; ", info.name, ": ", info.text);
     throw Error(ErrorKind::unavailable, "with_backend", text);
   }
   return best->name;

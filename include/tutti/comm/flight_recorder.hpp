@@ -4,6 +4,7 @@
 /// `FlightRecorder`: the last operations of a rank on one communicator, always on. Two reads of the processor's counter
 /// and one cache line an operation; flight_dump.hpp makes JSON of it.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/list.hpp>
@@ -67,8 +68,8 @@ class FlightRecorder {
       : identity_(std::move(identity)), records_(slots), mask_(slots - 1), first_(Anchor::now()) {
     if (identity_.world_rank < 0) identity_.world_rank = identity_.rank;
     if (!identity_.prefix.empty())
-      path_ = identity_.prefix + (identity_.communicator == "world" ? "" : "." + identity_.communicator) + ".rank" +
-              std::to_string(identity_.rank) + ".json";
+      path_ = concat(identity_.prefix, identity_.communicator == "world" ? "" : concat(".", identity_.communicator),
+                     ".rank", identity_.rank, ".json");
   }
   FlightRecorder(FlightRecorder const&) = delete;
   FlightRecorder& operator=(FlightRecorder const&) = delete;

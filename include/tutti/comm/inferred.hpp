@@ -3,6 +3,7 @@
 /// @file
 /// The _v collectives whose counts the ranks find out: shapes travel first, then the result is allocated and filled.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/operand.hpp>
@@ -117,8 +118,8 @@ class InferredTask final
     for (std::size_t r = 0; r < heard_.size(); ++r) {
       if (!(row_of(heard_[r]) == row_of(model)))
         throw Error(ErrorKind::communication, name(kind).data(),
-                    "rows from rank 0 have shape " + to_string(row_of(model)) + ", from rank " + std::to_string(r) +
-                        " " + to_string(row_of(heard_[r])) + ". Pass rows of one shape on every rank");
+                    concat("rows from rank 0 have shape ", to_string(row_of(model)), ", from rank ", r, " ",
+                           to_string(row_of(heard_[r])), ". Pass rows of one shape on every rank"));
       total = checked_add(total, heard_[r].rows);
       rows_.push_back(heard_[r].rows);
     }

@@ -3,6 +3,7 @@
 /// @file
 /// `Mesh<Backend>`: ranks as points of a grid with named axes, and a communicator along each of them.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -67,19 +68,19 @@ class Mesh {
     std::int64_t product = 1;
     std::string text;
     for (MeshAxis const* axis = axes.begin(); axis != axes.end(); ++axis) {
-      text += (text.empty() ? "" : " x ") + std::string(axis->name) + " " + std::to_string(axis->size);
+      text += concat(text.empty() ? "" : " x ", axis->name, " ", axis->size);
       if (axis->name.empty()) refuse("an axis of a mesh has no name", ranks, where);
       if (axis->size < 1)
-        refuse("axis \"" + std::string(axis->name) + "\" has size " + std::to_string(axis->size) + ". The least is 1",
+        refuse(concat("axis \"", axis->name, "\" has size ", axis->size, ". The least is 1"),
                ranks, where);
       for (MeshAxis const* before = axes.begin(); before != axis; ++before)
-        if (before->name == axis->name) refuse("two axes are named \"" + std::string(axis->name) + "\"", ranks, where);
+        if (before->name == axis->name) refuse(concat("two axes are named \"", axis->name, "\""), ranks, where);
       product *= axis->size;
       if (product > ranks.size()) break;
     }
     if (product != ranks.size())
-      refuse("the mesh " + text + " does not hold the " + std::to_string(ranks.size()) +
-                 " ranks. Choose sizes whose product is the number of ranks",
+      refuse(concat("the mesh ", text, " does not hold the ", ranks.size(),
+                    " ranks. Choose sizes whose product is the number of ranks"),
              ranks, where);
   }
   [[noreturn]] static void refuse(std::string text, Communicator<B>& ranks, Where where) {
@@ -92,7 +93,7 @@ class Mesh {
       known += (known.empty() ? "" : ", ") + axis->name;
     }
     throw Error(ErrorKind::invalid_argument, "mesh",
-                "no axis is named \"" + std::string(name) + "\". There are: " + known, where);
+                concat("no axis is named \"", name, "\". There are: ", known), where);
   }
 
   List<Owner<Axis>> axes_;

@@ -4,6 +4,7 @@
 /// Point-to-point operations as jobs, and `Message`: one taken out of the queue, so that no other receive can get it
 /// between the look at its size and its arrival.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/tensor/tensor.hpp>
@@ -96,14 +97,13 @@ class TransferJob : public Job {
     counted_.count(Algorithm::messages, 0, info_.bytes);
     if (info_.bytes != expected_)
       throw Error(ErrorKind::shape, operation(),
-                  "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
-                      " has " + std::to_string(info_.bytes) + " bytes, the buffer " + std::to_string(expected_) +
-                      ". Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)");
+                  concat("the message from rank ", info_.source, " with tag ", info_.tag, " has ", info_.bytes,
+                         " bytes, the buffer ", expected_,
+                         ". Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)"));
     if (info_.has_dtype && info_.dtype != dtype_)
       throw Error(ErrorKind::dtype, operation(),
-                  "the message from rank " + std::to_string(info_.source) + " with tag " + std::to_string(info_.tag) +
-                      " holds " + std::string(name(info_.dtype)) + ", the buffer " + std::string(name(dtype_)) +
-                      ". Receive it as what was sent");
+                  concat("the message from rank ", info_.source, " with tag ", info_.tag, " holds ", name(info_.dtype),
+                         ", the buffer ", name(dtype_), ". Receive it as what was sent"));
     return complete();
   }
 
@@ -247,11 +247,10 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
   using Received = Operand<T, typename B::Device, true>;
   void begin(Message<B>& message) {
     if (message.bytes() % wire_bytes<T>() != 0)
-      throw Error(ErrorKind::dtype, "recv",
-                  "the message from rank " + std::to_string(message.source()) + " with tag " +
-                      std::to_string(message.tag()) + " has " + std::to_string(message.bytes()) +
-                      " bytes, which are no whole number of " + std::string(element_name<T>()) +
-                      ". Receive it as what was sent");
+      throw Error(
+          ErrorKind::dtype, "recv",
+          concat("the message from rank ", message.source(), " with tag ", message.tag(), " has ", message.bytes(),
+                 " bytes, which are no whole number of ", element_name<T>(), ". Receive it as what was sent"));
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
     transfer_.receive(message.match(), result_->wire(), message.bytes(), wire_dtype<T>);

@@ -3,6 +3,7 @@
 /// @file
 /// `Plan<Backend>`: a collective that is checked and set up once and run many times on the same buffers.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/owner.hpp>
@@ -69,7 +70,7 @@ class Plan {
   void start(Where where = Where::current()) {
     if (run_ != nullptr)
       throw Error(ErrorKind::invalid_argument, "Plan::start",
-                  "this plan is under way: " + comm::describe(setup_->call()) + ". Wait before starting it again",
+                  concat("this plan is under way: ", comm::describe(setup_->call()), ". Wait before starting it again"),
                   where);
     setup_->load();
     run_ = make_owner<comm::PlanRun<B>>(*core_, setup_);
@@ -104,7 +105,8 @@ class Plan {
   void require(char const* operation, Where where) const {
     if (run_ == nullptr)
       throw Error(ErrorKind::invalid_argument, operation,
-                  "this plan is not under way: " + comm::describe(setup_->call()) + ". Call start() first", where);
+                  concat("this plan is not under way: ", comm::describe(setup_->call()), ". Call start() first"),
+                  where);
   }
   void drop() noexcept {
     if (run_ == nullptr) return;

@@ -3,6 +3,7 @@
 /// @file
 /// `Ragged<T, Device>`: one block of rows from each rank, of different lengths, one after another.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/tensor/tensor.hpp>
 
@@ -42,7 +43,7 @@ class Ragged {
   std::int64_t begin_of(int r, std::source_location where) const {
     if (r < 0 || r >= blocks())
       throw Error(ErrorKind::out_of_range, "Ragged::block",
-                  "block " + std::to_string(r) + " does not exist. There are " + std::to_string(blocks()), where);
+                  concat("block ", r, " does not exist. There are ", blocks()), where);
     std::int64_t begin = 0;
     for (int before = 0; before < r; ++before) begin += counts_[static_cast<std::size_t>(before)];
     return begin;

@@ -4,6 +4,7 @@
 /// Integer arithmetic that throws `Error` (kind overflow) instead of wrapping. Sizes read from files, flags and
 /// peers go through it before they are used.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 
 #include <concepts>
@@ -21,7 +22,7 @@ constexpr std::int64_t checked_multiply(std::int64_t a, std::int64_t b,
   std::int64_t result = 0;
   if (__builtin_mul_overflow(a, b, &result))
     throw Error(ErrorKind::overflow, "checked_multiply",
-                std::to_string(a) + " * " + std::to_string(b) + " does not fit 64 bits", where);
+                concat(a, " * ", b, " does not fit 64 bits"), where);
   return result;
 }
 
@@ -32,7 +33,7 @@ constexpr std::int64_t checked_add(std::int64_t a, std::int64_t b,
   std::int64_t result = 0;
   if (__builtin_add_overflow(a, b, &result))
     throw Error(ErrorKind::overflow, "checked_add",
-                std::to_string(a) + " + " + std::to_string(b) + " does not fit 64 bits", where);
+                concat(a, " + ", b, " does not fit 64 bits"), where);
   return result;
 }
 
@@ -42,10 +43,10 @@ constexpr To checked_cast(From value, std::source_location where = std::source_l
   To const result = static_cast<To>(value);
   bool const same_sign = (value < From{}) == (result < To{});
   if (static_cast<From>(result) != value || !same_sign)
-    throw Error(ErrorKind::overflow, "checked_cast",
-                std::to_string(value) + " is outside [" + std::to_string(std::numeric_limits<To>::min()) + ", " +
-                    std::to_string(std::numeric_limits<To>::max()) + "]",
-                where);
+    throw Error(
+        ErrorKind::overflow, "checked_cast",
+        concat(value, " is outside [", std::numeric_limits<To>::min(), ", ", std::numeric_limits<To>::max(), "]"),
+        where);
   return result;
 }
 

@@ -4,6 +4,7 @@
 /// Value conversion between any two element types, rounded once. A cast through an intermediate type rounds twice:
 /// a double cast to float and then to bfloat16 may end one unit away from the nearest bfloat16.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 
@@ -62,7 +63,7 @@ template <class = void>
 [[noreturn]] void throw_conversion(std::string const& value, DType from, DType to, char const* why,
                                           std::source_location where) {
   throw Error(ErrorKind::overflow, "convert",
-              value + " of " + std::string(name(from)) + (" " + std::string(why)) + " " + std::string(name(to)), where);
+              concat(value, " of ", name(from), concat(" ", why), " ", name(to)), where);
 }
 
 }  // namespace detail

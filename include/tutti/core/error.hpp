@@ -7,6 +7,8 @@
 ///   tutti::all_reduce [rank 1]: counts differ: 8 here, 4 on rank 0. Pass tensors of one shape on every rank
 ///   (app.cpp:12)
 
+#include <tutti/core/concat.hpp>
+
 #include <exception>
 #include <source_location>
 #include <string>
@@ -92,13 +94,13 @@ class Error : public std::exception {
  private:
   template <class = void>
   void compose() {
-    what_ = "tutti::" + operation_;
-    if (rank_ >= 0) what_ += " [rank " + std::to_string(rank_) + "]";
-    what_ += ": " + message_;
-    if (!native_.empty()) what_ += " [" + native_ + "]";
+    what_ = concat("tutti::", operation_);
+    if (rank_ >= 0) what_ += concat(" [rank ", rank_, "]");
+    what_ += concat(": ", message_);
+    if (!native_.empty()) what_ += concat(" [", native_, "]");
     std::string_view file = where_.file_name();
     if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-    what_ += " (" + std::string(file) + ":" + std::to_string(where_.line()) + ")";
+    what_ += concat(" (", file, ":", where_.line(), ")");
   }
 
   ErrorKind kind_;

@@ -3,6 +3,7 @@
 /// @file
 /// What a rank computes with: its thread team and instruction set. Passed explicitly; nothing is global.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/exec/processors.hpp>
@@ -71,14 +72,14 @@ class Context {
   template <class = void>
   static Isa checked(Isa isa) {
     if (available(isa)) return isa;
-    throw Error(ErrorKind::unavailable, "Context", "this processor cannot run " + std::string(name(isa)));
+    throw Error(ErrorKind::unavailable, "Context", concat("this processor cannot run ", name(isa)));
   }
   template <class = void>
   static int threads_of(ContextOptions const& options) {
     if (options.threads < 0)
       throw Error(
           ErrorKind::invalid_argument, "Context",
-          std::to_string(options.threads) + " threads are impossible. Use 0 for as many as the process may use");
+          concat(options.threads, " threads are impossible. Use 0 for as many as the process may use"));
     if (options.threads > 0) return options.threads;
     return std::max(1, available_processors() / std::max(1, options.ranks_on_node));
   }

@@ -3,6 +3,7 @@
 /// @file
 /// Which vector instructions kernels use: chosen once per context, from the processor and `TUTTI_ISA`.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 
@@ -69,12 +70,11 @@ Isa isa_from_environment() {
     if (name(isa) != value) continue;
     if (!available(isa))
       throw Error(ErrorKind::unavailable, "isa_from_environment",
-                  "TUTTI_ISA=" + std::string(value) + ", but this processor has only " + std::string(name(best_isa())) +
-                      ". Unset it");
+                  concat("TUTTI_ISA=", value, ", but this processor has only ", name(best_isa()), ". Unset it"));
     return isa;
   }
   throw Error(ErrorKind::configuration, "isa_from_environment",
-              "TUTTI_ISA=" + std::string(value) + " is unknown. Use scalar, avx2, avx512 or avx512_bf16");
+              concat("TUTTI_ISA=", value, " is unknown. Use scalar, avx2, avx512 or avx512_bf16"));
 }
 
 }  // namespace tutti::exec

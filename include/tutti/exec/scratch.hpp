@@ -3,6 +3,7 @@
 /// @file
 /// Working memory of kernels: grows to the largest request and stays, so that steady state allocates nothing.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 
 #include <cstddef>
@@ -30,7 +31,7 @@ class Scratch {
     void* const grown = rounded < bytes ? nullptr : std::aligned_alloc(page, rounded);
     if (grown == nullptr)
       throw Error(ErrorKind::out_of_memory, "Scratch",
-                  std::to_string(bytes) + " bytes of working memory could not be allocated");
+                  concat(bytes, " bytes of working memory could not be allocated"));
     if (page == huge_page) ::madvise(grown, rounded, MADV_HUGEPAGE);
     std::free(memory_);
     memory_ = grown;

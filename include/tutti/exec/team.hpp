@@ -3,6 +3,7 @@
 /// @file
 /// A fork-join team of persistent threads. The caller is thread 0.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/exec/wait.hpp>
@@ -26,7 +27,7 @@ class Team {
   explicit Team(int threads, WaitPolicy policy = {}) : policy_(policy) {
     if (threads < 1 || threads > 4096)
       throw Error(ErrorKind::invalid_argument, "Team",
-                  std::to_string(threads) + " threads: between 1 and 4096 are possible");
+                  concat(threads, " threads: between 1 and 4096 are possible"));
     size_ = threads;
     failures_.resize(static_cast<std::size_t>(threads));
     workers_.resize(static_cast<std::size_t>(threads));  // all memory first: nothing throws once threads run
@@ -39,8 +40,8 @@ class Team {
         workers_.resize(static_cast<std::size_t>(index));
         stop();
         throw Error(ErrorKind::unavailable, "Team",
-                    "the system refused thread " + std::to_string(index) + ". Use fewer threads")
-            .with_native("pthread_create: " + std::string(std::strerror(code)));
+                    concat("the system refused thread ", index, ". Use fewer threads"))
+            .with_native(concat("pthread_create: ", std::strerror(code)));
       }
     }
   }

@@ -3,6 +3,7 @@
 /// @file
 /// Copies, each with a name that says where the bytes go. Nothing in the library copies between devices unasked.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/tensor/tensor.hpp>
 
 #include <array>
@@ -111,8 +112,8 @@ inline void check_copy(char const* operation, auto const& from, auto const& to, 
     throw_shapes(operation, "shapes of source and target differ", from.shape(), to.shape(), where);
   if (to.overlaps_itself())
     throw Error(ErrorKind::invalid_argument, operation,
-                "several indices of the target, a view of shape " + to_string(to.shape()) +
-                    ", reach one element. Pass a view whose elements are distinct",
+                concat("several indices of the target, a view of shape ", to_string(to.shape()),
+                       ", reach one element. Pass a view whose elements are distinct"),
                 where);
 }
 

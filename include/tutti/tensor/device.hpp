@@ -3,6 +3,7 @@
 /// @file
 /// Where tensors live: the `Device` concept and its first model, `Cpu`.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 
 #include <concepts>
@@ -59,7 +60,7 @@ struct Cpu {
     void* memory = rounded < bytes ? nullptr : std::aligned_alloc(storage_alignment, rounded);
     if (memory == nullptr)
       throw Error(ErrorKind::out_of_memory, "Cpu::allocate",
-                  std::to_string(bytes) + " bytes of host memory are not available");
+                  concat(bytes, " bytes of host memory are not available"));
     return memory;
   }
   void deallocate(void* memory, std::size_t) const noexcept { std::free(memory); }

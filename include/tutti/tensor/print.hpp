@@ -5,6 +5,7 @@
 /// digits of fraction at most, 75 columns, three items at each edge above 1000 elements. Types that NumPy lacks follow
 /// their nearest relative: bfloat16 prints by float16's rules, char and std::byte as integers.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/tensor/copy.hpp>
 
@@ -95,7 +96,7 @@ std::string scalar(double value) {
   bool const positional = magnitude == 0 || (magnitude >= 1e-4 && magnitude < limit);
   if (!positional) return shortest<dtype>(value, std::chars_format::scientific);
   std::string text = shortest<dtype>(value, std::chars_format::fixed);
-  return text.find('.') == text.npos ? text + ".0" : text;
+  return text.find('.') == text.npos ? concat(text, ".0") : text;
 }
 
 /// Whether one exponent-free notation would waste or lose digits.
@@ -157,11 +158,11 @@ List<std::string> words(List<double> const& values) {
     // With exponents all have equally many digits, and further ones are those of the exact value, not zeros.
     if (exponents && p.fraction.size() < fraction)
       p = split<std::string_view>(characters(values[i], format, static_cast<int>(fraction)));
-    result[i] = std::string(left - p.whole.size(), ' ') + p.whole + "." + p.fraction;
+    result[i] = concat(std::string(left - p.whole.size(), ' '), p.whole, ".", p.fraction);
     result[i].append(fraction - p.fraction.size(), ' ');
     if (exponents) {
       p.exponent.insert(1, exponent - p.exponent.size(), '0');
-      result[i] += "e" + p.exponent;
+      result[i] += concat("e", p.exponent);
     }
   }
   return result;
@@ -187,7 +188,7 @@ class Layout {
       std::string line = indent;
       auto const add = [&](std::string const& word) {  // every item leaves a column for a bracket behind it
         if (line.size() + word.size() > width - 1 && line.size() > indent.size()) {
-          text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+          text += concat(line.substr(0, line.find_last_not_of(' ') + 1), "\n");
           line = indent;
         }
         line += word;
@@ -204,12 +205,12 @@ class Layout {
     } else {
       std::string const gap(static_cast<std::size_t>(shape_.rank() - axis - 1), '\n');
       for (std::int64_t i = 0; i < shown; ++i) {
-        if (cut && i == edge_items) text += indent + "..." + gap;
-        text += indent + nested(axis + 1, indent + " ", width - 1);
+        if (cut && i == edge_items) text += concat(indent, "...", gap);
+        text += indent + nested(axis + 1, concat(indent, " "), width - 1);
         if (i + 1 != shown) text += gap;
       }
     }
-    return "[" + text.substr(indent.size()) + "]";
+    return concat("[", text.substr(indent.size()), "]");
   }
 
   Shape shape_;

@@ -3,6 +3,7 @@
 /// @file
 /// Shape of a tensor: up to eight extents, a literal type.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/core/error.hpp>
 
@@ -64,7 +65,7 @@ class Shape {
                        std::source_location where = std::source_location::current()) const {
     if (axis < 0 || axis >= rank_)
       throw Error(ErrorKind::out_of_range, "Shape::with",
-                  "axis " + std::to_string(axis) + " does not exist in a shape of rank " + std::to_string(rank_),
+                  concat("axis ", axis, " does not exist in a shape of rank ", rank_),
                   where);
     std::array<std::int64_t, max_rank> extents = extents_;
     extents[static_cast<std::size_t>(axis)] = extent;
@@ -81,14 +82,14 @@ class Shape {
  private:
   template <class = void>
   constexpr Shape(std::int64_t const* extents, std::int64_t rank, std::source_location where) {
-    if (rank < 0) throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(rank) + " is negative", where);
+    if (rank < 0) throw Error(ErrorKind::shape, "Shape", concat("rank ", rank, " is negative"), where);
     if (rank > max_rank)
-      throw Error(ErrorKind::shape, "Shape", "rank " + std::to_string(rank) + " is above the limit of 8", where);
+      throw Error(ErrorKind::shape, "Shape", concat("rank ", rank, " is above the limit of 8"), where);
     std::int64_t product = 1;
     for (; rank_ < rank; ++rank_) {
       std::int64_t const extent = extents[rank_];
       if (extent < 0)
-        throw Error(ErrorKind::shape, "Shape", "extent " + std::to_string(extent) + " is negative", where);
+        throw Error(ErrorKind::shape, "Shape", concat("extent ", extent, " is negative"), where);
       extents_[static_cast<std::size_t>(rank_)] = extent;
       product = checked_multiply(product, extent == 0 ? 1 : extent, where);
     }
@@ -103,7 +104,7 @@ template <class = void>
 constexpr std::string to_string(Shape const& shape) {
   std::string text;
   for (int axis = 0; axis < shape.rank(); ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
-  return "(" + text + (shape.rank() == 1 ? ",)" : ")");
+  return concat("(", text, (shape.rank() == 1 ? ",)" : ")"));
 }
 
 }  // namespace tutti

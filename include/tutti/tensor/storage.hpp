@@ -21,7 +21,7 @@ class Storage {
   Storage() = default;
   /// From the device's own allocator. Contents are indeterminate.
   Storage(D device, std::size_t bytes)
-      : device_(device), memory_(device_.allocate(bytes)), bytes_(bytes), release_(&deallocate) {}
+      : device_(device), memory_(device.allocate(bytes)), bytes_(bytes), release_(&deallocate) {}
   /// Memory of somebody else's, given back through `release` (null: never). Called once, also for zero bytes if there
   /// is an owner.
   Storage(D device, void* memory, std::size_t bytes, Release release, void* owner) noexcept

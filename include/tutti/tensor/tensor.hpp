@@ -3,6 +3,7 @@
 /// @file
 /// `Tensor<T, Device>`: the owner of contiguous, 64-byte aligned elements of one type on one device.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -38,10 +39,11 @@ class Tensor {
       : shape_(shape), storage_(std::move(storage)) {
     if (static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))) > storage_.bytes())
       throw Error(ErrorKind::shape, "Tensor",
-                  "shape " + to_string(shape) + " of " + std::string(element_name<T>()) + " does not fit " +
-                      std::to_string(storage_.bytes()) + " bytes of storage", where);
+                  concat("shape ", to_string(shape), " of ", element_name<T>(), " does not fit ", storage_.bytes(),
+                         " bytes of storage"),
+                  where);
     if (reinterpret_cast<std::uintptr_t>(storage_.data()) % alignof(T) != 0)
-      throw Error(ErrorKind::invalid_argument, "Tensor", "storage is not aligned for " + std::string(element_name<T>()),
+      throw Error(ErrorKind::invalid_argument, "Tensor", concat("storage is not aligned for ", element_name<T>()),
                   where);
   }
 

@@ -3,6 +3,7 @@
 /// @file
 /// A reference to the elements of a tensor, with strides. Copying a view copies the reference.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/tensor/device.hpp>
@@ -25,12 +26,12 @@ namespace detail {
 template <class = void>
 [[noreturn]] void throw_shapes(char const* operation, char const* problem, Shape const& a, Shape const& b,
                                       std::source_location where) {
-  throw Error(ErrorKind::shape, operation, std::string(problem) + ": " + to_string(a) + " and " + to_string(b), where);
+  throw Error(ErrorKind::shape, operation, concat(problem, ": ", to_string(a), " and ", to_string(b)), where);
 }
 template <class = void>
 [[noreturn]] void throw_axis(char const* operation, int axis, Shape const& shape, std::source_location where) {
   throw Error(ErrorKind::out_of_range, operation,
-              "axis " + std::to_string(axis) + " does not exist in shape " + to_string(shape), where);
+              concat("axis ", axis, " does not exist in shape ", to_string(shape)), where);
 }
 
 // Named values, asserted where users' calls arrive, keep a mistake's diagnostics short.
@@ -121,7 +122,7 @@ class TensorView {
                   "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
     if (!contiguous())
       throw Error(ErrorKind::shape, "TensorView::elements",
-                  "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
+                  concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
     return {data_, static_cast<std::size_t>(size())};
   }
 
@@ -149,8 +150,7 @@ class TensorView {
     check_axis("slice", axis, where);
     if (begin < 0 || end < begin || end > shape_[axis])
       throw Error(ErrorKind::out_of_range, "slice",
-                  "[" + std::to_string(begin) + ", " + std::to_string(end) + ") is outside axis " +
-                      std::to_string(axis) + " of shape " + to_string(shape_),
+                  concat("[", begin, ", ", end, ") is outside axis ", axis, " of shape ", to_string(shape_)),
                   where);
     // An empty slice keeps the address: the one behind the last element of a strided axis may lie outside the memory.
     std::int64_t const offset = begin == end || size() == 0 ? 0 : begin * strides_[at(axis)];
@@ -163,7 +163,7 @@ class TensorView {
     check_axis("operator[]", 0, where);
     if (index < 0 || index >= shape_[0])
       throw Error(ErrorKind::out_of_range, "operator[]",
-                  "index " + std::to_string(index) + " is outside axis 0 of shape " + to_string(shape_), where);
+                  concat("index ", index, " is outside axis 0 of shape ", to_string(shape_)), where);
     Strides strides{};
     for (int axis = 1; axis < rank(); ++axis) strides[at(axis - 1)] = strides_[at(axis)];
     return {size() == 0 ? data_ : data_ + index * strides_[0], Shape::of(shape_.begin() + 1, rank() - 1), strides,
@@ -209,7 +209,7 @@ class TensorView {
     if ((order.size() != 0 && static_cast<int>(order.size()) != rank()) || seen != (1u << rank()) - 1u)
       throw Error(
           ErrorKind::shape, "transpose",
-          "the order is not a permutation of the " + std::to_string(rank()) + " axes of shape " + to_string(shape_),
+          concat("the order is not a permutation of the ", rank(), " axes of shape ", to_string(shape_)),
           where);
     std::array<std::int64_t, Shape::max_rank> extents{};
     Strides strides{};
@@ -231,8 +231,8 @@ class TensorView {
     for (int axis = 0; inside && axis < count; ++axis) inside = indices[axis] >= 0 && indices[axis] < shape_[axis];
     if (inside) return;
     throw Error(ErrorKind::out_of_range, "TensorView::operator()",
-                "element (" + detail::listed(indices, static_cast<std::size_t>(count)) + ") does not exist in shape " +
-                    to_string(shape_));
+                concat("element (", detail::listed(indices, static_cast<std::size_t>(count)),
+                       ") does not exist in shape ", to_string(shape_)));
   }
 
   T* data_ = nullptr;
@@ -272,8 +272,8 @@ Shape resolve_reshape(Shape const& from, std::int64_t const* extents, std::size_
   }
   if (bad) {
     throw Error(ErrorKind::shape, "reshape",
-                "shape " + to_string(from) + " has " + std::to_string(from.size()) + " elements and cannot become (" +
-                    listed(extents, rank) + ")",
+                concat("shape ", to_string(from), " has ", from.size(), " elements and cannot become (",
+                       listed(extents, rank), ")"),
                 where);
   }
   return Shape::of(resolved.data(), static_cast<std::int64_t>(rank), where);
@@ -287,7 +287,7 @@ TensorView<T, D> TensorView<T, D>::reshape_to(std::int64_t const* extents, std::
                                             std::source_location where) const {
   if (!contiguous())
     throw Error(ErrorKind::shape, "reshape",
-                "view of shape " + to_string(shape_) + " is not contiguous. Use clone(view)", where);
+                concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
   return {data_, detail::resolve_reshape(shape_, extents, rank, where), device_};
 }
 

@@ -4,6 +4,7 @@
 /// `Threads`: ranks are threads of one process and work on each other's memory. Collectives are comm/shared's; messages
 /// are letters: small ones carry a copy, large ones are copied once, by the receiver, out of the sender's buffer.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/backend/threads/group.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
@@ -208,13 +209,13 @@ class Threads {
     State const* const state = operation.state_;
     if (state == nullptr) return {};
     if (state->type == State::send)
-      return "rank " + std::to_string(state->peer) + " has not received the message" + whereabouts(state->peer);
+      return concat("rank ", state->peer, " has not received the message", whereabouts(state->peer));
     return comm::no_message({state->peer, state->info.tag, 0}) + whereabouts(state->peer);
   }
   /// "; rank 2 waits in barrier at app.cpp:12, ..."
   template <class = void>
   std::string whereabouts(int rank) const {
-    return rank < 0 ? std::string() : "; rank " + std::to_string(rank) + " " + engine_.whereabouts(rank);
+    return rank < 0 ? std::string() : concat("; rank ", rank, " ", engine_.whereabouts(rank));
   }
   template <class = void>
   void announce(std::string_view text, std::uint64_t) noexcept { engine_.announce(text); }
@@ -331,7 +332,7 @@ class Threads {
     threads::Letter& letter = *state.letter;
     std::uint32_t expected = threads::Letter::posted;
     if (!letter.state.compare_exchange_strong(expected, threads::Letter::copying))
-      throw Error(ErrorKind::communication, "recv", "rank " + std::to_string(letter.source) + " gave up its send");
+      throw Error(ErrorKind::communication, "recv", concat("rank ", letter.source, " gave up its send"));
     if (std::int64_t const bytes = std::min(letter.bytes, state.bytes); bytes != 0)
       std::memcpy(state.to, letter.data, static_cast<std::size_t>(bytes));
     state.info = info_of(letter);
@@ -351,8 +352,8 @@ class Threads {
   [[noreturn]] void throw_departed(char const* operation, int rank) {
     engine_.check(operation);
     throw Error(ErrorKind::communication, operation,
-                (rank < 0 ? "all other ranks have" : "rank " + std::to_string(rank) + " has") +
-                    " left the communicator without taking part. Every rank must make the matching call");
+                concat(rank < 0 ? "all other ranks have" : concat("rank ", rank, " has"),
+                       " left the communicator without taking part. Every rank must make the matching call"));
   }
   template <class = void>
   void check_departed(State& state) {

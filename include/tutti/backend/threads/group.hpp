@@ -4,6 +4,7 @@
 /// What the ranks of one process share: the world of a run with its failures, and per communicator a board for
 /// collectives and a mailbox for each rank.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/mutex.hpp>
@@ -86,9 +87,8 @@ class Group {
     Shared<Group> const group = children_[at].group;
     if (group->size() != size)  // a rank of the larger group would look beyond the smaller one's memory
       throw Error(ErrorKind::communication, "split",
-                  "ranks disagree: the group of color " + std::to_string(color) + " has " +
-                      std::to_string(group->size()) + " members on one rank and " + std::to_string(size) +
-                      " on another. The transport damages what it carries");
+                  concat("ranks disagree: the group of color ", color, " has ", group->size(),
+                         " members on one rank and ", size, " on another. The transport damages what it carries"));
     if (--children_[at].missing == 0) children_.erase(at);
     return group;
   }

@@ -3,6 +3,7 @@
 /// @file
 /// `threads::run`: a function on n ranks of this process, and `launch<Threads>`.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/backend/threads/backend.hpp>
 #include <tutti/comm/launch.hpp>
 #include <tutti/core/list.hpp>
@@ -54,7 +55,7 @@ class Run {
       if (error.rank() < 0) error.with_rank(failed_rank_);
       throw;
     } catch (std::exception const& error) {
-      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", "threw " + std::string(error.what()))
+      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", concat("threw ", error.what()))
                                  .with_rank(failed_rank_));
     } catch (...) {
       std::throw_with_nested(
@@ -66,13 +67,13 @@ class Run {
  private:
   template <class = void>
   void note(int rank, std::exception_ptr failure) noexcept {
-    std::string text = "rank " + std::to_string(rank) + " failed: ";
+    std::string text = concat("rank ", rank, " failed: ");
     try {
       std::rethrow_exception(failure);
     } catch (std::exception const& error) {
       text += error.what();
     } catch (...) {
-      text = text + "an exception of unknown type";
+      text = concat(text, "an exception of unknown type");
     }
     {
       Guard const guard(mutex_);
@@ -110,7 +111,7 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
   using Function = std::remove_reference_t<F>;
   if (ranks < 1 || ranks > max_ranks)
     throw Error(ErrorKind::invalid_argument, "threads::run",
-                std::to_string(ranks) + " ranks: between 1 and 1024 are possible");
+                concat(ranks, " ranks: between 1 and 1024 are possible"));
   detail::Run shared(ranks, options);
   struct Start {
     detail::Run* run;
@@ -142,8 +143,8 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
   for (std::size_t r = 1; r < started; ++r) ::pthread_join(starts[r].handle, nullptr);
   if (code != 0)
     throw Error(ErrorKind::unavailable, "threads::run",
-                "the system refused thread " + std::to_string(started) + ". Use fewer ranks")
-        .with_native("pthread_create: " + std::to_string(code));
+                concat("the system refused thread ", started, ". Use fewer ranks"))
+        .with_native(concat("pthread_create: ", code));
   shared.rethrow();
 }
 
@@ -156,7 +157,7 @@ int ranks_from(int argc, char** argv) {
     long const ranks = std::strtol(copy.c_str(), &end, 10);
     if (copy.empty() || *end != 0 || ranks < 1 || ranks > max_ranks)
       throw Error(ErrorKind::configuration, "launch",
-                  std::string(where) + " is '" + copy + "'. Give a number from 1 to 1024");
+                  concat(where, " is '", copy, "'. Give a number from 1 to 1024"));
     return static_cast<int>(ranks);
   };
   for (int i = 1; i < argc; ++i) {

@@ -9,6 +9,7 @@
 ///   staged    some buffers are not: their contents pass through staging memory in rounds
 /// The traffic of the direct path is the lower bound 2 n S for an all-reduce of n ranks and S bytes.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/shared/share.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -105,7 +106,7 @@ class BasicEngine {
     bool safe = true;
     if (!call->complete) {
       board_.alarm().raise(ErrorKind::revoked,
-                           "rank " + named(rank_) + " gave up " + describe(call->whole()));
+                           concat("rank ", named(rank_), " gave up ", describe(call->whole())));
       exec::Backoff backoff(exec::WaitPolicy{});
       std::int64_t const end = exec::now_ns() + 2'000'000'000;
       for (int r = 0; r < size_; ++r)
@@ -127,10 +128,10 @@ class BasicEngine {
           board_.entry(call->sequence, r).arrived.load(std::memory_order_acquire) > call->sequence;
       std::string& list = arrived ? here : missing;
       list += (list.empty() ? "" : ", ") + named(r);
-      if (!arrived) list += " (" + whereabouts(r) + ")";
+      if (!arrived) list += concat(" (", whereabouts(r), ")");
     }
     if (missing.empty()) return "all ranks have arrived, not all have finished";
-    return "ranks that have arrived: " + (here.empty() ? "none" : here) + "; missing: " + missing;
+    return concat("ranks that have arrived: ", here.empty() ? "none" : here, "; missing: ", missing);
   }
   /// "waits in barrier at app.cpp:12, 7 collectives behind it"
   std::string whereabouts(int rank) const {
@@ -139,8 +140,8 @@ class BasicEngine {
     std::uint64_t const completed = status.completed.load(std::memory_order_acquire);
     std::string text = "waits for nothing on this communicator";
     if (board_.left(rank)) text = "has left the communicator";
-    else if (!position.empty()) text = "waits in " + position;
-    return text + ", " + std::to_string(completed) + (completed == 1 ? " collective" : " collectives") + " behind it";
+    else if (!position.empty()) text = concat("waits in ", position);
+    return concat(text, ", ", completed, completed == 1 ? " collective" : " collectives", " behind it");
   }
   /// What the others read when they ask where this rank is; empty when it goes on.
   void announce(std::string_view text) noexcept { board_.status(rank_).position.store(text); }
@@ -279,8 +280,9 @@ class BasicEngine {
     for (int r : {0, c.other}) {
       bool const described = board_.status(r).described.load(std::memory_order_acquire) == c.ticket();
       if (!described && exec::now_ns() < c.give_up_at) return false;
-      text += "rank " + named(r) + " calls " +
-              (described ? board_.status(r).description.load() : std::string("something else")) + (r == 0 ? ", " : "");
+      text +=
+          concat("rank ", named(r), " calls ",
+                 described ? board_.status(r).description.load() : std::string("something else"), r == 0 ? ", " : "");
     }
     text += ". Make the same call on every rank";
     board_.alarm().raise(ErrorKind::communication, text);
@@ -304,9 +306,9 @@ class BasicEngine {
       }
       throw Error(
           ErrorKind::communication, std::string(name(c.whole().kind)),
-          "rank " + named(r) +
-              (dead ? " (process " + std::to_string(process) + ") has died"
-                    : " has left the communicator without taking part. Every rank must make the matching call"));
+          concat("rank ", named(r),
+                 dead ? concat(" (process ", process, ") has died")
+                      : " has left the communicator without taking part. Every rank must make the matching call"));
     }
   }
 
