@@ -14,3 +14,4 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/train_step.hpp>
+#include <tutti/train/validation.hpp>

@@ -142,6 +142,25 @@ TEST_CASE("--help names every flag and leaves with code 0") {
   }
 }
 
+TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or said anew on purpose") {
+  Options o;
+  CLI::App app;
+  detail::declare(app, o);
+  std::set<std::string> flags;
+  for (auto const* group : app.get_subcommands([](CLI::App const*) { return true; }))
+    for (CLI::Option const* option : group->get_options()) flags.insert(option->get_lnames().front());
+  std::set<std::string> accounted{"model", "layers", "channels", "heads", "vocabulary",   // the checkpoint's model
+                                  "sync-freq",                                            // its micro-steps
+                                  "backend", "ranks", "threads",                          // where it runs
+                                  "config", "help", "resume", "out", "overwrite",            // this call
+                                  "no-final-checkpoint"};
+  for_each_setting(o, [&](std::string const& name, auto const&) {
+    INFO(name);
+    CHECK(accounted.insert(name).second);
+  });
+  CHECK(flags == accounted);
+}
+
 TEST_CASE("impossible values are refused by the name of their flag") {
   std::vector<std::pair<std::vector<char const*>, char const*>> const cases{
       {{"--data", "x", "--steps", "0"}, "--steps 0"},

@@ -290,6 +290,23 @@ def case_uneven(bench):
     check(bench.losses(part) == bench.losses(bench.folder / "sync"), "a resumed run has another layout")
 
 
+def case_validation(bench):
+    """--validation-batches measures the same text for any number of ranks, micro-steps and sequences at a time."""
+    flags = ["--steps", "1", "--validation-data", str(bench.folder / "validation.bin")]  # 16 windows
+    layouts = [(1, ["--batch", "4"]), (1, ["--batch", "1", "--sync-freq", "4"]), (2, ["--batch", "2"]), (4, ["--batch", "1"]), (3, ["--batch", "2", "--total-tokens", "128"])]
+    for batches, predictions in ((1, 128), (3, 384), (4, 499), (0, 499)):
+        first = None
+        for backend in bench.backends():
+            for ranks, layout in layouts:
+                out = bench.folder / f"{backend}{batches}-{ranks}-{len(layout)}"
+                bench.run(backend, ranks, out, *flags, *layout, "--validation-batches", str(batches))
+                row = bench.metrics(out, "validation")[0]
+                first = first or row
+                check(row.get("predictions") == predictions, f"{backend}, {ranks} ranks, {layout}: {row}, expected {predictions} predictions")
+                close([first["loss"]], [row["loss"]], 1e-6)
+        print(f"  {batches} batches: {predictions} predictions, loss {first['loss']:.6f} in every layout")
+
+
 def children(pid):
     found = []
     for entry in pathlib.Path("/proc").iterdir():

@@ -16,6 +16,7 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/train_step.hpp>
+#include <tutti/train/validation.hpp>
 
 #include <chrono>
 #include <filesystem>
@@ -258,35 +259,18 @@ class Run {
     if (due(o().checkpoint_every)) checkpoint();
   }
 
-  /// Mean loss over the held-out text; windows are shared among ranks.
   void validate() {
     if (!setup_.validation) return;
-    data::ValidationLoader const& loader = *setup_.validation;
     if (done_ == 0) done_ = setup_.first_step;
-    std::int64_t const batches_all = (loader.windows() + setup_.rows - 1) / setup_.rows;
-    std::int64_t const batches =
-        o().validation_batches == 0 ? batches_all : std::min(o().validation_batches, batches_all);
-    Tensor<std::int32_t> tokens(Shape{setup_.rows, o().sequence}), targets(Shape{setup_.rows, o().sequence});
-    double totals[3] = {};  // loss, predictions, bytes of text
-    data::Share const share = data::share_of(batches, port_->rank(), ranks());
-    for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      std::int64_t const counted = loader.fill(batch * setup_.rows, tokens.view(), targets.view());
-      double const mean = step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
-      totals[0] += mean * static_cast<double>(counted);
-      totals[1] += static_cast<double>(counted);
-      if (!setup_.tokenizer) continue;
-      for (std::int32_t target : targets.elements())
-        if (target >= 0 && target < setup_.tokenizer->vocabulary() && !setup_.tokenizer->is_special(target))
-          totals[2] += static_cast<double>(setup_.tokenizer->token_bytes(target).size());
-    }
-    parallel::all_reduce(*port_, totals, comm::PortOp::sum);
-    validation_loss_ = totals[0] / std::max(totals[1], 1.0);
-    bool const text_known = totals[2] > 0;
-    bits_per_byte_ = text_known ? data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])) : 0;
-    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, validation_loss_,
-                              text_known ? fmt::format(", {:.4f} bits per byte", bits_per_byte_) : ""));
-    Metrics::Json row{{"type", "validation"}, {"step", done_}, {"loss", validation_loss_}};
-    row["bits_per_byte"] = text_known ? Metrics::Json(bits_per_byte_) : Metrics::Json(nullptr);
+    Validation const found = measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &*setup_.tokenizer : nullptr,
+                                     setup_.validation_windows());
+    validation_loss_ = found.loss;
+    bool const text_known = found.bits_per_byte > 0;
+    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
+                              text_known ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
+    Metrics::Json row{
+        {"type", "validation"}, {"step", done_}, {"loss", found.loss}, {"predictions", found.predictions}};
+    row["bits_per_byte"] = text_known ? Metrics::Json(found.bits_per_byte) : Metrics::Json(nullptr);
     metrics_.write(row);
     last_validated_ = done_;
   }
@@ -367,7 +351,7 @@ class Run {
   Metrics metrics_;
   Smoothed speed_;
   Tensor<std::int32_t> tokens_, targets_;
-  double peak_flops_ = 0, validation_loss_ = 0, bits_per_byte_ = 0, step_seconds_ = 0;
+  double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0;
   int stop_ = 0;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
   std::string saved_;

@@ -101,7 +101,8 @@ inline void declare(CLI::App& app, Options& o) {
   add(*run, "--validate-every", o.validate_every,
                   "steps; validation also runs before the first and after the last");
   add(*run, "--validation-batches", o.validation_batches,
-                  "at most so many (default: all of the validation data)");
+                  "measure at most as many sequences as so many steps have, over all ranks and micro-steps, from the "
+                  "beginning of the validation data (default: all of it)");
   add(*run, "--sample-every", o.sample_every, "steps");
   add(*run, "--sample-tokens", o.sample_tokens, "length of a sample");
   add(*run, "--sample-prompt", o.sample_prompt, "beginning of a sample");
@@ -219,8 +220,11 @@ inline void validate(Options const& o) {
     refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
 }
 
-/// Calls f(name, value) for every option that decides what is learned: what a checkpoint records and a resumed run
-/// takes over.
+/// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
+/// how, and what the run shows and keeps on the way. The model's sizes are facts of the checkpoint themselves, and so
+/// are its micro-steps, which stay where the layout does. Where a run runs (--backend, --ranks, --threads), what this
+/// call does with --out, and --no-final-checkpoint, which would lose work that another call meant to keep, are said
+/// each time.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {
   f("data", o.data);
@@ -240,6 +244,13 @@ void for_each_setting(AnyOptions& o, F&& f) {
   f("epsilon", o.epsilon);
   f("clip", o.clip);
   f("seed", o.seed);
+  f("validate-every", o.validate_every);
+  f("validation-batches", o.validation_batches);
+  f("sample-every", o.sample_every);
+  f("sample-tokens", o.sample_tokens);
+  f("sample-prompt", o.sample_prompt);
+  f("checkpoint-every", o.checkpoint_every);
+  f("keep", o.keep);
 }
 
 /// What parsing came to: options, or text to print and the exit code to leave with.

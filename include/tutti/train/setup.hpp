@@ -46,6 +46,11 @@ struct Setup {
     return 8.0 * static_cast<double>(rows) * static_cast<double>(micro_steps) * static_cast<double>(options.sequence);
   }
   std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
+  /// Windows of the held-out text that validation measures: so many steps' sequences, whoever does them.
+  std::int64_t validation_windows() const noexcept {
+    std::int64_t const all = validation ? validation->windows() : 0, batches = options.validation_batches;
+    return batches == 0 || batches > all / global_rows ? all : batches * global_rows;
+  }
 };
 
 namespace detail {
