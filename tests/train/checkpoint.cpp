@@ -143,10 +143,15 @@ TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentenc
   fs::path const second = save_checkpoint(folder.path, contents.at(2), 0);
   REQUIRE_ERROR(find_checkpoint(folder.path, "7"), ErrorKind::io, "1, 2");
   REQUIRE_ERROR(find_checkpoint(folder.path, "99999999999999999999"), ErrorKind::io, "not among");
-  REQUIRE_ERROR(find_checkpoint(folder.path, "elsewhere"), ErrorKind::io, "not a checkpoint folder");
+  REQUIRE_ERROR(find_checkpoint(folder.path, "elsewhere"), ErrorKind::io, "not the folder of a checkpoint");
 
   fs::remove(second / "COMPLETE");
   REQUIRE_ERROR(find_checkpoint(folder.path, second.string()), ErrorKind::io, "interrupted");
+  REQUIRE_ERROR(find_checkpoint({}, folder.path.string()), ErrorKind::io, "is the folder of a run");
+  fs::path const other = folder.path / "other";
+  fs::create_directory(other);
+  REQUIRE_ERROR(find_checkpoint({}, other.string()), ErrorKind::io, "is not a checkpoint: there is no checkpoint.json");
+  REQUIRE_ERROR(find_checkpoint({}, "-1"), ErrorKind::io, "'-1' is not the folder of a checkpoint");
   CHECK(find_checkpoint(folder.path, "latest") == first);
 
   flip_byte(first / "optimizer.safetensors", 2);

@@ -420,7 +420,10 @@ def case_sentences(bench):
     bench.run("threads", 1, out, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
     checkpoint = out / "checkpoints" / "step_00000004"
     refused(["--resume", "latest", "--out", str(out), "--layers", "3", "--channels", "32", "--heads", "4"], "2 layers")
-    refused(["--resume", "3", "--out", str(out)], "2, 4")
+    refused(["--resume", "3", "--out", str(out)], "--resume 3: step 3 is not among", "2, 4")
+    refused(["--resume", "-1", "--out", str(out)], "--resume -1: '-1' is not the folder of a checkpoint")
+    refused(["--resume", str(out)], f"--resume {out}: '{out}' is the folder of a run", "--out")
+    refused(["--resume", str(bench.folder)], f"'{bench.folder}' is not a checkpoint")
     payload = bytearray((checkpoint / "parameters.safetensors").read_bytes())
     payload[-5] ^= 0x40
     (checkpoint / "parameters.safetensors").write_bytes(payload)
@@ -484,9 +487,28 @@ def case_generate(bench):
     check(first == generate(*flags, "--seed", "5", "--threads", "1"), "the same seed wrote another text")
     check(len({generate(*flags, "--seed", str(seed), "--temperature", "3") for seed in range(4)}) > 1, "seeds do not matter")
     check(generate(*flags, "--temperature", "0", "--seed", "1") == generate(*flags, "--temperature", "0", "--seed", "2"), "greedy text depends on the seed")
-    check("top-p" in generate(*flags, "--top-p", "0", code=1), "--top-p 0")
+    for words, part in ((["--top-p", "0"], "--top-p: 0 must be above 0 and at most 1"), (["--top-p=nan"], "--top-p: nan must be"),
+                        (["--top-k", "-1"], "--top-k: -1 must be at least 0"), (["--temperature", "-1"], "--temperature: -1 must be at least 0"),
+                        (["--tokens", "0"], "--tokens: 0 must be between 1 and"), (["--threads", "2000"], "--threads: 2000 must be between 0 and 1024")):
+        said = generate(*flags, *words, code=2)
+        check(part in said and said.endswith("See generate --help for the flags.\n"), said)
     check("--checkpoint" in generate("--prompt", "x", code=2), "no checkpoint")
     check("nowhere" in generate("--checkpoint", "nowhere", code=1), "missing checkpoint")
+    said = generate("--checkpoint", str(data), code=1)
+    check(f"'{data}' is not a checkpoint: there is no checkpoint.json in it" in said and "interrupted" not in said, said)
+    check("generate:" in generate("--checkpoint", "x" * 300, code=1), "a name that no file can have")
+
+    def prepare(*words, code=2):
+        done = subprocess.run([bench.args.prepare, *words], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode} {done.stderr}")
+        return done.stdout + done.stderr
+
+    for words, part in (([], "--input is required"), (["--input", "x"], "--out is required"), (["--foo"], "prepare_text: "),
+                        (["--vocabulary", "5"], "prepare_text: --vocabulary: 5 must be between 257 and 65536\nSee prepare_text --help for the flags.\n"),
+                        (["--vocabulary", "many"], "--vocabulary: 'many' is not a whole number"),
+                        (["--validation-fraction", "nan"], "--validation-fraction: nan must be between 0.001 and 0.5")):
+        check(part in prepare(*words), f"{words}: '{part}' is not in\n{prepare(*words)}")
+    check("--validation-fraction" in prepare("--help", code=0), "--help")
 
 
 def script_root(bench, trainer):

@@ -228,7 +228,8 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
   if (wanted == "latest" || is_step) {
     std::vector<std::int64_t> const steps = detail::complete_steps(out);
     if (steps.empty())
-      refuse("there is no complete checkpoint in " + (out / "checkpoints").string() + ". Start without --resume");
+      refuse("there is no complete checkpoint in " + (out / "checkpoints").string() +
+             ". A run keeps one every --checkpoint-every steps and after its last");
     std::int64_t step = steps.back();
     if (is_step) {
       auto const [end, code] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), step);
@@ -242,10 +243,19 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
     }
     folder = detail::complete_folder(out, step);
   }
-  if (!fs::is_directory(folder)) refuse(folder.string() + " is not a checkpoint folder");
-  if (!fs::exists(folder / detail::complete_marker))
-    refuse(folder.string() + " has no " + detail::complete_marker +
-           ": writing it was interrupted. Use an older checkpoint");
+  if (!fs::is_directory(folder))
+    refuse("'" + folder.string() + "' is not the folder of a checkpoint. Give one, a step, or latest");
+  if (fs::exists(folder / detail::complete_marker)) return folder;
+  if (fs::exists(folder / "checkpoints"))
+    refuse("'" + folder.string() + "' is the folder of a run. Give it as --out, and here a step or latest");
+  bool const begun = detail::step_of(folder.filename().string()) >= 0 || fs::exists(folder / "checkpoint.json") ||
+                     folder.extension() == ".partial";
+  if (!begun)
+    refuse("'" + folder.string() +
+           "' is not a checkpoint: there is no checkpoint.json in it. Give the folder of one, " +
+           "such as DIR/checkpoints/step_00000100");
+  refuse(folder.string() + " has no " + detail::complete_marker +
+         ": writing it was interrupted. Use an older checkpoint");
   return folder;
 }
 

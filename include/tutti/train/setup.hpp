@@ -73,6 +73,15 @@ inline void expand_data_folder(Options& o) {
   }
 }
 
+/// Errors: those of find_checkpoint, said of the flag.
+inline std::filesystem::path resumed_checkpoint(Options const& o) {
+  try {
+    return find_checkpoint(o.out, o.resume);
+  } catch (Error const& error) {
+    throw Error(error.kind(), "train_gpt2", "--resume " + o.resume + ": " + error.message());
+  }
+}
+
 /// Settings of the checkpoint apply unless the command line says otherwise; what differs is noted.
 inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
   nlohmann::json const& facts = checkpoint.facts();
@@ -293,7 +302,7 @@ inline Setup make_setup(Options options, int ranks) {
   s.options = std::move(options);
   Options& o = s.options;
   if (!o.resume.empty()) {
-    s.resume.emplace(find_checkpoint(o.out, o.resume));
+    s.resume.emplace(detail::resumed_checkpoint(o));
     s.first_step = s.resume->step();
     if (!o.data.empty()) detail::expand_data_folder(o);
     // A pattern stands in the checkpoint; a folder that was given again means the same.
