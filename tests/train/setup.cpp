@@ -78,6 +78,21 @@ TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is sa
   }
 }
 
+TEST_CASE("a warm-up that cannot do its work gets a warning with the rates") {
+  Data const data;
+  auto const warnings = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--sequence", "16"});
+    return data.with(words).warnings;
+  };
+  CHECK(warnings({"--steps", "10", "--warmup", "10"}).empty());  // the last step has the peak
+  CHECK(warnings({"--steps", "10"}).empty());
+  CHECK(warnings({"--steps", "10", "--warmup", "40", "--learning-rate", "1e-3"}) ==
+        std::vector<std::string>{"--warmup 40 is longer than the run of 10 steps: the learning rate never reaches its "
+                                 "peak of 0.001, it ends at 0.00025"});
+  CHECK(warnings({"--steps", "10", "--warmup", "40", "--schedule", "constant"}) ==
+        std::vector<std::string>{"--warmup 40 does nothing: --schedule constant has none"});
+}
+
 TEST_CASE("validation measures whole steps' sequences, the same for every layout of a step") {
   Data const data;  // 99 predictions held out: 7 windows of 16
   for (auto const& [batches, windows] : std::vector<std::pair<char const*, std::int64_t>>{

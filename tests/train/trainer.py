@@ -158,7 +158,9 @@ def case_resume(bench):
             process = bench.start(backend, 2, part, *flags, *(["--resume", "latest"] if done else []))
             bench.wait_for_step(process, part, done + 5)
             os.kill(process.pid, stop)
-            text, _ = bench.finish(process)
+            text, errors = bench.finish(process)
+            check(errors.count("stopping after this step") == 1, f"the signal was answered {errors.count('stopping after')} times:\n{errors}")
+            check(bench.metrics(part, "end")[0]["reason"] == stop.name, str(bench.metrics(part, "end")))
             check("stopped by" in text, f"no word about the stop:\n{text[-2000:]}")
         stopped = len(bench.losses(part))
         check(stopped < 400, "the run was over before it was stopped")
@@ -444,6 +446,7 @@ def case_metrics(bench):
     rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
     kinds = [row["type"] for row in rows]
     check(kinds[0] == "start" and kinds[-1] == "end", str(kinds))
+    check(rows[-1]["reason"] == "done" and rows[-1]["step"] == 12 and not rows[-1]["stopped"], str(rows[-1]))
     check(kinds[1] == "validation" and rows[1]["step"] == 0, "no validation before step 1")
     check([row["step"] for row in rows if row["type"] == "validation"] == [0, 5, 10, 12], str(rows))
     check([row["step"] for row in rows if row["type"] == "checkpoint"] == [3, 6, 9, 12], str(kinds))
@@ -459,6 +462,39 @@ def case_metrics(bench):
     log = (out / "rank_0001.log").read_text()
     check("step 12/12" in log, f"log of rank 1: {log}")
     check(text.count("step  1/12") == 1, "more than one rank speaks")
+
+    text, _ = bench.run("threads", 1, bench.folder / "one", "--batch", "2", "--steps", "1", "--warmup", "30")
+    check("done: 1 step in" in text and " 0 tok/s" not in text, text)
+    check("WARNING: --warmup 30 is longer than the run of 1 step:" in text, text)
+    text, _ = bench.run("threads", 1, bench.folder / "one", "--resume", "latest")
+    check("done: the checkpoint is of step 1 already. Ask for more --steps" in text, text)
+
+
+def case_diverged(bench):
+    """A run that diverges says so once, keeps nothing of it, and closes its metrics with the reason; so does one that fails."""
+    flags = ["--batch", "2", "--steps", "60", "--learning-rate", "1e3", "--warmup", "0", "--clip", "0", "--checkpoint-every", "1", "--keep", "0"]
+    for backend in bench.backends():
+        for ranks in (1, 3):
+            out = bench.folder / f"{backend}{ranks}"
+            text, errors = bench.run(backend, ranks, out, *flags, code=1)
+            said = text + errors
+            check(said.count("training has diverged") == 1 and "--learning-rate" in errors, f"{backend}, {ranks} ranks:\n{said}")
+            check("[rank" not in said, f"the rank is named twice:\n{said}")
+            rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+            last = rows[-1]
+            check(last["type"] == "end" and last["reason"] == "diverged" and "training has diverged" in last["error"], str(last))
+            check(rows[-2]["type"] == "step" and rows[-2]["step"] == last["step"] < 60, str(rows[-2:]))
+            check(rows[-2]["loss"] is None or rows[-2]["grad_norm"] is None, str(rows[-2]))
+            kept = sorted(int(path.name[5:]) for path in (out / "checkpoints").glob("step_*"))
+            check(kept == list(range(1, last["step"])), f"kept {kept}, diverged at {last['step']}")
+    out = bench.folder / "failed"
+    process = bench.start("threads", 2, out, "--batch", "2", "--steps", "100000", "--checkpoint-every", "40")
+    bench.wait_for_step(process, out, 5)
+    (out / "checkpoints").write_text("in the way")
+    text, errors = bench.finish(process, code=1)
+    last = bench.metrics(out, "end")[-1]
+    check(last["reason"] == "error" and "checkpoints" in last["error"] and last["step"] == 40, str(last))
+    check(errors.count("checkpoints") == 1 and "[rank" not in errors, errors)
 
 
 def case_generate(bench):

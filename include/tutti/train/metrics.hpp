@@ -56,8 +56,9 @@ class Metrics {
     std::ifstream file(path_);
     while (std::getline(file, line)) {
       auto const object = Json::parse(line.data(), line.data() + line.size(), nullptr, false);
-      if (object.is_discarded() || object.value("type", "") == "end") continue;
-      if (object.value("step", std::int64_t{0}) <= step) kept += line + "\n";
+      if (!object.is_object() || object.value("type", Json()) == "end") continue;
+      Json const of = object.value("step", Json(0));
+      if (of.is_number() && of <= step) kept += line + "\n";
     }
     return kept;
   }

@@ -39,6 +39,7 @@ struct Setup {
   std::int64_t first_step = 0;         ///< steps done before this run
   optim::Schedule schedule;
   std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
+  std::vector<std::string> warnings;   ///< what is possible and hardly meant
   bool same_run = false;               ///< the resumed checkpoint lies in --out: its history goes on
 
   /// Of a step's tokens and targets on the rank with the largest share.
@@ -351,6 +352,13 @@ inline Setup make_setup(Options options, int ranks) {
            ". Ask for more steps");
   s.schedule = {.kind = optim::schedule_from_name(o.schedule), .peak = o.learning_rate, .warmup_steps = o.warmup,
                 .total_steps = s.steps, .final_fraction = o.final_fraction};
+  if (o.warmup > 0 && s.schedule.kind == optim::ScheduleKind::constant)
+    s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " does nothing: --schedule constant has none");
+  else if (o.warmup > s.steps)
+    s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " is longer than the run of " +
+                         std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
+                         ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
+                         ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
   return s;
 }
 
