@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   try {
     auto const model = tutti::train::Gpt2Model::load(checkpoint);
     if (tokenizer_path.empty()) {
-      bool const folder = std::filesystem::is_directory(checkpoint);
+      bool const folder = tutti::io::folder_exists(checkpoint);
       std::filesystem::path const beside =
           folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
       tokenizer_path = (beside / "tokenizer.json").string();
@@ -82,6 +82,8 @@ int main(int argc, char** argv) {
     std::string const rest = text.finish();
     std::fwrite(rest.data(), 1, rest.size(), stdout);
     std::puts("");
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
     return 0;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "generate: %s\n", error.what());

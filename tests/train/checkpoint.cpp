@@ -135,6 +135,22 @@ TEST_CASE("what lies beyond the step that a run goes on from is set aside, whole
   CHECK(fs::exists(folder.path / "checkpoints" / "superseded_step_00000003"));
 }
 
+TEST_CASE("a checkpoint that cannot be written leaves nothing behind and takes no other away") {
+  Folder folder;
+  Contents contents;
+  fs::path const first = save_checkpoint(folder.path, contents.at(1), 1);
+  CheckpointContents broken = contents.at(2);
+  io::NamedTensor twice = broken.parameters.front();
+  broken.optimizer.push_back(twice);
+  broken.optimizer.push_back(twice);  // a name stands in a file once
+  CHECK_THROWS_AS(save_checkpoint(folder.path, broken, 1), Error);
+  CHECK(Checkpoint(first).step() == 1);
+  std::vector<std::string> names;
+  for (auto const& entry : fs::directory_iterator(folder.path / "checkpoints"))
+    names.push_back(entry.path().filename().string());
+  CHECK(names == std::vector<std::string>{"step_00000001"});
+}
+
 TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentence") {
   Folder folder;
   Contents contents;

@@ -234,6 +234,17 @@ def case_another_run(bench):
     check((out / "checkpoints" / "superseded_step_00000006" / "parameters.safetensors").read_bytes() == before, "an abandoned checkpoint was lost")
 
     bench.run("threads", 2, out, *second, "--steps", "3", "--overwrite")
+
+    busy = bench.folder / "busy"
+    process = bench.start("threads", 1, busy, *first, "--steps", "100000")
+    bench.wait_for_step(process, busy, 3)
+    for backend in bench.backends():
+        text, errors = bench.run(backend, 2, busy, *second, "--steps", "3", code=1)
+        check(f"another program is at work in '{busy}'" in errors, errors)
+    process.send_signal(signal.SIGTERM)
+    bench.finish(process)
+    steps = [row["step"] for row in bench.metrics(busy)]
+    check(steps == list(range(1, len(steps) + 1)), "two runs at once have written one history")
     text, _ = bench.run("threads", 1, out, "--resume", "latest", "--steps", "4")
     check("4 to 4" in text, text)
 
@@ -422,6 +433,8 @@ def case_sentences(bench):
     bench.run("threads", 1, out, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
     checkpoint = out / "checkpoints" / "step_00000004"
     refused(["--resume", "latest", "--out", str(out), "--layers", "3", "--channels", "32", "--heads", "4"], "2 layers")
+    for flag in ("--data", "--resume", "--out", "--tokenizer", "--config"):
+        refused(["--data", data, *SIZES, flag, "x" * 300], "tutti::" if flag != "--config" else flag, "x" * 300)
     refused(["--resume", "3", "--out", str(out)], "--resume 3: step 3 is not among", "2, 4")
     refused(["--resume", "-1", "--out", str(out)], "--resume -1: '-1' is not the folder of a checkpoint")
     refused(["--resume", str(out)], f"--resume {out}: '{out}' is the folder of a run", "--out")
@@ -528,6 +541,8 @@ def case_generate(bench):
                         (["--tokens", "0"], "--tokens: 0 must be between 1 and"), (["--threads", "2000"], "--threads: 2000 must be between 0 and 1024")):
         said = generate(*flags, *words, code=2)
         check(part in said and said.endswith("See generate --help for the flags.\n"), said)
+    done = subprocess.run([bench.args.generator, *flags], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "could not be written" in done.stderr, f"a full device: {done.returncode} {done.stderr}")
     check("--checkpoint" in generate("--prompt", "x", code=2), "no checkpoint")
     check("nowhere" in generate("--checkpoint", "nowhere", code=1), "missing checkpoint")
     said = generate("--checkpoint", str(data), code=1)

@@ -142,6 +142,13 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   };
   fs::remove_all(aside, code);
   must("cannot be prepared");
+  struct Leftover {  // of a full disk, say: it must not take the space that the next one needs
+    fs::path const& folder;
+    bool done = false;
+    ~Leftover() {
+      if (!done) detail::remove_folder(folder);
+    }
+  } leftover{aside};
   io::make_folder(aside.string());
 
   Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", contents.step}};
@@ -156,6 +163,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   io::write_file((aside / "checkpoint.json").string(), description);
   io::write_file((aside / detail::complete_marker).string(), detail::hash_text(description) + "\n");
   io::sync_folder(aside.string());
+  leftover.done = true;
 
   if (!fs::exists(target)) {
     fs::rename(aside, target, code);
@@ -243,12 +251,13 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
     }
     folder = detail::complete_folder(out, step);
   }
-  if (!fs::is_directory(folder))
+  auto const has = [&](char const* name) { return io::file_exists((folder / name).string()); };
+  if (!io::folder_exists(folder.string()))
     refuse("'" + folder.string() + "' is not the folder of a checkpoint. Give one, a step, or latest");
-  if (fs::exists(folder / detail::complete_marker)) return folder;
-  if (fs::exists(folder / "checkpoints"))
+  if (has(detail::complete_marker)) return folder;
+  if (has("checkpoints"))
     refuse("'" + folder.string() + "' is the folder of a run. Give it as --out, and here a step or latest");
-  bool const begun = detail::step_of(folder.filename().string()) >= 0 || fs::exists(folder / "checkpoint.json") ||
+  bool const begun = detail::step_of(folder.filename().string()) >= 0 || has("checkpoint.json") ||
                      folder.extension() == ".partial";
   if (!begun)
     refuse("'" + folder.string() +

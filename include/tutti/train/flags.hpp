@@ -8,6 +8,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <optional>
@@ -26,7 +27,11 @@ std::string number_problem(std::string_view text) {
   auto const [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   bool const whole = end == digits.data() + digits.size();
   std::string const said = "'" + std::string(text) + "' is ";
-  if (code == std::errc::result_out_of_range && whole) {
+  std::int64_t negative = 0;
+  bool const below = std::unsigned_integral<Number> &&
+                     std::from_chars(digits.data(), digits.data() + digits.size(), negative).ptr ==
+                         digits.data() + digits.size() && negative < 0;
+  if ((code == std::errc::result_out_of_range && whole) || below) {
     if constexpr (std::integral<Number>)
       return said + "not between " + std::to_string(std::numeric_limits<Number>::min()) + " and " +
              std::to_string(std::numeric_limits<Number>::max());

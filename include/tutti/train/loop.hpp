@@ -7,6 +7,7 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/io/folder_lock.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
@@ -57,6 +58,7 @@ class Run {
     if (root()) console_ = Console(stdout);
     if (o().out.empty()) return;
     if (root()) {
+      lock_ = io::FolderLock(o().out);
       begin_history();
       metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
     } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
@@ -281,10 +283,8 @@ class Run {
     bool const text_known = found.bits_per_byte > 0;
     console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
                               text_known ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
-    Metrics::Json row{
-        {"type", "validation"}, {"step", done_}, {"loss", found.loss}, {"predictions", found.predictions}};
-    row["bits_per_byte"] = text_known ? Metrics::Json(found.bits_per_byte) : Metrics::Json(nullptr);
-    metrics_.write(row);
+    metrics_.write({{"type", "validation"}, {"step", done_}, {"loss", found.loss}, {"predictions", found.predictions},
+                    {"bits_per_byte", text_known ? Metrics::Json(found.bits_per_byte) : Metrics::Json()}});
     last_validated_ = done_;
   }
 
@@ -360,11 +360,9 @@ class Run {
 
   /// The last line of metrics.jsonl: how far the run came, and why it ended.
   void end(char const* reason, std::string const& error = {}) {
-    Metrics::Json row{{"type", "end"},
-                      {"step", done_},
-                      {"seconds", now() - started_},
-                      {"stopped", stop_ != 0 && done_ < setup_.steps},
-                      {"reason", reason}};
+    bool const stopped = stop_ != 0 && done_ < setup_.steps;
+    Metrics::Json row{{"type", "end"}, {"step", done_}, {"reason", reason}, {"stopped", stopped}};
+    row["seconds"] = now() - started_;
     if (!error.empty()) row["error"] = error;
     if (last_validated_ >= 0) row["validation_loss"] = validation_loss_;
     metrics_.write(row);
@@ -375,6 +373,7 @@ class Run {
   Setup setup_;
   exec::Context context_;
   TrainStep<nn::Gpt2Loss> step_;
+  io::FolderLock lock_;
   Console console_;
   Metrics metrics_;
   Smoothed speed_;

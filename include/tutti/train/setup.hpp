@@ -61,16 +61,16 @@ namespace detail {
 /// A folder stands for the files that prepare_text put there.
 inline void expand_data_folder(Options& o) {
   namespace fs = std::filesystem;
-  if (fs::is_directory(o.data)) {
+  if (io::folder_exists(o.data)) {
     fs::path const folder = o.data;
-    if (o.validation_data.empty() && fs::exists(folder / "validation.bin"))
+    if (o.validation_data.empty() && io::file_exists((folder / "validation.bin").string()))
       o.validation_data = (folder / "validation.bin").string();
-    if (o.tokenizer.empty() && fs::exists(folder / "tokenizer.json"))
+    if (o.tokenizer.empty() && io::file_exists((folder / "tokenizer.json").string()))
       o.tokenizer = (folder / "tokenizer.json").string();
     o.data = (folder / "train*.bin").string();
   } else if (o.tokenizer.empty()) {
     fs::path const beside = fs::path(o.data).parent_path() / "tokenizer.json";
-    if (fs::exists(beside)) o.tokenizer = beside.string();
+    if (io::file_exists(beside.string())) o.tokenizer = beside.string();
   }
 }
 
@@ -308,6 +308,7 @@ inline Setup make_setup(Options options, int ranks) {
     if (!o.data.empty()) detail::expand_data_folder(o);
     // A pattern stands in the checkpoint; a folder that was given again means the same.
     detail::adopt_settings(o, *s.resume, s.changes);
+    validate(o);
   } else {
     detail::expand_data_folder(o);
   }
@@ -332,13 +333,12 @@ inline Setup make_setup(Options options, int ranks) {
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) +
            " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
-  if (o.sample_every > 0 && !s.tokenizer)
-    refuse("--sample-every " + std::to_string(o.sample_every) +
-           " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
-
   detail::divide_batch(s, ranks);
   data::TokenCorpus corpus(o.data);
   corpus.require_vocabulary(s.model.vocabulary);
+  if (o.sample_every > 0 && !s.tokenizer)
+    refuse("--sample-every " + std::to_string(o.sample_every) +
+           " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
   s.train.emplace(std::move(corpus), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed));
   if (!o.validation_data.empty()) {
     data::TokenCorpus held_out(o.validation_data);
