@@ -136,6 +136,15 @@ TEST_CASE("what does not fit is refused by flag and number") {
   refuse({"--sequence", "16", "--sample-every", "5"}, 1, "--sample-every 5 needs a tokenizer.json");
 }
 
+TEST_CASE("a file that cannot be used is said of its flag, and the data before what depends on it") {
+  Data const data;
+  REQUIRE_ERROR(data.with({"--data", "nowhere", "--sample-every", "5"}), ErrorKind::io,
+                "--data: no file matches 'nowhere'");
+  REQUIRE_ERROR(data.with({"--validation-data", "nowhere"}), ErrorKind::io, "--validation-data: no file matches");
+  REQUIRE_ERROR(data.with({"--tokenizer", "nowhere"}), ErrorKind::io, "--tokenizer: cannot open 'nowhere'");
+  REQUIRE_ERROR(data.with({"--vocabulary", "20", "--sequence", "16"}), ErrorKind::format, "--data: token 20 at");
+}
+
 TEST_CASE("what memory cannot hold is refused before any of it is asked for") {
   Data const data;
   std::int64_t const memory = std::int64_t{16} << 30;

@@ -74,12 +74,13 @@ inline void expand_data_folder(Options& o) {
   }
 }
 
-/// Errors: those of find_checkpoint, said of the flag.
-inline std::filesystem::path resumed_checkpoint(Options const& o) {
+/// f(), whose errors are said of a flag.
+template <class F>
+auto said_of(std::string const& flag, F&& f) {
   try {
-    return find_checkpoint(o.out, o.resume);
+    return f();
   } catch (Error const& error) {
-    throw Error(error.kind(), "train_gpt2", "--resume " + o.resume + ": " + error.message());
+    throw Error(error.kind(), "train_gpt2", flag + ": " + error.message()).with_native(error.native());
   }
 }
 
@@ -303,7 +304,7 @@ inline Setup make_setup(Options options, int ranks) {
   s.options = std::move(options);
   Options& o = s.options;
   if (!o.resume.empty()) {
-    s.resume.emplace(detail::resumed_checkpoint(o));
+    s.resume.emplace(detail::said_of("--resume " + o.resume, [&] { return find_checkpoint(o.out, o.resume); }));
     s.first_step = s.resume->step();
     if (!o.data.empty()) detail::expand_data_folder(o);
     // A pattern stands in the checkpoint; a folder that was given again means the same.
@@ -321,8 +322,9 @@ inline Setup make_setup(Options options, int ranks) {
   detail::choose_out(s);
 
   if (!o.tokenizer.empty()) {
-    s.tokenizer_text = io::read_file(o.tokenizer);
-    s.tokenizer.emplace(data::parse_tokenizer(s.tokenizer_text, o.tokenizer));
+    s.tokenizer_text = detail::said_of("--tokenizer", [&] { return io::read_file(o.tokenizer); });
+    s.tokenizer.emplace(
+        detail::said_of("--tokenizer", [&] { return data::parse_tokenizer(s.tokenizer_text, o.tokenizer); }));
   }
   detail::require_same_tokenizer(s);
   detail::choose_model(s);
@@ -334,16 +336,20 @@ inline Setup make_setup(Options options, int ranks) {
            " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
   detail::divide_batch(s, ranks);
-  data::TokenCorpus corpus(o.data);
-  corpus.require_vocabulary(s.model.vocabulary);
+  auto const corpus_of = [&](char const* flag, std::string const& pattern) {
+    return detail::said_of(flag, [&] {
+      data::TokenCorpus corpus(pattern);
+      corpus.require_vocabulary(s.model.vocabulary);
+      return corpus;
+    });
+  };
+  data::TokenCorpus corpus = corpus_of("--data", o.data);
   if (o.sample_every > 0 && !s.tokenizer)
     refuse("--sample-every " + std::to_string(o.sample_every) +
            " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
   s.train.emplace(std::move(corpus), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed));
   if (!o.validation_data.empty()) {
-    data::TokenCorpus held_out(o.validation_data);
-    held_out.require_vocabulary(s.model.vocabulary);
-    s.validation.emplace(std::move(held_out), o.sequence);
+    s.validation.emplace(corpus_of("--validation-data", o.validation_data), o.sequence);
   }
   if (o.steps == 0) o.steps = std::max<std::int64_t>(1, s.train->windows() / s.global_rows);
   s.steps = o.steps;
