@@ -8,11 +8,16 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <string>
 
 int main(int argc, char** argv) {
+  using tutti::train::must_be;
+  constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
   std::string checkpoint, prompt, tokenizer_path;
   std::int64_t count = 200;
   int threads = 0;
@@ -20,40 +25,35 @@ int main(int argc, char** argv) {
   tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 0, .top_p = 0.95};
 
   CLI::App app{"Continues a prompt with a trained GPT-2; the text is printed as it is drawn.", "generate"};
-  app.set_help_flag("--help", "print this and leave");
   app.add_option("--checkpoint", checkpoint,
                  "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file")
       ->required();
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
   tutti::train::add_number(app, "--tokens", count, "most tokens to write")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->check(must_be<std::int64_t>("between 1 and 1099511627776", [](auto n) { return n >= 1 && n <= most_tokens; }));
   tutti::train::add_number(app, "--temperature", sampling.temperature, "0 takes the most likely token")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(must_be<double>("at least 0 and finite", [](double t) { return t >= 0 && std::isfinite(t); }));
   tutti::train::add_number(app, "--top-k", sampling.top_k, "draw from the k most likely; 0: from all")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(must_be<std::int64_t>("at least 0", [](auto k) { return k >= 0; }));
   tutti::train::add_number(app, "--top-p", sampling.top_p, "draw from the most likely that together have this mass")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(must_be<double>("above 0 and at most 1", [](double p) { return p > 0 && p <= 1; }));
   tutti::train::add_number(app, "--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
   tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+      ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
   app.add_flag("--quiet", quiet, "print the new text alone, without the prompt");
-  try {
-    app.parse(argc, argv);
-  } catch (CLI::CallForHelp const& help) {
-    return app.exit(help);
-  } catch (CLI::ParseError const& error) {
-    std::fprintf(stderr, "generate: %s\nSee generate --help for the flags.\n", error.what());
-    return 2;
-  }
+  if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
     auto const model = tutti::train::Gpt2Model::load(checkpoint);
     if (tokenizer_path.empty()) {
-      bool const folder = std::filesystem::is_directory(checkpoint);
+      bool const folder = tutti::io::folder_exists(checkpoint);
       std::filesystem::path const beside =
           folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
       tokenizer_path = (beside / "tokenizer.json").string();
@@ -82,8 +82,10 @@ int main(int argc, char** argv) {
     std::string const rest = text.finish();
     std::fwrite(rest.data(), 1, rest.size(), stdout);
     std::puts("");
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
     return 0;
-  } catch (tutti::Error const& error) {
+  } catch (std::exception const& error) {
     std::fprintf(stderr, "generate: %s\n", error.what());
     return 1;
   }

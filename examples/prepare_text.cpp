@@ -4,11 +4,14 @@
 /// from it, token files of the part to learn and of the part held out.
 
 #include <tutti/data.hpp>
+#include <tutti/train/flags.hpp>
 
 #include <fmt/core.h>
 #include <zlib.h>
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
+#include <exception>
 #include <string>
 
 namespace {
@@ -40,21 +43,24 @@ std::string read_text(std::string const& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  using tutti::train::must_be;
   std::string input, folder;
   tutti::data::DatasetOptions options;
   bool force = false;
   CLI::App app(
-      "Makes a vocabulary and token files from a text: tokenizer.json, train.bin, validation.bin, dataset.json.");
+      "Makes a vocabulary and token files from a text: tokenizer.json, train.bin, validation.bin, dataset.json.",
+      "prepare_text");
   app.add_option("--input", input, "text file, plain or gzip (dictd's .dict.dz too)")->required();
   app.add_option("--out", folder, "folder to write")->required();
-  app.add_option("--vocabulary", options.vocabulary, "tokens in the vocabulary")
-      ->check(CLI::Range(257, 65536))
-      ->capture_default_str();
-  app.add_option("--validation-fraction", options.validation_fraction, "part of the text that is held out")
-      ->check(CLI::Range(0.001, 0.5))
-      ->capture_default_str();
+  tutti::train::add_number(app, "--vocabulary", options.vocabulary, "tokens in the vocabulary")
+      ->capture_default_str()
+      ->check(must_be<std::int32_t>("between 257 and 65536", [](auto n) { return n >= 257 && n <= 65536; }));
+  tutti::train::add_number(app, "--validation-fraction", options.validation_fraction,
+                           "part of the text that is held out")
+      ->capture_default_str()
+      ->check(must_be<double>("between 0.001 and 0.5", [](double part) { return part >= 0.001 && part <= 0.5; }));
   app.add_flag("--force", force, "write the folder even when it is up to date");
-  CLI11_PARSE(app, argc, argv);
+  if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
   try {
     std::string const text = read_text(input);
     if (!force && tutti::data::dataset_is_current(folder, tutti::data::dataset_fingerprint(text, options))) {
@@ -67,7 +73,7 @@ int main(int argc, char** argv) {
       fmt::print("  {:<15}{:>9} tokens {:>10} bytes {:>7} documents, {:.3f} bytes per token\n", part.file, part.tokens,
                  part.text_bytes, part.documents,
                  static_cast<double>(part.text_bytes) / static_cast<double>(part.tokens));
-  } catch (tutti::Error const& error) {
+  } catch (std::exception const& error) {
     fmt::print(stderr, "prepare_text: {}\n", error.what());
     return 1;
   }

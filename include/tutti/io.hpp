@@ -4,6 +4,7 @@
 /// Files: safe writes and formats.
 
 #include <tutti/io/file.hpp>
+#include <tutti/io/folder_lock.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/io/named_tensor.hpp>
 #include <tutti/io/token_shard.hpp>

@@ -13,4 +13,5 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/train_step.hpp>
+#include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>

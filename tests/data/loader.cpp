@@ -174,6 +174,12 @@ TEST_CASE("validation predicts every token once, whatever the batches") {
     Tensor<std::int32_t> tokens({1, 8}), targets({1, 8});
     CHECK(loader.fill(loader.windows(), tokens, targets) == 0);
     CHECK(targets(0, 0) == data::ignored_target);
+    // Up to a window that is not the last: rows from it on do not count.
+    Tensor<std::int32_t> two_tokens({2, 8}), two_targets({2, 8});
+    std::int64_t const first = loader.fill(0, tokens, targets);
+    CHECK(loader.fill(0, two_tokens, two_targets, 1) == first);
+    CHECK(two_targets(0, 0) == targets(0, 0));
+    CHECK(two_targets(1, 0) == data::ignored_target);
   }
   Files const empty({1});
   REQUIRE_ERROR(data::ValidationLoader(empty.corpus(), 8), ErrorKind::format, "fewer than two");

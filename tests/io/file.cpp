@@ -113,6 +113,9 @@ TEST_CASE("folders are made with those above them, and may exist") {
   io::write_file(folder / "a/b/c/file", "x");
   CHECK(io::file_exists(folder / "a/b/c/file"));
   CHECK(io::file_exists(folder / "a/b/d"));
+  CHECK(io::folder_exists(folder / "a/b/d"));
+  CHECK(!io::folder_exists(folder / "a/b/c/file"));
+  CHECK(!io::folder_exists(std::string(5000, 'x')));
   REQUIRE_ERROR(io::make_folder(folder / "a/b/c/file"), ErrorKind::io, "not a folder");
   REQUIRE_ERROR(io::make_folder(folder / "a/b/c/file/d"), ErrorKind::io, "file");
   REQUIRE_ERROR(io::make_folder("/proc/foo"), ErrorKind::io, "Choose a place that may be written");

@@ -135,6 +135,22 @@ TEST_CASE("what lies beyond the step that a run goes on from is set aside, whole
   CHECK(fs::exists(folder.path / "checkpoints" / "superseded_step_00000003"));
 }
 
+TEST_CASE("a checkpoint that cannot be written leaves nothing behind and takes no other away") {
+  Folder folder;
+  Contents contents;
+  fs::path const first = save_checkpoint(folder.path, contents.at(1), 1);
+  CheckpointContents broken = contents.at(2);
+  io::NamedTensor twice = broken.parameters.front();
+  broken.optimizer.push_back(twice);
+  broken.optimizer.push_back(twice);  // a name stands in a file once
+  CHECK_THROWS_AS(save_checkpoint(folder.path, broken, 1), Error);
+  CHECK(Checkpoint(first).step() == 1);
+  std::vector<std::string> names;
+  for (auto const& entry : fs::directory_iterator(folder.path / "checkpoints"))
+    names.push_back(entry.path().filename().string());
+  CHECK(names == std::vector<std::string>{"step_00000001"});
+}
+
 TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentence") {
   Folder folder;
   Contents contents;
@@ -143,10 +159,15 @@ TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentenc
   fs::path const second = save_checkpoint(folder.path, contents.at(2), 0);
   REQUIRE_ERROR(find_checkpoint(folder.path, "7"), ErrorKind::io, "1, 2");
   REQUIRE_ERROR(find_checkpoint(folder.path, "99999999999999999999"), ErrorKind::io, "not among");
-  REQUIRE_ERROR(find_checkpoint(folder.path, "elsewhere"), ErrorKind::io, "not a checkpoint folder");
+  REQUIRE_ERROR(find_checkpoint(folder.path, "elsewhere"), ErrorKind::io, "not the folder of a checkpoint");
 
   fs::remove(second / "COMPLETE");
   REQUIRE_ERROR(find_checkpoint(folder.path, second.string()), ErrorKind::io, "interrupted");
+  REQUIRE_ERROR(find_checkpoint({}, folder.path.string()), ErrorKind::io, "is the folder of a run");
+  fs::path const other = folder.path / "other";
+  fs::create_directory(other);
+  REQUIRE_ERROR(find_checkpoint({}, other.string()), ErrorKind::io, "is not a checkpoint: there is no checkpoint.json");
+  REQUIRE_ERROR(find_checkpoint({}, "-1"), ErrorKind::io, "'-1' is not the folder of a checkpoint");
   CHECK(find_checkpoint(folder.path, "latest") == first);
 
   flip_byte(first / "optimizer.safetensors", 2);

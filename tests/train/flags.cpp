@@ -23,7 +23,7 @@ TEST_CASE("what a variable holds exactly is a number, and everything else is ref
     CHECK(test::contains(number_problem<std::int64_t>(text), "not a whole number"));
   }
   CHECK(number_problem<std::uint64_t>("18446744073709551615").empty());
-  CHECK(!number_problem<std::uint64_t>("-1").empty());
+  CHECK(test::contains(number_problem<std::uint64_t>("-1"), "'-1' is not between 0 and 18446744073709551615"));
   CHECK(!number_problem<int>("2147483648").empty());
 }
 
@@ -56,4 +56,40 @@ TEST_CASE("an option refuses with its own name, and takes the value as it is") {
   CHECK(seed == 18446744073709551615u);
   CHECK(test::contains(parse("--seed=99999999999999999999"), "--seed"));
   CHECK(test::contains(parse("--seed=99999999999999999999"), "99999999999999999999"));
+}
+
+TEST_CASE("a number outside its range is refused with flag, value and range, NaN and text as well") {
+  double part = 0.5;
+  auto const parse = [&](std::string const& value) {
+    CLI::App app("", "program");
+    add_number(app, "--part", part, "")->check(must_be<double>("above 0 and at most 1", [](double p) {
+      return p > 0 && p <= 1;
+    }));
+    try {
+      app.parse(std::vector<std::string>{"--part=" + value});
+    } catch (CLI::ParseError const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (char const* value : {"1", "+0.25", "1e-3"}) CHECK(parse(value).empty());
+  CHECK(part == 1e-3);
+  for (char const* value : {"0", "-0.5", "1.5", "nan", "inf"})
+    CHECK(parse(value) == "--part: " + std::string(value) + " must be above 0 and at most 1");
+  CHECK(parse("half") == "--part: 'half' is not a number");
+}
+
+TEST_CASE("a program goes on with what it can read, the last of a repeated option, and leaves with 2 or 0 otherwise") {
+  std::int64_t count = 0;
+  auto const leave = [&](std::vector<char const*> words) {
+    words.insert(words.begin(), "program");
+    CLI::App app("", "program");
+    add_number(app, "--count", count, "");
+    return parse_flags(app, static_cast<int>(words.size()), words.data());
+  };
+  CHECK(!leave({"--count", "3", "--count=4"}));
+  CHECK(count == 4);
+  CHECK(leave({"--count", "x"}) == 2);
+  CHECK(leave({"--other"}) == 2);
+  CHECK(leave({"--help"}) == 0);
 }

@@ -3,9 +3,11 @@
 
 #include <tutti/train/metrics.hpp>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <sys/resource.h>
 
 using namespace tutti;
 using train::Metrics;
@@ -52,11 +54,37 @@ TEST_CASE("resuming keeps the history up to the checkpoint, without what came af
     for (int step = 0; step <= 6; ++step) metrics.write({{"type", "step"}, {"step", step}});
     metrics.write({{"type", "end"}, {"step", 3}});
   }
-  std::ofstream(file(), std::ios::app) << "{\"type\":\"step\",\"st";
+  // What another program left there is no history, and no reason to fail.
+  std::ofstream(file(), std::ios::app) << "3\n[]\n{\"type\":\"step\",\"step\":\"one\"}\n{\"type\":\"step\",\"st";
   { Metrics(file(), 3).write({{"type", "step"}, {"step", 4}}); }
   auto const all = lines();
   REQUIRE(all.size() == 5);
   for (int step = 0; step <= 4; ++step) CHECK(all[static_cast<std::size_t>(step)]["step"] == step);
+  std::filesystem::remove(file());
+}
+
+TEST_CASE("a line that does not fit is taken back: what follows it is a line of its own") {
+  struct rlimit former {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &former) == 0);
+  auto const handler = std::signal(SIGXFSZ, SIG_IGN);
+  Metrics metrics(file(), -1);
+  metrics.write({{"type", "step"}, {"step", 1}});
+  struct rlimit small = former;
+  small.rlim_cur = std::filesystem::file_size(file()) + 10;  // as a disk with so much room
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  bool refused = false;
+  try {
+    metrics.write({{"type", "step"}, {"step", 2}});
+  } catch (Error const& error) {
+    refused = error.kind() == ErrorKind::io;
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &former) == 0);
+  std::signal(SIGXFSZ, handler);
+  CHECK(refused);
+  metrics.write({{"type", "end"}, {"step", 2}});
+  auto const all = lines();
+  REQUIRE(all.size() == 2);
+  CHECK(all[1]["type"] == "end");
   std::filesystem::remove(file());
 }
 

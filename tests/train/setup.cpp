@@ -3,6 +3,8 @@
 
 #include <tutti/train/setup.hpp>
 
+#include <map>
+
 using namespace tutti;
 using namespace tutti::train;
 namespace fs = std::filesystem;
@@ -76,6 +78,38 @@ TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is sa
   }
 }
 
+TEST_CASE("a warm-up that cannot do its work gets a warning with the rates") {
+  Data const data;
+  auto const warnings = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--sequence", "16"});
+    return data.with(words).warnings;
+  };
+  CHECK(warnings({"--steps", "10", "--warmup", "10"}).empty());  // the last step has the peak
+  CHECK(warnings({"--steps", "10"}).empty());
+  CHECK(warnings({"--steps", "10", "--warmup", "40", "--learning-rate", "1e-3"}) ==
+        std::vector<std::string>{"--warmup 40 is longer than the run of 10 steps: the learning rate never reaches its "
+                                 "peak of 0.001, it ends at 0.00025"});
+  CHECK(warnings({"--steps", "10", "--warmup", "40", "--schedule", "constant"}) ==
+        std::vector<std::string>{"--warmup 40 does nothing: --schedule constant has none"});
+}
+
+TEST_CASE("validation measures whole steps' sequences, the same for every layout of a step") {
+  Data const data;  // 99 predictions held out: 7 windows of 16
+  for (auto const& [batches, windows] : std::vector<std::pair<char const*, std::int64_t>>{
+           {"0", 7}, {"1", 4}, {"2", 7}, {"3", 7}, {"9223372036854775807", 7}})
+    for (auto const& [layout, ranks] :
+         std::vector<std::pair<std::vector<std::string>, int>>{{{"--batch", "4"}, 1},
+                                                               {{"--batch", "2"}, 2},
+                                                               {{"--batch", "1"}, 4},
+                                                               {{"--batch", "1", "--sync-freq", "2"}, 2},
+                                                               {{"--total-tokens", "64", "--batch", "2"}, 3}}) {
+      std::vector<std::string> words{"--sequence", "16", "--validation-batches", batches};
+      words.insert(words.end(), layout.begin(), layout.end());
+      INFO(batches << " batches on " << ranks << " ranks");
+      CHECK(data.with(words, ranks).validation_windows() == windows);
+    }
+}
+
 TEST_CASE("without --steps a run is one pass over the data") {
   Data const data;
   Setup const s = data.with({"--sequence", "16", "--batch", "4"});
@@ -102,6 +136,15 @@ TEST_CASE("what does not fit is refused by flag and number") {
   refuse({"--sequence", "16", "--sample-every", "5"}, 1, "--sample-every 5 needs a tokenizer.json");
 }
 
+TEST_CASE("a file that cannot be used is said of its flag, and the data before what depends on it") {
+  Data const data;
+  REQUIRE_ERROR(data.with({"--data", "nowhere", "--sample-every", "5"}), ErrorKind::io,
+                "--data: no file matches 'nowhere'");
+  REQUIRE_ERROR(data.with({"--validation-data", "nowhere"}), ErrorKind::io, "--validation-data: no file matches");
+  REQUIRE_ERROR(data.with({"--tokenizer", "nowhere"}), ErrorKind::io, "--tokenizer: cannot open 'nowhere'");
+  REQUIRE_ERROR(data.with({"--vocabulary", "20", "--sequence", "16"}), ErrorKind::format, "--data: token 20 at");
+}
+
 TEST_CASE("what memory cannot hold is refused before any of it is asked for") {
   Data const data;
   std::int64_t const memory = std::int64_t{16} << 30;
@@ -119,6 +162,65 @@ TEST_CASE("what memory cannot hold is refused before any of it is asked for") {
   Setup const s = data.with({"--sequence", "16", "--steps", "1", "--vocabulary", "23000000"});
   CHECK_NOTHROW(require_memory(s, 1, memory));
   REQUIRE_ERROR(require_memory(s, 6, memory), ErrorKind::configuration, "fewer ranks");
+}
+
+TEST_CASE("a resumed run takes over every setting; the command line wins over it, and it over --config") {
+  Data const data;
+  fs::path const out = data.folder / "run", config = data.folder / "config.json";
+  // A value that is neither the default nor the one of --config, which is not the default either.
+  std::map<std::string, nlohmann::json> recorded{
+      {"data", (data.folder / "train.bin").string()},
+      {"validation-data", (data.folder / "validation.bin").string()},
+      {"tokenizer", ""},
+      {"schedule", "wsd"},
+      {"sample-every", 0}};
+  std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}};
+  Options defaults;
+  Json settings = Json::object(), file = Json::object();
+  for_each_setting(defaults, [&](std::string const& name, auto const& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    auto const other = [&](int by) -> nlohmann::json {
+      if constexpr (std::is_same_v<Value, std::string>) return "setting " + std::to_string(by);
+      else if constexpr (std::is_floating_point_v<Value>) return value + 0.001 * by;
+      else return value + by;
+    };
+    settings[name] = recorded.contains(name) ? recorded[name] : other(1);
+    if (name != "tokenizer") file[name] = filed.contains(name) ? filed[name] : other(2);
+  });
+  settings["beta2"] = 0.9;
+  settings["total-tokens"] = 5 * 65;  // batch x sequence
+  settings["steps"] = 9;
+  std::ofstream(config) << file;
+
+  nn::Gpt2Config const model{.layers = 1, .heads = 2, .channels = 8, .vocabulary = 60, .padded_vocabulary = 128,
+                             .max_tokens = 128};
+  CheckpointContents contents;
+  contents.step = 2;
+  contents.facts = {{"model", to_json(model)}, {"settings", settings}};
+  save_checkpoint(out, contents, 0);
+  auto const resumed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"train_gpt2", "--resume", "latest", "--out", out.string(), "--config", config.string()});
+    std::vector<char const*> argv;
+    for (std::string const& word : words) argv.push_back(word.c_str());
+    Parsed const parsed = parse(static_cast<int>(argv.size()), argv.data());
+    INFO(parsed.text);
+    REQUIRE(!parsed.leave);
+    return make_setup(parsed.options, 1);
+  };
+  Setup const silent = resumed({});
+  CHECK(silent.changes.empty());
+  for_each_setting(silent.options, [&](std::string const& name, auto const& value) {
+    INFO(name);
+    CHECK(settings.at(name) == Json(value));
+  });
+  Setup const told = resumed({"--validation-batches", "7", "--keep=9", "--learning-rate", "0.5"});
+  CHECK(told.options.validation_batches == 7);
+  CHECK(told.options.keep == 9);
+  CHECK(told.options.learning_rate == 0.5);
+  CHECK(told.options.validate_every == 101);
+  CHECK(told.changes == std::vector<std::string>{"learning-rate 0.0013 -> 0.5", "validation-batches 1 -> 7",
+                                                 "keep 4 -> 9"});
 }
 
 TEST_CASE("a model that is given a second time must be the same") {

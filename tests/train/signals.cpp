@@ -25,6 +25,48 @@ TEST_CASE("the first signal is remembered, and the former handlers come back") {
   std::signal(SIGTERM, SIG_DFL);
 }
 
+TEST_CASE("ranks of one process share the handlers: no request is lost, and the last one restores") {
+  std::signal(SIGTERM, SIG_IGN);
+  {
+    StopSignals const first;
+    std::raise(SIGTERM);
+    {
+      StopSignals const second(true);
+      CHECK(StopSignals::received() == SIGTERM);
+    }
+    struct sigaction now {};
+    ::sigaction(SIGTERM, nullptr, &now);
+    CHECK(now.sa_handler == &tutti::train::detail::on_stop_signal);
+  }
+  std::raise(SIGTERM);  // ignored again
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+TEST_CASE("the rank that speaks answers the first signal at once, once") {
+  for (bool const speaks : {false, true}) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    pid_t const child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::dup2(ends[1], STDERR_FILENO);
+      StopSignals const silent, signals(speaks);
+      std::raise(SIGTERM);
+      ::_exit(StopSignals::received() == SIGTERM ? 0 : 1);
+    }
+    ::close(ends[1]);
+    char text[200] = {};
+    ssize_t size = 0;
+    for (ssize_t got = 1; got > 0; size += got)
+      got = ::read(ends[0], text + size, sizeof(text) - 1 - std::size_t(size));
+    ::close(ends[0]);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(std::string(text) == (speaks ? "stopping after this step; another signal stops at once\n" : ""));
+  }
+}
+
 TEST_CASE("the second signal ends the process at once with 128 plus its number") {
   pid_t const child = ::fork();
   REQUIRE(child >= 0);

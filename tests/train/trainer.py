@@ -158,7 +158,9 @@ def case_resume(bench):
             process = bench.start(backend, 2, part, *flags, *(["--resume", "latest"] if done else []))
             bench.wait_for_step(process, part, done + 5)
             os.kill(process.pid, stop)
-            text, _ = bench.finish(process)
+            text, errors = bench.finish(process)
+            check(errors.count("stopping after this step") == 1, f"the signal was answered {errors.count('stopping after')} times:\n{errors}")
+            check(bench.metrics(part, "end")[0]["reason"] == stop.name, str(bench.metrics(part, "end")))
             check("stopped by" in text, f"no word about the stop:\n{text[-2000:]}")
         stopped = len(bench.losses(part))
         check(stopped < 400, "the run was over before it was stopped")
@@ -232,6 +234,17 @@ def case_another_run(bench):
     check((out / "checkpoints" / "superseded_step_00000006" / "parameters.safetensors").read_bytes() == before, "an abandoned checkpoint was lost")
 
     bench.run("threads", 2, out, *second, "--steps", "3", "--overwrite")
+
+    busy = bench.folder / "busy"
+    process = bench.start("threads", 1, busy, *first, "--steps", "100000")
+    bench.wait_for_step(process, busy, 3)
+    for backend in bench.backends():
+        text, errors = bench.run(backend, 2, busy, *second, "--steps", "3", code=1)
+        check(f"another program is at work in '{busy}'" in errors, errors)
+    process.send_signal(signal.SIGTERM)
+    bench.finish(process)
+    steps = [row["step"] for row in bench.metrics(busy)]
+    check(steps == list(range(1, len(steps) + 1)), "two runs at once have written one history")
     text, _ = bench.run("threads", 1, out, "--resume", "latest", "--steps", "4")
     check("4 to 4" in text, text)
 
@@ -288,6 +301,23 @@ def case_uneven(bench):
     shutil.copytree(bench.folder / "sync", part)
     bench.run("threads", 4, part, "--resume", "4")
     check(bench.losses(part) == bench.losses(bench.folder / "sync"), "a resumed run has another layout")
+
+
+def case_validation(bench):
+    """--validation-batches measures the same text for any number of ranks, micro-steps and sequences at a time."""
+    flags = ["--steps", "1", "--validation-data", str(bench.folder / "validation.bin")]  # 16 windows
+    layouts = [(1, ["--batch", "4"]), (1, ["--batch", "1", "--sync-freq", "4"]), (2, ["--batch", "2"]), (4, ["--batch", "1"]), (3, ["--batch", "2", "--total-tokens", "128"])]
+    for batches, predictions in ((1, 128), (3, 384), (4, 499), (0, 499)):
+        first = None
+        for backend in bench.backends():
+            for ranks, layout in layouts:
+                out = bench.folder / f"{backend}{batches}-{ranks}-{len(layout)}"
+                bench.run(backend, ranks, out, *flags, *layout, "--validation-batches", str(batches))
+                row = bench.metrics(out, "validation")[0]
+                first = first or row
+                check(row.get("predictions") == predictions, f"{backend}, {ranks} ranks, {layout}: {row}, expected {predictions} predictions")
+                close([first["loss"]], [row["loss"]], 1e-6)
+        print(f"  {batches} batches: {predictions} predictions, loss {first['loss']:.6f} in every layout")
 
 
 def children(pid):
@@ -403,7 +433,12 @@ def case_sentences(bench):
     bench.run("threads", 1, out, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
     checkpoint = out / "checkpoints" / "step_00000004"
     refused(["--resume", "latest", "--out", str(out), "--layers", "3", "--channels", "32", "--heads", "4"], "2 layers")
-    refused(["--resume", "3", "--out", str(out)], "2, 4")
+    for flag in ("--data", "--resume", "--out", "--tokenizer", "--config"):
+        refused(["--data", data, *SIZES, flag, "x" * 300], "tutti::" if flag != "--config" else flag, "x" * 300)
+    refused(["--resume", "3", "--out", str(out)], "--resume 3: step 3 is not among", "2, 4")
+    refused(["--resume", "-1", "--out", str(out)], "--resume -1: '-1' is not the folder of a checkpoint")
+    refused(["--resume", str(out)], f"--resume {out}: '{out}' is the folder of a run", "--out")
+    refused(["--resume", str(bench.folder)], f"'{bench.folder}' is not a checkpoint")
     payload = bytearray((checkpoint / "parameters.safetensors").read_bytes())
     payload[-5] ^= 0x40
     (checkpoint / "parameters.safetensors").write_bytes(payload)
@@ -424,6 +459,7 @@ def case_metrics(bench):
     rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
     kinds = [row["type"] for row in rows]
     check(kinds[0] == "start" and kinds[-1] == "end", str(kinds))
+    check(rows[-1]["reason"] == "done" and rows[-1]["step"] == 12 and not rows[-1]["stopped"], str(rows[-1]))
     check(kinds[1] == "validation" and rows[1]["step"] == 0, "no validation before step 1")
     check([row["step"] for row in rows if row["type"] == "validation"] == [0, 5, 10, 12], str(rows))
     check([row["step"] for row in rows if row["type"] == "checkpoint"] == [3, 6, 9, 12], str(kinds))
@@ -439,6 +475,39 @@ def case_metrics(bench):
     log = (out / "rank_0001.log").read_text()
     check("step 12/12" in log, f"log of rank 1: {log}")
     check(text.count("step  1/12") == 1, "more than one rank speaks")
+
+    text, _ = bench.run("threads", 1, bench.folder / "one", "--batch", "2", "--steps", "1", "--warmup", "30")
+    check("done: 1 step in" in text and " 0 tok/s" not in text, text)
+    check("WARNING: --warmup 30 is longer than the run of 1 step:" in text, text)
+    text, _ = bench.run("threads", 1, bench.folder / "one", "--resume", "latest")
+    check("done: the checkpoint is of step 1 already. Ask for more --steps" in text, text)
+
+
+def case_diverged(bench):
+    """A run that diverges says so once, keeps nothing of it, and closes its metrics with the reason; so does one that fails."""
+    flags = ["--batch", "2", "--steps", "60", "--learning-rate", "1e3", "--warmup", "0", "--clip", "0", "--checkpoint-every", "1", "--keep", "0"]
+    for backend in bench.backends():
+        for ranks in (1, 3):
+            out = bench.folder / f"{backend}{ranks}"
+            text, errors = bench.run(backend, ranks, out, *flags, code=1)
+            said = text + errors
+            check(said.count("training has diverged") == 1 and "--learning-rate" in errors, f"{backend}, {ranks} ranks:\n{said}")
+            check("[rank" not in said, f"the rank is named twice:\n{said}")
+            rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+            last = rows[-1]
+            check(last["type"] == "end" and last["reason"] == "diverged" and "training has diverged" in last["error"], str(last))
+            check(rows[-2]["type"] == "step" and rows[-2]["step"] == last["step"] < 60, str(rows[-2:]))
+            check(rows[-2]["loss"] is None or rows[-2]["grad_norm"] is None, str(rows[-2]))
+            kept = sorted(int(path.name[5:]) for path in (out / "checkpoints").glob("step_*"))
+            check(kept == list(range(1, last["step"])), f"kept {kept}, diverged at {last['step']}")
+    out = bench.folder / "failed"
+    process = bench.start("threads", 2, out, "--batch", "2", "--steps", "100000", "--checkpoint-every", "40")
+    bench.wait_for_step(process, out, 5)
+    (out / "checkpoints").write_text("in the way")
+    text, errors = bench.finish(process, code=1)
+    last = bench.metrics(out, "end")[-1]
+    check(last["reason"] == "error" and "checkpoints" in last["error"] and last["step"] == 40, str(last))
+    check(errors.count("checkpoints") == 1 and "[rank" not in errors, errors)
 
 
 def case_generate(bench):
@@ -467,9 +536,30 @@ def case_generate(bench):
     check(first == generate(*flags, "--seed", "5", "--threads", "1"), "the same seed wrote another text")
     check(len({generate(*flags, "--seed", str(seed), "--temperature", "3") for seed in range(4)}) > 1, "seeds do not matter")
     check(generate(*flags, "--temperature", "0", "--seed", "1") == generate(*flags, "--temperature", "0", "--seed", "2"), "greedy text depends on the seed")
-    check("top-p" in generate(*flags, "--top-p", "0", code=1), "--top-p 0")
+    for words, part in ((["--top-p", "0"], "--top-p: 0 must be above 0 and at most 1"), (["--top-p=nan"], "--top-p: nan must be"),
+                        (["--top-k", "-1"], "--top-k: -1 must be at least 0"), (["--temperature", "-1"], "--temperature: -1 must be at least 0"),
+                        (["--tokens", "0"], "--tokens: 0 must be between 1 and"), (["--threads", "2000"], "--threads: 2000 must be between 0 and 1024")):
+        said = generate(*flags, *words, code=2)
+        check(part in said and said.endswith("See generate --help for the flags.\n"), said)
+    done = subprocess.run([bench.args.generator, *flags], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "could not be written" in done.stderr, f"a full device: {done.returncode} {done.stderr}")
     check("--checkpoint" in generate("--prompt", "x", code=2), "no checkpoint")
     check("nowhere" in generate("--checkpoint", "nowhere", code=1), "missing checkpoint")
+    said = generate("--checkpoint", str(data), code=1)
+    check(f"'{data}' is not a checkpoint: there is no checkpoint.json in it" in said and "interrupted" not in said, said)
+    check("generate:" in generate("--checkpoint", "x" * 300, code=1), "a name that no file can have")
+
+    def prepare(*words, code=2):
+        done = subprocess.run([bench.args.prepare, *words], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode} {done.stderr}")
+        return done.stdout + done.stderr
+
+    for words, part in (([], "--input is required"), (["--input", "x"], "--out is required"), (["--foo"], "prepare_text: "),
+                        (["--vocabulary", "5"], "prepare_text: --vocabulary: 5 must be between 257 and 65536\nSee prepare_text --help for the flags.\n"),
+                        (["--vocabulary", "many"], "--vocabulary: 'many' is not a whole number"),
+                        (["--validation-fraction", "nan"], "--validation-fraction: nan must be between 0.001 and 0.5")):
+        check(part in prepare(*words), f"{words}: '{part}' is not in\n{prepare(*words)}")
+    check("--validation-fraction" in prepare("--help", code=0), "--help")
 
 
 def script_root(bench, trainer):

@@ -7,6 +7,7 @@
 #include <tutti/comm/flight_dump.hpp>
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -24,9 +25,15 @@ int invoke_main(F& f, Comm& communicator) {
   }
 }
 
-/// "rank 2: tutti::all_reduce ..." on the error stream, as one write.
+/// "rank 2: tutti::all_reduce: ..." on the error stream, as one write. An Error that knows its rank begins with
+/// "tutti::all_reduce [rank 2]: "; there the rank is left out, as it stands in front.
 inline void report(int rank, char const* what) noexcept {
+  char own[24];
+  int const length = std::snprintf(own, sizeof(own), " [rank %d]", rank);
+  char const* const head = std::strstr(what, ": ");
   if (rank < 0) std::fprintf(stderr, "%s\n", what);
+  else if (head != nullptr && head - what >= length && std::memcmp(head - length, own, std::size_t(length)) == 0)
+    std::fprintf(stderr, "rank %d: %.*s%s\n", rank, int(head - what) - length, what, head);
   else std::fprintf(stderr, "rank %d: %s\n", rank, what);
   std::fflush(stderr);
 }

@@ -164,8 +164,8 @@ inline Dataset prepare_dataset(std::string_view text, std::string const& folder,
   HeldOut const parts = hold_out(split_documents(text), options.validation_fraction);
   if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
     throw Error(ErrorKind::invalid_argument, "prepare_dataset",
-                "a text of " + std::to_string(text.size()) + " bytes is too short to hold out a part of " +
-                    std::to_string(options.validation_fraction) + ". Use more text");
+                "a text of " + std::to_string(text.size()) + (text.size() == 1 ? " byte" : " bytes") +
+                    " is too short to hold out a part of it. Use more text");
   Tokenizer const tokenizer = train_bpe(parts.train, {.vocabulary = options.vocabulary});
 
   io::make_folder(folder);

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <span>
 #include <string>
@@ -233,17 +234,19 @@ class ValidationLoader {
   /// Targets over all windows that are not ignored.
   std::int64_t predictions() const noexcept { return predictions_; }
 
-  /// Windows `first`, `first + 1`, ..., one per row; rows beyond the last window are all ignored targets.
-  /// Returns the number of targets that count. Errors: shape.
-  std::int64_t fill(std::int64_t first, TensorView<std::int32_t> tokens, TensorView<std::int32_t> targets) const {
+  /// Windows `first`, `first + 1`, ..., one per row; rows from window `end` on, and beyond the last one, are all
+  /// ignored targets. Returns the number of targets that count. Errors: shape.
+  std::int64_t fill(std::int64_t first, TensorView<std::int32_t> tokens, TensorView<std::int32_t> targets,
+                    std::int64_t end = std::numeric_limits<std::int64_t>::max()) const {
     detail::check_batch("ValidationLoader::fill", tokens, targets, sequence_);
+    end = std::min(end, windows());
     std::int64_t counted = 0;
     for (std::int64_t row = 0; row < tokens.shape()[0]; ++row) {
       std::int64_t const window = first + row;
       std::int32_t* const inputs = tokens.data() + row * sequence_;
       std::int32_t* const wanted = targets.data() + row * sequence_;
       std::int64_t count = 0;
-      if (window >= 0 && window < windows()) {
+      if (window >= 0 && window < end) {
         std::size_t const shard = detail::shard_of(ends_, window);
         std::int64_t const begin = (window - (shard == 0 ? 0 : ends_[shard - 1])) * sequence_;
         auto const source = corpus_.shards()[shard].tokens();

@@ -68,6 +68,12 @@ inline std::string folder_of(std::string const& path) {
 
 }  // namespace detail
 
+/// What cannot be looked at, such as a name that is too long, is not there.
+inline bool folder_exists(std::string const& path) noexcept {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+/// A folder counts as a file.
 inline bool file_exists(std::string const& path) noexcept {
   struct stat facts {};
   return ::stat(path.c_str(), &facts) == 0;
@@ -182,7 +188,9 @@ class AtomicFile {
       ::ssize_t const done = ::write(file_.get(), from, part);
       if (done < 0 && errno == EINTR) continue;
       if (done < 0)
-        detail::throw_errno("AtomicFile::write", "cannot write '" + path_ + "'; what it held before is untouched");
+        detail::throw_errno("AtomicFile::write", "cannot write '" + path_ +
+                                                     "'; what it held before is untouched. Free space or choose "
+                                                     "another place");
       from += done;
       bytes -= static_cast<std::size_t>(done);
     }

@@ -142,6 +142,13 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   };
   fs::remove_all(aside, code);
   must("cannot be prepared");
+  struct Leftover {  // of a full disk, say: it must not take the space that the next one needs
+    fs::path const& folder;
+    bool done = false;
+    ~Leftover() {
+      if (!done) detail::remove_folder(folder);
+    }
+  } leftover{aside};
   io::make_folder(aside.string());
 
   Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", contents.step}};
@@ -156,6 +163,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   io::write_file((aside / "checkpoint.json").string(), description);
   io::write_file((aside / detail::complete_marker).string(), detail::hash_text(description) + "\n");
   io::sync_folder(aside.string());
+  leftover.done = true;
 
   if (!fs::exists(target)) {
     fs::rename(aside, target, code);
@@ -228,7 +236,8 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
   if (wanted == "latest" || is_step) {
     std::vector<std::int64_t> const steps = detail::complete_steps(out);
     if (steps.empty())
-      refuse("there is no complete checkpoint in " + (out / "checkpoints").string() + ". Start without --resume");
+      refuse("there is no complete checkpoint in " + (out / "checkpoints").string() +
+             ". A run keeps one every --checkpoint-every steps and after its last");
     std::int64_t step = steps.back();
     if (is_step) {
       auto const [end, code] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), step);
@@ -242,10 +251,20 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
     }
     folder = detail::complete_folder(out, step);
   }
-  if (!fs::is_directory(folder)) refuse(folder.string() + " is not a checkpoint folder");
-  if (!fs::exists(folder / detail::complete_marker))
-    refuse(folder.string() + " has no " + detail::complete_marker +
-           ": writing it was interrupted. Use an older checkpoint");
+  auto const has = [&](char const* name) { return io::file_exists((folder / name).string()); };
+  if (!io::folder_exists(folder.string()))
+    refuse("'" + folder.string() + "' is not the folder of a checkpoint. Give one, a step, or latest");
+  if (has(detail::complete_marker)) return folder;
+  if (has("checkpoints"))
+    refuse("'" + folder.string() + "' is the folder of a run. Give it as --out, and here a step or latest");
+  bool const begun = detail::step_of(folder.filename().string()) >= 0 || has("checkpoint.json") ||
+                     folder.extension() == ".partial";
+  if (!begun)
+    refuse("'" + folder.string() +
+           "' is not a checkpoint: there is no checkpoint.json in it. Give the folder of one, " +
+           "such as DIR/checkpoints/step_00000100");
+  refuse(folder.string() + " has no " + detail::complete_marker +
+         ": writing it was interrupted. Use an older checkpoint");
   return folder;
 }
 

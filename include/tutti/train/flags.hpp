@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Numbers as flags give them. The parser of flags takes what its variable cannot hold for the nearest it can; here
-/// that is refused, by name.
+/// Flags as programs read them: refused by name, with the value and what it must be. The parser of flags takes a number
+/// that its variable cannot hold for the nearest it can; here that is refused as well.
 
 #include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <concepts>
+#include <cstdint>
+#include <cstdio>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace tutti::train {
 
@@ -23,7 +27,11 @@ std::string number_problem(std::string_view text) {
   auto const [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   bool const whole = end == digits.data() + digits.size();
   std::string const said = "'" + std::string(text) + "' is ";
-  if (code == std::errc::result_out_of_range && whole) {
+  std::int64_t negative = 0;
+  bool const below = std::unsigned_integral<Number> &&
+                     std::from_chars(digits.data(), digits.data() + digits.size(), negative).ptr ==
+                         digits.data() + digits.size() && negative < 0;
+  if ((code == std::errc::result_out_of_range && whole) || below) {
     if constexpr (std::integral<Number>)
       return said + "not between " + std::to_string(std::numeric_limits<Number>::min()) + " and " +
              std::to_string(std::numeric_limits<Number>::max());
@@ -40,6 +48,37 @@ CLI::Option* add_number(CLI::App& app, std::string const& names, Number& value, 
     return app.add_option(names, value, help)->check([](std::string const& text) {
       return number_problem<Number>(text);
     });
+}
+
+/// A check for options of add_number: "--top-p: 2 must be above 0 and at most 1", `range` being what stands after
+/// "must be". NaN passes no comparison.
+template <class Number, class Accepts>
+auto must_be(std::string range, Accepts accepts) {
+  return [range = std::move(range), accepts](std::string const& text) {
+    Number value{};
+    std::string_view const digits = text.starts_with('+') ? std::string_view(text).substr(1) : std::string_view(text);
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);  // what is no number was refused before
+    return accepts(value) ? std::string() : text + " must be " + range;
+  };
+}
+
+/// Parses a program's words, the last of an option that is repeated. Returns the exit code to leave with, if any: 0
+/// after --help, 2 after a sentence on the error stream.
+inline std::optional<int> parse_flags(CLI::App& app, int argc, char const* const* argv) {
+  app.set_help_flag("--help", "print this and leave");
+  app.allow_windows_style_options(false);
+  for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  } catch (CLI::ParseError const& error) {
+    std::fprintf(stderr, "%s: %s\nSee %s --help for the flags.\n", app.get_name().c_str(), error.what(),
+                 app.get_name().c_str());
+    return 2;
+  }
+  return std::nullopt;
 }
 
 }  // namespace tutti::train

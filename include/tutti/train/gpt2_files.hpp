@@ -133,7 +133,7 @@ class Gpt2Model {
   /// From a checkpoint folder, the `--out` folder of a run (its latest checkpoint), or an llm.c model file.
   /// Errors: io, format, dtype.
   static Gpt2Model load(std::filesystem::path const& path) {
-    if (std::filesystem::is_directory(path)) {
+    if (io::folder_exists(path.string())) {
       Checkpoint const checkpoint(folder(path));
       Gpt2Model model(gpt2_config(checkpoint));
       read_gpt2(checkpoint, model.weights_.config, model.mutable_data());
@@ -146,8 +146,8 @@ class Gpt2Model {
   }
   /// The checkpoint that `load` reads of a folder.
   static std::filesystem::path folder(std::filesystem::path const& path) {
-    return std::filesystem::exists(path / "checkpoints") ? find_checkpoint(path, "latest")
-                                                         : find_checkpoint({}, path.string());
+    return io::folder_exists((path / "checkpoints").string()) ? find_checkpoint(path, "latest")
+                                                              : find_checkpoint({}, path.string());
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/io/folder_lock.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
@@ -16,10 +17,9 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/train_step.hpp>
+#include <tutti/train/validation.hpp>
 
-#include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,22 +58,37 @@ class Run {
     if (root()) console_ = Console(stdout);
     if (o().out.empty()) return;
     if (root()) {
+      lock_ = io::FolderLock(o().out);
       begin_history();
       metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
     } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
   }
 
-  /// After `open`.
+  /// After `open`. It returns also when training has diverged; `require_converging` says so.
   void operator()() {
-    StopSignals const signals;
-    restore();
-    peak_flops_ = agreed_peak();
-    announce();
-    validate();
-    double const started = now();
-    std::int64_t step = setup_.first_step;
-    for (; step < setup_.steps && stop_ == 0; ++step) train(step);
-    finish(step, now() - started);
+    StopSignals const signals(root());
+    done_ = setup_.first_step;
+    started_ = now();
+    try {
+      restore();
+      peak_flops_ = agreed_peak();
+      announce();
+      validate();
+      agree(false);
+      started_ = now();
+      while (done_ < setup_.steps && stop_ == 0 && diverged_.empty()) train(done_);
+      finish();
+    } catch (std::exception const& error) {
+      try {
+        end("error", error.what());
+      } catch (std::exception const&) {  // a full disk, say: the first failure is the one to tell of
+      }
+      throw;
+    }
+  }
+  /// The same on every rank. Errors: invalid_argument.
+  void require_converging() const {
+    if (!diverged_.empty()) throw Error(ErrorKind::invalid_argument, "train_gpt2", diverged_);
   }
 
  private:
@@ -129,13 +144,6 @@ class Run {
     return peak;
   }
 
-  static std::string processor() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);)
-      if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
-    return "unknown processor";
-  }
-
   void announce() {
     nn::Gpt2Config const& m = setup_.model;
     int const busy = context_.threads() * ranks_on_node_, may = exec::available_processors();
@@ -146,7 +154,7 @@ class Run {
       return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
     };
     std::vector<std::pair<std::string, std::string>> rows{
-        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor(), name(context_.isa()),
+        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor_name(), name(context_.isa()),
                                peak_flops_ / 1e9)},
         {"layout",
          fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
@@ -183,6 +191,7 @@ class Run {
         {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
     console_.table(rows);
     for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
+    for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
     if (busy > may)
       console_.line(fmt::format(
           "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
@@ -193,7 +202,7 @@ class Run {
                     {"threads", context_.threads()},
                     {"backend", o().backend},
                     {"isa", name(context_.isa())},
-                    {"processor", processor()},
+                    {"processor", processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},
                     {"parameters", parameters},
                     {"model", to_json(m)},
@@ -201,7 +210,6 @@ class Run {
                     {"rows", setup_.rows},
                     {"micro_steps", setup_.micro_steps},
                     {"seed", o().seed}});
-    last_validated_ = -1;
   }
 
   void train(std::int64_t step) {
@@ -214,17 +222,10 @@ class Run {
     setup_.train->fill(step, share().begin * setup_.micro_steps, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
     StepResult const result = step_({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
-    // A stop that any rank was asked for is a stop for all, after the same step.
-    double stop = StopSignals::received();
-    parallel::all_reduce(*port_, {&stop, 1}, comm::PortOp::max);
-    stop_ = static_cast<int>(stop);
-
+    // Of a norm that is not finite come parameters that are not: they must not be kept.
+    bool const loss_finite = std::isfinite(result.loss), finite = loss_finite && std::isfinite(result.grad_norm);
+    bool const diverged = agree(!finite);
     double const seconds = now() - begin;
-    if (!std::isfinite(result.loss))
-      throw Error(ErrorKind::invalid_argument, "train_gpt2",
-                  fmt::format("the loss of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
-                              "earlier checkpoint",
-                              step + 1, result.loss));
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
     if (step > setup_.first_step) speed_.add(speed);
     double const smoothed = speed_.empty() ? speed : speed_.value();
@@ -251,6 +252,13 @@ class Run {
                     {"exposed_comm_ms", result.exposed_comm_ms}});
     step_seconds_ += seconds;
     done_ = step + 1;
+    if (diverged) {
+      float const value = loss_finite ? result.grad_norm : result.loss;
+      diverged_ = fmt::format("the {} of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
+                              "earlier checkpoint",
+                              loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value);
+      return;
+    }
     auto const due = [&](std::int64_t every) { return every > 0 && done_ % every == 0; };
     if (stop_ != 0) return;
     if (due(o().validate_every)) validate();
@@ -258,36 +266,25 @@ class Run {
     if (due(o().checkpoint_every)) checkpoint();
   }
 
-  /// Mean loss over the held-out text; windows are shared among ranks.
+  /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.
+  /// Returns whether it did on any.
+  bool agree(bool wrong) {
+    double found[2] = {static_cast<double>(StopSignals::received()), wrong ? 1.0 : 0.0};
+    parallel::all_reduce(*port_, found, comm::PortOp::max);
+    stop_ = static_cast<int>(found[0]);
+    return found[1] != 0;
+  }
+
   void validate() {
     if (!setup_.validation) return;
-    data::ValidationLoader const& loader = *setup_.validation;
-    if (done_ == 0) done_ = setup_.first_step;
-    std::int64_t const batches_all = (loader.windows() + setup_.rows - 1) / setup_.rows;
-    std::int64_t const batches =
-        o().validation_batches == 0 ? batches_all : std::min(o().validation_batches, batches_all);
-    Tensor<std::int32_t> tokens(Shape{setup_.rows, o().sequence}), targets(Shape{setup_.rows, o().sequence});
-    double totals[3] = {};  // loss, predictions, bytes of text
-    data::Share const share = data::share_of(batches, port_->rank(), ranks());
-    for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      std::int64_t const counted = loader.fill(batch * setup_.rows, tokens.view(), targets.view());
-      double const mean = step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
-      totals[0] += mean * static_cast<double>(counted);
-      totals[1] += static_cast<double>(counted);
-      if (!setup_.tokenizer) continue;
-      for (std::int32_t target : targets.elements())
-        if (target >= 0 && target < setup_.tokenizer->vocabulary() && !setup_.tokenizer->is_special(target))
-          totals[2] += static_cast<double>(setup_.tokenizer->token_bytes(target).size());
-    }
-    parallel::all_reduce(*port_, totals, comm::PortOp::sum);
-    validation_loss_ = totals[0] / std::max(totals[1], 1.0);
-    bool const text_known = totals[2] > 0;
-    bits_per_byte_ = text_known ? data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])) : 0;
-    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, validation_loss_,
-                              text_known ? fmt::format(", {:.4f} bits per byte", bits_per_byte_) : ""));
-    Metrics::Json row{{"type", "validation"}, {"step", done_}, {"loss", validation_loss_}};
-    row["bits_per_byte"] = text_known ? Metrics::Json(bits_per_byte_) : Metrics::Json(nullptr);
-    metrics_.write(row);
+    Validation const found = measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &*setup_.tokenizer : nullptr,
+                                     setup_.validation_windows());
+    validation_loss_ = found.loss;
+    bool const text_known = found.bits_per_byte > 0;
+    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
+                              text_known ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
+    metrics_.write({{"type", "validation"}, {"step", done_}, {"loss", found.loss}, {"predictions", found.predictions},
+                    {"bits_per_byte", text_known ? Metrics::Json(found.bits_per_byte) : Metrics::Json()}});
     last_validated_ = done_;
   }
 
@@ -338,23 +335,36 @@ class Run {
     metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
   }
 
-  void finish(std::int64_t step, double seconds) {
-    done_ = step;
-    bool const stopped = stop_ != 0 && step < setup_.steps;
-    if (!stopped) {
+  void finish() {
+    double const seconds = now() - started_;
+    bool const stopped = stop_ != 0 && done_ < setup_.steps, converging = diverged_.empty();
+    if (!stopped && converging) {
       if (setup_.validation && last_validated_ != done_) validate();
       if (o().sample_every > 0 && last_sampled_ != done_) sample();
     }
-    if (last_saved_ != done_ && step > setup_.first_step && (stopped || !o().no_final_checkpoint)) checkpoint();
+    std::int64_t const steps = done_ - setup_.first_step;
+    if (converging && last_saved_ != done_ && steps > 0 && (stopped || !o().no_final_checkpoint)) checkpoint();
     parallel::barrier(*port_);  // the files are complete before any rank leaves
-    std::int64_t const steps = step - setup_.first_step;
+    if (!converging) return end("diverged", diverged_);
     if (stopped)
-      console_.line(fmt::format("stopped by {} after step {}{}", stop_ == SIGINT ? "SIGINT" : "SIGTERM", step,
-                                o().out.empty() ? "" : "; go on with --resume latest"));
-    else console_.line(fmt::format("done: {} steps in {}, {:.1f} ms a step, {:.0f} tok/s", steps, human_time(seconds),
-                                   steps > 0 ? 1e3 * step_seconds_ / static_cast<double>(steps) : 0.0, speed_.value()));
-    Metrics::Json row{{"type", "end"}, {"step", step}, {"seconds", seconds}, {"stopped", stopped}};
-    if (setup_.validation) row["validation_loss"] = validation_loss_;
+      console_.line(fmt::format("stopped by {} after step {}{}", stop_ == SIGINT ? "SIGINT" : "SIGTERM", done_,
+                                saved_.empty() && !setup_.same_run ? "" : "; go on with --resume latest"));
+    else if (steps == 0)
+      console_.line(fmt::format("done: the checkpoint is of step {} already. Ask for more --steps", done_));
+    else
+      console_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
+                                human_time(seconds), 1e3 * step_seconds_ / static_cast<double>(steps),
+                                static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
+    end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
+  }
+
+  /// The last line of metrics.jsonl: how far the run came, and why it ended.
+  void end(char const* reason, std::string const& error = {}) {
+    bool const stopped = stop_ != 0 && done_ < setup_.steps;
+    Metrics::Json row{{"type", "end"}, {"step", done_}, {"reason", reason}, {"stopped", stopped}};
+    row["seconds"] = now() - started_;
+    if (!error.empty()) row["error"] = error;
+    if (last_validated_ >= 0) row["validation_loss"] = validation_loss_;
     metrics_.write(row);
   }
 
@@ -363,19 +373,20 @@ class Run {
   Setup setup_;
   exec::Context context_;
   TrainStep<nn::Gpt2Loss> step_;
+  io::FolderLock lock_;
   Console console_;
   Metrics metrics_;
   Smoothed speed_;
   Tensor<std::int32_t> tokens_, targets_;
-  double peak_flops_ = 0, validation_loss_ = 0, bits_per_byte_ = 0, step_seconds_ = 0;
+  double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
   int stop_ = 0;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
-  std::string saved_;
+  std::string saved_, diverged_;
 };
 
 /// Trains a GPT-2 as the options say and returns the exit code for main: 1 when the options, the files or the machine
-/// do not allow it, which the lowest rank that finds it so says on the error stream. Ranks     all, with the same
-/// options. Blocking. Errors: those of the training itself.
+/// do not allow it, which the lowest rank that finds it so says on the error stream, and when training diverges.
+/// Ranks     all, with the same options. Blocking. Errors: those of the training itself.
 template <Backend B>
 int train_gpt2(Communicator<B>& communicator, Options const& options) {
   Shared<comm::Port> const port = comm::port(communicator);
@@ -383,7 +394,7 @@ int train_gpt2(Communicator<B>& communicator, Options const& options) {
   if (!all_succeed(*port, [&] { run.emplace(port, communicator.local_size(), options); })) return 1;
   if (!all_succeed(*port, [&] { run->open(); })) return 1;
   (*run)();
-  return 0;
+  return all_succeed(*port, [&] { run->require_converging(); }) ? 0 : 1;
 }
 
 }  // namespace tutti::train

@@ -34,17 +34,20 @@ class Metrics {
     write_all(kept);
     if (::rename(aside.c_str(), path.c_str()) != 0) fail("cannot be put in place");
   }
-  Metrics(Metrics&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+  Metrics(Metrics&& other) noexcept
+      : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), whole_(other.whole_) {}
   Metrics& operator=(Metrics&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(file_, other.file_);
+    std::swap(whole_, other.whole_);
     return *this;
   }
   ~Metrics() {
     if (file_ >= 0) ::close(file_);
   }
 
-  /// Numbers that are not finite become null, as JSON has no other word for them. Errors: io.
+  /// Numbers that are not finite become null, as JSON has no other word for them. Errors: io; the file then ends with
+  /// the last line that is whole.
   void write(Json const& object) {
     if (file_ >= 0) write_all(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
@@ -56,8 +59,9 @@ class Metrics {
     std::ifstream file(path_);
     while (std::getline(file, line)) {
       auto const object = Json::parse(line.data(), line.data() + line.size(), nullptr, false);
-      if (object.is_discarded() || object.value("type", "") == "end") continue;
-      if (object.value("step", std::int64_t{0}) <= step) kept += line + "\n";
+      if (!object.is_object() || object.value("type", Json()) == "end") continue;
+      Json const of = object.value("step", Json(0));
+      if (of.is_number() && of <= step) kept += line + "\n";
     }
     return kept;
   }
@@ -66,9 +70,15 @@ class Metrics {
     while (done < text.size()) {
       ssize_t const wrote = ::write(file_, text.data() + done, text.size() - done);
       if (wrote < 0 && errno == EINTR) continue;
-      if (wrote <= 0) fail("cannot be written");
+      if (wrote <= 0) {
+        int const error = errno;
+        if (::ftruncate(file_, whole_) == 0) ::lseek(file_, whole_, SEEK_SET);
+        errno = error;
+        fail("cannot be written");
+      }
       done += static_cast<std::size_t>(wrote);
     }
+    whole_ += static_cast<::off_t>(done);
   }
   [[noreturn]] void fail(std::string const& what) const {
     throw Error(ErrorKind::io, "Metrics", path_.string() + " " + what + ". Free space or choose another --out")
@@ -77,6 +87,7 @@ class Metrics {
 
   std::filesystem::path path_;
   int file_ = -1;
+  ::off_t whole_ = 0;  ///< bytes of whole lines
 };
 
 }  // namespace tutti::train

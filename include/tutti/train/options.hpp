@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -101,7 +102,8 @@ inline void declare(CLI::App& app, Options& o) {
   add(*run, "--validate-every", o.validate_every,
                   "steps; validation also runs before the first and after the last");
   add(*run, "--validation-batches", o.validation_batches,
-                  "at most so many (default: all of the validation data)");
+                  "measure at most as many sequences as so many steps have, over all ranks and micro-steps, from the "
+                  "beginning of the validation data (default: all of it)");
   add(*run, "--sample-every", o.sample_every, "steps");
   add(*run, "--sample-tokens", o.sample_tokens, "length of a sample");
   add(*run, "--sample-prompt", o.sample_prompt, "beginning of a sample");
@@ -123,6 +125,25 @@ inline void declare(CLI::App& app, Options& o) {
     }
 }
 
+/// The kind of JSON value that an option takes.
+inline std::string json_kind(CLI::Option const& option) {
+  if (option.get_expected_min() == 0) return "true or false";
+  std::string const type = option.get_type_name();
+  return type.starts_with("INT") ? "a whole number" : type.starts_with("FLOAT") ? "a number" : "a string";
+}
+inline bool is_of_kind(nlohmann::json const& value, std::string const& kind) {
+  return kind == "true or false"    ? value.is_boolean()
+         : kind == "a whole number" ? value.is_number_integer()
+         : kind == "a number"       ? value.is_number()
+                                    : value.is_string();
+}
+inline std::string describe(nlohmann::json const& value) {
+  if (value.is_string()) return "the string " + value.dump();
+  if (value.is_array()) return "an array";
+  if (value.is_object()) return "an object";
+  return value.dump();
+}
+
 /// The file's keys as command-line words. Errors: configuration, naming file and key.
 inline std::vector<std::string> words_from_json(std::string const& path) {
   auto const refuse = [&](std::string const& what) {
@@ -135,15 +156,34 @@ inline std::vector<std::string> words_from_json(std::string const& path) {
     refuse(error.message() + (error.native().empty() ? "" : " [" + error.native() + "]"));
   }
   if (!json.is_object()) refuse("the top level must be an object of flag names and values");
+  Options scratch;
+  CLI::App app;
+  declare(app, scratch);
   std::vector<std::string> words;
   for (auto const& [key, value] : json.items()) {
     if (key == "config" || key == "help") refuse("key '" + key + "' is not possible in a file");
-    if (value.is_string()) words.push_back("--" + key + "=" + value.get<std::string>());
-    else if (value.is_number()) words.push_back("--" + key + "=" + value.dump());
-    else if (value.is_boolean()) words.push_back("--" + key + "=" + value.dump());
-    else refuse("key '" + key + "' must be a string, a number, true or false");
+    CLI::Option const* const option = app.get_option_no_throw("--" + key);
+    if (option == nullptr) refuse("key '" + key + "' is no flag of train_gpt2. See train_gpt2 --help for the names");
+    if (std::string const kind = json_kind(*option); !is_of_kind(value, kind))
+      refuse("key '" + key + "' must be " + kind + ", not " + describe(value));
+    words.push_back("--" + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
   }
+  if (json.contains("clip") && json.contains("gradient-clip"))
+    refuse("keys 'clip' and 'gradient-clip' are one setting. Give one of them");
   return words;
+}
+
+/// How --clip is spelled in `words`. Errors: configuration, when it is in both ways: which one counts would be a guess.
+inline std::string clip_flag(std::vector<std::string> const& words) {
+  auto const has = [&](std::string const& flag) {
+    return std::any_of(words.begin(), words.end(),
+                       [&](std::string const& word) { return word == flag || word.starts_with(flag + "="); });
+  };
+  if (!has("--gradient-clip")) return "--clip";
+  if (has("--clip"))
+    throw Error(ErrorKind::configuration, "train_gpt2",
+                "--clip and --gradient-clip are two names of one flag. Give one of them");
+  return "--gradient-clip";
 }
 
 }  // namespace detail
@@ -154,7 +194,7 @@ inline void validate(Options const& o) {
     std::string text;
     if constexpr (std::is_convertible_v<decltype(value), std::string>) text = value;
     else text = CLI::detail::to_string(value);
-    std::string const name = flag.substr(2);
+    std::string const name = flag == o.clip_flag ? "clip" : flag.substr(2);
     bool const filed = o.given.contains(name) && !o.typed.contains(name);
     throw Error(ErrorKind::configuration, "train_gpt2",
                 flag + " " + text + ": " + what + (filed ? " (it stands in --config " + o.config + ")" : ""));
@@ -182,6 +222,10 @@ inline void validate(Options const& o) {
     if (!(value >= low && value <= high))
       refuse(flag, value, "must be between " + CLI::detail::to_string(low) + " and " + CLI::detail::to_string(high));
   };
+  // Left out, these are derived; given, they must be something.
+  if (o.given.contains("sync-freq")) at_least("--sync-freq", o.sync_freq, 1);
+  if (o.given.contains("steps")) at_least("--steps", o.steps, 1);
+  if (o.given.contains("ranks")) at_least("--ranks", o.ranks, 1);
   for (auto [flag, value] : std::initializer_list<std::pair<char const*, std::int64_t>>{
            {"--layers", o.layers}, {"--channels", o.channels}, {"--heads", o.heads}, {"--vocabulary", o.vocabulary},
            {"--total-tokens", o.total_tokens}, {"--steps", o.steps}, {"--warmup", o.warmup},
@@ -192,18 +236,16 @@ inline void validate(Options const& o) {
   at_least("--batch", o.batch, 1);
   at_least("--sequence", o.sequence, 1);
   at_least("--sample-tokens", o.sample_tokens, 1);
-  if (o.given.contains("sync-freq")) at_least("--sync-freq", o.sync_freq, 1);
-  if (o.given.contains("steps")) at_least("--steps", o.steps, 1);
-  if (o.given.contains("ranks")) at_least("--ranks", o.ranks, 1);
   if (o.threads > 1024) refuse("--threads", o.threads, "must be at most 1024");
   between("--learning-rate", o.learning_rate, 0, 1e3);
   between("--final-fraction", o.final_fraction, 0, 1);
   between("--weight-decay", o.weight_decay, 0, 1e3);
-  between("--beta1", o.beta1, 0, 0.999999999);
-  between("--beta2", o.beta2, 0, 0.999999999);
+  for (auto [flag, value] : {std::pair{"--beta1", o.beta1}, std::pair{"--beta2", o.beta2}})
+    if (!(value >= 0 && value < 1)) refuse(flag, value, "must be at least 0 and below 1");
   between("--epsilon", o.epsilon, 1e-30, 1);
   between(o.clip_flag.c_str(), o.clip, 0, 1e30);
-  (void)optim::schedule_from_name(o.schedule);
+  if (std::find(optim::schedule_names.begin(), optim::schedule_names.end(), o.schedule) == optim::schedule_names.end())
+    refuse("--schedule", o.schedule, "use cosine, linear, constant or wsd");
   if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
     refuse("--backend", o.backend, "use auto, mpi or threads");
   if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))
@@ -219,8 +261,11 @@ inline void validate(Options const& o) {
     refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
 }
 
-/// Calls f(name, value) for every option that decides what is learned: what a checkpoint records and a resumed run
-/// takes over.
+/// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
+/// how, and what the run shows and keeps on the way. The model's sizes are facts of the checkpoint themselves, and so
+/// are its micro-steps, which stay where the layout does. Where a run runs (--backend, --ranks, --threads), what this
+/// call does with --out, and --no-final-checkpoint, which would lose work that another call meant to keep, are said
+/// each time.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {
   f("data", o.data);
@@ -240,6 +285,13 @@ void for_each_setting(AnyOptions& o, F&& f) {
   f("epsilon", o.epsilon);
   f("clip", o.clip);
   f("seed", o.seed);
+  f("validate-every", o.validate_every);
+  f("validation-batches", o.validation_batches);
+  f("sample-every", o.sample_every);
+  f("sample-tokens", o.sample_tokens);
+  f("sample-prompt", o.sample_prompt);
+  f("checkpoint-every", o.checkpoint_every);
+  f("keep", o.keep);
 }
 
 /// What parsing came to: options, or text to print and the exit code to leave with.
@@ -254,11 +306,9 @@ struct Parsed {
 inline Parsed parse(int argc, char const* const* argv) {
   Parsed parsed;
   std::vector<std::string> words(argv + 1, argv + argc);
-  auto run = [&](std::vector<std::string> all, std::string const& source) {
+  auto run = [&](std::vector<std::string> all, std::string const& source, std::string const& clip) {
     parsed.options = {};
-    for (std::string const& word : all)
-      for (char const* flag : {"--clip", "--gradient-clip"})
-        if (word == flag || word.starts_with(std::string(flag) + "=")) parsed.options.clip_flag = flag;
+    parsed.options.clip_flag = clip;
     CLI::App app{"Trains a GPT-2 on token shards, on one rank or many.", "train_gpt2"};
     app.set_help_flag("--help", "print this and leave");
     app.allow_windows_style_options(false);
@@ -280,14 +330,16 @@ inline Parsed parse(int argc, char const* const* argv) {
       for (CLI::Option const* option : group->get_options())
         if (option->count() > 0) parsed.options.given.insert(option->get_lnames().front());
   };
-  run(words, "");
+  run(words, "", detail::clip_flag(words));
   std::set<std::string> const typed = parsed.options.typed = parsed.options.given;
   if (parsed.leave || parsed.options.config.empty()) {
     if (!parsed.leave) validate(parsed.options);
     return parsed;
   }
   std::vector<std::string> all = detail::words_from_json(parsed.options.config);
-  run(all, "--config " + parsed.options.config + ": ");  // what is wrong in the file is said of the file
+  // What is wrong in the file is said of the file.
+  std::string const filed_clip = detail::clip_flag(all);
+  run(all, "--config " + parsed.options.config + ": ", filed_clip);
   if (parsed.leave) return parsed;
   // A model is said in one of two ways: the command line's way replaces the file's.
   bool const sizes_typed = typed.contains("layers") || typed.contains("channels") || typed.contains("heads");
@@ -296,7 +348,7 @@ inline Parsed parse(int argc, char const* const* argv) {
     return (typed.contains("model") && (is("layers") || is("channels") || is("heads"))) || (sizes_typed && is("model"));
   });
   all.insert(all.end(), words.begin(), words.end());
-  run(all, "");
+  run(all, "", typed.contains("clip") ? detail::clip_flag(words) : filed_clip);
   parsed.options.typed = typed;
   if (!parsed.leave) validate(parsed.options);
   return parsed;

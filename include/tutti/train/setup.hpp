@@ -39,6 +39,7 @@ struct Setup {
   std::int64_t first_step = 0;         ///< steps done before this run
   optim::Schedule schedule;
   std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
+  std::vector<std::string> warnings;   ///< what is possible and hardly meant
   bool same_run = false;               ///< the resumed checkpoint lies in --out: its history goes on
 
   /// Of a step's tokens and targets on the rank with the largest share.
@@ -46,6 +47,11 @@ struct Setup {
     return 8.0 * static_cast<double>(rows) * static_cast<double>(micro_steps) * static_cast<double>(options.sequence);
   }
   std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
+  /// Windows of the held-out text that validation measures: so many steps' sequences, whoever does them.
+  std::int64_t validation_windows() const noexcept {
+    std::int64_t const all = validation ? validation->windows() : 0, batches = options.validation_batches;
+    return batches == 0 || batches > all / global_rows ? all : batches * global_rows;
+  }
 };
 
 namespace detail {
@@ -55,16 +61,26 @@ namespace detail {
 /// A folder stands for the files that prepare_text put there.
 inline void expand_data_folder(Options& o) {
   namespace fs = std::filesystem;
-  if (fs::is_directory(o.data)) {
+  if (io::folder_exists(o.data)) {
     fs::path const folder = o.data;
-    if (o.validation_data.empty() && fs::exists(folder / "validation.bin"))
+    if (o.validation_data.empty() && io::file_exists((folder / "validation.bin").string()))
       o.validation_data = (folder / "validation.bin").string();
-    if (o.tokenizer.empty() && fs::exists(folder / "tokenizer.json"))
+    if (o.tokenizer.empty() && io::file_exists((folder / "tokenizer.json").string()))
       o.tokenizer = (folder / "tokenizer.json").string();
     o.data = (folder / "train*.bin").string();
   } else if (o.tokenizer.empty()) {
     fs::path const beside = fs::path(o.data).parent_path() / "tokenizer.json";
-    if (fs::exists(beside)) o.tokenizer = beside.string();
+    if (io::file_exists(beside.string())) o.tokenizer = beside.string();
+  }
+}
+
+/// f(), whose errors are said of a flag.
+template <class F>
+auto said_of(std::string const& flag, F&& f) {
+  try {
+    return f();
+  } catch (Error const& error) {
+    throw Error(error.kind(), "train_gpt2", flag + ": " + error.message()).with_native(error.native());
   }
 }
 
@@ -288,11 +304,12 @@ inline Setup make_setup(Options options, int ranks) {
   s.options = std::move(options);
   Options& o = s.options;
   if (!o.resume.empty()) {
-    s.resume.emplace(find_checkpoint(o.out, o.resume));
+    s.resume.emplace(detail::said_of("--resume " + o.resume, [&] { return find_checkpoint(o.out, o.resume); }));
     s.first_step = s.resume->step();
     if (!o.data.empty()) detail::expand_data_folder(o);
     // A pattern stands in the checkpoint; a folder that was given again means the same.
     detail::adopt_settings(o, *s.resume, s.changes);
+    validate(o);
   } else {
     detail::expand_data_folder(o);
   }
@@ -305,8 +322,9 @@ inline Setup make_setup(Options options, int ranks) {
   detail::choose_out(s);
 
   if (!o.tokenizer.empty()) {
-    s.tokenizer_text = io::read_file(o.tokenizer);
-    s.tokenizer.emplace(data::parse_tokenizer(s.tokenizer_text, o.tokenizer));
+    s.tokenizer_text = detail::said_of("--tokenizer", [&] { return io::read_file(o.tokenizer); });
+    s.tokenizer.emplace(
+        detail::said_of("--tokenizer", [&] { return data::parse_tokenizer(s.tokenizer_text, o.tokenizer); }));
   }
   detail::require_same_tokenizer(s);
   detail::choose_model(s);
@@ -317,18 +335,21 @@ inline Setup make_setup(Options options, int ranks) {
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) +
            " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
+  detail::divide_batch(s, ranks);
+  auto const corpus_of = [&](char const* flag, std::string const& pattern) {
+    return detail::said_of(flag, [&] {
+      data::TokenCorpus corpus(pattern);
+      corpus.require_vocabulary(s.model.vocabulary);
+      return corpus;
+    });
+  };
+  data::TokenCorpus corpus = corpus_of("--data", o.data);
   if (o.sample_every > 0 && !s.tokenizer)
     refuse("--sample-every " + std::to_string(o.sample_every) +
            " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
-
-  detail::divide_batch(s, ranks);
-  data::TokenCorpus corpus(o.data);
-  corpus.require_vocabulary(s.model.vocabulary);
   s.train.emplace(std::move(corpus), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed));
   if (!o.validation_data.empty()) {
-    data::TokenCorpus held_out(o.validation_data);
-    held_out.require_vocabulary(s.model.vocabulary);
-    s.validation.emplace(std::move(held_out), o.sequence);
+    s.validation.emplace(corpus_of("--validation-data", o.validation_data), o.sequence);
   }
   if (o.steps == 0) o.steps = std::max<std::int64_t>(1, s.train->windows() / s.global_rows);
   s.steps = o.steps;
@@ -337,6 +358,13 @@ inline Setup make_setup(Options options, int ranks) {
            ". Ask for more steps");
   s.schedule = {.kind = optim::schedule_from_name(o.schedule), .peak = o.learning_rate, .warmup_steps = o.warmup,
                 .total_steps = s.steps, .final_fraction = o.final_fraction};
+  if (o.warmup > 0 && s.schedule.kind == optim::ScheduleKind::constant)
+    s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " does nothing: --schedule constant has none");
+  else if (o.warmup > s.steps)
+    s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " is longer than the run of " +
+                         std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
+                         ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
+                         ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
   return s;
 }
 

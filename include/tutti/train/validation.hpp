@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// How well a model predicts text that it does not learn from, measured by all ranks together.
+
+#include <tutti/data/loader.hpp>
+#include <tutti/data/tokenizer.hpp>
+#include <tutti/parallel/data_parallel.hpp>
+#include <tutti/tensor/tensor.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace tutti::train {
+
+struct Validation {
+  double loss = 0;            ///< in nats, mean over the predictions
+  double bits_per_byte = 0;   ///< of the text that the predictions spell; 0 when no tokenizer says which
+  std::int64_t predictions = 0;
+};
+
+/// Loss over the first `windows` windows of the held-out text, or over all there are. `tokenizer` may be null.
+/// Ranks        all, with the same arguments. Blocking.
+/// Determinism  which predictions count depends on `windows` alone; ranks and evaluation batches change the order of
+/// the sum.
+template <class Loss>
+Validation measure(comm::Port& port, TrainStep<Loss>& step, data::ValidationLoader const& held_out,
+                   data::Tokenizer const* tokenizer, std::int64_t windows) {
+  std::int64_t const rows = step.options().evaluation_batch;
+  Shape const shape{rows, step.options().sequence};
+  std::int64_t const end = std::min(windows, held_out.windows());
+  data::Share const share = data::share_of((end + rows - 1) / rows, port.rank(), port.size());
+  Tensor<std::int32_t> tokens(shape), targets(shape);
+  double totals[3] = {};  // loss, predictions, bytes of text
+  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+    std::int64_t const counted = held_out.fill(batch * rows, tokens.view(), targets.view(), end);
+    double const mean = step.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
+    totals[0] += mean * static_cast<double>(counted);
+    totals[1] += static_cast<double>(counted);
+    if (tokenizer == nullptr) continue;
+    for (std::int32_t target : targets.elements())
+      if (target >= 0 && target < tokenizer->vocabulary() && !tokenizer->is_special(target))
+        totals[2] += static_cast<double>(tokenizer->token_bytes(target).size());
+  }
+  parallel::all_reduce(port, totals, comm::PortOp::sum);
+  return {.loss = totals[0] / std::max(totals[1], 1.0),
+          .bits_per_byte = data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])),
+          .predictions = static_cast<std::int64_t>(totals[1])};
+}
+
+}  // namespace tutti::train
