@@ -169,7 +169,7 @@ TEST_CASE("--help names every flag and leaves with code 0") {
 TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or said anew on purpose") {
   Options o;
   CLI::App app;
-  detail::declare(app, o);
+  train::detail::declare(app, o);
   std::set<std::string> flags;
   for (auto const* group : app.get_subcommands([](CLI::App const*) { return true; }))
     for (CLI::Option const* option : group->get_options()) flags.insert(option->get_lnames().front());
