@@ -55,6 +55,8 @@ concept Movable = requires(T a, T b) {
 ///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
 ///   b.whereabouts(rank)                optional: where another rank waits
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
+///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
+///                                      type
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:

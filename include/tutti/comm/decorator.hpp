@@ -58,6 +58,11 @@ class Decorator {
   {
     return inner_.compares();
   }
+  std::int64_t label_bytes() const noexcept
+    requires requires(B const& backend) { backend.label_bytes(); }
+  {
+    return inner_.label_bytes();
+  }
   CheckLevel check_level() const noexcept
     requires requires(B const& backend) { backend.check_level(); }
   {

@@ -48,7 +48,7 @@ class TransferJob : public Job {
     count();
     sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where);
     send_ = core_.backend.start_send(from, bytes, dtype, to, tag, Channel::user);
-    counted_.count(Algorithm::messages, bytes, 0);
+    counted_.count(Algorithm::messages, bytes + label_bytes(), 0);
     sent_bytes_ = bytes;
   }
   void receive(void* to, std::int64_t bytes, DType dtype, int from, int tag, std::source_location where) {
@@ -94,7 +94,7 @@ class TransferJob : public Job {
     if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
     if (expected_ < 0) return complete();
     info_ = core_.backend.received(receive_);
-    counted_.count(Algorithm::messages, 0, info_.bytes);
+    counted_.count(Algorithm::messages, 0, info_.bytes + label_bytes());
     if (info_.bytes != expected_)
       throw Error(ErrorKind::shape, operation(),
                   concat("the message from rank ", info_.source, " with tag ", info_.tag, " has ", info_.bytes,
@@ -108,6 +108,10 @@ class TransferJob : public Job {
   }
 
  private:
+  std::int64_t label_bytes() const noexcept {
+    if constexpr (requires { core_.backend.label_bytes(); }) return core_.backend.label_bytes();
+    else return 0;
+  }
   bool complete() noexcept {
     core_.flight_recorder.complete(received_);
     core_.flight_recorder.complete(sent_);

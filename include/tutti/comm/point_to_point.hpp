@@ -135,13 +135,11 @@ class PointToPoint : public VectorCollectives<B> {
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
     this->check_target("recv", in, where);
-    TransferJob<B> job(*this->core_, "recv");
-    job.record(message.info(), where);
-    job.receive(message.match(), in.wire(), in.size() * Base::template element_bytes<decltype(in)>,
-                wire_dtype<ValueOf<X>>);
-    this->core_->wait(job, where);
-    in.store();
-    return job.info();
+    auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
+    task->transfer.record(message.info(), where);
+    task->transfer.receive(message.match(), task->in.wire(),
+                           task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);
+    return complete(std::move(task), where);
   }
 
   /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`

@@ -161,7 +161,7 @@ class Mpi {
     }
     info = info_of(status);
     match.bytes = info.bytes;
-    if (labels(comm::Channel::user)) info.bytes -= mpi::Envelope::label_bytes;
+    info.bytes -= label_bytes();
     return true;
   }
 
@@ -267,6 +267,10 @@ class Mpi {
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
     if (shared_) shared_->engine().announce(text);
     else if (notices_) notices_->tell_position(text, collectives);
+  }
+  /// Messages carry their data type where calls are fully checked.
+  std::int64_t label_bytes() const noexcept {
+    return labels(comm::Channel::user) ? mpi::Envelope::label_bytes : 0;
   }
   void count_notices(comm::WireTraffic* notices) noexcept {
     if (notices_) notices_->count(notices);

@@ -772,11 +772,11 @@ void refusals(Comm& comm, Report& report) {
   // Several indices of the target reach one element.
   TensorView<float>::Strides const windows{1, 1};
   TensorView<float> const sliding(x.data(), Shape{4, 3}, windows);
-  expect_error(report, ErrorKind::invalid_argument, "broadcast: several indices",
+  expect_error(report, ErrorKind::invalid_argument, "several indices of the receive buffer",
                [&] { comm.broadcast(sliding); });
   expect_error(report, ErrorKind::invalid_argument, "view of shape (4, 3), reach one element",
                [&] { comm.all_reduce(zeros<float>(Shape{4, 3}), sliding, sum); });
-  expect_error(report, ErrorKind::invalid_argument, "recv: several indices",
+  expect_error(report, ErrorKind::invalid_argument, "several indices of the receive buffer",
                [&] { comm.recv(sliding, comm.rank(), 1); });
   report.expect(comm.all_reduce(1, sum) == ranks, "after refusals the communicator works");
 }
