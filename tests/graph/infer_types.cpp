@@ -7,6 +7,8 @@
 
 #include "support/catch.hpp"
 
+#include <limits>
+
 using namespace tutti;
 using namespace tutti::graph;
 
@@ -24,6 +26,21 @@ struct Leaves {
 };
 
 }  // namespace
+
+TEST_CASE("a number that no element of the type is, is refused") {
+  Leaves l;
+  Var const n = l.i({3});
+  CHECK((n * 2).dtype() == DType::int32);
+  CHECK(full_like(n, -2147483648.0).dtype() == DType::int32);
+  REQUIRE_ERROR(n * 0.5, ErrorKind::dtype, "no int32 is 0.5");
+  REQUIRE_ERROR(less(n, 2147483648.0), ErrorKind::dtype, "no int32 is 2147483648");
+  REQUIRE_ERROR(full_like(n, std::numeric_limits<double>::quiet_NaN()), ErrorKind::dtype, "no int32 is nan");
+  REQUIRE_ERROR(constant(l.b, 2, {}, DType::boolean), ErrorKind::dtype, "no bool is 2");
+  REQUIRE_ERROR(constant(l.b, -1, {}, DType::uint64), ErrorKind::dtype, "no uint64 is -1");
+  CHECK(constant(l.b, 9223372036854775808.0, {}, DType::uint64).dtype() == DType::uint64);
+  CHECK(constant(l.b, 0.5, {}, DType::bfloat16).dtype() == DType::bfloat16);
+  static_assert(graph::detail::holds(DType::int8, -128) && !graph::detail::holds(DType::int8, 128));
+}
 
 TEST_CASE("shapes follow from operands, zero and one included") {
   Leaves l;

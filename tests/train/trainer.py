@@ -614,6 +614,29 @@ def case_next(bench):
     check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 5], "the printed command went on with another run")
 
 
+def case_script_stopped(bench):
+    """What stops ./tutti stops the trainer, once: it leaves a checkpoint, and the script tells what came of it."""
+    root = script_root(bench, bench.args.trainer)
+    text = bench.folder / "text.txt"
+    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    flags = "--backend threads --ranks 1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --vocabulary 300 --steps 100000000"
+    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+    for stop, whole_group in ((signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)):
+        out = bench.folder / f"out {stop} {whole_group}"
+        process = subprocess.Popen([root / "tutti", "train", "--text", text, "--out", out, *flags.split()], env=environment, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        for _ in range(LIMIT * 10):
+            if (out / "metrics.jsonl").exists() and '"type":"step"' in (out / "metrics.jsonl").read_text():
+                break
+            time.sleep(0.1)
+        (os.killpg if whole_group else os.kill)(process.pid, stop)
+        said = process.communicate(timeout=LIMIT)[0]
+        check(process.returncode == 0 and f"stopped by {stop.name}" in said and "checkpoint       " + str(out) in said and "trains on" in said,
+              f"{stop.name}, whole group {whole_group}: {process.returncode}\n{said}")
+        print(f"{stop.name} to {'all' if whole_group else 'the script'}: stopped with a checkpoint")
+
+
 def case_script_sample(bench):
     """./tutti train prints a sample as the model wrote it, whatever characters are in it."""
     sample = 'tab\t quote" backslash\\n brace} comma, "loss": \v\f\x1f \u00e9 end\nline two'

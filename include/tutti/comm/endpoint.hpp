@@ -161,6 +161,9 @@ class Endpoint {
       check_source(operation, from, recv_tag, where);
       check_target(operation, in, where);
     }
+    if constexpr (!std::same_as<Out, NoOperand> && !std::same_as<In, NoOperand>)
+      check_overlap(operation, {out.wire(), out.size() * element_bytes<Out>, 0},
+                    {in.wire(), in.size() * element_bytes<In>, 0}, false, where);
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
     try {
       if constexpr (!std::same_as<In, NoOperand>)
@@ -306,7 +309,10 @@ class Endpoint {
     bool const aliased = may_alias && a + from.own == b + to.own;
     if (!aliased && a < b + to.bytes && b < a + from.bytes)
       refuse(operation,
-             "the buffers overlap. Pass disjoint ones, or the in-place form: this rank's block of the other buffer",
+             may_alias
+                 ? "the buffers overlap. Pass disjoint ones, or the in-place form: this rank's block of the other "
+                   "buffer"
+                 : "the buffers overlap. Pass disjoint ones",
              where);
   }
 

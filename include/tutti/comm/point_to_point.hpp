@@ -41,7 +41,8 @@ class PointToPoint : public VectorCollectives<B> {
   }
 
   /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Threads`
-  ///          sees always and `Mpi` when its check level is full.
+  ///          sees always and `Mpi` when its check level is full. Complex numbers count as their parts here, structs as
+  ///          bytes.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
     Tally::Exposed const exposed(this->core_->tally, "recv");
@@ -67,7 +68,7 @@ class PointToPoint : public VectorCollectives<B> {
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag, where));
   }
 
-  /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type.
+  /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type and are disjoint.
   template <Buffer Out, Buffer In>
   MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
     static_assert(same_elements<Out, In>,

@@ -69,7 +69,7 @@ inline double elementwise(Call const& c, std::size_t i) {
     case Op::add: return a + b;
     case Op::subtract: return a - b;
     case Op::multiply: return a * b;
-    case Op::divide: return is_floating(c.graph.dtype(c.id)) ? a / b : std::trunc(a / b);
+    case Op::divide: return is_floating(c.graph.dtype(c.id)) ? a / b : b == 0 ? 0 : std::trunc(a / b);
     case Op::maximum: return std::isnan(a) || a > b ? a : b;
     case Op::negate: return -a;
     case Op::exponential: return std::exp(a);

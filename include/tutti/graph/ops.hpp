@@ -65,11 +65,27 @@ constexpr Var result(Var node, int index, Where where) {
   return emit(*node.builder, draft(Op::result, {node.id}, {index}), where);
 }
 
+/// Whether an element of this type can be `value`. Integers have no fractions, and ends.
+constexpr bool holds(DType dtype, double value) {
+  if (is_floating(dtype)) return true;
+  if (dtype == DType::boolean) return value == 0 || value == 1;
+  bool const is_signed =
+      dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
+  double const half = static_cast<double>(std::uint64_t{1} << (8 * size_of(dtype) - 1));
+  if (!(value >= (is_signed ? -half : 0) && value < (is_signed ? half : 2 * half))) return false;
+  bool const small = value > -9e15 && value < 9e15;  // larger doubles have no fraction
+  return !small || static_cast<double>(static_cast<std::int64_t>(value)) == value;
+}
+
 }  // namespace detail
 
-/// Every element is `value`.
+/// Every element is `value`. Errors: dtype, when no element of the type is.
 constexpr Var constant(Builder& builder, double value, Shape const& shape = {}, DType dtype = DType::float32,
                        Where where = Where::current()) {
+  if (!detail::holds(dtype, value))
+    refuse(where, Op::constant, ErrorKind::dtype,
+           "no " + std::string(tutti::name(dtype)) + " is " + std::to_string(value) +
+               ". Convert the tensor that meets this number, or round the number");
   return detail::emit(builder, draft(Op::constant, {}, {}, {value}, {dtype, Replication::replicated, shape}), where);
 }
 constexpr Var full_like(Var x, double value, Where where = Where::current()) {

@@ -49,6 +49,7 @@ class Mpi {
           call_(std::exchange(other.call_, nullptr)),
           between_nodes_(std::exchange(other.between_nodes_, nullptr)),
           info_(other.info_),
+          room_(other.room_),
           receives_(other.receives_) {
       other.requests_.clear();
     }
@@ -59,6 +60,7 @@ class Mpi {
       std::swap(call_, other.call_);
       std::swap(between_nodes_, other.between_nodes_);
       std::swap(info_, other.info_);
+      std::swap(room_, other.room_);
       std::swap(receives_, other.receives_);
       return *this;
     }
@@ -76,6 +78,7 @@ class Mpi {
     comm::shared::Engine::Call* call_ = nullptr;
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
     MessageInfo info_;  // of a receive: what is wanted, then what came
+    std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
     bool receives_ = false;
   };
   using Match = mpi::Match;
@@ -133,6 +136,7 @@ class Mpi {
     Operation operation;
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
+    if (channel == comm::Channel::user) operation.room_ = bytes;
     if (labels(channel)) operation.receive_labelled(to, bytes);
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
@@ -143,6 +147,7 @@ class Mpi {
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
     operation.receives_ = true;
+    operation.room_ = bytes;
     if (labels(comm::Channel::user)) operation.receive_labelled(to, bytes);
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::imrecv(to, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
@@ -174,7 +179,7 @@ class Mpi {
     return operation;
   }
   Operation start(comm::Collective const& call) {
-    check_revoked();
+    check_revoked(comm::name(call.kind).data(), call.where);
     Operation operation;
     if (shared_) {
       operation.call_ = shared_->engine().start(call);
@@ -210,6 +215,7 @@ class Mpi {
     if (operation.request_ != MPI_REQUEST_NULL) {
       MPI_Status status;
       int const code = MPI_Test(&operation.request_, &flag, &status);
+      if (code != MPI_SUCCESS && operation.room_ >= 0) fail_receive(operation, code, status);
       if (code != MPI_SUCCESS) fail(operation, code, "MPI_Test");
       if (flag == 0) {
         check_revoked();
@@ -422,9 +428,23 @@ class Mpi {
     operation.requests_.clear();
     mpi::throw_error(code, call, std::source_location::current());
   }
-  void check_revoked() const {
-    if (shared_) shared_->engine().check("Communicator");
-    if (revoked_) throw Error(cause_kind_, "Communicator", cause_);
+  /// A message that is longer than its buffer is the business of these two ranks alone.
+  [[noreturn]] static void fail_receive(Operation& operation, int code, MPI_Status const& status) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    if (error_class != MPI_ERR_TRUNCATE) fail(operation, code, "MPI_Test");
+    operation.request_ = MPI_REQUEST_NULL;
+    throw Error(ErrorKind::shape, "recv",
+                "the message from rank " + std::to_string(status.MPI_SOURCE) + " with tag " +
+                    std::to_string(status.MPI_TAG) + " has more than the buffer's " +
+                    std::to_string(operation.room_) +
+                    " bytes. Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)")
+        .with_native(mpi::error_text(code));
+  }
+  void check_revoked(char const* operation = "Communicator",
+                     std::source_location where = std::source_location::current()) const {
+    if (shared_) shared_->engine().check(operation, where);
+    if (revoked_) throw Error(cause_kind_, operation, cause_, where);
   }
 
   MpiConfig config_;

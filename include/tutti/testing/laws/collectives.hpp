@@ -744,6 +744,11 @@ void refusals(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::invalid_argument, "color -1", [&] { static_cast<void>(comm.split(-1)); });
   expect_error(report, ErrorKind::invalid_argument, "no operation", [&] { Request<void>().wait(); });
   expect_error(report, ErrorKind::invalid_argument, "deadline", [&] { comm.set_deadline_seconds(0); });
+  expect_error(report, ErrorKind::invalid_argument, "the buffers overlap. Pass disjoint ones",
+               [&] { comm.send_recv(x, comm.rank(), x, comm.rank()); });
+  expect_error(report, ErrorKind::invalid_argument, "the buffers overlap", [&] {
+    comm.send_recv(x.slice(0, 0, 20), comm.rank(), x.slice(0, 10, 30), comm.rank());
+  });
   // A message of another size: the receiver is told, the sender is done.
   std::array<float, 2> const two_floats{1, 2};
   auto floats = comm.send_async(two_floats, comm.rank(), 1);
