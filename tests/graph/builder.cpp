@@ -62,6 +62,7 @@ TEST_CASE("leaves and outputs have names of their own") {
   Var const x = b.input("x", DType::float32, {3});
   REQUIRE_ERROR(b.parameter("x", {3}, zeros()), ErrorKind::invalid_argument,
                 "two leaves of a graph have the same name");
+  REQUIRE_ERROR(b.input("", DType::float32, {3}), ErrorKind::invalid_argument, "a leaf of a graph needs a name");
   b.output("y", x);
   REQUIRE_ERROR(b.output("y", x), ErrorKind::invalid_argument, "two outputs have the same name");
   CHECK(b.graph().find_leaf("x") == x.id);

@@ -40,6 +40,9 @@ TEST_CASE("primitives give what one works out by hand") {
   CHECK(run({2, 3}, six, [](Var x) { return concatenate({x, x}, 1); }) == Values{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
   CHECK(run({2, 3}, six, [](Var x) { return dot_general(x, x, {1}, {1}); }) == Values{14, 32, 32, 77});
   CHECK(run({3}, {-1.5, 0, 2.7}, [](Var x) { return convert(x, DType::int32); }) == Values{-1, 0, 2});
+  CHECK(run({3}, {-1e9, NAN, 300}, [](Var x) { return convert(x, DType::int8); }) == Values{-128, 0, 127});
+  CHECK(run({3}, {-1, 300, 7}, [](Var x) { return convert(convert(x, DType::int32), DType::uint8); }) ==
+        Values{255, 44, 7});
   CHECK(run({3}, {7, -7, 1}, [](Var x) { return x / 2; }, DType::int32) == Values{3, -3, 0});
   CHECK(run({3}, {-1, 0, 2}, [](Var x) { return select(less_equal(x, 0.0), x * 10, x); }) == Values{-10, 0, 2});
   CHECK(run({3}, {5, 6, 7}, [](Var x) { return gather(x, iota(*x.builder, {2}, 0) + 1); }) == Values{6, 7});

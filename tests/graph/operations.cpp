@@ -75,6 +75,9 @@ TEST_CASE("conversions between types") {
     b.output("from_int", convert(i, DType::float32) * x);
     b.output("from_bool", select(p, x, convert(p, DType::float32)));
     b.output("to_bool", convert(i, DType::boolean));
+    b.output("saturated", convert(x * 1e12, DType::int32));
+    b.output("narrowed", convert(convert(x * 1000.0, DType::int32), DType::uint8));
+    b.output("narrowed_again", convert(convert(convert(x * 1000.0, DType::int32), DType::int8), DType::float32));
   }));
   // Sixteen bits of the result: what is stored is rounded.
   check_graph(built([](Builder& b) {
@@ -82,6 +85,18 @@ TEST_CASE("conversions between types") {
     b.output("bfloat16", convert(convert(x, DType::bfloat16), DType::float32) + x);
     b.output("float16", convert(x, DType::float16));
   }), 0x1p-8);
+}
+
+TEST_CASE("integers wrap after every operation") {
+  check_graph(built([](Builder& b) {
+    Var const i = b.input("i", DType::int32, {37}), j = b.input("j", DType::int8, {37});
+    Var const large = (i + 3.0) * 1000003.0 * 1000003.0;
+    b.output("quotient", large / 7.0);
+    b.output("order", less(large, large + 2000000000.0));
+    b.output("sum", reduce_sum(large, {0}));
+    b.output("bytes", (j * 100.0 + j) / 3.0);
+    b.output("negated", -(j * 100.0));
+  }));
 }
 
 TEST_CASE("integers are exact to 64 bits") {

@@ -175,6 +175,7 @@ class Builder {
 
  private:
   constexpr Var leaf(Op op, std::string_view name, Type const& type, List<Id>& list, std::source_location where) {
+    if (name.empty()) refuse(where, op, ErrorKind::invalid_argument, "a leaf of a graph needs a name");
     std::size_t const known = graph_.names.size();
     Draft wanted = draft(op, {}, {}, {}, type);
     wanted.name = intern(name);

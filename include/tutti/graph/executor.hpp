@@ -167,11 +167,11 @@ class Executor {
   /// Blocking   until everything is done, collectives included. No memory is allocated.
   /// Errors     those of kernels (a token outside the vocabulary) and of the communicator; collectives in flight are
   /// cancelled.
-  void run() {
+  void run(std::source_location where = std::source_location::current()) {
     for (std::size_t i = 0; i < given_.size(); ++i)
       if (!given_[i])
         throw Error(ErrorKind::invalid_argument, "Executor::run",
-                    "input '" + program_.list.inputs[i].name + "' was never set");
+                    "input '" + program_.list.inputs[i].name + "' was never set", where);
     waited_ns_ = 0;
     oldest_ = 0;
     started_ = 0;

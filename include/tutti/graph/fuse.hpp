@@ -18,17 +18,17 @@ enum class ElementwiseClass : std::uint8_t { single, double_precision, integer }
 
 /// Which arithmetic a chain runs in. Chains of different classes are not merged: registers would round differently.
 inline ElementwiseClass elementwise_class(Step const& step) {
-  bool wide = false, all_integer = !step.reads.empty(), any_word = false;
+  bool wide = false, all_integer = !step.reads.empty(), any_number = false;
   auto look = [&](Ref const& ref) {
     wide |= ref.dtype == DType::float64;
     all_integer &= !is_floating(ref.dtype);
-    any_word |= is_integer(ref.dtype) && size_of(ref.dtype) >= 4;
+    any_number |= !is_floating(ref.dtype) && ref.dtype != DType::boolean;
   };
   for (Ref const& ref : step.reads) look(ref);
   for (Ref const& ref : step.writes) look(ref);
-  return wide                      ? ElementwiseClass::double_precision
-         : all_integer && any_word ? ElementwiseClass::integer
-                                   : ElementwiseClass::single;
+  return wide                        ? ElementwiseClass::double_precision
+         : all_integer && any_number ? ElementwiseClass::integer
+                                     : ElementwiseClass::single;
 }
 
 class EpilogueFusion {

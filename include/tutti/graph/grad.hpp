@@ -69,7 +69,7 @@ class Reverse {
         refuse(Where::current(), op, ErrorKind::unavailable,
                "this is itself a gradient and has no rule; decompose the graph before taking the second derivative");
       builder_.inherit_source(id);
-      if (auto const rule = detail::rule_of[static_cast<std::size_t>(op)]) rule(node);
+      if (info(op).differentiability == Differentiability::rule) detail::rule_of[static_cast<std::size_t>(op)](node);
     }
     builder_.inherit_source(none);
   }

@@ -115,6 +115,8 @@ class Interpreter {
             out = naive::composite(call(graph, id, ranks[r]));
           } else {
             out = {naive::primitive(call(graph, id, ranks[r]))};
+            if (DType const dtype = graph.dtype(id); is_integer(dtype) && size_of(dtype) < 8)
+              for (double& x : out[0]) x = naive::converted(DType::int64, x, dtype);
           }
         }
       }

@@ -13,6 +13,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace tutti::graph::naive {
@@ -63,8 +64,29 @@ inline double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_c * (1 + 3 * gelu_a * x * x);
 }
 
+inline double converted(DType from, double x, DType to) {
+  if (to == DType::boolean) return x != 0;
+  if (is_floating(to)) return x;
+  bool const is_signed = with_dtype(to, [](auto zero) { return std::is_signed_v<decltype(zero)>; });
+  double const range = std::ldexp(1.0, 8 * static_cast<int>(size_of(to))), above = is_signed ? range / 2 : range;
+  if (is_floating(from)) return std::isnan(x) ? 0 : std::clamp(std::trunc(x), above - range, above - 1);
+  double const rest = x - std::floor(x / range) * range;
+  return rest < above ? rest : rest - range;
+}
+
+/// Of integers, modulo 2^bits: a double does not hold the products of 32-bit ones.
+inline double product(double a, double b, DType dtype) {
+  auto const bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(a)) *
+                    static_cast<std::uint64_t>(static_cast<std::int64_t>(b));
+  return with_dtype(dtype, [&](auto zero) {
+    if constexpr (std::is_integral_v<decltype(zero)>) return static_cast<double>(static_cast<decltype(zero)>(bits));
+    else return 0.0;
+  });
+}
+
 inline double elementwise(Call const& c, std::size_t i) {
   double const a = c.in(0)[i], b = c.count() > 1 ? c.in(1)[i] : 0;
+  if (c.graph.op(c.id) == Op::multiply && is_integer(c.graph.dtype(c.id))) return product(a, b, c.graph.dtype(c.id));
   switch (c.graph.op(c.id)) {
     case Op::add: return a + b;
     case Op::subtract: return a - b;
@@ -90,10 +112,7 @@ inline double elementwise(Call const& c, std::size_t i) {
       }
       return 0;
     case Op::select: return a != 0 ? b : c.in(2)[i];
-    case Op::convert: {
-      DType const to = c.graph.dtype(c.id);
-      return to == DType::boolean ? double(a != 0) : is_floating(to) ? a : std::trunc(a);
-    }
+    case Op::convert: return converted(c.graph.dtype(c.graph.operand(c.id, 0)), a, c.graph.dtype(c.id));
     case Op::gelu: return gelu(a);
     case Op::gelu_gradient: return a * gelu_slope(b);
     default: return a;  // identities: stop_gradient, barrier, reshape, vary, partial

@@ -2,6 +2,7 @@
 #pragma once
 /// @file
 /// The vocabulary of model functions: operators and primitives on handles. graph/op.hpp says what each computes.
+/// Integers wrap modulo 2^bits.
 
 #include <tutti/graph/builder.hpp>
 
@@ -229,6 +230,8 @@ constexpr Var select(Var predicate, Operand a, Operand b) {
   Id const p = ready(predicate), x = ready(pair.a), y = ready(pair.b);
   return detail::emit(builder, draft(Op::select, {p, x, y}), a.where);
 }
+/// Numbers become integers toward zero and saturate, NaN becomes 0; integers become narrower ones modulo 2^bits.
+/// Nonzero is true.
 constexpr Var convert(Var x, DType dtype, Where where = Where::current()) {
   if (x.dtype(where) == dtype) return x;
   return detail::emit(detail::home(x, where), draft(Op::convert, {x.id}, {}, {}, {dtype, {}, x.shape()}), where);

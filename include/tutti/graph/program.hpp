@@ -93,7 +93,7 @@ inline std::string to_string(Program const& program) {
       text = "#" + std::to_string(program.plan.offset[static_cast<std::size_t>(ref.buffer)] + ref.offset);
     return text + (ref.dtype == DType::float32 ? "" : ":" + std::string(name(ref.dtype))) + to_string(ref.shape);
   };
-  std::string out = "step  layer  operation               MB  results <- operands\n";
+  std::string out = "step  layer  operation                 MB  results <- operands\n";
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     Step const& step = list.steps[s];
     std::int64_t bytes = 0;
@@ -107,7 +107,7 @@ inline std::string to_string(Program const& program) {
       operands += (operands.empty() ? "" : " ") + describe(ref);
     }
     char head[96];
-    std::snprintf(head, sizeof head, "%4zu  %5s  %-20s %5.1f  ", s,
+    std::snprintf(head, sizeof head, "%4zu  %5s  %-20s %7.3f  ", s,
                   step.layer < 0 ? "" : std::to_string(step.layer).c_str(), std::string(name(step.kind)).c_str(),
                   static_cast<double>(bytes) / 1e6);
     out += head + results + " <- " + operands;
@@ -117,7 +117,7 @@ inline std::string to_string(Program const& program) {
     out += "\n";
   }
   char tail[192];
-  std::snprintf(tail, sizeof tail, "%zu steps; arena %.1f MB, communicator %.1f MB (%.1f MB without reuse)\n",
+  std::snprintf(tail, sizeof tail, "%zu steps; arena %.3f MB, communicator %.3f MB (%.3f MB without reuse)\n",
                 list.steps.size(), static_cast<double>(program.plan.arena_bytes) / 1e6,
                 static_cast<double>(program.plan.communicator_bytes) / 1e6,
                 static_cast<double>(program.plan.unshared_bytes) / 1e6);
