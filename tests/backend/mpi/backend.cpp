@@ -173,6 +173,8 @@ TEST_CASE("a message that does not come is an error after the deadline, and the 
     laws::expect_error(report, ErrorKind::timeout, "no message from any rank with tag 4",
                        [&] { static_cast<void>(comm.match(any_source, 4)); });
     comm.set_deadline_seconds(600);
+    laws::expect_error(report, ErrorKind::timeout, "not complete after 0.02 s",
+                       [&] { static_cast<void>(comm.template recv<int>(any_source, 3, within(0.02))); });
     report.expect(comm.all_reduce(1, sum) == comm.size(), "the communicator works after a receive was given up");
   });
 }

@@ -7,6 +7,7 @@
 #include <tutti/comm.hpp>
 
 #include <csignal>
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -54,6 +55,11 @@ int main(int argc, char** argv) {
       if (odd) throw std::runtime_error("no such luck");
       row.barrier();
     }
+    if (mistake == "throw_apart") {
+      auto group = comm.split(odd ? 1 : 0);
+      if (odd) throw std::runtime_error("no such luck");
+      group.barrier();
+    }
     if (mistake == "throw_number") {
       if (odd) throw 5;
       comm.barrier();
@@ -63,6 +69,20 @@ int main(int argc, char** argv) {
         if (odd) throw std::runtime_error("bad operator");
         return a + b;
       });
+    if (mistake == "caught") {  // the program goes on, one rank longer than the others
+      try {
+        odd ? comm.all_reduce(x, max) : comm.all_reduce(x, sum);
+      } catch (Error const& error) {
+        std::fprintf(stderr, "rank %d: caught %s\n", comm.rank(), error.what());
+        if (odd) ::sleep(3);
+      }
+      std::vector<float> huge(odd ? 5'000'000 : 0);
+      try {
+        if (odd) row.send(huge, 0, 0, within(0.1));  // nobody takes it
+      } catch (Error const& error) {
+        std::fprintf(stderr, "rank %d: kept a message: %s\n", comm.rank(), error.what());
+      }
+    }
     if (mistake == "kill") {
       if (odd) ::raise(SIGKILL);
       comm.barrier();

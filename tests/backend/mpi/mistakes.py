@@ -35,9 +35,11 @@ MISTAKES = {
     "message": (r"(waits in recv at|waits in barrier at) " + PLACE, {0}, {0}),
     "stall": (r"ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
     "leave": (r"rank 1 has left the communicator|ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
-    "throw": (r"rank 1 failed: no such luck|^rank 1: no such luck", ALL, {1}),
+    "throw": (r"rank 1 failed: no such luck|^rank 1: no such luck", ALL, ALL),
+    "throw_apart": (r"rank 1 failed: no such luck|^rank 1: no such luck", ALL, ALL),
     "throw_number": (r"rank 1 failed: an exception of unknown type|^rank 1: an exception of unknown type", ALL, ALL),
-    "operator_throws": (r"bad operator|the operator of all_reduce threw on rank 1", ALL, {1}),
+    "operator_throws": (r"bad operator|the operator of all_reduce threw on rank 1", ALL, ALL),
+    "caught": (r"caught .*ranks disagree: rank 0 calls all_reduce", ALL, ALL),
     "kill": (None, set(), set()),
 }
 
@@ -77,8 +79,8 @@ def run(program, launcher, mistake, way):
         sys.exit(f"FAILED {mistake}: the job hung")
     seconds = time.monotonic() - began
     problems = []
-    if process.returncode == 0:
-        problems.append("the job ended well")
+    if (process.returncode == 0) != (mistake == "caught"):
+        problems.append("the job ended well" if process.returncode == 0 else "the job failed after an error was caught")
     if pattern:
         lines = [re.match(r"(?:\[[\d,]+\](?:<std\w+>:)? ?)?(rank (\d): .*)", line) for line in text.splitlines()]
         said = {int(line[2]) for line in lines if line and re.search(pattern, line[1])}

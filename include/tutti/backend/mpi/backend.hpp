@@ -22,6 +22,7 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/shared/engine.hpp>
+#include <tutti/core/shared.hpp>
 
 #include <mpi.h>
 
@@ -297,15 +298,20 @@ class Mpi {
     fall(kind, std::move(text));
   }
 
+  /// From here on a rank that waits hears of `fail_job`, on this communicator and on those split off it. Collective.
+  void watch_job() {
+    if (size_ > 1) job_ = make_shared_owner<mpi::JobNotices>(handles_->internal, rank_, size_);
+  }
   /// Called by a rank that has said why it ends. Fails every communicator of the ranks that share this one's memory and
   /// gives them two seconds to say so too: the launcher may kill them as soon as this one ends. False when they do not.
-  /// Where some ranks share no memory with it, it fails this communicator and those of its node, gives the others half
-  /// a second to report, and is false.
+  /// Where some ranks share no memory with it, it tells them through `watch_job`, gives them a second to report,
+  /// and is false.
   bool fail_job(std::string const& cause) noexcept {
     revoke(ErrorKind::communication, cause);
+    if (job_) job_->notices().tell_revoked(ErrorKind::communication, cause);
     if (hierarchy_) hierarchy_->segment()->alarm().raise(ErrorKind::communication, cause);
     if (!shared_) {  // the library is left alone: it may still write to buffers that the exception has freed
-      timespec const moment{0, 500'000'000};
+      timespec const moment{1, 0};
       ::nanosleep(&moment, nullptr);
       return false;
     }
@@ -319,26 +325,33 @@ class Mpi {
   }
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
-  /// ranks. Waits without a deadline: others may work for hours on their own.
+  /// ranks. Waits without a deadline: others may work for hours on their own, after an error that they caught as well.
+  /// Errors     communication, with the cause, when a rank failed meanwhile.
   int finish_job(int code) {
     if (shared_) shared_->engine().leave();
     if (hierarchy_) hierarchy_->leave();
-    int largest = 0;
-    Operation operation;
-    check(MPI_Iallreduce(&code, &largest, 1, MPI_INT, MPI_MAX, handles_->internal, &operation.request_),
-          "MPI_Iallreduce");
+    if (!job_) return code;
+    static int codes[2];  // the library may write to it after a failure
+    codes[0] = code;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(&codes[0], &codes[1], 1, MPI_INT, MPI_MAX, job_->comm(), &request), "MPI_Iallreduce");
     exec::Backoff backoff(policy_);
-    while (!test(operation)) {
-      if (shared_) shared_->engine().check("launch");
-      if (hierarchy_) hierarchy_->check_alarms("launch");
-      backoff.step();
+    for (int done = 0;; backoff.step()) {
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) {
+        mpi::Environment::agree(codes[1]);
+        return codes[1];
+      }
+      if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
+      if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
+      if (job_->notices().poll()) throw Error(job_->notices().cause_kind(), "launch", job_->notices().cause_text());
     }
-    return largest;
   }
 
   Mpi split(int color, int key, List<int> const&) {
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
+    child.job_ = job_;
     child.begin(shared_ ? shared_->segment() : hierarchy_ ? hierarchy_->segment() : Shared<mpi::Segment>());
     return child;
   }
@@ -393,9 +406,10 @@ class Mpi {
 
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {
+    if (job_ && !revoked_ && job_->notices().poll()) revoke(job_->notices().cause_kind(), job_->notices().cause_text());
     int flag = 0;
-    if (!notices_) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
-    else if (notices_->poll() && !revoked_) fall(notices_->cause_kind(), notices_->cause_text());
+    if (!notices_ && !job_) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
+    if (notices_ && notices_->poll() && !revoked_) fall(notices_->cause_kind(), notices_->cause_text());
   }
   void fall(ErrorKind kind, std::string text) noexcept {
     // Before this rank gives its operations up, which would be all that its node learns.
@@ -460,6 +474,7 @@ class Mpi {
   std::unique_ptr<mpi::NodeMemory> shared_;
   std::unique_ptr<mpi::Hierarchy> hierarchy_;
   std::unique_ptr<mpi::Notices> notices_;
+  Shared<mpi::JobNotices> job_;
   std::int64_t count_limit_ = mpi::default_count_limit;
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;

@@ -17,6 +17,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <pthread.h>
 #include <string>
 
 namespace tutti::mpi {
@@ -97,8 +99,22 @@ class Process {
     return owns_;
   }
   std::atomic<bool> abandoned{false};
+  std::atomic<int> agreed_code{-1};
 
  private:
+  /// After an error that the program caught, messages may be under way that nobody will take, and MPI_Finalize wait for
+  /// them. To leave without it is no way out: launchers kill the other ranks then. So it gets two seconds.
+  void limit_finalise() noexcept {
+    pthread_t thread;
+    auto const leave = [](void* process) -> void* {
+      timespec const patience{2, 0};
+      ::nanosleep(&patience, nullptr);
+      std::fflush(nullptr);
+      std::_Exit(static_cast<Process*>(process)->agreed_code.load());
+    };
+    if (::pthread_create(&thread, nullptr, leave, this) == 0) ::pthread_detach(thread);
+  }
+
   /// Where MPI runs already.
   void adopt(MpiConfig const& config) {
     if (config.tuning.source() != Source::preset && !(config.tuning.get() == tuning_))
@@ -185,7 +201,8 @@ class Process {
   void finalise() noexcept {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (owns_ && finalized == 0 && !abandoned.load()) {
+    if (owns_ && finalized == 0 && (!abandoned.load() || agreed_code.load() >= 0)) {
+      if (abandoned.load()) limit_finalise();
       MPI_Finalize();
       if (tools_) MPI_T_finalize();
       tools_ = false;
@@ -226,8 +243,11 @@ class Environment {
   /// Whether an environment initialised MPI, so that the last one will finalise it.
   bool owns() const noexcept { return detail::Process::get().owns(); }
   static std::string library() { return mpi::library(); }
-  /// Set after a revoke: MPI_Finalize could then wait for operations that will never complete, so it is skipped.
+  /// Set after a revoke: MPI_Finalize could then wait for operations that will never complete, so it is skipped, unless
+  /// all ranks agree to end (`agree`).
   static std::atomic<bool>& abandoned() noexcept { return detail::Process::get().abandoned; }
+  /// All ranks are about to end with this code, 0 to 255.
+  static void agree(int code) noexcept { detail::Process::get().agreed_code.store(code & 0xff); }
 
  private:
   MpiConfig config_;

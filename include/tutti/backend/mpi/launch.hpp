@@ -48,8 +48,9 @@ int Mpi::launch(int argc, char** argv, F& f, MpiConfig const& config) {
       return 1;
     };
     try {
-      Communicator<Mpi> communicator(Mpi(MPI_COMM_WORLD, config),
-                                     {.deadline_seconds = environment.config().deadline_seconds});
+      Mpi world(MPI_COMM_WORLD, config);
+      world.watch_job();
+      Communicator<Mpi> communicator(std::move(world), {.deadline_seconds = environment.config().deadline_seconds});
       told = &communicator;
       try {
         int const code = comm::invoke_main(f, communicator);

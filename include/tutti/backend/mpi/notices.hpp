@@ -4,6 +4,7 @@
 /// What ranks that share no memory tell each other when something takes long or has failed: where they wait, and why
 /// the communicator was revoked. Nothing is sent while all is well.
 
+#include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
@@ -118,6 +119,34 @@ class Notices {
   List<Notice> heard_;
   Notice cause_;
   List<Owner<Sent>> sent_;
+};
+
+/// The way to all ranks of a job, for the one notice that each must hear whichever communicator it waits on: that a
+/// rank has failed.
+class JobNotices {
+ public:
+  /// Collective over `parent`.
+  JobNotices(MPI_Comm parent, int rank, int size) : comm_(duplicate(parent)), notices_(comm_, rank, size) {}
+  JobNotices(JobNotices const&) = delete;
+  JobNotices& operator=(JobNotices const&) = delete;
+  ~JobNotices() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized == 0 && !Environment::abandoned().load()) MPI_Comm_free(&comm_);
+  }
+  Notices& notices() noexcept { return notices_; }
+  MPI_Comm comm() const noexcept { return comm_; }
+
+ private:
+  static MPI_Comm duplicate(MPI_Comm parent) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    check(MPI_Comm_dup(parent, &comm), "MPI_Comm_dup");
+    check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    return comm;
+  }
+
+  MPI_Comm comm_;
+  Notices notices_;
 };
 
 }  // namespace tutti::mpi
