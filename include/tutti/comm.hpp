@@ -5,6 +5,8 @@
 /// `tutti/backend/threads.hpp` or `tutti/backend/mpi.hpp`.
 
 #include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/comm/call_site.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/float16.hpp>
 #include <tutti/core/dtype.hpp>
@@ -14,7 +16,6 @@
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/collective.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/comm/concepts.hpp>

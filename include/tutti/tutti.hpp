@@ -29,6 +29,7 @@
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/call_site.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/core.hpp>

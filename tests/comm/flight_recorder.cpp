@@ -194,7 +194,7 @@ TEST_CASE("what was dropped and what failed is recorded so") {
     {
       auto request = comm.barrier_async();
     }
-    comm.barrier();
+    comm.core()->drain();  // a barrier that is complete at once would not look at what was dropped
     if (comm.rank() == 0) dropped = comm.flight_recorder().records()[0].state;
     try {
       std::vector<int> x(static_cast<std::size_t>(comm.rank() + 1));

@@ -47,7 +47,7 @@ class TestProgress final : public comm::Progress {
   void enlist(comm::Job&) override { ++enlisted; }
   void dismiss(comm::Job&) noexcept override { --enlisted; }
   bool test(comm::Job& job, std::source_location) override { return job.poll(); }
-  void wait(comm::Job& job, std::source_location) override {
+  void wait(comm::Job& job, CallSite) override {
     while (!job.poll()) {}
   }
   void adopt(Owner<comm::Job> job) noexcept override { adopted = std::move(job); }

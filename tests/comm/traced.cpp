@@ -117,7 +117,7 @@ TEST_CASE(
     FaultPlan plan;
     plan.faults = {{0, 1, Fault::drop}, {0, 2, Fault::kill}};
     auto injected = decorated<FaultInjector>(plain, plan);
-    auto comm = decorated<Traced>(injected, 3);
+    auto comm = decorated<Traced>(injected, std::size_t{3});
     comm.set_deadline_seconds(0.02);
     comm.barrier();
     std::array<int, 1> x{};

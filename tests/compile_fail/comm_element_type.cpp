@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: neither a buffer of elements nor one element
+// Expect: this is no buffer of elements
 // Lines: 15
 #include <tutti/comm.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: this is no buffer: a tensor, a view, or contiguous memory of elements
+// Expect: this is no buffer of elements
 // Lines: 15
 #include <tutti/tutti.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: Pass a function that takes a tutti::Communicator<Backend>&
+// Expect: f takes a Communicator
 // Lines: 15
 #include <tutti/comm.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: constraint
+// Expect: the second argument of Tensor is a device
 // Lines: 15
 #include <tutti/tutti.hpp>
 

@@ -501,12 +501,12 @@ def case_diverged(bench):
             kept = sorted(int(path.name[5:]) for path in (out / "checkpoints").glob("step_*"))
             check(kept == list(range(1, last["step"])), f"kept {kept}, diverged at {last['step']}")
     out = bench.folder / "failed"
-    process = bench.start("threads", 2, out, "--batch", "2", "--steps", "100000", "--checkpoint-every", "40")
+    process = bench.start("threads", 2, out, "--batch", "2", "--steps", "100000", "--checkpoint-every", "1000")
     bench.wait_for_step(process, out, 5)
     (out / "checkpoints").write_text("in the way")
     text, errors = bench.finish(process, code=1)
     last = bench.metrics(out, "end")[-1]
-    check(last["reason"] == "error" and "checkpoints" in last["error"] and last["step"] == 40, str(last))
+    check(last["reason"] == "error" and "checkpoints" in last["error"] and last["step"] == 1000, str(last))
     check(errors.count("checkpoints") == 1 and "[rank" not in errors, errors)
 
 

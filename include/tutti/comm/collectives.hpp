@@ -6,40 +6,38 @@
 #include <tutti/comm/endpoint.hpp>
 
 #include <cstdint>
-#include <span>
 #include <utility>
 
 namespace tutti::comm {
 
-/// See `Communicator` for what holds for all of them.
+/// See `Communicator` for what holds for all of them. A reduction has a default operator so that one without gets a
+/// sentence and not a list of candidates.
 template <Backend B>
 class Collectives : public Endpoint<B> {
  public:
   using typename Endpoint<B>::Where;
 
   /// Returns when every rank has called it.
-  void barrier(Where where = Where::current()) {
+  void barrier(Where where = std::source_location::current()) {
     this->template run<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
   }
-  Request<void> barrier_async(Where where = Where::current()) {
+  Request<void> barrier_async(Where where = std::source_location::current()) {
     return this->template start<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
   }
 
   /// Shapes     x (...) on every rank
   /// Computes   x = x of `root`
   template <Buffer X>
-  void broadcast(X&& x, int root = 0, Where where = Where::current()) {
+  void broadcast(X&& x, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, operand_of(x), NoOperator{}, root, where);
   }
-  template <class T>
-    requires(!Buffer<T>)
-  [[nodiscard]] T broadcast(T value, int root = 0, Where where = Where::current()) {
-    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
-    if constexpr (is_value<T>) broadcast(std::span<T, 1>(&value, 1), root, where);
+  template <Value T>
+  [[nodiscard]] T broadcast(T value, int root = 0, Where where = std::source_location::current()) {
+    this->template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
     return value;
   }
   template <Buffer X>
-  auto broadcast_async(X&& x, int root = 0, Where where = Where::current()) {
+  auto broadcast_async(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::broadcast>(NoOperand{}, operand_of(std::forward<X>(x)), NoOperator{}, root,
                                                  where);
   }
@@ -47,28 +45,26 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...) on every rank
   /// Computes   x = x of rank 0 op x of rank 1 op ..., on every rank
   template <Buffer X, class Op = NoOperator>
-  void all_reduce(X&& x, Op const& op = {}, Where where = Where::current()) {
+  void all_reduce(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, operand_of(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  void all_reduce(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+  void all_reduce(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <class T, class Op = NoOperator>
-    requires(!Buffer<T>)
-  [[nodiscard]] T all_reduce(T value, Op const& op = {}, Where where = Where::current()) {
-    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
-    if constexpr (is_value<T>) all_reduce(std::span<T, 1>(&value, 1), op, where);
+  template <Value T, class Op = NoOperator>
+  [[nodiscard]] T all_reduce(T value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
   template <Buffer X, class Op = NoOperator>
-  auto all_reduce_async(X&& x, Op op = {}, Where where = Where::current()) {
+  auto all_reduce_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1,
                                                   where);
   }
   template <Buffer From, Buffer To, class Op>
-  auto all_reduce_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+  auto all_reduce_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   std::move(op), -1, where);
   }
@@ -78,40 +74,40 @@ class Collectives : public Endpoint<B> {
   /// x (V / P, ...), result (...); the same V / P on every rank Computes   result = x[0] of rank 0 op x[1] of rank 0 op
   /// ... op x[V / P - 1] of the last rank; avg divides by V
   template <Buffer X, class Op = NoOperator>
-  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op = {}, Where where = Where::current()) {
+  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  void all_reduce_contributions(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+  void all_reduce_contributions(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Buffer X, class Op = NoOperator>
-  auto all_reduce_contributions_async(X&& x, Op op = {}, Where where = Where::current()) {
+  auto all_reduce_contributions_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     auto to = contribution<X>(x);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  auto all_reduce_contributions_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+  auto all_reduce_contributions_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce_contributions>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
 
   /// The same result at `root` alone; elsewhere x is unchanged and `to` is not touched.
   template <Buffer X, class Op = NoOperator>
-  void reduce(X&& x, Op const& op = {}, int root = 0, Where where = Where::current()) {
+  void reduce(X&& x, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
   }
   template <Buffer From, Buffer To, class Op>
-  void reduce(From&& from, To&& to, Op const& op, int root = 0, Where where = Where::current()) {
+  void reduce(From&& from, To&& to, Op const& op, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(input_of(from), operand_of(to), op, root, where);
   }
   template <Buffer X, class Op = NoOperator>
-  auto reduce_async(X&& x, Op op = {}, int root = 0, Where where = Where::current()) {
+  auto reduce_async(X&& x, Op op = {}, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), root, where);
   }
   template <Buffer From, Buffer To, class Op>
-  auto reduce_async(From&& from, To&& to, Op op, int root = 0, Where where = Where::current()) {
+  auto reduce_async(From&& from, To&& to, Op op, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               std::move(op), root, where);
   }
@@ -119,29 +115,27 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...), result (P, ...) at `root`, (0, ...) elsewhere; `to` counts at `root` alone
   /// Computes   result[r] = x of rank r
   template <Buffer X>
-  [[nodiscard]] auto gather(X&& x, int root = 0, Where where = Where::current()) {
+  [[nodiscard]] auto gather(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
         input_of(x), this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
         NoOperator{}, root, where);
   }
   /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
-  template <class T>
-    requires(!Buffer<T>)
-  [[nodiscard]] auto gather(T value, int root = 0, Where where = Where::current()) {
-    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
-    if constexpr (is_value<T>) return gather(TensorView<T const>(&value, Shape{}), root, where);
+  template <Value T>
+  [[nodiscard]] auto gather(T value, int root = 0, Where where = std::source_location::current()) {
+    return gather(TensorView<T const>(&value, Shape{}), root, where);
   }
   template <Buffer From, Buffer To>
-  void gather(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+  void gather(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::gather>(input_of(from), operand_of(to), NoOperator{}, root, where);
   }
   template <Buffer X>
-  auto gather_async(X&& x, int root = 0, Where where = Where::current()) {
+  auto gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
     return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
-  auto gather_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+  auto gather_async(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               NoOperator{}, root, where);
   }
@@ -149,29 +143,27 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...), result (P, ...)
   /// Computes   result[r] = x of rank r, on every rank
   template <Buffer X>
-  [[nodiscard]] auto all_gather(X&& x, Where where = Where::current()) {
+  [[nodiscard]] auto all_gather(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_gather>(
         input_of(x), this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where)),
         NoOperator{}, -1, where);
   }
   /// Of one number: shape (P,).
-  template <class T>
-    requires(!Buffer<T>)
-  [[nodiscard]] auto all_gather(T value, Where where = Where::current()) {
-    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
-    if constexpr (is_value<T>) return all_gather(TensorView<T const>(&value, Shape{}), where);
+  template <Value T>
+  [[nodiscard]] auto all_gather(T value, Where where = std::source_location::current()) {
+    return all_gather(TensorView<T const>(&value, Shape{}), where);
   }
   template <Buffer From, Buffer To>
-  void all_gather(From&& from, To&& to, Where where = Where::current()) {
+  void all_gather(From&& from, To&& to, Where where = std::source_location::current()) {
     this->template run<Kind::all_gather>(input_of(from), operand_of(to), NoOperator{}, -1, where);
   }
   template <Buffer X>
-  auto all_gather_async(X&& x, Where where = Where::current()) {
+  auto all_gather_async(X&& x, Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where));
     return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
-  auto all_gather_async(From&& from, To&& to, Where where = Where::current()) {
+  auto all_gather_async(From&& from, To&& to, Where where = std::source_location::current()) {
     return this->template start<Kind::all_gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   NoOperator{}, -1, where);
   }
@@ -179,11 +171,11 @@ class Collectives : public Endpoint<B> {
   /// Shapes     from (P, ...) at `root`, ignored elsewhere; to (...)
   /// Computes   to = from[rank] of `root`
   template <Buffer From, Buffer To>
-  void scatter(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+  void scatter(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::scatter>(input_of(from), operand_of(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
-  auto scatter_async(From&& from, To&& to, int root = 0, Where where = Where::current()) {
+  auto scatter_async(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::scatter>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                NoOperator{}, root, where);
   }
@@ -191,22 +183,22 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (P * k, ...), result (k, ...)
   /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, class Op = NoOperator>
-  [[nodiscard]] auto reduce_scatter(X&& x, Op const& op = {}, Where where = Where::current()) {
+  [[nodiscard]] auto reduce_scatter(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter>(
         input_of(x), this->template result<X>(this->part(view_of(x).shape(), where)), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  void reduce_scatter(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+  void reduce_scatter(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Buffer X, class Op = NoOperator>
-  auto reduce_scatter_async(X&& x, Op op = {}, Where where = Where::current()) {
+  auto reduce_scatter_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->part(view_of(x).shape(), where));
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
   }
   template <Buffer From, Buffer To, class Op>
-  auto reduce_scatter_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+  auto reduce_scatter_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<From>(from)),
                                                       operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
@@ -214,21 +206,21 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (P * k, ...), result the same
   /// Computes   block r of the result = this rank's block of rank r's x
   template <Buffer X>
-  [[nodiscard]] auto all_to_all(X&& x, Where where = Where::current()) {
+  [[nodiscard]] auto all_to_all(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_to_all>(input_of(x), this->template result<X>(view_of(x).shape()), NoOperator{},
                                                 -1, where);
   }
   template <Buffer From, Buffer To>
-  void all_to_all(From&& from, To&& to, Where where = Where::current()) {
+  void all_to_all(From&& from, To&& to, Where where = std::source_location::current()) {
     this->template run<Kind::all_to_all>(input_of(from), operand_of(to), NoOperator{}, -1, where);
   }
   template <Buffer X>
-  auto all_to_all_async(X&& x, Where where = Where::current()) {
+  auto all_to_all_async(X&& x, Where where = std::source_location::current()) {
     auto to = this->template result<X>(view_of(x).shape());
     return this->template start<Kind::all_to_all>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
-  auto all_to_all_async(From&& from, To&& to, Where where = Where::current()) {
+  auto all_to_all_async(From&& from, To&& to, Where where = std::source_location::current()) {
     return this->template start<Kind::all_to_all>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   NoOperator{}, -1, where);
   }
@@ -236,27 +228,25 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...) on every rank
   /// Computes   x = x of rank 0 op ... op x of this rank; with avg, the mean of these ranks
   template <Buffer X, class Op = NoOperator>
-  void scan(X&& x, Op const& op = {}, Where where = Where::current()) {
+  void scan(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(NoOperand{}, operand_of(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  void scan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+  void scan(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <class T, class Op = NoOperator>
-    requires(!Buffer<T>)
-  [[nodiscard]] T scan(T value, Op const& op = {}, Where where = Where::current()) {
-    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
-    if constexpr (is_value<T>) scan(std::span<T, 1>(&value, 1), op, where);
+  template <Value T, class Op = NoOperator>
+  [[nodiscard]] T scan(T value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
   template <Buffer X, class Op = NoOperator>
-  auto scan_async(X&& x, Op op = {}, Where where = Where::current()) {
+  auto scan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::scan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  auto scan_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+  auto scan_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
     return this->template start<Kind::scan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                             std::move(op), -1, where);
   }
@@ -265,39 +255,82 @@ class Collectives : public Endpoint<B> {
   /// what its result buffer held: give it the neutral element of the operator beforehand. Its number is returned as it
   /// is.
   template <Buffer X, class Op = NoOperator>
-  void exscan(X&& x, Op const& op = {}, Where where = Where::current()) {
+  void exscan(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(NoOperand{}, operand_of(x), op, -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  void exscan(From&& from, To&& to, Op const& op, Where where = Where::current()) {
+  void exscan(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <class T, class Op = NoOperator>
-    requires(!Buffer<T>)
-  [[nodiscard]] T exscan(T value, Op const& op = {}, Where where = Where::current()) {
-    static_assert(is_value<T>, "tutti: this is neither a buffer of elements nor one element");
-    if constexpr (is_value<T>) exscan(std::span<T, 1>(&value, 1), op, where);
+  template <Value T, class Op = NoOperator>
+  [[nodiscard]] T exscan(T value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
   template <Buffer X, class Op = NoOperator>
-  auto exscan_async(X&& x, Op op = {}, Where where = Where::current()) {
+  auto exscan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::exscan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
-  auto exscan_async(From&& from, To&& to, Op op, Where where = Where::current()) {
+  auto exscan_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
     return this->template start<Kind::exscan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               std::move(op), -1, where);
   }
+
+  // What is no buffer.
+  template <NoBufferOrValue X, class... Rest>
+  NotABuffer<X> broadcast(X const&, Rest const&...);
+  template <NoBufferOrValue X, class... Rest>
+  NotABuffer<X> all_reduce(X const&, Rest const&...);
+  template <NoBufferOrValue X, class... Rest>
+  NotABuffer<X> gather(X const&, Rest const&...);
+  template <NoBufferOrValue X, class... Rest>
+  NotABuffer<X> all_gather(X const&, Rest const&...);
+  template <NoBufferOrValue X, class... Rest>
+  NotABuffer<X> scan(X const&, Rest const&...);
+  template <NoBufferOrValue X, class... Rest>
+  NotABuffer<X> exscan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_reduce_contributions(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scatter(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_scatter(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_to_all(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> broadcast_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_reduce_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_reduce_contributions_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> gather_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_gather_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scatter_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_scatter_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_to_all_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scan_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> exscan_async(X const&, Rest const&...);
 
  protected:
   using Endpoint<B>::Endpoint;
 
  private:
-  // Overloads take more than they accept and assert the rest, so that a mistake gets one sentence, not a list of
-  // candidates. For the same reason a reduction has a default operator, which is refused.
   template <class T>
-  static constexpr bool is_value = Storable<T>;
-
+  static auto one(T& value) {
+    return Operand<T, Cpu, false>(TensorView<T>(&value, Shape{}));
+  }
   template <Buffer X>
   auto contribution(X const& x) const {
     Shape const shape = view_of(x).shape();

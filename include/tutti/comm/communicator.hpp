@@ -40,7 +40,7 @@ namespace tutti {
 template <Backend B>
 class Communicator : public comm::Plans<B> {
  public:
-  using typename comm::Endpoint<B>::Where;
+  using Where = std::source_location;
 
   explicit Communicator(B backend, CommunicatorOptions options = {}) : comm::Plans<B>(std::move(backend), options) {}
   Communicator(Communicator&&) noexcept = default;

@@ -129,7 +129,7 @@ class Core final : public Progress, public Relative {
     }
   }
 
-  void wait(Job& job, std::source_location where) override {
+  void wait(Job& job, CallSite where) override {
     Tally::Exposed const exposed(tally, job.operation());
     try {
       if (!job.poll()) wait_slowly(job, where);
@@ -159,7 +159,7 @@ class Core final : public Progress, public Relative {
       backend.revoke(ErrorKind::communication,
                      concat("rank ", backend.rank(), " failed with operations in flight"));
     exec::Backoff backoff(backend.wait_policy());
-    std::int64_t const end = exec::now_ns() + deadline_ns();
+    std::int64_t const end = exec::now_ns() + nanoseconds(options_.deadline_seconds);
     while (!orphans_.empty()) {
       progress();
       if (orphans_.empty()) break;
@@ -194,9 +194,9 @@ class Core final : public Progress, public Relative {
     if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
   }
 
-  std::int64_t deadline_ns() const noexcept { return static_cast<std::int64_t>(options_.deadline_seconds * 1e9); }
+  static std::int64_t nanoseconds(double seconds) noexcept { return static_cast<std::int64_t>(seconds * 1e9); }
 
-  void wait_slowly(Job& job, std::source_location where) {
+  void wait_slowly(Job& job, CallSite where) {
     struct Announcement {
       explicit Announcement(Core& c) noexcept : core(c) { core.note_wait(true); }
       Core& core;
@@ -206,9 +206,12 @@ class Core final : public Progress, public Relative {
         if (made && std::uncaught_exceptions() == 0) core.announce({});  // else it stays where it failed
       }
     } announcement(*this);
+    double const deadline = where.deadline_seconds() > 0   ? where.deadline_seconds()
+                            : job.deadline_seconds() > 0 ? job.deadline_seconds()
+                                                         : options_.deadline_seconds;
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const begin = exec::now_ns();
-    std::int64_t const end = begin + deadline_ns();
+    std::int64_t const end = begin + nanoseconds(deadline);
     for (unsigned steps = 0;; ++steps) {
       backoff.step();
       progress();
@@ -216,19 +219,19 @@ class Core final : public Progress, public Relative {
       if ((steps & 15u) == 15u || backoff.should_sleep()) family_->move_others_on(*this);
       if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
       std::int64_t const now = exec::now_ns();
-      if (!announcement.made && now - begin > announce_after_ns()) {
+      if (!announcement.made && now - begin > announce_after_ns(deadline)) {
         announcement.made = true;
         announce(concat(job.operation(), " at ", place(where)));
       }
       if (now > end)
         throw Error(ErrorKind::timeout, job.operation(),
-                    concat("not complete after ", options_.deadline_seconds, " s: ", job.awaiting(),
+                    concat("not complete after ", deadline, " s: ", job.awaiting(),
                            ". Look at what these ranks do, or raise the deadline"));
     }
   }
   /// Long before anybody's deadline, and rarely in healthy programs: it may cost messages.
-  std::int64_t announce_after_ns() const noexcept {
-    std::int64_t const part = deadline_ns() / 8;
+  static std::int64_t announce_after_ns(double deadline) noexcept {
+    std::int64_t const part = nanoseconds(deadline) / 8;
     return part < 250'000'000 ? part : 250'000'000;
   }
   /// Tells the others where this rank waits, for their messages.

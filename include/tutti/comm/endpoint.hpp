@@ -30,7 +30,7 @@ template <Backend B>
 class Endpoint {
  public:
   using Device = typename B::Device;
-  using Where = std::source_location;
+  using Where = CallSite;
 
   int rank() const noexcept { return core_->backend.rank(); }
   int size() const noexcept { return core_->backend.size(); }
@@ -44,7 +44,7 @@ class Endpoint {
   /// Options for a Context that shares this node's processors with the other ranks.
   exec::ContextOptions context_options() const { return {.threads = 0, .ranks_on_node = local_size()}; }
   double deadline_seconds() const noexcept { return core_->deadline_seconds(); }
-  void set_deadline_seconds(double seconds, Where where = Where::current()) {
+  void set_deadline_seconds(double seconds, std::source_location where = std::source_location::current()) {
     core_->set_deadline_seconds(seconds, where);
   }
 
@@ -57,7 +57,7 @@ class Endpoint {
   /// What this rank has counted so far, for programs that include tutti/comm/statistics.hpp. Local.
   /// Errors   invalid_argument, unless statistics were started.
   template <class S = Statistics>
-  auto statistics(Where where = Where::current()) const {
+  auto statistics(Where where = std::source_location::current()) const {
     constexpr bool known = requires { sizeof(S); };
     static_assert(known, "tutti: statistics are described in a header of their own: #include "
                          "<tutti/comm/statistics.hpp>");
@@ -143,7 +143,8 @@ class Endpoint {
   }();
 
   template <class T>
-  auto request(Owner<T> task) {
+  auto request(Owner<T> task, Where where) {
+    task->set_deadline_seconds(where.deadline_seconds());
     return Request<typename T::Result>(core_, std::move(task));
   }
 
@@ -415,7 +416,8 @@ class Endpoint {
                                     [&](From const& f, To const& t, Op const& o) {
                                       auto prepared = call<kind>(f, t, o, root, rows, where);
                                       return CollectiveJob<B>(*core_, prepared.collective, std::move(prepared.counts));
-                                    }));
+                                    }),
+                   where);
   }
 
   Shared<Core<B>> core_;

@@ -54,4 +54,7 @@ Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape,
   return Tensor<T, typename Comm::Device>(shape, comm.heap().allocate(static_cast<std::size_t>(bytes)));
 }
 
+template <NotStorable T, class Comm>
+Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape);
+
 }  // namespace tutti

@@ -50,12 +50,10 @@ int launch(int argc, char** argv, F&& f) {
   constexpr bool is_backend = Backend<B>;
   static_assert(is_backend, "tutti: launch<Backend> needs a model of tutti::Backend, such as tutti::Threads");
   if constexpr (is_backend) {
-    // Not std::is_invocable_v: the compiler would name six of its templates for every error inside a generic lambda.
-    constexpr bool takes_communicator = requires(F& body, Communicator<B>& communicator) { body(communicator); };
-    static_assert(takes_communicator,
-                  "tutti: every rank calls f(communicator). Pass a function that takes a "
-                  "tutti::Communicator<Backend>&");
-    if constexpr (takes_communicator) {
+    // The first use of f is a plain call, neither std::is_invocable nor a requires-expression: compilers would tell of
+    // those for every mistake inside a generic lambda.
+    using Result [[maybe_unused]] = decltype(f(std::declval<Communicator<B>&>()));  // f takes a Communicator<Backend>&
+    if constexpr (requires(F& body, Communicator<B>& communicator) { body(communicator); }) {
       if (!comm::flight_record_prefix().empty()) comm::dump_on_signal();
       return B::launch(argc, argv, f);
     }

@@ -35,25 +35,32 @@ class MessageGroup : private comm::Endpoint<B> {
   ~MessageGroup() { drop(); }
 
   template <comm::Buffer X>
-  void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
+  void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
     add(this->transfer("send", comm::input_of(std::forward<X>(x)), comm::NoOperand{}, to, tag, any_source, any_tag,
                        where),
-        false);
+        false, where);
   }
   template <comm::Buffer X>
-  void recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
+  void recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     static_assert(!comm::is_owned<X>,
                   "tutti: a group hands no buffers back. Keep the tensor in a variable and pass it by reference");
-    add(this->transfer("recv", comm::NoOperand{}, comm::operand_of(std::forward<X>(x)), 0, 0, from, tag, where), true);
+    add(this->transfer("recv", comm::NoOperand{}, comm::operand_of(std::forward<X>(x)), 0, 0, from, tag, where), true,
+        where);
   }
+
+  template <comm::NoBuffer X, class... Rest>
+  comm::NotABuffer<X> send(X const&, Rest const&...);
+  template <comm::NoBuffer X, class... Rest>
+  comm::NotABuffer<X> recv(X const&, Rest const&...);
 
   /// Operations that were added and not waited for.
   std::size_t size() const noexcept { return entries_.size(); }
 
   /// Completes all of them and returns what was received, in the order of the calls of `recv`. The group is empty
   /// afterwards and can be filled again.
+  /// Blocks   within the communicator's deadline, or that of this call or of the operation (`within`).
   /// Errors   the first one of any operation; the others then pass to the communicator.
-  List<MessageInfo> wait(Where where = Where::current()) {
+  List<MessageInfo> wait(Where where = std::source_location::current()) {
     List<MessageInfo> received;
     try {
       for (Entry& entry : entries_) this->core_->wait(*entry.job, where);
@@ -77,7 +84,8 @@ class MessageGroup : private comm::Endpoint<B> {
   };
 
   template <class Task>
-  void add(Owner<Task> task, bool receives) {
+  void add(Owner<Task> task, bool receives, Where where) {
+    task->set_deadline_seconds(where.deadline_seconds());
     comm::TransferJob<B> const* const transfer = &task->transfer;
     entries_.push_back({std::move(task), transfer, receives});
     this->core_->enlist(*entries_.back().job);

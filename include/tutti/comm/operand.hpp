@@ -49,6 +49,23 @@ concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 template <class X>
 inline constexpr bool is_buffer = Buffer<X>;
 
+/// A single element.
+template <class X>
+concept Value = Storable<X> && !Buffer<X>;
+
+/// The result of overloads that take what no operation accepts: its assertion is the one sentence that a user gets
+/// instead of a list of candidates.
+template <class X>
+struct NotABuffer {
+  static_assert(is_buffer<X>,
+                "tutti: this is no buffer of elements: a tensor, a view, or contiguous memory of them. Elements are "
+                "numbers, std::byte, char, bool, complex numbers and described structs");
+};
+template <class X>
+concept NoBuffer = !is_buffer<X>;
+template <class X>
+concept NoBufferOrValue = !Buffer<X> && !Value<X>;
+
 template <Buffer X>
 using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));
 template <Buffer X>

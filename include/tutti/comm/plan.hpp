@@ -51,7 +51,7 @@ class PlanRun final : public CollectiveJob<B> {
 template <Backend B>
 class Plan {
  public:
-  using Where = std::source_location;
+  using Where = CallSite;
 
   Plan(Shared<comm::Core<B>> core, Shared<comm::PlanSetup<B>> setup) noexcept
       : core_(std::move(core)), setup_(std::move(setup)) {}
@@ -67,19 +67,20 @@ class Plan {
   ~Plan() { drop(); }
 
   /// Errors   invalid_argument, when the last start was not waited for.
-  void start(Where where = Where::current()) {
+  void start(Where where = std::source_location::current()) {
     if (run_ != nullptr)
       throw Error(ErrorKind::invalid_argument, "Plan::start",
                   concat("this plan is under way: ", comm::describe(setup_->call()), ". Wait before starting it again"),
                   where);
     setup_->load();
     run_ = make_owner<comm::PlanRun<B>>(*core_, setup_);
+    run_->set_deadline_seconds(where.deadline_seconds());
     core_->enlist(*run_);
   }
   bool started() const noexcept { return run_ != nullptr; }
   /// Whether the run is complete, which `wait` still has to be called for. Does not block.
   /// Errors   invalid_argument, without a start.
-  [[nodiscard]] bool test(Where where = Where::current()) {
+  [[nodiscard]] bool test(Where where = std::source_location::current()) {
     require("Plan::test", where);
     try {
       return core_->test(*run_, where);
@@ -88,8 +89,9 @@ class Plan {
       throw;
     }
   }
-  /// Blocks within the communicator's deadline. Errors   invalid_argument, without a start.
-  void wait(Where where = Where::current()) {
+  /// Blocks within the communicator's deadline, or that of this call or its start (`within`).
+  /// Errors   invalid_argument, without a start.
+  void wait(Where where = std::source_location::current()) {
     require("Plan::wait", where);
     try {
       core_->wait(*run_, where);

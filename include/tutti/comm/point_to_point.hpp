@@ -14,6 +14,13 @@
 
 namespace tutti::comm {
 
+/// The result of receives of what no message holds; see NotABuffer.
+template <class T>
+struct NotReceived {
+  static_assert(is_storable<T>,
+                "tutti: a receive names what comes, recv<T>(source, tag) or recv(buffer, source): elements, complex "
+                "numbers or described structs");
+};
 /// Messages of one pair and tag arrive in order. Tags are 0 to 32767; receives also take any_source and any_tag.
 template <Backend B>
 class PointToPoint : public VectorCollectives<B> {
@@ -23,54 +30,49 @@ class PointToPoint : public VectorCollectives<B> {
   using typename Base::Device;
   using typename Base::Where;
 
-  template <class X>
-  void send(X&& x, int to, int tag = 0, Where where = Where::current()) {
-    static_assert(is_buffer<X>, "tutti: this is no buffer: a tensor, a view, or contiguous memory of elements");
-    if constexpr (is_buffer<X>) {
-      Tally::Exposed const exposed(this->core_->tally, "send");
-      auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
-      complete(std::move(task), where);
-    }
+  template <Buffer X>
+  void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
+    Tally::Exposed const exposed(this->core_->tally, "send");
+    auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
+    complete(std::move(task), where);
   }
-  template <class X>
-  auto send_async(X&& x, int to, int tag = 0, Where where = Where::current()) {
-    static_assert(is_buffer<X>, "tutti: this is no buffer: a tensor, a view, or contiguous memory of elements");
-    if constexpr (is_buffer<X>)
-      return this->request(
-          this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where));
+  template <Buffer X>
+  auto send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
+    return this->request(
+        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where),
+        where);
   }
 
   /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Threads`
   ///          sees always and `Mpi` when its check level is full. Complex numbers count as their parts here, structs as
   ///          bytes.
   template <Buffer X>
-  MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
+  MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     Tally::Exposed const exposed(this->core_->tally, "recv");
     auto task = this->transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
     return complete(std::move(task), where);
   }
   template <Buffer X>
-  auto recv_async(X&& x, int from, int tag = any_tag, Where where = Where::current()) {
-    return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where));
+  auto recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
+    return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where),
+                         where);
   }
   /// A message of any size, as a tensor of shape (count,).
-  template <class T = void>
-  [[nodiscard]] auto recv(int from = any_source, int tag = any_tag, Where where = Where::current()) {
-    constexpr bool storable = Storable<T>;
-    static_assert(storable,
-                  "tutti: a receive names what comes, recv<T>(source, tag) or recv(buffer, source): elements, complex "
-                  "numbers or described structs");
-    if constexpr (storable) return recv_async<T>(from, tag, where).wait(where);
+  template <Storable T>
+  [[nodiscard]] Tensor<T, Device> recv(int from = any_source, int tag = any_tag,
+                                       Where where = std::source_location::current()) {
+    return recv_async<T>(from, tag, where).wait(where);
   }
   template <Storable T>
-  auto recv_async(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+  auto recv_async(int from = any_source, int tag = any_tag, Where where = std::source_location::current()) {
     this->check_source("recv", from, tag, where);
-    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag, where));
+    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag, where), where);
   }
 
   /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type and are disjoint.
   template <Buffer Out, Buffer In>
-  MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
+  MessageInfo send_recv(Out&& out, int to, In&& in, int from, int tag = 0,
+                        Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
     Tally::Exposed const exposed(this->core_->tally, "send_recv");
@@ -78,22 +80,25 @@ class PointToPoint : public VectorCollectives<B> {
     return complete(std::move(task), where);
   }
   template <Buffer Out, Buffer In>
-  auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0, Where where = Where::current()) {
+  auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0,
+                       Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
     return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
-                                        to, tag, from, tag, where));
+                                        to, tag, from, tag, where), where);
   }
   /// The message received has the shape of the one sent.
   template <Buffer Out>
-  [[nodiscard]] auto send_recv(Out&& out, int to, int from, int tag = 0, Where where = Where::current()) {
+  [[nodiscard]] auto send_recv(Out&& out, int to, int from, int tag = 0,
+                               Where where = std::source_location::current()) {
     Tensor<ValueOf<Out>, Device> in(view_of(out).shape());
     send_recv(out, to, in, from, tag, where);
     return in;
   }
 
   /// Waits for a message and tells of it. It stays in the queue: the next receive that fits gets it.
-  [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+  [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag,
+                                  Where where = std::source_location::current()) {
     this->check_source("probe", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
     job.record(where);
@@ -102,14 +107,15 @@ class PointToPoint : public VectorCollectives<B> {
   }
   /// The same without waiting.
   [[nodiscard]] std::optional<typename ProbeJob<B>::Info> try_probe(int from = any_source, int tag = any_tag,
-                                                                    Where where = Where::current()) {
+                                                                    Where where = std::source_location::current()) {
     this->check_source("try_probe", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.info();
   }
   /// Waits for a message and takes it out of the queue, out of reach of all other receives.
-  [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag, Where where = Where::current()) {
+  [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag,
+                                 Where where = std::source_location::current()) {
     this->check_source("match", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
     job.record(where);
@@ -118,18 +124,19 @@ class PointToPoint : public VectorCollectives<B> {
   }
   /// The same without waiting.
   [[nodiscard]] std::optional<Message<B>> try_match(int from = any_source, int tag = any_tag,
-                                                    Where where = Where::current()) {
+                                                    Where where = std::source_location::current()) {
     this->check_source("try_match", from, tag, where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.take();
   }
   template <Storable T>
-  [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = Where::current()) {
-    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message), where)).wait(where);
+  [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = std::source_location::current()) {
+    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message), where), where)
+        .wait(where);
   }
   template <Buffer X>
-  MessageInfo recv(Message<B>&& message, X&& x, Where where = Where::current()) {
+  MessageInfo recv(Message<B>&& message, X&& x, Where where = std::source_location::current()) {
     Tally::Exposed const exposed(this->core_->tally, "recv");
     auto in = operand_of(x);
     static_assert(Base::template is_here<decltype(in)>,
@@ -142,6 +149,22 @@ class PointToPoint : public VectorCollectives<B> {
                            task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);
     return complete(std::move(task), where);
   }
+
+  // What is no buffer, and what no message holds.
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> send(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> send_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> send_recv(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> send_recv_async(X const&, Rest const&...);
+  template <NotStorable T = void>
+  NotReceived<T> recv(int = any_source, int = any_tag, Where = std::source_location::current());
+  template <NotStorable T = void>
+  NotReceived<T> recv_async(int = any_source, int = any_tag, Where = std::source_location::current());
+  template <NotStorable T>
+  NotReceived<T> recv(Message<B>&&, Where = std::source_location::current());
 
   /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
   [[nodiscard]] MessageGroup<B> group() { return MessageGroup<B>(this->core_); }

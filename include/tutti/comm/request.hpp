@@ -3,6 +3,7 @@
 /// @file
 /// Operations in flight as their owners see them: `Request<Result>`.
 
+#include <tutti/comm/call_site.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
@@ -59,12 +60,16 @@ class Job {
   /// Whether all ranks take part, so that its failure is everybody's.
   virtual bool collective() const noexcept { return false; }
   char const* operation() const noexcept { return operation_; }
+  /// Of its wait; 0 where the communicator's holds.
+  double deadline_seconds() const noexcept { return deadline_seconds_; }
+  void set_deadline_seconds(double seconds) noexcept { deadline_seconds_ = seconds; }
 
  protected:
   virtual bool advance() = 0;
 
  private:
   char const* operation_;
+  double deadline_seconds_ = 0;
   bool done_ = false;
   bool given_up_ = false;
   bool safe_ = true;
@@ -86,7 +91,7 @@ class Progress {
   virtual void enlist(Job& job) = 0;
   virtual void dismiss(Job& job) noexcept = 0;
   virtual bool test(Job& job, std::source_location where) = 0;
-  virtual void wait(Job& job, std::source_location where) = 0;
+  virtual void wait(Job& job, CallSite where) = 0;
   virtual void adopt(Owner<Job> job) noexcept = 0;
 };
 
@@ -125,8 +130,8 @@ class [[nodiscard]] Request {
       throw;
     }
   }
-  /// Blocks within the communicator's deadline and hands over the result.
-  Result wait(std::source_location where = std::source_location::current()) {
+  /// Blocks within the communicator's deadline, or that of this call (`within`), and hands over the result.
+  Result wait(CallSite where = std::source_location::current()) {
     require(where);
     try {
       progress_->wait(*task_, where);

@@ -27,86 +27,93 @@ class VectorCollectives : public Collectives<B> {
   /// Shapes     from (k_rank, ...), to (k_0 + k_1 + ..., ...) at `root`, where alone `to` and `counts` are looked at
   /// Computes   block r of `to` = `from` of rank r
   template <Buffer From, Buffer To>
-  void gather_v(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+  void gather_v(From&& from, To&& to, Counts counts, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::gather_v>(input_of(from), operand_of(to), NoOperator{}, root, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
-  auto gather_v_async(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+  auto gather_v_async(From&& from, To&& to, Counts counts, int root = 0,
+                      Where where = std::source_location::current()) {
     return this->template start<Kind::gather_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                 NoOperator{}, root, where, {{}, counts});
   }
   /// The counts are found out; ranks other than the root get no blocks.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> gather_v(X&& x, int root = 0, Where where = Where::current()) {
+  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> gather_v(X&& x, int root = 0,
+                                                                Where where = std::source_location::current()) {
     return gather_v_async(x, root, where).wait(where);
   }
   template <Buffer X>
-  auto gather_v_async(X&& x, int root = 0, Where where = Where::current()) {
+  auto gather_v_async(X&& x, int root = 0, Where where = std::source_location::current()) {
     return inferred<Kind::gather_v>(input_of(std::forward<X>(x)), {}, root, where);
   }
 
   /// Shapes     from (k_rank, ...), to (k_0 + k_1 + ..., ...)
   /// Computes   block r of `to` = `from` of rank r, on every rank
   template <Buffer From, Buffer To>
-  void all_gather_v(From&& from, To&& to, Counts counts, Where where = Where::current()) {
+  void all_gather_v(From&& from, To&& to, Counts counts, Where where = std::source_location::current()) {
     this->template run<Kind::all_gather_v>(input_of(from), operand_of(to), NoOperator{}, -1, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
-  auto all_gather_v_async(From&& from, To&& to, Counts counts, Where where = Where::current()) {
+  auto all_gather_v_async(From&& from, To&& to, Counts counts, Where where = std::source_location::current()) {
     return this->template start<Kind::all_gather_v>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{}, -1, where, {{}, counts});
   }
   /// The counts are found out.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> all_gather_v(X&& x, Where where = Where::current()) {
+  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> all_gather_v(X&& x,
+                                                                    Where where = std::source_location::current()) {
     return all_gather_v_async(x, where).wait(where);
   }
   template <Buffer X>
-  auto all_gather_v_async(X&& x, Where where = Where::current()) {
+  auto all_gather_v_async(X&& x, Where where = std::source_location::current()) {
     return inferred<Kind::all_gather_v>(input_of(std::forward<X>(x)), {}, -1, where);
   }
 
   /// Shapes     from (k_0 + k_1 + ..., ...) at `root`, where alone `from` and `counts` are looked at; to (k_rank, ...)
   /// Computes   to = block `rank` of `from` of `root`
   template <Buffer From, Buffer To>
-  void scatter_v(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+  void scatter_v(From&& from, To&& to, Counts counts, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::scatter_v>(input_of(from), operand_of(to), NoOperator{}, root, where, {counts, {}});
   }
   template <Buffer From, Buffer To>
-  auto scatter_v_async(From&& from, To&& to, Counts counts, int root = 0, Where where = Where::current()) {
+  auto scatter_v_async(From&& from, To&& to, Counts counts, int root = 0,
+                       Where where = std::source_location::current()) {
     return this->template start<Kind::scatter_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                  NoOperator{}, root, where, {counts, {}});
   }
   /// Each rank finds out its count from the root and gets its rows as a tensor.
   template <Buffer From>
   [[nodiscard]] Tensor<ValueOf<From>, typename B::Device> scatter_v(From&& from, Counts counts, int root = 0,
-                                                                    Where where = Where::current()) {
+                                                                    Where where = std::source_location::current()) {
     return scatter_v_async(from, counts, root, where).wait(where);
   }
   template <Buffer From>
-  auto scatter_v_async(From&& from, Counts counts, int root = 0, Where where = Where::current()) {
+  auto scatter_v_async(From&& from, Counts counts, int root = 0, Where where = std::source_location::current()) {
     return inferred<Kind::scatter_v>(input_of(std::forward<From>(from)), counts, root, where);
   }
 
   /// Shapes     x (k_0 + k_1 + ..., ...), result (k_rank, ...); the same counts on every rank
   /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, class Op>
-  [[nodiscard]] auto reduce_scatter_v(X&& x, Counts counts, Op const& op, Where where = Where::current()) {
+  [[nodiscard]] auto reduce_scatter_v(X&& x, Counts counts, Op const& op,
+                                      Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
                                                       {counts, {}});
   }
   template <Buffer From, Buffer To, class Op>
-  void reduce_scatter_v(From&& from, To&& to, Counts counts, Op const& op, Where where = Where::current()) {
+  void reduce_scatter_v(From&& from, To&& to, Counts counts, Op const& op,
+                        Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter_v>(input_of(from), operand_of(to), op, -1, where, {counts, {}});
   }
   template <Buffer X, class Op>
-  auto reduce_scatter_v_async(X&& x, Counts counts, Op op, Where where = Where::current()) {
+  auto reduce_scatter_v_async(X&& x, Counts counts, Op op, Where where = std::source_location::current()) {
     auto to = own_rows<X>(x, counts, where);
     return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                         where, {counts, {}});
   }
   template <Buffer From, Buffer To, class Op>
-  auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op, Where where = Where::current()) {
+  auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op,
+                              Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter_v>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where, {counts, {}});
   }
@@ -115,11 +122,12 @@ class VectorCollectives : public Collectives<B> {
   /// Computes   block r of `to` = block `rank` of `from` of rank r
   /// Aliasing   `to` may be `from` where the two counts are equal.
   template <Buffer From, Buffer To>
-  void all_to_all_v(From&& from, To&& to, Counts sent, Counts received, Where where = Where::current()) {
+  void all_to_all_v(From&& from, To&& to, Counts sent, Counts received, Where where = std::source_location::current()) {
     this->template run<Kind::all_to_all_v>(input_of(from), operand_of(to), NoOperator{}, -1, where, {sent, received});
   }
   template <Buffer From, Buffer To>
-  auto all_to_all_v_async(From&& from, To&& to, Counts sent, Counts received, Where where = Where::current()) {
+  auto all_to_all_v_async(From&& from, To&& to, Counts sent, Counts received,
+                          Where where = std::source_location::current()) {
     return this->template start<Kind::all_to_all_v>(input_of(std::forward<From>(from)),
                                                     operand_of(std::forward<To>(to)), NoOperator{}, -1, where,
                                                     {sent, received});
@@ -127,13 +135,35 @@ class VectorCollectives : public Collectives<B> {
   /// What the others send is found out.
   template <Buffer From>
   [[nodiscard]] Ragged<ValueOf<From>, typename B::Device> all_to_all_v(From&& from, Counts sent,
-                                                                       Where where = Where::current()) {
+                                                                       Where where = std::source_location::current()) {
     return all_to_all_v_async(from, sent, where).wait(where);
   }
   template <Buffer From>
-  auto all_to_all_v_async(From&& from, Counts sent, Where where = Where::current()) {
+  auto all_to_all_v_async(From&& from, Counts sent, Where where = std::source_location::current()) {
     return inferred<Kind::all_to_all_v>(input_of(std::forward<From>(from)), sent, -1, where);
   }
+
+  // What is no buffer.
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> gather_v(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> gather_v_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_gather_v(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_gather_v_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scatter_v(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scatter_v_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_scatter_v(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_scatter_v_async(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_to_all_v(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_to_all_v_async(X const&, Rest const&...);
 
  protected:
   using Collectives<B>::Collectives;
@@ -164,7 +194,7 @@ class VectorCollectives : public Collectives<B> {
       static_cast<void>(this->row_size(operation, from.shape(), where));
     }
     using Task = InferredTask<B, kind, From>;
-    return this->request(make_owner<Task>(*this->core_, std::move(from), std::move(rows), root, where));
+    return this->request(make_owner<Task>(*this->core_, std::move(from), std::move(rows), root, where), where);
   }
 };
 

@@ -111,9 +111,11 @@ inline constexpr bool is_compound = Complex<T>;
 /// What a tensor may hold: an Element, or something made of elements. One value, so that a type that is neither costs
 /// one line of diagnostics.
 template <class T>
-inline constexpr bool is_storable = Element<T> || is_compound<T>;
+inline constexpr bool is_storable = !std::is_const_v<T> && !std::is_volatile_v<T> && (Element<T> || is_compound<T>);
 template <class T>
 concept Storable = is_storable<T>;
+template <class T>
+concept NotStorable = !is_storable<T>;
 
 /// For messages.
 template <Storable T>

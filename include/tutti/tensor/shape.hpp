@@ -19,6 +19,22 @@ namespace tutti {
 /// Extents, outermost first. Extents are zero or more; the product of those above zero fits 63 bits, so that strides
 /// and sizes never overflow. The rank is at most `max_rank`.
 class Shape {
+  // Clang needs it before the constructors that delegate to it in constant expressions.
+  template <class = void>
+  constexpr Shape(std::int64_t const* extents, std::int64_t rank, std::source_location where) {
+    if (rank < 0) throw Error(ErrorKind::shape, "Shape", concat("rank ", rank, " is negative"), where);
+    if (rank > max_rank)
+      throw Error(ErrorKind::shape, "Shape", concat("rank ", rank, " is above the limit of 8"), where);
+    std::int64_t product = 1;
+    for (; rank_ < rank; ++rank_) {
+      std::int64_t const extent = extents[rank_];
+      if (extent < 0)
+        throw Error(ErrorKind::shape, "Shape", concat("extent ", extent, " is negative"), where);
+      extents_[static_cast<std::size_t>(rank_)] = extent;
+      product = checked_multiply(product, extent == 0 ? 1 : extent, where);
+    }
+  }
+
  public:
   static constexpr int max_rank = 8;
 
@@ -80,21 +96,6 @@ class Shape {
   }
 
  private:
-  template <class = void>
-  constexpr Shape(std::int64_t const* extents, std::int64_t rank, std::source_location where) {
-    if (rank < 0) throw Error(ErrorKind::shape, "Shape", concat("rank ", rank, " is negative"), where);
-    if (rank > max_rank)
-      throw Error(ErrorKind::shape, "Shape", concat("rank ", rank, " is above the limit of 8"), where);
-    std::int64_t product = 1;
-    for (; rank_ < rank; ++rank_) {
-      std::int64_t const extent = extents[rank_];
-      if (extent < 0)
-        throw Error(ErrorKind::shape, "Shape", concat("extent ", extent, " is negative"), where);
-      extents_[static_cast<std::size_t>(rank_)] = extent;
-      product = checked_multiply(product, extent == 0 ? 1 : extent, where);
-    }
-  }
-
   int rank_ = 0;
   std::array<std::int64_t, max_rank> extents_{};
 };

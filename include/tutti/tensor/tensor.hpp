@@ -19,12 +19,26 @@
 
 namespace tutti {
 
-/// Move-only: copies are said by name (`clone`, `copy`). Moving leaves a tensor of shape (0,).
-template <Storable T, Device D = Cpu>
+/// What there are no tensors of gets a sentence here instead of the compiler's account of a constraint.
+template <class T, class D = Cpu>
 class Tensor {
+ public:
+  Tensor();
+  explicit Tensor(Shape const&, D const& = {});
+  void fill(T const&);
+
+ private:
   static_assert(!std::is_const_v<T> && !std::is_volatile_v<T>,
                 "tutti: a tensor owns elements that can be written; TensorView<T const> refers to read-only ones");
+  static_assert(is_storable<std::remove_cv_t<T>>,
+                "tutti: a tensor holds numbers, std::byte, char, bool, complex numbers or described structs");
+  static constexpr bool on_device = Device<D>;
+  static_assert(on_device, "tutti: the second argument of Tensor is a device, such as tutti::Cpu");
+};
 
+/// Move-only: copies are said by name (`clone`, `copy`). Moving leaves a tensor of shape (0,).
+template <Storable T, Device D>
+class Tensor<T, D> {
  public:
   using View = TensorView<T, D>;
   using ConstView = TensorView<T const, D>;
@@ -124,6 +138,19 @@ class Tensor {
                     std::source_location where = std::source_location::current()) const {
     return view().reshape(extents, where);
   }
+  View reshape(Shape const& shape, std::source_location where = std::source_location::current()) {
+    return view().reshape(shape, where);
+  }
+  ConstView reshape(Shape const& shape, std::source_location where = std::source_location::current()) const {
+    return view().reshape(shape, where);
+  }
+  template <std::integral... Extents>
+  void reshape(Extents...) const = delete;  // extents stand in braces: x.reshape({2, 3})
+  template <std::integral... Axes>
+    requires(sizeof...(Axes) > 0)
+  void transpose(Axes...) const = delete;  // axes stand in braces: x.transpose({1, 0})
+  template <std::floating_point Index>
+  void operator[](Index) const = delete;  // an index is an integer
 
   /// The owner itself under another shape: no element moves. One extent may be -1.
   /// Errors: shape, when sizes differ; then the tensor is unchanged.
@@ -157,21 +184,21 @@ class Tensor {
 };
 
 /// Elements are indeterminate.
-template <Storable T, Device D = Cpu>
+template <class T, Device D = Cpu>
 Tensor<T, D> empty(Shape shape, D device = {}) {
   return Tensor<T, D>(shape, device);
 }
-template <Storable T, Device D = Cpu>
+template <class T, Device D = Cpu>
 Tensor<T, D> full(Shape shape, T value, D device = {}) {
   Tensor<T, D> result(shape, device);
   result.fill(value);
   return result;
 }
-template <Storable T, Device D = Cpu>
+template <class T, Device D = Cpu>
 Tensor<T, D> zeros(Shape shape, D device = {}) {
   return full<T, D>(shape, T{}, device);
 }
-template <Element T, Device D = Cpu>
+template <class T, Device D = Cpu>
 Tensor<T, D> ones(Shape shape, D device = {}) {
   return full<T, D>(shape, T(1), device);
 }

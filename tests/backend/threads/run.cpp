@@ -3,6 +3,7 @@
 /// Runs of ranks and how they fail: whatever one rank does, the others learn it, with its name.
 // Covers: <tutti/backend/threads/backend.hpp>
 // Covers: <tutti/backend/threads/group.hpp>
+// Covers: <tutti/comm/call_site.hpp>
 
 #include "support/catch.hpp"
 
@@ -239,6 +240,35 @@ TEST_CASE("a deadline names who is missing") {
       outcomes(1, [](auto& comm) { static_cast<void>(comm.template recv<int>(0, 3)); }, {.deadline_seconds = 0.05});
   CHECK(receive[0].kind == ErrorKind::timeout);
   CHECK(contains(receive[0].text, "no message from rank 0 with tag 3"));
+}
+
+TEST_CASE("one call may have a deadline of its own") {
+  auto const all = outcomes(2, [](auto& comm) {
+    if (comm.rank() == 1) {
+      comm.barrier();
+      return pause_ms(400);  // to leave would be another error
+    }
+    std::vector<int> x(3);
+    REQUIRE_ERROR(comm.recv(x, any_source, 3, within(0.02)), ErrorKind::timeout, "not complete after 0.02 s");
+    REQUIRE_ERROR(static_cast<void>(comm.template recv<int>(any_source, 3, within(0.02))), ErrorKind::timeout,
+                  "after 0.02 s");
+    REQUIRE_ERROR(static_cast<void>(comm.probe(any_source, 3, within(0.02))), ErrorKind::timeout, "after 0.02 s");
+    auto started = comm.recv_async(x, any_source, 3, within(0.02));
+    REQUIRE_ERROR(started.wait(), ErrorKind::timeout, "after 0.02 s");
+    auto waited = comm.recv_async(x, any_source, 3, within(100));
+    REQUIRE_ERROR(waited.wait(within(0.03)), ErrorKind::timeout, "after 0.03 s");
+    auto group = comm.group();
+    group.recv(x, any_source, 3, within(0.02));
+    REQUIRE_ERROR(group.wait(), ErrorKind::timeout, "after 0.02 s");
+    REQUIRE_ERROR(comm.barrier(within(0)), ErrorKind::invalid_argument, "0 s is no deadline");
+    comm.barrier();  // what did not come harms nobody
+    CHECK(comm.deadline_seconds() == 60);
+    auto plan = comm.all_reduce_plan(x, sum);
+    plan.start(within(0.02));
+    plan.wait();
+  }, {.deadline_seconds = 60});
+  CHECK(all[0].kind == ErrorKind::timeout);
+  CHECK(contains(all[0].text, "not complete after 0.02 s"));
 }
 
 TEST_CASE("an operator that throws on one rank ends the collective on all") {
