@@ -190,18 +190,21 @@ std::optional<std::string> find_mismatch(Group const& group) {
   return std::nullopt;
 }
 
-/// The rank of which a text says that it failed, as the library's own do; -1 for none.
+/// The rank of which a text says that it failed, as the library's own do; -1 for none. Of "barrier failed on rank 2:
+/// rank 0 failed: ..." it is rank 0: the first that failed by itself, else the last that a call failed on.
 int said_to_have_failed(std::string const& text) {
   std::string_view const word = "rank ";
+  int called = -1;
   for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
     auto const end = text.find_first_not_of("0123456789", at + word.size());
     if (end == at + word.size()) continue;
     bool const before = at >= 3 && text.compare(at - 3, 3, "on ") == 0 &&
                         (text.find("failed on ") != std::string::npos || text.find("threw on ") != std::string::npos);
-    if (before || (end != std::string::npos && text.compare(end, 7, " failed") == 0))
-      return std::atoi(text.c_str() + at + word.size());
+    int const rank = std::atoi(text.c_str() + at + word.size());
+    if (end != std::string::npos && text.compare(end, 7, " failed") == 0) return rank;
+    if (before) called = rank;
   }
-  return -1;
+  return called;
 }
 
 /// A rank that failed, as the others were told, or else by its own words. A deadline that passed is no failure of the
