@@ -26,10 +26,10 @@
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
+#include <tutti/comm/call_site.hpp>
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
-#include <tutti/comm/call_site.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/core.hpp>

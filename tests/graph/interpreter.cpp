@@ -40,6 +40,12 @@ TEST_CASE("primitives give what one works out by hand") {
   CHECK(run({2, 3}, six, [](Var x) { return concatenate({x, x}, 1); }) == Values{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6});
   CHECK(run({2, 3}, six, [](Var x) { return dot_general(x, x, {1}, {1}); }) == Values{14, 32, 32, 77});
   CHECK(run({3}, {-1.5, 0, 2.7}, [](Var x) { return convert(x, DType::int32); }) == Values{-1, 0, 2});
+  CHECK(run({3}, {-1, 0, 300}, [](Var x) {
+          return convert(minimum(convert(x, DType::uint8), 7.0), DType::float32);
+        }) == Values{0, 0, 7});
+  CHECK(run({3}, {-1, 0, -128}, [](Var x) {
+          return convert(minimum(convert(x, DType::int8), -128.0), DType::int64);
+        }) == Values{-128, -128, -128});
   CHECK(run({3}, {-1e9, NAN, 300}, [](Var x) { return convert(x, DType::int8); }) == Values{-128, 0, 127});
   CHECK(run({3}, {-1, 300, 7}, [](Var x) { return convert(convert(x, DType::int32), DType::uint8); }) ==
         Values{255, 44, 7});

@@ -96,6 +96,8 @@ TEST_CASE("integers wrap after every operation") {
     b.output("sum", reduce_sum(large, {0}));
     b.output("bytes", (j * 100.0 + j) / 3.0);
     b.output("negated", -(j * 100.0));
+    b.output("minimum", minimum(j * 100.0, convert(i, DType::int8)));
+    b.output("wider", convert(j, DType::int64) * convert(i, DType::int64));
   }));
 }
 

@@ -40,7 +40,7 @@ namespace tutti {
 template <Backend B>
 class Communicator : public comm::Plans<B> {
  public:
-  using Where = std::source_location;
+  using typename comm::Endpoint<B>::Where;
 
   explicit Communicator(B backend, CommunicatorOptions options = {}) : comm::Plans<B>(std::move(backend), options) {}
   Communicator(Communicator&&) noexcept = default;
@@ -51,7 +51,7 @@ class Communicator : public comm::Plans<B> {
   }
 
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
-  Communicator split(int color, int key = 0, Where where = Where::current()) {
+  Communicator split(int color, int key = 0, Where where = std::source_location::current()) {
     if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = this->all_gather(mine, where);
@@ -67,9 +67,9 @@ class Communicator : public comm::Plans<B> {
         make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members), *this->core_, group));
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
-  Communicator duplicate(Where where = Where::current()) { return split(0, this->rank(), where); }
+  Communicator duplicate(Where where = std::source_location::current()) { return split(0, this->rank(), where); }
   /// Ranks as a grid with named axes: `mesh({{"data", 2}, {"tensor", 2}})`. Collective, blocks.
-  Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = Where::current()) {
+  Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = std::source_location::current()) {
     return Mesh<B>(*this, axes, where);
   }
 

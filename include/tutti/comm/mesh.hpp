@@ -3,6 +3,7 @@
 /// @file
 /// `Mesh<Backend>`: ranks as points of a grid with named axes, and a communicator along each of them.
 
+#include <tutti/comm/call_site.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/core/list.hpp>
@@ -33,7 +34,8 @@ class Mesh {
 
   /// Collective over `ranks`, blocks. Errors: invalid_argument, unless names differ and the sizes' product is the
   /// number of ranks.
-  Mesh(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes, Where where = Where::current()) {
+  Mesh(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes,
+       CallSite where = std::source_location::current()) {
     check(ranks, axes, where);
     int stride = ranks.size();
     for (MeshAxis const& axis : axes) {

@@ -53,14 +53,16 @@ class Plan {
  public:
   using Where = CallSite;
 
-  Plan(Shared<comm::Core<B>> core, Shared<comm::PlanSetup<B>> setup) noexcept
-      : core_(std::move(core)), setup_(std::move(setup)) {}
+  /// `deadline_seconds` of each start; 0 where the communicator's holds.
+  Plan(Shared<comm::Core<B>> core, Shared<comm::PlanSetup<B>> setup, double deadline_seconds) noexcept
+      : core_(std::move(core)), setup_(std::move(setup)), deadline_seconds_(deadline_seconds) {}
   Plan(Plan&&) noexcept = default;
   Plan& operator=(Plan&& other) noexcept {
     if (this == &other) return *this;
     drop();
     core_ = std::move(other.core_);
     setup_ = std::move(other.setup_);
+    deadline_seconds_ = other.deadline_seconds_;
     run_ = std::move(other.run_);
     return *this;
   }
@@ -74,7 +76,7 @@ class Plan {
                   where);
     setup_->load();
     run_ = make_owner<comm::PlanRun<B>>(*core_, setup_);
-    run_->set_deadline_seconds(where.deadline_seconds());
+    run_->set_deadline_seconds(where.deadline_seconds() > 0 ? where.deadline_seconds() : deadline_seconds_);
     core_->enlist(*run_);
   }
   bool started() const noexcept { return run_ != nullptr; }
@@ -118,6 +120,7 @@ class Plan {
 
   Shared<comm::Core<B>> core_;
   Shared<comm::PlanSetup<B>> setup_;
+  double deadline_seconds_ = 0;
   Owner<comm::PlanRun<B>> run_;
 };
 

@@ -19,75 +19,75 @@ class Plans : public PointToPoint<B> {
 
  public:
 
-  [[nodiscard]] Plan<B> barrier_plan(std::source_location where = std::source_location::current()) {
+  [[nodiscard]] Plan<B> barrier_plan(CallSite where = std::source_location::current()) {
     return plan<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
   }
   template <Buffer X>
   [[nodiscard]] Plan<B> broadcast_plan(X&& x, int root = 0,
-                                       std::source_location where = std::source_location::current()) {
+                                       CallSite where = std::source_location::current()) {
     return plan<Kind::broadcast>(NoOperand{}, lasting<X>(x), NoOperator{}, root, where);
   }
   template <Buffer X, class Op = NoOperator>
   [[nodiscard]] Plan<B> all_reduce_plan(X&& x, Op op = {},
-                                        std::source_location where = std::source_location::current()) {
+                                        CallSite where = std::source_location::current()) {
     return plan<Kind::all_reduce>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> all_reduce_plan(From&& from, To&& to, Op op,
-                                        std::source_location where = std::source_location::current()) {
+                                        CallSite where = std::source_location::current()) {
     return plan<Kind::all_reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
   }
   template <Buffer X, class Op = NoOperator>
   [[nodiscard]] Plan<B> reduce_plan(X&& x, Op op = {}, int root = 0,
-                                    std::source_location where = std::source_location::current()) {
+                                    CallSite where = std::source_location::current()) {
     return plan<Kind::reduce>(NoOperand{}, lasting<X>(x), std::move(op), root, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> reduce_plan(From&& from, To&& to, Op op, int root = 0,
-                                    std::source_location where = std::source_location::current()) {
+                                    CallSite where = std::source_location::current()) {
     return plan<Kind::reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), root, where);
   }
   template <Buffer X, class Op = NoOperator>
-  [[nodiscard]] Plan<B> scan_plan(X&& x, Op op = {}, std::source_location where = std::source_location::current()) {
+  [[nodiscard]] Plan<B> scan_plan(X&& x, Op op = {}, CallSite where = std::source_location::current()) {
     return plan<Kind::scan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> scan_plan(From&& from, To&& to, Op op,
-                                  std::source_location where = std::source_location::current()) {
+                                  CallSite where = std::source_location::current()) {
     return plan<Kind::scan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
   }
   template <Buffer X, class Op = NoOperator>
-  [[nodiscard]] Plan<B> exscan_plan(X&& x, Op op = {}, std::source_location where = std::source_location::current()) {
+  [[nodiscard]] Plan<B> exscan_plan(X&& x, Op op = {}, CallSite where = std::source_location::current()) {
     return plan<Kind::exscan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> exscan_plan(From&& from, To&& to, Op op,
-                                    std::source_location where = std::source_location::current()) {
+                                    CallSite where = std::source_location::current()) {
     return plan<Kind::exscan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> reduce_scatter_plan(From&& from, To&& to, Op op,
-                                            std::source_location where = std::source_location::current()) {
+                                            CallSite where = std::source_location::current()) {
     return plan<Kind::reduce_scatter>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> gather_plan(From&& from, To&& to, int root = 0,
-                                    std::source_location where = std::source_location::current()) {
+                                    CallSite where = std::source_location::current()) {
     return plan<Kind::gather>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_gather_plan(From&& from, To&& to,
-                                        std::source_location where = std::source_location::current()) {
+                                        CallSite where = std::source_location::current()) {
     return plan<Kind::all_gather>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> scatter_plan(From&& from, To&& to, int root = 0,
-                                     std::source_location where = std::source_location::current()) {
+                                     CallSite where = std::source_location::current()) {
     return plan<Kind::scatter>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_to_all_plan(From&& from, To&& to,
-                                        std::source_location where = std::source_location::current()) {
+                                        CallSite where = std::source_location::current()) {
     return plan<Kind::all_to_all>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where);
   }
 
@@ -95,28 +95,28 @@ class Plans : public PointToPoint<B> {
 
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> gather_v_plan(From&& from, To&& to, Counts counts, int root = 0,
-                                      std::source_location where = std::source_location::current()) {
+                                      CallSite where = std::source_location::current()) {
     return plan<Kind::gather_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_gather_v_plan(From&& from, To&& to, Counts counts,
-                                          std::source_location where = std::source_location::current()) {
+                                          CallSite where = std::source_location::current()) {
     return plan<Kind::all_gather_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> scatter_v_plan(From&& from, To&& to, Counts counts, int root = 0,
-                                       std::source_location where = std::source_location::current()) {
+                                       CallSite where = std::source_location::current()) {
     return plan<Kind::scatter_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where, {counts, {}});
   }
   template <Buffer From, Buffer To, class Op>
   [[nodiscard]] Plan<B> reduce_scatter_v_plan(From&& from, To&& to, Counts counts, Op op,
-                                              std::source_location where = std::source_location::current()) {
+                                              CallSite where = std::source_location::current()) {
     return plan<Kind::reduce_scatter_v>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where,
                                         {counts, {}});
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_to_all_v_plan(From&& from, To&& to, Counts sent, Counts received,
-                                          std::source_location where = std::source_location::current()) {
+                                          CallSite where = std::source_location::current()) {
     return plan<Kind::all_to_all_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where,
                                     {sent, received});
   }
@@ -162,11 +162,11 @@ class Plans : public PointToPoint<B> {
     return input_of(static_cast<X&&>(x));
   }
   template <Kind kind, class From, class To, class Op>
-  Plan<B> plan(From from, To to, Op op, int root, std::source_location where, typename Endpoint<B>::Rows rows = {}) {
+  Plan<B> plan(From from, To to, Op op, int root, CallSite where, typename Endpoint<B>::Rows rows = {}) {
     auto setup = make_shared_owner<Setup<From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
         [&](From const& f, To const& t, Op const& o) { return this->template call<kind>(f, t, o, root, rows, where); });
-    return Plan<B>(this->core_, std::move(setup));
+    return Plan<B>(this->core_, std::move(setup), where.deadline_seconds());
   }
 };
 

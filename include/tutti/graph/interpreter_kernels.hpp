@@ -70,6 +70,7 @@ inline double converted(DType from, double x, DType to) {
   bool const is_signed = with_dtype(to, [](auto zero) { return std::is_signed_v<decltype(zero)>; });
   double const range = std::ldexp(1.0, 8 * static_cast<int>(size_of(to))), above = is_signed ? range / 2 : range;
   if (is_floating(from)) return std::isnan(x) ? 0 : std::clamp(std::trunc(x), above - range, above - 1);
+  if (x >= above - range && x < above) return x;
   double const rest = x - std::floor(x / range) * range;
   return rest < above ? rest : rest - range;
 }
@@ -133,7 +134,7 @@ inline Values reduce(Call const& c) {
     }
     double& to = out[position(c.out(), kept)];
     double const x = c.in(0)[at(flat)];
-    to = maximum ? std::max(to, x) : to + x;
+    to = !maximum ? to + x : x > to || std::isnan(x) ? x : to;
   });
   return out;
 }

@@ -77,16 +77,19 @@ constexpr bool holds(DType dtype, double value) {
   bool const small = value > -9e15 && value < 9e15;  // larger doubles have no fraction
   return !small || static_cast<double>(static_cast<std::int64_t>(value)) == value;
 }
+constexpr void require_holds(Op op, DType dtype, double value, Where where) {
+  if (!holds(dtype, value))
+    refuse(where, op, ErrorKind::dtype,
+           "no " + std::string(tutti::name(dtype)) + " is " + std::to_string(value) +
+               ". Convert the tensor that meets this number, or round the number");
+}
 
 }  // namespace detail
 
 /// Every element is `value`. Errors: dtype, when no element of the type is.
 constexpr Var constant(Builder& builder, double value, Shape const& shape = {}, DType dtype = DType::float32,
                        Where where = Where::current()) {
-  if (!detail::holds(dtype, value))
-    refuse(where, Op::constant, ErrorKind::dtype,
-           "no " + std::string(tutti::name(dtype)) + " is " + std::to_string(value) +
-               ". Convert the tensor that meets this number, or round the number");
+  detail::require_holds(Op::constant, dtype, value, where);
   return detail::emit(builder, draft(Op::constant, {}, {}, {value}, {dtype, Replication::replicated, shape}), where);
 }
 constexpr Var full_like(Var x, double value, Where where = Where::current()) {
@@ -183,10 +186,6 @@ constexpr Var operator-(Operand a) {
 
 /// Ties: each side gets half the gradient.
 constexpr Var maximum(Operand a, Operand b) { return detail::binary(Op::maximum, a, b); }
-constexpr Var minimum(Operand a, Operand b) {
-  detail::Pair const pair = detail::matched(Op::maximum, a, b);
-  return -detail::binary(Op::maximum, Operand(-pair.a, a.where), Operand(-pair.b, a.where));
-}
 constexpr Var exp(Var x, Where where = Where::current()) { return detail::unary(Op::exponential, x, where); }
 constexpr Var log(Var x, Where where = Where::current()) { return detail::unary(Op::logarithm, x, where); }
 constexpr Var tanh(Var x, Where where = Where::current()) { return detail::unary(Op::tanh, x, where); }
@@ -230,6 +229,13 @@ constexpr Var select(Var predicate, Operand a, Operand b) {
   Id const p = ready(predicate), x = ready(pair.a), y = ready(pair.b);
   return detail::emit(builder, draft(Op::select, {p, x, y}), a.where);
 }
+/// Ties: each side gets half the gradient.
+constexpr Var minimum(Operand a, Operand b) {
+  detail::Pair const pair = detail::matched(Op::maximum, a, b);
+  Operand const x(pair.a, a.where), y(pair.b, a.where);
+  if (!is_floating(pair.a.dtype())) return select(less(x, y), x, y);  // not every integer can be negated
+  return -detail::binary(Op::maximum, Operand(-pair.a, a.where), Operand(-pair.b, a.where));
+}
 /// Numbers become integers toward zero and saturate, NaN becomes 0; integers become narrower ones modulo 2^bits.
 /// Nonzero is true.
 constexpr Var convert(Var x, DType dtype, Where where = Where::current()) {
@@ -261,6 +267,7 @@ constexpr Var slice(Var x, List<std::int64_t> starts, List<std::int64_t> limits,
 /// `low` before, `high` behind and `interior` between the elements along each axis, filled with `value`.
 constexpr Var pad(Var x, List<std::int64_t> low, List<std::int64_t> high, List<std::int64_t> interior = {},
                   double value = 0, Where where = Where::current()) {
+  detail::require_holds(Op::pad, x.dtype(where), value, where);
   if (interior.empty()) interior.assign(low.size(), 0);
   low.append(high.begin(), high.end());
   low.append(interior.begin(), interior.end());

@@ -17,7 +17,7 @@ using namespace tutti;
 
 int main(int argc, char** argv) {
   std::string const mistake = argc > 1 ? argv[1] : "";
-  return launch<Mpi>(argc, argv, [&](auto& comm) {
+  return launch<Mpi>(argc, argv, [&](auto& comm) -> int {
     comm.set_deadline_seconds(1.5);
     auto row = comm.split(0);
     std::vector<float> x(8);
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
       comm.barrier();
     }
     if (mistake == "leave") {
-      if (odd) return;
+      if (odd) return 0;
       comm.barrier();
     }
     if (mistake == "throw") {
@@ -87,5 +87,6 @@ int main(int argc, char** argv) {
       if (odd) ::raise(SIGKILL);
       comm.barrier();
     }
+    return mistake == "code" && odd ? -1 : 0;
   });
 }

@@ -245,6 +245,7 @@ TEST_CASE("a deadline names who is missing") {
 TEST_CASE("one call may have a deadline of its own") {
   auto const all = outcomes(2, [](auto& comm) {
     if (comm.rank() == 1) {
+      auto const apart = comm.duplicate(), third = comm.duplicate();
       comm.barrier();
       return pause_ms(400);  // to leave would be another error
     }
@@ -260,6 +261,12 @@ TEST_CASE("one call may have a deadline of its own") {
     auto group = comm.group();
     group.recv(x, any_source, 3, within(0.02));
     REQUIRE_ERROR(group.wait(), ErrorKind::timeout, "after 0.02 s");
+    auto apart = comm.duplicate();
+    auto plan_apart = apart.barrier_plan(within(0.02));
+    plan_apart.start();
+    REQUIRE_ERROR(plan_apart.wait(), ErrorKind::timeout, "after 0.02 s");
+    auto third = comm.duplicate();
+    REQUIRE_ERROR(static_cast<void>(third.split(0, 0, within(0.02))), ErrorKind::timeout, "after 0.02 s");
     REQUIRE_ERROR(comm.barrier(within(0)), ErrorKind::invalid_argument, "0 s is no deadline");
     comm.barrier();  // what did not come harms nobody
     CHECK(comm.deadline_seconds() == 60);

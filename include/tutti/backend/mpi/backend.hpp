@@ -27,6 +27,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -325,22 +326,24 @@ class Mpi {
   }
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
-  /// ranks. Waits without a deadline: others may work for hours on their own, after an error that they caught as well.
-  /// Errors     communication, with the cause, when a rank failed meanwhile.
+  /// ranks that is not 0, or 0. Waits without a deadline: others may work for hours on their own, after an error that
+  /// they caught as well. Errors     communication, with the cause, when a rank failed meanwhile.
   int finish_job(int code) {
     if (shared_) shared_->engine().leave();
     if (hierarchy_) hierarchy_->leave();
     if (!job_) return code;
     static int codes[2];  // the library may write to it after a failure
-    codes[0] = code;
+    constexpr int good = std::numeric_limits<int>::min();
+    codes[0] = code == 0 ? good : code;
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Iallreduce(&codes[0], &codes[1], 1, MPI_INT, MPI_MAX, job_->comm(), &request), "MPI_Iallreduce");
     exec::Backoff backoff(policy_);
     for (int done = 0;; backoff.step()) {
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
       if (done != 0) {
-        mpi::Environment::agree(codes[1]);
-        return codes[1];
+        int const agreed = codes[1] == good ? 0 : codes[1];
+        mpi::Environment::agree(agreed);
+        return agreed;
       }
       if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
       if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
