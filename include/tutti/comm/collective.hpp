@@ -167,6 +167,9 @@ struct Collective {
   /// complex numbers, done by the library. 0 for all others.
   std::int64_t compound_bytes = 0;
 
+  /// Whether `from` or `to` is memory that the caller keeps, and not a copy or owned by the operation.
+  bool lent = false;
+
   /// Where whoever carries the call out adds what it moves, one for each Algorithm; null: nobody counts.
   WireTraffic* wire = nullptr;
 

@@ -26,6 +26,7 @@ class CollectiveTask final : public Task<typename To::Result> {
 
   bool abandon() noexcept override { return job_.give_up(); }
   bool borrows() const noexcept override { return From::borrows || To::borrows; }
+  bool lent() const noexcept override { return job_.lent(); }
   std::string awaiting() const override { return job_.awaiting(); }
   bool collective() const noexcept override { return true; }
   Result take() override { return to_.take(); }

@@ -57,6 +57,10 @@ concept Movable = requires(T a, T b) {
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
 ///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
 ///                                      type
+///   b.copied_bytes(call)               optional: the caller's buffers of at most so many bytes are copied for the
+///                                      operation, because one that fails may go on with them; of a collective that
+///                                      `start` makes, or, null, of messages
+///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:

@@ -35,6 +35,13 @@ struct CommunicatorOptions {
 
 namespace comm {
 
+/// After an operation that was given up while a transport held memory of the caller.
+template <Backend B>
+void strand(B& backend, char const* operation) noexcept {
+  if constexpr (requires(std::string cause) { backend.strand(cause); })
+    backend.strand(concat(operation, " failed on rank ", backend.rank()));
+}
+
 template <Backend B>
 class Core final : public Progress, public Relative {
  public:
@@ -252,13 +259,13 @@ class Core final : public Progress, public Relative {
       if (job.collective())
         backend.revoke(error.kind(),
                        concat(job.operation(), " failed on rank ", backend.rank(), ": ", error.message()));
-      job.give_up();
+      give_up(job);
       dump_located(located);
     } catch (...) {
       if (job.collective())
         backend.revoke(ErrorKind::communication,
                        concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
-      job.give_up();
+      give_up(job);
       dump_first_failure();
       throw;
     }
@@ -273,8 +280,13 @@ class Core final : public Progress, public Relative {
   }
 
   /// Memory that somebody may still write is given up, not given back.
-  static void discard(Owner<Job> job) noexcept {
-    if (!job->give_up()) static_cast<void>(job.release());
+  void discard(Owner<Job> job) noexcept {
+    if (!give_up(*job)) static_cast<void>(job.release());
+  }
+  bool give_up(Job& job) noexcept {
+    bool const safe = job.give_up();
+    if (!safe && job.lent()) strand(backend, job.operation());
+    return safe;
   }
 
   CommunicatorOptions options_;

@@ -58,6 +58,16 @@ class Decorator {
   {
     return inner_.compares();
   }
+  std::int64_t copied_bytes(Collective const* native) const noexcept
+    requires requires(B const& backend) { backend.copied_bytes(native); }
+  {
+    return inner_.copied_bytes(native);
+  }
+  void strand(std::string const& cause) noexcept
+    requires requires(B& backend) { backend.strand(cause); }
+  {
+    inner_.strand(cause);
+  }
   std::int64_t label_bytes() const noexcept
     requires requires(B const& backend) { backend.label_bytes(); }
   {

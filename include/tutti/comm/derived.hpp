@@ -269,6 +269,21 @@ struct Counts {
   List<std::int64_t> to;
 };
 
+/// Whether the backend makes the call itself, an average as a sum that is then divided; else it is derived.
+template <Backend B>
+bool is_native(B const& backend, Collective const& call) {
+  if (call.compound_bytes != 0) return false;
+  return backend.provides(call.kind, call.dtype, call.reduction.op) ||
+         (call.reduction.op == Operator::avg && backend.provides(call.kind, call.dtype, Operator::sum));
+}
+/// Borrowed buffers of at most so many bytes are copied for the operation. `native`: a collective that the backend
+/// makes; null: messages.
+template <Backend B>
+std::int64_t copied_bytes(B const& backend, Collective const* native) {
+  if constexpr (requires { backend.copied_bytes(native); }) return backend.copied_bytes(native);
+  else return 0;
+}
+
 /// A collective under way: by the backend where it provides it, else derived.
 template <Backend B>
 class CollectiveJob : public Job {
@@ -280,19 +295,16 @@ class CollectiveJob : public Job {
     call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
-    bool const compound = call_.compound_bytes != 0;
-    bool native = !compound && core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op);
-    if (!native && !compound && call_.reduction.op == Operator::avg &&
-        core_.backend.provides(call_.kind, call_.dtype, Operator::sum)) {
-      native = divides_ = true;
+    native_ = is_native(core_.backend, call_);
+    if (native_ && !core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op)) {
+      divides_ = true;
       call_.reduction.op = Operator::sum;
       call_.reduction.fold = call_.reduction.sum;
     }
-    prepare_aliases(native);
-    native_ = native;
+    prepare_aliases(native_);
     try {
       compare();
-      if (!native) tag_ = core_.next_tag();
+      if (!native_) tag_ = core_.next_tag();
       try_begin();
     } catch (...) {
       if (!comparison_ && !derived_) {
@@ -331,6 +343,7 @@ class CollectiveJob : public Job {
     return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
   }
   bool collective() const noexcept override { return true; }
+  bool lent() const noexcept override { return call_.lent; }
 
  protected:
   bool advance() override {

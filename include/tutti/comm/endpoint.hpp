@@ -166,6 +166,9 @@ class Endpoint {
       check_overlap(operation, {out.wire(), out.size() * element_bytes<Out>, 0},
                     {in.wire(), in.size() * element_bytes<In>, 0}, false, where);
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
+    std::int64_t const copied = copied_bytes(core_->backend, nullptr);
+    task->out.detach(copied, true);
+    task->in.detach(copied, false);
     try {
       if constexpr (!std::same_as<In, NoOperand>)
         task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, wire_dtype<typename In::Value>,
@@ -248,6 +251,21 @@ class Endpoint {
     if ((kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v) && !root_here) made.to = nullptr;
     if ((kind == Kind::scatter || kind == Kind::scatter_v || kind == Kind::broadcast) && !root_here)
       made.from = nullptr;
+    return result;
+  }
+
+  /// The same for a call that is about to start: with copies of borrowed buffers, where the backend asks for them.
+  template <Kind kind, class From, class To, class Op>
+  Call call_on_copies(From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
+    Call result = call<kind>(from, to, op, root, rows, where);
+    Collective const& made = result.collective;
+    std::int64_t const copied = copied_bytes(core_->backend, is_native(core_->backend, made) ? &made : nullptr);
+    constexpr bool in_place = std::is_same_v<From, NoOperand>;
+    bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
+    if (made.to != nullptr) to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
+    if (!in_place && made.from != nullptr) from.detach(copied, true);
+    if (copied != 0) result = call<kind>(from, to, op, root, rows, where);
+    result.collective.lent = (made.to != nullptr && to.lent()) || (made.from != nullptr && from.lent());
     return result;
   }
 
@@ -395,7 +413,7 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
     Tally::Exposed const exposed(core_->tally, name(kind).data());
-    auto prepared = call<kind>(from, to, op, root, rows, where);
+    auto prepared = call_on_copies<kind>(from, to, op, root, rows, where);
     CollectiveJob<B> job(*core_, prepared.collective, std::move(prepared.counts));
     try {
       core_->wait(job, where);
@@ -413,8 +431,8 @@ class Endpoint {
   auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {
     using Task = CollectiveTask<B, From, To, Op>;
     return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op),
-                                    [&](From const& f, To const& t, Op const& o) {
-                                      auto prepared = call<kind>(f, t, o, root, rows, where);
+                                    [&](From& f, To& t, Op const& o) {
+                                      auto prepared = call_on_copies<kind>(f, t, o, root, rows, where);
                                       return CollectiveJob<B>(*core_, prepared.collective, std::move(prepared.counts));
                                     }),
                    where);

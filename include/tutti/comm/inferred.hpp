@@ -36,7 +36,7 @@ class InferredTask final
   InferredTask(Core<B>& core, From from, List<std::int64_t> sent, int root, std::source_location where)
       : Task<Result>(name(kind).data()),
         core_(core),
-        from_(std::move(from)),
+        from_(on_copies(core, std::move(from))),
         sent_(std::move(sent)),
         root_(root),
         where_(where),
@@ -48,6 +48,7 @@ class InferredTask final
     return (derived_ == nullptr || derived_->abandon()) && safe;
   }
   bool borrows() const noexcept override { return From::borrows; }
+  bool lent() const noexcept override { return from_.lent(); }
   std::string awaiting() const override { return derived_ == nullptr ? exchange_.awaiting() : derived_->awaiting(); }
   bool collective() const noexcept override { return true; }
   Result take() override {
@@ -77,6 +78,10 @@ class InferredTask final
     std::int64_t extents[Shape::max_rank] = {};
   };
 
+  static From on_copies(Core<B>& core, From from) {
+    from.detach(copied_bytes(core.backend, nullptr), true);
+    return from;
+  }
   bool root_here() const noexcept { return core_.backend.rank() == root_; }
   bool receives() const noexcept { return kind != Kind::gather_v || root_here(); }
 

@@ -145,6 +145,7 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
 
   bool abandon() noexcept override { return transfer.give_up(); }
   bool borrows() const noexcept override { return Out::borrows || In::borrows; }
+  bool lent() const noexcept override { return out.lent() || in.lent(); }
   std::string awaiting() const override { return transfer.awaiting(); }
   Result take() override {
     if constexpr (std::same_as<In, NoOperand>) return out.take();

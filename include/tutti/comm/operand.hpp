@@ -79,6 +79,10 @@ void copy_strided(TensorView<T, D> to, TensorView<T const, D> from) {
   Shape const& shape = to.shape();
   int const rank = shape.rank();
   if (to.size() == 0) return;
+  if (to.contiguous() && from.contiguous()) {
+    to.device().copy_within(to.data(), from.data(), static_cast<std::size_t>(to.size()) * sizeof(T));
+    return;
+  }
   std::int64_t const run = rank == 0 ? 1 : shape[rank - 1];
   auto const last = static_cast<std::size_t>(rank == 0 ? 0 : rank - 1);
   std::int64_t const to_step = rank == 0 ? 1 : to.strides()[last];
@@ -119,11 +123,13 @@ struct NoOperand {
   std::int64_t size() const noexcept { return 0; }
   void load() const noexcept {}
   void store() const noexcept {}
+  void detach(std::int64_t, bool) const noexcept {}
+  static constexpr bool lent() noexcept { return false; }
 };
 
 /// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A
 /// view with gaps is packed into a temporary, structs with padding are packed without it, and `store` brings results
-/// back to where they belong.
+/// back to where they belong. A borrowed buffer that is detached is not touched between `load` and `store`.
 template <class T, class D, bool Owned>
 class Operand {
  public:
@@ -155,9 +161,21 @@ class Operand {
     if constexpr (padded) return const_cast<std::byte*>(wire_.data());
     else return const_cast<Value*>(data());
   }
+  /// Has a copy travel in place of borrowed memory of at most `limit` bytes. `reads`: what the buffer holds travels, or
+  /// stays where nothing comes.
+  void detach(std::int64_t limit, bool reads) {
+    if constexpr (!Owned && !padded) {
+      if (!lent() || size() * static_cast<std::int64_t>(sizeof(T)) > limit) return;
+      packed_ = Tensor<Value, D>(view_.shape(), view_.device());
+      loads_ = reads;
+      load();
+    }
+  }
+  /// Whether memory of the caller travels.
+  bool lent() const noexcept { return !Owned && !padded && packed_.size() == 0 && size() != 0; }
   /// Packs what the buffer holds now.
   void load() {
-    if (packed_.size() != 0) copy_strided<Value, D>(packed_.view(), view_);
+    if (packed_.size() != 0 && loads_) copy_strided<Value, D>(packed_.view(), view_);
     if constexpr (padded) {
       std::byte* to = wire_.data();
       for (std::int64_t i = 0; i < size(); ++i) to = comm::pack(data()[i], to);
@@ -187,6 +205,7 @@ class Operand {
   TensorView<T, D> view_;
   Tensor<Value, D> packed_;
   Tensor<std::byte, D> wire_;
+  bool loads_ = true;
 };
 
 /// Memory that a transport may still write is never freed.

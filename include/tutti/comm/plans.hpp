@@ -165,7 +165,9 @@ class Plans : public PointToPoint<B> {
   Plan<B> plan(From from, To to, Op op, int root, CallSite where, typename Endpoint<B>::Rows rows = {}) {
     auto setup = make_shared_owner<Setup<From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
-        [&](From const& f, To const& t, Op const& o) { return this->template call<kind>(f, t, o, root, rows, where); });
+        [&](From& f, To& t, Op const& o) {
+          return this->template call_on_copies<kind>(f, t, o, root, rows, where);
+        });
     return Plan<B>(this->core_, std::move(setup), where.deadline_seconds());
   }
 };

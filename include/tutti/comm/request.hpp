@@ -55,6 +55,8 @@ class Job {
   virtual bool abandon() noexcept = 0;
   /// Whether it works on memory that it does not own.
   virtual bool borrows() const noexcept { return true; }
+  /// Whether memory of the caller travels, and not a copy.
+  virtual bool lent() const noexcept { return false; }
   /// Who or what it waits for.
   virtual std::string awaiting() const = 0;
   /// Whether all ranks take part, so that its failure is everybody's.

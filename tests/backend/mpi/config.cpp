@@ -45,7 +45,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
   CHECK(
       keys ==
       "thread_level profiling tuning cuda_aware wait check_level deadline_seconds node_shared node_ranks staging_bytes "
-      "count_limit "
+      "copy_bytes count_limit "
       "print_config ");
   test::Variables const all = {{"TUTTI_MPI_THREAD_LEVEL", "serialized"},
                                {"TUTTI_MPI_PROFILING", "detailed"},
@@ -56,6 +56,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
                                {"TUTTI_MPI_DEADLINE_SECONDS", "2.5"},
                                {"TUTTI_MPI_NODE_SHARED", "on"},
                                {"TUTTI_MPI_NODE_RANKS", "2"},
+                               {"TUTTI_MPI_COPY_BYTES", "0"},
                                {"TUTTI_MPI_COUNT_LIMIT", "1000"},
                                {"TUTTI_MPI_PRINT_CONFIG", "1"}};
   CHECK(in_child(all, [] { return to_string(MpiConfig{}.resolved()); }) ==
@@ -69,6 +70,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
         "node_shared = on (TUTTI_MPI_NODE_SHARED)\n"
         "node_ranks = 2 (TUTTI_MPI_NODE_RANKS)\n"
         "staging_bytes = 65536 (default)\n"
+        "copy_bytes = 0 (TUTTI_MPI_COPY_BYTES)\n"
         "count_limit = 1000 (TUTTI_MPI_COUNT_LIMIT)\n"
         "print_config = 1 (TUTTI_MPI_PRINT_CONFIG)\n");
 }
@@ -100,6 +102,8 @@ TEST_CASE("a value that is not allowed is refused with the variable, the value a
            Case{"TUTTI_MPI_NODE_RANKS", "-1", "Give 0 for nodes as MPI tells them"},
            Case{"TUTTI_MPI_NODE_RANKS", "2147483648", "from 1 to 2147483647"},
            Case{"TUTTI_MPI_NODE_RANKS", "two", "ranks of a node"},
+           Case{"TUTTI_MPI_COPY_BYTES", "-1", "Give 0 or bytes"},
+           Case{"TUTTI_MPI_COPY_BYTES", "4K", "Give 0 or bytes"},
            Case{"TUTTI_MPI_COUNT_LIMIT", "0", "at least 1"},
            Case{"TUTTI_MPI_COUNT_LIMIT", "1e3", "at least 1"},
            Case{"TUTTI_MPI_PRINT_CONFIG", "true", "Use 1 or 0"},

@@ -20,9 +20,8 @@ int main(int argc, char** argv) {
   return launch<Mpi>(argc, argv, [&](auto& comm) -> int {
     comm.set_deadline_seconds(1.5);
     auto row = comm.split(0);
-    // They outlive the job: between nodes MPI may still write to the buffers of a call that failed.
-    static std::vector<float> x(8);
-    static std::vector<float> large(comm.rank() == 1 ? 50'000 : 60'000);
+    std::vector<float> x(8);
+    std::vector<float> large(comm.rank() == 1 ? 50'000 : 60'000);
     bool const odd = comm.rank() == 1;
     if (mistake == "count") comm.all_reduce(std::span(x.data(), odd ? 4 : 8), sum);
     if (mistake == "large_count") comm.all_reduce(large, sum);
@@ -31,7 +30,7 @@ int main(int argc, char** argv) {
     if (mistake == "kind") odd ? comm.broadcast(x) : comm.all_reduce(x, sum);
     if (mistake == "derived_kind") odd ? comm.scan(x, sum) : comm.scan(x, max);
     if (mistake == "type") {
-      static std::vector<int> integers(8);
+      std::vector<int> integers(8);
       odd ? comm.all_reduce(integers, sum) : comm.all_reduce(x, sum);
     }
     if (mistake == "async") {
@@ -77,9 +76,8 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "rank %d: caught %s\n", comm.rank(), error.what());
         if (odd) ::sleep(3);
       }
-      static std::vector<float> huge(odd ? 5'000'000 : 0);
       try {
-        if (odd) row.send(huge, 0, 0, within(0.1));  // nobody takes it
+        if (odd) row.send_async(Tensor<float>({5'000'000}), 0).wait(within(0.1));  // nobody takes it
       } catch (Error const& error) {
         std::fprintf(stderr, "rank %d: kept a message: %s\n", comm.rank(), error.what());
       }

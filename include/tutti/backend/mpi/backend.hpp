@@ -97,12 +97,24 @@ class Mpi {
     if (dtype == DType::boolean) return logical;
     return logical || op == Operator::sum || op == Operator::prod || op == Operator::min || op == Operator::max;
   }
+  /// MpiConfig::copy_bytes, of what is handed to the library.
+  std::int64_t copied_bytes(comm::Collective const* native) const noexcept {
+    bool const ours = native != nullptr && (shared_ || (hierarchy_ && hierarchy_->takes(*native)));
+    return ours ? 0 : config_.copy_bytes->bytes;
+  }
+  /// The library works on nothing while it is not called.
+  void strand(std::string const& cause) noexcept {
+    if (config_.copy_bytes->bytes == 0) return;
+    if (notices_ && !mpi::Environment::closed()) notices_->flush();
+    mpi::Environment::close(cause);
+  }
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
   /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
   explicit Mpi(MPI_Comm parent, MpiConfig const& config = {})
       : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
+    mpi::Environment::check_open("Mpi");
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
     mpi::check_agreement(handles_->user, config_);
     begin({});
@@ -124,6 +136,7 @@ class Mpi {
   MPI_Comm native() const noexcept { return handles_->user; }
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
+    mpi::Environment::check_open("send");
     Operation operation;
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
@@ -135,6 +148,7 @@ class Mpi {
     return operation;
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+    mpi::Environment::check_open("recv");
     Operation operation;
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
@@ -147,6 +161,7 @@ class Mpi {
     return operation;
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
+    mpi::Environment::check_open("recv");
     Operation operation;
     operation.receives_ = true;
     operation.room_ = bytes;
@@ -157,6 +172,7 @@ class Mpi {
   }
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     check_revoked();
+    mpi::Environment::check_open("probe");
     int flag = 0;
     MPI_Status status;
     check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag,
@@ -187,6 +203,7 @@ class Mpi {
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
+    mpi::Environment::check_open(comm::name(call.kind).data(), call.where);
     if (hierarchy_ && hierarchy_->takes(call)) {
       operation.between_nodes_ = hierarchy_->start(call);
       return operation;
@@ -206,6 +223,9 @@ class Mpi {
       if ((++looks_ & 63u) == 0) look_around();
       return false;
     }
+    if (operation.between_nodes_ == nullptr && operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty())
+      return true;
+    mpi::Environment::check_open("test");
     if ((++looks_ & 63u) == 0) look_around();
     if (operation.between_nodes_ != nullptr) {
       if (!hierarchy_->test(operation.between_nodes_)) {
@@ -247,7 +267,7 @@ class Mpi {
       return hierarchy_->abandon(std::exchange(operation.between_nodes_, nullptr));
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
     bool gone = false;
-    if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL) {
+    if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL && !mpi::Environment::closed()) {
       int flag = 0;
       gone = MPI_Cancel(&operation.request_) == MPI_SUCCESS &&
              MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
@@ -274,7 +294,7 @@ class Mpi {
   }
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
     if (shared_) shared_->engine().announce(text);
-    else if (notices_) notices_->tell_position(text, collectives);
+    else if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
   }
   /// Messages carry their data type where calls are fully checked.
   std::int64_t label_bytes() const noexcept {
@@ -295,7 +315,7 @@ class Mpi {
   void revoke(ErrorKind kind, std::string text) noexcept {
     if (revoked_) return;
     if (shared_) shared_->engine().board().alarm().raise(kind, text);
-    else if (notices_) notices_->tell_revoked(kind, text);
+    else if (notices_ && !mpi::Environment::closed()) notices_->tell_revoked(kind, text);
     fall(kind, std::move(text));
   }
 
@@ -331,7 +351,7 @@ class Mpi {
   int finish_job(int code) {
     if (shared_) shared_->engine().leave();
     if (hierarchy_) hierarchy_->leave();
-    if (!job_) return code;
+    if (!job_ || mpi::Environment::closed()) return code;
     static int codes[2];  // the library may write to it after a failure
     constexpr int good = std::numeric_limits<int>::min();
     codes[0] = code == 0 ? good : code;
@@ -352,6 +372,7 @@ class Mpi {
   }
 
   Mpi split(int color, int key, List<int> const&) {
+    mpi::Environment::check_open("split");
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.job_ = job_;
@@ -378,7 +399,7 @@ class Mpi {
     ~Handles() {
       int finalized = 0;
       MPI_Finalized(&finalized);
-      if (finalized != 0 || leaked) return;
+      if (finalized != 0 || leaked || mpi::Environment::closed()) return;
       if (internal != MPI_COMM_NULL) MPI_Comm_free(&internal);
       if (user != MPI_COMM_NULL) MPI_Comm_free(&user);
     }
@@ -409,6 +430,7 @@ class Mpi {
 
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {
+    if (mpi::Environment::closed()) return;
     if (job_ && !revoked_ && job_->notices().poll()) revoke(job_->notices().cause_kind(), job_->notices().cause_text());
     int flag = 0;
     if (!notices_ && !job_) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);

@@ -61,6 +61,12 @@ struct NodeRanks {
   std::int64_t count;
 };
 
+/// 0 or bytes.
+struct CopyLimit {
+  CopyLimit(std::int64_t n) noexcept : bytes(n) {}
+  std::int64_t bytes;
+};
+
 enum class Source : unsigned char { preset, environment, code };
 
 /// A value that knows where it comes from. What is assigned comes from code.
@@ -179,6 +185,11 @@ inline std::string text_of(NodeRanks const& value) { return std::to_string(value
 inline bool parse(std::string_view text, NodeRanks& value) { return parse(text, value.count); }
 inline bool valid(NodeRanks const& value) { return value.count >= 0 && value.count <= INT32_MAX; }
 
+inline std::string allowed(CopyLimit const&) { return "Give 0 or bytes"; }
+inline std::string text_of(CopyLimit const& value) { return std::to_string(value.bytes); }
+inline bool parse(std::string_view text, CopyLimit& value) { return parse(text, value.bytes); }
+inline bool valid(CopyLimit const& value) { return value.bytes >= 0; }
+
 inline std::string allowed(Tuning const&) {
   return "Use library, latency or bandwidth, or a list NAME=VALUE NAME=VALUE of variables that begin with MPIR_CVAR_ "
          "(MPICH) or OMPI_MCA_ (Open MPI)";
@@ -264,6 +275,10 @@ struct MpiConfig {
   /// Of each of a rank's four staging buffers, in shared memory: what private memory passes through on the node, this
   /// much at a time.
   mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(64 << 10));
+  /// No MPI takes back what it has begun: it may go on with the buffers of a call that failed. What it works on is
+  /// therefore a copy where a buffer has at most this many bytes; of a failed call with larger ones the process does
+  /// not call MPI again. 0: no copies, and MPI stays usable: the program keeps the buffers of failed calls alive.
+  mpi::Setting<mpi::CopyLimit> copy_bytes = mpi::preset(mpi::CopyLimit(4096));
   /// Counts above it take the path for large counts, and so do those above what the library's calls can express. For
   /// tests.
   mpi::Setting<std::int64_t> count_limit = mpi::preset(std::int64_t{INT64_MAX});
@@ -290,6 +305,7 @@ void for_each_key(Config& config, F&& f) {
   f("node_shared", config.node_shared);
   f("node_ranks", config.node_ranks);
   f("staging_bytes", config.staging_bytes);
+  f("copy_bytes", config.copy_bytes);
   f("count_limit", config.count_limit);
   f("print_config", config.print_config);
 }

@@ -98,7 +98,23 @@ class Process {
     Guard const guard(mutex_);
     return owns_;
   }
+  void close(std::string const& cause) noexcept {
+    Guard const guard(mutex_);
+    if (closed.load()) return;
+    closing_cause_ = cause;
+    abandoned.store(true);
+    closed.store(true, std::memory_order_release);
+  }
+  [[noreturn]] void refuse(char const* operation, std::source_location where) {
+    Guard const guard(mutex_);
+    throw Error(ErrorKind::revoked, operation,
+                closing_cause_ +
+                    " and left a buffer of the caller to MPI, which is therefore not called any more in this process. "
+                    "To go on after errors raise copy_bytes (MpiConfig), or move tensors in",
+                where);
+  }
   std::atomic<bool> abandoned{false};
+  std::atomic<bool> closed{false};
   std::atomic<int> agreed_code{-1};
 
  private:
@@ -201,7 +217,7 @@ class Process {
   void finalise() noexcept {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (owns_ && finalized == 0 && (!abandoned.load() || agreed_code.load() >= 0)) {
+    if (owns_ && finalized == 0 && !closed.load() && (!abandoned.load() || agreed_code.load() >= 0)) {
       if (abandoned.load()) limit_finalise();
       MPI_Finalize();
       if (tools_) MPI_T_finalize();
@@ -216,16 +232,18 @@ class Process {
   bool owns_ = false;
   bool tools_ = false;
   Tuning tuning_;
+  std::string closing_cause_;
 };
 
 }  // namespace detail
 
 /// Keep one alive while communicators of MPI are in use; main's first object is the place. The first one initialises
 /// MPI unless the application has, and the last one to go finalises what the first one initialised; threads may
-/// construct and destroy them at the same time. Where the application has initialised MPI its error handlers stay, and
-/// a fatal one on MPI_COMM_WORLD can end the job before an Error is thrown.
-/// Ranks    all, like MPI_Init and MPI_Finalize. MPI wants both on one thread: let main's be the first and the last.
-/// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
+/// construct and destroy them at the same time. After `close` MPI_Finalize is skipped too. Where the application has
+/// initialised MPI its error handlers stay, and a fatal one on MPI_COMM_WORLD can end the job before an Error is
+/// thrown. Ranks    all, like MPI_Init and MPI_Finalize. MPI wants both on one thread: let main's be the first and the
+/// last. Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher
+/// started
 ///          several. configuration: see MpiConfig; a tuning that comes too late or that this library does not know.
 class Environment {
  public:
@@ -246,6 +264,14 @@ class Environment {
   /// Set after a revoke: MPI_Finalize could then wait for operations that will never complete, so it is skipped, unless
   /// all ranks agree to end (`agree`).
   static std::atomic<bool>& abandoned() noexcept { return detail::Process::get().abandoned; }
+  /// From now on the library is not called any more: it would go on with memory that is not its own, and works on
+  /// nothing while nobody calls it. The first cause counts.
+  static void close(std::string const& cause) noexcept { detail::Process::get().close(cause); }
+  static bool closed() noexcept { return detail::Process::get().closed.load(std::memory_order_acquire); }
+  /// Errors   revoked, with the cause, once closed.
+  static void check_open(char const* operation, std::source_location where = std::source_location::current()) {
+    if (closed()) detail::Process::get().refuse(operation, where);
+  }
   /// All ranks are about to end with this code, 0 to 255.
   static void agree(int code) noexcept { detail::Process::get().agreed_code.store(code & 0xff); }
 

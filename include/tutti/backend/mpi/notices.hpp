@@ -10,6 +10,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/exec/wait.hpp>
 
 #include <mpi.h>
 
@@ -31,7 +32,8 @@ class Notices {
   Notices& operator=(Notices const&) = delete;
   ~Notices() {
     for (auto& sent : sent_)
-      if (int done = 0; MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0)
+      if (int done = 0;
+          Environment::closed() || MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0)
         static_cast<void>(sent.release());  // the library may still read it
   }
 
@@ -45,9 +47,14 @@ class Notices {
     tell(revoked, static_cast<std::uint32_t>(kind), text, 0);
   }
 
+  /// Gives what was told a moment to leave.
+  void flush() noexcept {
+    for (std::int64_t const end = exec::now_ns() + 100'000'000; !sent_.empty() && exec::now_ns() < end;) drop_sent();
+  }
+
   /// Takes in what has come. True when another rank has revoked the communicator: then `cause` throws it.
   bool poll() {
-    for (;;) {
+    while (!Environment::closed()) {
       int flag = 0;
       MPI_Status status;
       check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &flag, &status), "MPI_Iprobe");
@@ -58,6 +65,7 @@ class Notices {
       if (notice.type == revoked && cause_.type != revoked) cause_ = notice;
       if (notice.type == position) heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = notice;
     }
+    return cause_.type == revoked;
   }
   ErrorKind cause_kind() const noexcept { return static_cast<ErrorKind>(cause_.kind); }
   std::string cause_text() const { return cause_.text; }
@@ -94,11 +102,14 @@ class Notices {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
-  void tell(Type type, std::uint32_t kind, std::string_view text, std::uint64_t collectives) noexcept {
+  void drop_sent() noexcept {
     sent_.erase_if([](Owner<Sent>& sent) {
       int done = 0;
       return MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0;
     });
+  }
+  void tell(Type type, std::uint32_t kind, std::string_view text, std::uint64_t collectives) noexcept {
+    drop_sent();
     for (int r = 0; r < static_cast<int>(heard_.size()); ++r) {
       if (r == rank_) continue;
       auto sent = make_owner<Sent>();
