@@ -8,6 +8,7 @@
 #include <tutti/comm/wire.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -34,7 +35,7 @@ struct MessageInfo {
 };
 
 /// A count for each rank, in rank order, which somebody else owns: a std::vector, std::array, std::span or List of
-/// std::int64_t. Not std::span, whose constructors cost every includer.
+/// std::int64_t, or a list in braces as an argument of a call. Not std::span, whose constructors cost every includer.
 class PerRank {
  public:
   constexpr PerRank() noexcept = default;
@@ -47,6 +48,8 @@ class PerRank {
       : data_(counts.data()), size_(static_cast<std::int64_t>(counts.size())) {}
   template <std::size_t N>
   constexpr PerRank(std::int64_t const (&counts)[N]) noexcept : data_(counts), size_(N) {}
+  constexpr PerRank(std::initializer_list<std::int64_t> counts) noexcept
+      : PerRank(counts.begin(), static_cast<std::int64_t>(counts.size())) {}
 
   constexpr std::int64_t size() const noexcept { return size_; }
   constexpr bool empty() const noexcept { return size_ == 0; }
@@ -55,6 +58,8 @@ class PerRank {
   constexpr std::int64_t const* end() const noexcept { return data_ + size_; }
 
  private:
+  constexpr PerRank(std::int64_t const* data, std::int64_t size) noexcept : data_(data), size_(size) {}
+
   std::int64_t const* data_ = nullptr;
   std::int64_t size_ = 0;
 };

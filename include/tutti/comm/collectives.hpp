@@ -11,7 +11,7 @@
 namespace tutti::comm {
 
 /// See `Communicator` for what holds for all of them. A reduction has a default operator so that one without gets a
-/// sentence and not a list of candidates.
+/// sentence and not a list of candidates; a buffer in its place is the second buffer.
 template <Backend B>
 class Collectives : public Endpoint<B> {
  public:
@@ -44,12 +44,12 @@ class Collectives : public Endpoint<B> {
 
   /// Shapes     x (...) on every rank
   /// Computes   x = x of rank 0 op x of rank 1 op ..., on every rank
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   void all_reduce(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, operand_of(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  void all_reduce(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void all_reduce(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
@@ -58,13 +58,13 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   auto all_reduce_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1,
                                                   where);
   }
-  template <Buffer From, Buffer To, class Op>
-  auto all_reduce_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto all_reduce_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   std::move(op), -1, where);
   }
@@ -73,41 +73,42 @@ class Collectives : public Endpoint<B> {
   /// in the order of ranks and rows, whose form depends on V alone. Costs V / P times the traffic of all_reduce. Shapes
   /// x (V / P, ...), result (...); the same V / P on every rank Computes   result = x[0] of rank 0 op x[1] of rank 0 op
   /// ... op x[V / P - 1] of the last rank; avg divides by V
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  void all_reduce_contributions(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void all_reduce_contributions(From&& from, To&& to, Op const& op = {},
+                                Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   auto all_reduce_contributions_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     auto to = contribution<X>(x);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  auto all_reduce_contributions_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto all_reduce_contributions_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce_contributions>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
 
   /// The same result at `root` alone; elsewhere x is unchanged and `to` is not touched.
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   void reduce(X&& x, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  void reduce(From&& from, To&& to, Op const& op, int root = 0, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void reduce(From&& from, To&& to, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(input_of(from), operand_of(to), op, root, where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   auto reduce_async(X&& x, Op op = {}, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), root, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  auto reduce_async(From&& from, To&& to, Op op, int root = 0, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto reduce_async(From&& from, To&& to, Op op = {}, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               std::move(op), root, where);
   }
@@ -182,23 +183,23 @@ class Collectives : public Endpoint<B> {
 
   /// Shapes     x (P * k, ...), result (k, ...)
   /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] auto reduce_scatter(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter>(
         input_of(x), this->template result<X>(this->part(view_of(x).shape(), where)), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  void reduce_scatter(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void reduce_scatter(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   auto reduce_scatter_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->part(view_of(x).shape(), where));
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
   }
-  template <Buffer From, Buffer To, class Op>
-  auto reduce_scatter_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto reduce_scatter_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<From>(from)),
                                                       operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
@@ -227,12 +228,12 @@ class Collectives : public Endpoint<B> {
 
   /// Shapes     x (...) on every rank
   /// Computes   x = x of rank 0 op ... op x of this rank; with avg, the mean of these ranks
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   void scan(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(NoOperand{}, operand_of(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  void scan(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void scan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
@@ -241,12 +242,12 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   auto scan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::scan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  auto scan_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto scan_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::scan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                             std::move(op), -1, where);
   }
@@ -254,12 +255,12 @@ class Collectives : public Endpoint<B> {
   /// The same without this rank's own: x = x of rank 0 op ... op x of rank - 1. Rank 0, which nothing precedes, keeps
   /// what its result buffer held: give it the neutral element of the operator beforehand. Its number is returned as it
   /// is.
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   void exscan(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(NoOperand{}, operand_of(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  void exscan(From&& from, To&& to, Op const& op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void exscan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Value T, class Op = NoOperator>
@@ -267,12 +268,12 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   auto exscan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::exscan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  auto exscan_async(From&& from, To&& to, Op op, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto exscan_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::exscan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               std::move(op), -1, where);
   }

@@ -254,10 +254,9 @@ class Endpoint {
     return result;
   }
 
-  /// The same for a call that is about to start: with copies of borrowed buffers, where the backend asks for them.
+  /// Before a call starts: borrowed buffers are copied where the backend asks for it.
   template <Kind kind, class From, class To, class Op>
-  Call call_on_copies(From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
-    Call result = call<kind>(from, to, op, root, rows, where);
+  void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
     Collective const& made = result.collective;
     std::int64_t const copied = copied_bytes(core_->backend, is_native(core_->backend, made) ? &made : nullptr);
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
@@ -266,7 +265,6 @@ class Endpoint {
     if (!in_place && made.from != nullptr) from.detach(copied, true);
     if (copied != 0) result = call<kind>(from, to, op, root, rows, where);
     result.collective.lent = (made.to != nullptr && to.lent()) || (made.from != nullptr && from.lent());
-    return result;
   }
 
   /// From elements to the parts as which they travel.
@@ -413,7 +411,8 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
     Tally::Exposed const exposed(core_->tally, name(kind).data());
-    auto prepared = call_on_copies<kind>(from, to, op, root, rows, where);
+    auto prepared = call<kind>(from, to, op, root, rows, where);
+    detach<kind>(prepared, from, to, op, root, rows, where);
     CollectiveJob<B> job(*core_, prepared.collective, std::move(prepared.counts));
     try {
       core_->wait(job, where);
@@ -432,7 +431,8 @@ class Endpoint {
     using Task = CollectiveTask<B, From, To, Op>;
     return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op),
                                     [&](From& f, To& t, Op const& o) {
-                                      auto prepared = call_on_copies<kind>(f, t, o, root, rows, where);
+                                      auto prepared = call<kind>(f, t, o, root, rows, where);
+                                      detach<kind>(prepared, f, t, o, root, rows, where);
                                       return CollectiveJob<B>(*core_, prepared.collective, std::move(prepared.counts));
                                     }),
                    where);

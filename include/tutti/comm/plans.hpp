@@ -25,70 +25,79 @@ class Plans : public PointToPoint<B> {
   template <Buffer X>
   [[nodiscard]] Plan<B> broadcast_plan(X&& x, int root = 0,
                                        CallSite where = std::source_location::current()) {
-    return plan<Kind::broadcast>(NoOperand{}, lasting<X>(x), NoOperator{}, root, where);
+    return plan<Kind::broadcast>(NoOperand{}, operand_of(std::forward<X>(x)), NoOperator{}, root, where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] Plan<B> all_reduce_plan(X&& x, Op op = {},
                                         CallSite where = std::source_location::current()) {
-    return plan<Kind::all_reduce>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
+    return plan<Kind::all_reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  [[nodiscard]] Plan<B> all_reduce_plan(From&& from, To&& to, Op op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  [[nodiscard]] Plan<B> all_reduce_plan(From&& from, To&& to, Op op = {},
                                         CallSite where = std::source_location::current()) {
-    return plan<Kind::all_reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+    return plan<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op),
+                                  -1, where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] Plan<B> reduce_plan(X&& x, Op op = {}, int root = 0,
                                     CallSite where = std::source_location::current()) {
-    return plan<Kind::reduce>(NoOperand{}, lasting<X>(x), std::move(op), root, where);
+    return plan<Kind::reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), root, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  [[nodiscard]] Plan<B> reduce_plan(From&& from, To&& to, Op op, int root = 0,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  [[nodiscard]] Plan<B> reduce_plan(From&& from, To&& to, Op op = {}, int root = 0,
                                     CallSite where = std::source_location::current()) {
-    return plan<Kind::reduce>(lasting_input<From>(from), lasting<To>(to), std::move(op), root, where);
+    return plan<Kind::reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), root,
+                              where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] Plan<B> scan_plan(X&& x, Op op = {}, CallSite where = std::source_location::current()) {
-    return plan<Kind::scan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
+    return plan<Kind::scan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  [[nodiscard]] Plan<B> scan_plan(From&& from, To&& to, Op op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  [[nodiscard]] Plan<B> scan_plan(From&& from, To&& to, Op op = {},
                                   CallSite where = std::source_location::current()) {
-    return plan<Kind::scan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+    return plan<Kind::scan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1,
+                            where);
   }
-  template <Buffer X, class Op = NoOperator>
+  template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] Plan<B> exscan_plan(X&& x, Op op = {}, CallSite where = std::source_location::current()) {
-    return plan<Kind::exscan>(NoOperand{}, lasting<X>(x), std::move(op), -1, where);
+    return plan<Kind::exscan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op>
-  [[nodiscard]] Plan<B> exscan_plan(From&& from, To&& to, Op op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  [[nodiscard]] Plan<B> exscan_plan(From&& from, To&& to, Op op = {},
                                     CallSite where = std::source_location::current()) {
-    return plan<Kind::exscan>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+    return plan<Kind::exscan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1,
+                              where);
   }
-  template <Buffer From, Buffer To, class Op>
-  [[nodiscard]] Plan<B> reduce_scatter_plan(From&& from, To&& to, Op op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  [[nodiscard]] Plan<B> reduce_scatter_plan(From&& from, To&& to, Op op = {},
                                             CallSite where = std::source_location::current()) {
-    return plan<Kind::reduce_scatter>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where);
+    return plan<Kind::reduce_scatter>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                      std::move(op), -1, where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> gather_plan(From&& from, To&& to, int root = 0,
                                     CallSite where = std::source_location::current()) {
-    return plan<Kind::gather>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where);
+    return plan<Kind::gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{}, root,
+                              where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_gather_plan(From&& from, To&& to,
                                         CallSite where = std::source_location::current()) {
-    return plan<Kind::all_gather>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where);
+    return plan<Kind::all_gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{},
+                                  -1, where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> scatter_plan(From&& from, To&& to, int root = 0,
                                      CallSite where = std::source_location::current()) {
-    return plan<Kind::scatter>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where);
+    return plan<Kind::scatter>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{}, root,
+                               where);
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_to_all_plan(From&& from, To&& to,
                                         CallSite where = std::source_location::current()) {
-    return plan<Kind::all_to_all>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where);
+    return plan<Kind::all_to_all>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{},
+                                  -1, where);
   }
 
   // With a block size for each rank; the plan keeps the counts.
@@ -96,30 +105,65 @@ class Plans : public PointToPoint<B> {
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> gather_v_plan(From&& from, To&& to, Counts counts, int root = 0,
                                       CallSite where = std::source_location::current()) {
-    return plan<Kind::gather_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where, {{}, counts});
+    return plan<Kind::gather_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{},
+                                root, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_gather_v_plan(From&& from, To&& to, Counts counts,
                                           CallSite where = std::source_location::current()) {
-    return plan<Kind::all_gather_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where, {{}, counts});
+    return plan<Kind::all_gather_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{},
+                                    -1, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> scatter_v_plan(From&& from, To&& to, Counts counts, int root = 0,
                                        CallSite where = std::source_location::current()) {
-    return plan<Kind::scatter_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, root, where, {counts, {}});
+    return plan<Kind::scatter_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{},
+                                 root, where, {counts, {}});
   }
-  template <Buffer From, Buffer To, class Op>
-  [[nodiscard]] Plan<B> reduce_scatter_v_plan(From&& from, To&& to, Counts counts, Op op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  [[nodiscard]] Plan<B> reduce_scatter_v_plan(From&& from, To&& to, Counts counts, Op op = {},
                                               CallSite where = std::source_location::current()) {
-    return plan<Kind::reduce_scatter_v>(lasting_input<From>(from), lasting<To>(to), std::move(op), -1, where,
-                                        {counts, {}});
+    return plan<Kind::reduce_scatter_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
+                                        std::move(op), -1, where, {counts, {}});
   }
   template <Buffer From, Buffer To>
   [[nodiscard]] Plan<B> all_to_all_v_plan(From&& from, To&& to, Counts sent, Counts received,
                                           CallSite where = std::source_location::current()) {
-    return plan<Kind::all_to_all_v>(lasting_input<From>(from), lasting<To>(to), NoOperator{}, -1, where,
-                                    {sent, received});
+    return plan<Kind::all_to_all_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{},
+                                    -1, where, {sent, received});
   }
+
+  // What is no buffer.
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> broadcast_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_reduce_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scan_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> exscan_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_scatter_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> gather_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_gather_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scatter_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_to_all_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> gather_v_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_gather_v_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> scatter_v_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> reduce_scatter_v_plan(X const&, Rest const&...);
+  template <NoBuffer X, class... Rest>
+  NotABuffer<X> all_to_all_v_plan(X const&, Rest const&...);
 
  protected:
   using PointToPoint<B>::PointToPoint;
@@ -146,27 +190,20 @@ class Plans : public PointToPoint<B> {
     Call call_;
   };
 
-  /// A buffer that outlives the plan: no tensor that is moved in, which nobody could read or refill.
+  /// Not a tensor that is moved in, which nobody could read or refill.
   template <class X>
-  static auto lasting(X& x) {
-    static_assert(!is_owned<X>,
-                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
-                  "reference");
-    return operand_of(static_cast<X&&>(x));
-  }
-  template <class X>
-  static auto lasting_input(X& x) {
-    static_assert(!is_owned<X>,
-                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by "
-                  "reference");
-    return input_of(static_cast<X&&>(x));
-  }
+  static constexpr bool lasts = X::borrows || std::is_same_v<X, NoOperand>;
+
   template <Kind kind, class From, class To, class Op>
   Plan<B> plan(From from, To to, Op op, int root, CallSite where, typename Endpoint<B>::Rows rows = {}) {
+    static_assert(lasts<From> && lasts<To>,
+                  "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by reference");
     auto setup = make_shared_owner<Setup<From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
         [&](From& f, To& t, Op const& o) {
-          return this->template call_on_copies<kind>(f, t, o, root, rows, where);
+          auto prepared = this->template call<kind>(f, t, o, root, rows, where);
+          this->template detach<kind>(prepared, f, t, o, root, rows, where);
+          return prepared;
         });
     return Plan<B>(this->core_, std::move(setup), where.deadline_seconds());
   }

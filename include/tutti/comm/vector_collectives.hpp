@@ -94,25 +94,25 @@ class VectorCollectives : public Collectives<B> {
 
   /// Shapes     x (k_0 + k_1 + ..., ...), result (k_rank, ...); the same counts on every rank
   /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
-  template <Buffer X, class Op>
-  [[nodiscard]] auto reduce_scatter_v(X&& x, Counts counts, Op const& op,
+  template <Buffer X, NoBuffer Op = NoOperator>
+  [[nodiscard]] auto reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
                                       Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
                                                       {counts, {}});
   }
-  template <Buffer From, Buffer To, class Op>
-  void reduce_scatter_v(From&& from, To&& to, Counts counts, Op const& op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  void reduce_scatter_v(From&& from, To&& to, Counts counts, Op const& op = {},
                         Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter_v>(input_of(from), operand_of(to), op, -1, where, {counts, {}});
   }
-  template <Buffer X, class Op>
-  auto reduce_scatter_v_async(X&& x, Counts counts, Op op, Where where = std::source_location::current()) {
+  template <Buffer X, NoBuffer Op = NoOperator>
+  auto reduce_scatter_v_async(X&& x, Counts counts, Op op = {}, Where where = std::source_location::current()) {
     auto to = own_rows<X>(x, counts, where);
     return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                         where, {counts, {}});
   }
-  template <Buffer From, Buffer To, class Op>
-  auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op,
+  template <Buffer From, Buffer To, class Op = NoOperator>
+  auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op = {},
                               Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter_v>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where, {counts, {}});

@@ -50,12 +50,27 @@ std::string listed(std::int64_t const* numbers, std::size_t count) {
 
 }  // namespace detail
 
+/// What there are no views of gets a sentence here instead of the compiler's account of a constraint.
+template <class T, class D = Cpu>
+class TensorView {
+ public:
+  TensorView();
+  TensorView(T*, Shape, D = {});
+  TensorView(T*, Shape, std::array<std::int64_t, Shape::max_rank>, D = {});
+
+ private:
+  static_assert(is_storable<std::remove_cv_t<T>>,
+                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or described structs");
+  static constexpr bool on_device = Device<D>;
+  static_assert(on_device, "tutti: the second argument of TensorView is a device, such as tutti::Cpu");
+};
+
 /// `T` may be const. Strides count elements and may be zero (broadcast) but not negative.
 /// The memory must outlive the view. Element access needs a host-accessible device and is checked when TUTTI_DEBUG
 /// is 1.
-template <class T, Device D = Cpu>
+template <class T, Device D>
   requires Storable<std::remove_const_t<T>>
-class TensorView {
+class TensorView<T, D> {
  public:
   using Value = std::remove_const_t<T>;
   using Strides = std::array<std::int64_t, Shape::max_rank>;

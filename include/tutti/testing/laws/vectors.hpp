@@ -81,6 +81,12 @@ void ragged_movement(Comm& comm, Report& report) {
       expect_equal<T>(report, to, whole, called("all_gather_v in place"));
       to = comm.all_gather_v_async(mine, zeros<T>(whole.shape()), std::vector<std::int64_t>(counts)).wait();
       expect_equal<T>(report, to, whole, called("all_gather_v_async with counts that are gone"));
+      if (ranks == 2) {
+        to.fill(T{});
+        auto request = comm.all_gather_v_async(mine, to, {rows_of(0, n), rows_of(1, n)});
+        request.wait();
+        expect_equal<T>(report, to, whole, called("all_gather_v_async with counts in braces"));
+      }
 
       auto at_root = comm.gather_v(mine, root);
       if (rank == root) expect_equal<T>(report, at_root.values(), whole, called("gather_v"));
