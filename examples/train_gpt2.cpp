@@ -21,6 +21,11 @@ int main(int argc, char** argv) {
     }
     options = parsed.options;
     options.backend = tutti::choose_backend(options.backend);
+    if (int const processes = tutti::comm::announced_ranks().ranks; options.backend == "threads" && processes > 1)
+      throw tutti::Error(tutti::ErrorKind::configuration, "train_gpt2",
+                         "--backend threads: the launcher started " + std::to_string(processes) +
+                             " processes, each of which would train alone. Use --backend mpi, or start one process "
+                             "with --ranks " + std::to_string(processes));
   } catch (tutti::Error const& error) {
     if (speaks) std::fprintf(stderr, "train_gpt2: %s\n", error.message().c_str());
     return 2;

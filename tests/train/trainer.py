@@ -416,6 +416,10 @@ def case_sentences(bench):
     if bench.args.mpiexec:
         done = subprocess.run([bench.args.trainer, "--ranks", "2", "--data", data, *SIZES], capture_output=True, text=True, timeout=LIMIT)
         check(done.returncode == 1 and "--ranks 2: there is 1 rank" in done.stderr and "mpiexec -n 2" in done.stderr, done.stdout + done.stderr)
+        done = subprocess.run([bench.args.mpiexec, "-n", "2", bench.args.trainer, "--backend", "threads", "--data", data, *SIZES],
+                              capture_output=True, text=True, timeout=LIMIT)
+        told = done.stderr.count("--backend threads: the launcher started 2 processes")
+        check(done.returncode != 0 and told == 1, done.stdout + done.stderr)
     # Nothing of these is allocated, so they must not take long either.
     begin = time.monotonic()
     big = ["--data", data, *SIZES]
