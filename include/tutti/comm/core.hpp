@@ -230,10 +230,12 @@ class Core final : public Progress, public Relative {
         announcement.made = true;
         announce(concat(job.operation(), " at ", place(where)));
       }
-      if (now > end)
-        throw Error(ErrorKind::timeout, job.operation(),
-                    concat("not complete after ", deadline, " s: ", job.awaiting(),
-                           ". Look at what these ranks do, or raise the deadline"));
+      if (now <= end) continue;
+      std::string const awaited = job.awaiting();
+      if (job.poll()) return;  // a rank that failed first has said why before it left what is awaited
+      throw Error(ErrorKind::timeout, job.operation(),
+                  concat("not complete after ", deadline, " s: ", awaited,
+                         ". Look at what these ranks do, or raise the deadline"));
     }
   }
   /// Long before anybody's deadline, and rarely in healthy programs: it may cost messages.
