@@ -25,6 +25,8 @@ static_assert(reducible<bfloat16, Sum>() && reducible<std::uint64_t, LogicalOr>(
 
 namespace {
 
+float added(float a, float b) { return a + b; }
+
 struct Xor {
   std::byte operator()(std::byte a, std::byte b) const { return a ^ b; }
 };
@@ -112,4 +114,14 @@ TEST_CASE("callables are commutative where they are declared so, named operators
 
 TEST_CASE("every operator has a name") {
   for (int op = 0; op < operator_count; ++op) CHECK(name(static_cast<Operator>(op)) != "unknown");
+}
+
+TEST_CASE("a plain function is an operator") {
+  float const a[3] = {1, 2, 3};
+  float const b[3] = {10, 20, 30};
+  void const* const inputs[2] = {a, b};
+  float result[3] = {};
+  auto const reduction = comm::reduction_of<float>(added);
+  reduction.fold(reduction.state, inputs, 2, result, 3);
+  CHECK(std::vector<float>(result, result + 3) == std::vector<float>{11, 22, 33});
 }

@@ -26,8 +26,8 @@ namespace tutti {
 /// block of the other buffer (`all_gather(x[comm.rank()], x)`), or twice the same buffer for all_to_all.
 /// `*_async` returns a `Request`: a tensor that is moved in is owned until `wait` hands it back, everything else is
 /// borrowed and must stay alive and untouched until the request is complete.
-/// After a failed wait on MPI, the memory of a borrowed buffer must stay valid: MPI cannot take a send or a collective
-/// back.
+/// After a failed wait nobody touches borrowed buffers any more; what Mpi does where MPI cannot take an operation back,
+/// docs/guides/mpi.md tells.
 /// Ranks         all ranks call the same collectives in the same order, with the same counts, types, operators, roots.
 /// Determinism   elements are combined in rank order where the library reduces (Threads; 16-bit floats and callables
 ///               on every backend); repeated runs of one layout are bitwise equal, and so are the results on all ranks.
@@ -53,6 +53,8 @@ class Communicator : public comm::Plans<B> {
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   Communicator split(int color, int key = 0, Where where = std::source_location::current()) {
     if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);
+    if constexpr (requires { this->core_->backend.check_can_split(where); })
+      this->core_->backend.check_can_split(where);  // before the others can wait in it
     std::array<std::int32_t, 2> const mine{color, key};
     auto const all = this->all_gather(mine, where);
     if (all(this->rank(), 0) != color || all(this->rank(), 1) != key)

@@ -61,6 +61,7 @@ concept Movable = requires(T a, T b) {
 ///                                      operation, because one that fails may go on with them; of a collective that
 ///                                      `start` makes, or, null, of messages
 ///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
+///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:

@@ -145,6 +145,12 @@ class Core final : public Progress, public Relative {
     }
   }
 
+  /// Gives up what failed together with something else; a borrowed buffer may go away now.
+  void give_up(Owner<Job> job) noexcept {
+    dismiss(*job);
+    discard(std::move(job));
+  }
+
   /// Moves on everything in flight.
   void progress() noexcept {
     for (Job* job : jobs_) job->poll_quietly();

@@ -68,6 +68,11 @@ class Decorator {
   {
     inner_.strand(cause);
   }
+  void check_can_split(std::source_location where) const
+    requires requires(B const& backend) { backend.check_can_split(where); }
+  {
+    inner_.check_can_split(where);
+  }
   std::int64_t label_bytes() const noexcept
     requires requires(B const& backend) { backend.label_bytes(); }
   {

@@ -366,17 +366,20 @@ class CollectiveJob : public Job {
     if (core_.backend.size() == 1 || (native_ && by_backend)) return;
     if (!by_backend && level == CheckLevel::off) return;
     comparison_ = make_owner<Comparison<B>>(core_, call_);
+    // What a failure would leave to the transport begins when all ranks have come.
+    bool const exposed = call_.lent && copied_bytes(core_.backend, nullptr) != 0;
+    waits_ = exposed && !native_;
     if (!by_backend) {
       in_line_ = true;
       core_.stand_in_line(*this);
-      waits_ = level == CheckLevel::full || call_.block_bytes() > eager_bytes;
+      waits_ = exposed || level == CheckLevel::full || call_.block_bytes() > eager_bytes;
     }
     comparison_->begin();
   }
   /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
   /// must start them in the same order.
   bool try_begin() {
-    if (in_line_ && (!core_.is_first_in_line(*this) || (waits_ && comparison_))) return false;
+    if ((in_line_ && !core_.is_first_in_line(*this)) || (waits_ && comparison_)) return false;
     if (in_line_) core_.leave_line(*this);
     in_line_ = false;
     begun_ = true;

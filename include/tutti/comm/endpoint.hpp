@@ -261,10 +261,11 @@ class Endpoint {
     std::int64_t const copied = copied_bytes(core_->backend, is_native(core_->backend, made) ? &made : nullptr);
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
     bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
-    if (made.to != nullptr) to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
+    bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);
+    if (uses_to) to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
     if (!in_place && made.from != nullptr) from.detach(copied, true);
     if (copied != 0) result = call<kind>(from, to, op, root, rows, where);
-    result.collective.lent = (made.to != nullptr && to.lent()) || (made.from != nullptr && from.lent());
+    result.collective.lent = (uses_to && to.lent()) || (made.from != nullptr && from.lent());
   }
 
   /// From elements to the parts as which they travel.

@@ -59,13 +59,14 @@ class MessageGroup : private comm::Endpoint<B> {
   /// Completes all of them and returns what was received, in the order of the calls of `recv`. The group is empty
   /// afterwards and can be filled again.
   /// Blocks   within the communicator's deadline, or that of this call or of the operation (`within`).
-  /// Errors   the first one of any operation; the others then pass to the communicator.
+  /// Errors   the first one of any operation; the others that are not complete are given up.
   List<MessageInfo> wait(Where where = std::source_location::current()) {
     List<MessageInfo> received;
     try {
       for (Entry& entry : entries_) this->core_->wait(*entry.job, where);
     } catch (...) {
-      drop();
+      for (Entry& entry : entries_) this->core_->give_up(std::move(entry.job));
+      entries_.clear();
       throw;
     }
     for (Entry& entry : entries_) {

@@ -172,6 +172,18 @@ namespace detail {
 template <class T, class Op>
 using FoldType = std::conditional_t<NamedOperator<Op> || Combines<Op, Accumulator<T>>, Accumulator<T>, T>;
 
+/// A callable as it travels with its type erased; a function is its address.
+template <class Op>
+void const* state_of(Op const& op) noexcept {
+  if constexpr (std::is_function_v<Op>) return reinterpret_cast<void const*>(&op);
+  else return &op;
+}
+template <class Op>
+Op const& operator_at(void const* state) noexcept {
+  if constexpr (std::is_function_v<Op>) return *reinterpret_cast<Op*>(const_cast<void*>(state));
+  else return *static_cast<Op const*>(state);
+}
+
 template <class Op, class A>
 inline A combine(Op const& op, A a, A b) {
   if constexpr (!NamedOperator<Op>) {
@@ -263,7 +275,7 @@ void fold_elements(Op const& op, void const* const* inputs, int ranks, void* out
 
 template <class T, class Op>
 void fold(void const* state, void const* const* inputs, int ranks, void* out, std::int64_t count) {
-  auto const& op = *static_cast<Op const*>(state);
+  Op const& op = operator_at<Op>(state);
   if constexpr (!Element<T>) return fold_compound<T>(op, inputs, ranks, out, count);
   else fold_elements<T>(op, inputs, ranks, out, count);
 }
@@ -286,7 +298,7 @@ void fold_subtree(Op const& op, void const* const* inputs, int first, int last, 
 template <class T, class Op>
 void fold_tree(void const* state, void const* const* inputs, int number, void* out, std::int64_t count) {
   using A = FoldType<T, Op>;
-  auto const& op = *static_cast<Op const*>(state);
+  Op const& op = operator_at<Op>(state);
   constexpr int capacity = Element<T> ? 64 : 8;
   A result[capacity];
   for (std::int64_t at = 0; at < count; at += capacity) {
@@ -311,7 +323,7 @@ void divide(void* data, std::int64_t count, int ranks) {
 /// The erased form of `op` for elements of type T, which it must be able to reduce.
 template <Storable T, class Op>
 Reduction reduction_of(Op const& op) {
-  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = &op};
+  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = detail::state_of(op)};
   if constexpr (reducible<T, Op>()) {
     reduction.fold = &detail::fold<T, Op>;
     if constexpr (operator_kind<Op>() == Operator::avg && Element<T>) {
@@ -325,7 +337,7 @@ Reduction reduction_of(Op const& op) {
 /// The same with a fold that combines as a balanced tree over its inputs instead of one after another.
 template <Storable T, class Op>
 Reduction tree_reduction_of(Op const& op) {
-  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = &op};
+  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = detail::state_of(op)};
   if constexpr (reducible<T, Op>()) reduction.fold = &detail::fold_tree<T, Op>;
   return reduction;
 }

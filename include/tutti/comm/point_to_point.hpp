@@ -163,6 +163,9 @@ class PointToPoint : public VectorCollectives<B> {
   template <int..., NoBuffer X, class... Rest>  // never for recv<T>(source)
     requires(sizeof...(Rest) > 0)
   NotABuffer<X> recv(X const&, Rest const&...);
+  template <int..., NoBuffer X, class... Rest>
+    requires(sizeof...(Rest) > 0)
+  NotABuffer<X> recv_async(X const&, Rest const&...);
   template <NotStorable T = void>
   NotReceived<T> recv(int = any_source, int = any_tag, Where = std::source_location::current());
   template <NotStorable T = void>

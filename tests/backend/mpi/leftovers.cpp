@@ -55,6 +55,15 @@ std::vector<Operation> operations() {
          plan.start();
          plan.wait();
        }},
+      {"group",
+       [](Comm& c, Floats x, Floats y, double s) {
+         auto group = c.group();
+         if (c.rank() == 0) group.recv(x, 1, 1);
+         if (c.rank() == 0) group.recv(y.first(x.size()), 1, 2);
+         if (c.rank() == 1) group.send(x, 0, 1);
+         if (c.rank() == 1) group.send(x, 0, 2);
+         static_cast<void>(group.wait(within(s)));
+       }},
       {"send_recv",
        [](Comm& c, Floats x, Floats y, double s) {
          if (c.rank() < 2) c.send_recv(x, 1 - c.rank(), y.first(x.size()), 1 - c.rank(), 4, within(s));

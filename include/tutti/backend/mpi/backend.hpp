@@ -52,7 +52,8 @@ class Mpi {
           between_nodes_(std::exchange(other.between_nodes_, nullptr)),
           info_(other.info_),
           room_(other.room_),
-          receives_(other.receives_) {
+          receives_(other.receives_),
+          exposed_(other.exposed_) {
       other.requests_.clear();
     }
     Operation& operator=(Operation&& other) noexcept {
@@ -64,6 +65,7 @@ class Mpi {
       std::swap(info_, other.info_);
       std::swap(room_, other.room_);
       std::swap(receives_, other.receives_);
+      std::swap(exposed_, other.exposed_);
       return *this;
     }
 
@@ -82,6 +84,7 @@ class Mpi {
     MessageInfo info_;  // of a receive: what is wanted, then what came
     std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
     bool receives_ = false;
+    bool exposed_ = false;  // larger than what is copied
   };
   using Match = mpi::Match;
 
@@ -102,12 +105,15 @@ class Mpi {
     bool const ours = native != nullptr && (shared_ || (hierarchy_ && hierarchy_->takes(*native)));
     return ours ? 0 : config_.copy_bytes->bytes;
   }
-  /// The library works on nothing while it is not called.
+  /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
+  /// told.
   void strand(std::string const& cause) noexcept {
-    if (config_.copy_bytes->bytes == 0) return;
-    if (notices_ && !mpi::Environment::closed()) notices_->flush();
+    if (config_.copy_bytes->bytes == 0 || mpi::Environment::closed()) return;
+    revoke(ErrorKind::communication, cause + " and left a buffer of the caller to MPI");
+    if (notices_) notices_->flush();
     mpi::Environment::close(cause);
   }
+  void check_can_split(std::source_location where) const { mpi::Environment::check_open("split", where); }
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
@@ -136,8 +142,8 @@ class Mpi {
   MPI_Comm native() const noexcept { return handles_->user; }
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
-    mpi::Environment::check_open("send");
     Operation operation;
+    expose(operation, bytes, "send");
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
       from = operation.envelope_->data();
@@ -148,8 +154,8 @@ class Mpi {
     return operation;
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    mpi::Environment::check_open("recv");
     Operation operation;
+    expose(operation, bytes, "recv");
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
     if (channel == comm::Channel::user) operation.room_ = bytes;
@@ -161,8 +167,8 @@ class Mpi {
     return operation;
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
-    mpi::Environment::check_open("recv");
     Operation operation;
+    expose(operation, bytes, "recv");
     operation.receives_ = true;
     operation.room_ = bytes;
     if (labels(comm::Channel::user)) operation.receive_labelled(to, bytes);
@@ -203,7 +209,8 @@ class Mpi {
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
-    mpi::Environment::check_open(comm::name(call.kind).data(), call.where);
+    expose(operation, call.lent ? std::numeric_limits<std::int64_t>::max() : 0, comm::name(call.kind).data(),
+           call.where);
     if (hierarchy_ && hierarchy_->takes(call)) {
       operation.between_nodes_ = hierarchy_->start(call);
       return operation;
@@ -256,23 +263,32 @@ class Mpi {
       }
       operation.requests_.clear();
     }
+    // A peer that gave up and closed has told so before its program touched what it sent.
+    if (operation.exposed_) {
+      look_around();
+      check_revoked();
+    }
     return true;
   }
   MessageInfo received(Operation const& operation) const noexcept { return operation.info_; }
 
-  /// A receive can be cancelled; a send or collective under way keeps its memory, which must then stay valid.
+  /// A receive can be cancelled; a send or collective under way keeps its memory, unless that is a copy.
   bool abandon(Operation& operation) noexcept {
     if (operation.call_ != nullptr) return shared_->engine().abandon(std::exchange(operation.call_, nullptr));
     if (operation.between_nodes_ != nullptr)
       return hierarchy_->abandon(std::exchange(operation.between_nodes_, nullptr));
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
     bool gone = false;
-    if (operation.receives_ && operation.request_ != MPI_REQUEST_NULL && !mpi::Environment::closed()) {
+    if (operation.request_ != MPI_REQUEST_NULL && !mpi::Environment::closed()) {
       int flag = 0;
-      gone = MPI_Cancel(&operation.request_) == MPI_SUCCESS &&
-             MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
+      if (operation.receives_) MPI_Cancel(&operation.request_);
+      gone = MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
     }
     if (!gone) mpi::Environment::abandoned().store(true);
+    if (!gone && operation.envelope_ != nullptr) {  // the library has that, and not the caller's buffer
+      static_cast<void>(operation.envelope_.release());
+      gone = true;
+    }
     operation.request_ = MPI_REQUEST_NULL;
     operation.requests_.clear();
     return gone;
@@ -351,7 +367,8 @@ class Mpi {
   int finish_job(int code) {
     if (shared_) shared_->engine().leave();
     if (hierarchy_) hierarchy_->leave();
-    if (!job_ || mpi::Environment::closed()) return code;
+    if (!job_) return code;
+    mpi::Environment::check_open("launch");  // without MPI_Finalize the launcher kills the others: no success
     static int codes[2];  // the library may write to it after a failure
     constexpr int good = std::numeric_limits<int>::min();
     codes[0] = code == 0 ? good : code;
@@ -372,7 +389,6 @@ class Mpi {
   }
 
   Mpi split(int color, int key, List<int> const&) {
-    mpi::Environment::check_open("split");
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.job_ = job_;
@@ -428,6 +444,16 @@ class Mpi {
     policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
+  /// Before the library gets memory that it may keep after a failure: peers that failed have told so.
+  void expose(Operation& operation, std::int64_t bytes, char const* call,
+              std::source_location where = std::source_location::current()) {
+    mpi::Environment::check_open(call, where);
+    operation.exposed_ = bytes > config_.copy_bytes->bytes && config_.copy_bytes->bytes != 0;
+    if (!operation.exposed_) return;
+    look_around();
+    look_around();  // the first look may only move in what the second one sees
+    check_revoked(call, where);
+  }
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {
     if (mpi::Environment::closed()) return;
