@@ -70,9 +70,9 @@ class Collectives : public Endpoint<B> {
   }
 
   /// A reduction of V contributions of which each rank holds V / P, whose bits do not depend on P: a tree over all V,
-  /// in the order of ranks and rows, whose form depends on V alone. Costs V / P times the traffic of all_reduce. Shapes
-  /// x (V / P, ...), result (...); the same V / P on every rank Computes   result = x[0] of rank 0 op x[1] of rank 0 op
-  /// ... op x[V / P - 1] of the last rank; avg divides by V
+  /// in the order of ranks and rows, whose form depends on V alone. Costs V / P times the traffic of all_reduce.
+  /// Shapes     x (V / P, ...), result (...); the same V / P on every rank
+  /// Computes   result = x[0] of rank 0 op x[1] of rank 0 op ... op x[V / P - 1] of the last rank; avg divides by V
   template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);

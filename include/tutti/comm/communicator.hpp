@@ -33,8 +33,7 @@ namespace tutti {
 ///               on every backend); repeated runs of one layout are bitwise equal, and so are the results on all ranks.
 ///               `all_reduce_contributions` gives the same bits for any number of ranks.
 /// Progress      what is in flight moves on while this rank waits, on this communicator or on another one that came
-/// from
-///               the same by split or duplicate, in the thread that started it.
+///               from the same by split or duplicate, in the thread that started it.
 /// Errors        shape, invalid_argument (checked before anything is started); communication (ranks disagree, one has
 ///               failed or left, the transport reports an error); timeout; revoked.
 template <Backend B>

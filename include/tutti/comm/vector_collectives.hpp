@@ -13,8 +13,8 @@ namespace tutti::comm {
 
 /// Counts are rows: steps along the first axis, elements of buffers of rank 1. They have 64 bits and stand in rank
 /// order, one for each rank; blocks lie one after another. Where the caller knows the counts he passes both buffers;
-/// where he does not, the ranks exchange them first and the result is allocated. Requires   a communicating rank knows
-/// the counts of both sides: what one rank sends to another is what that one
+/// where he does not, the ranks exchange them first and the result is allocated.
+/// Requires   a communicating rank knows the counts of both sides: what one rank sends to another is what that one
 ///            expects. Anything else is an Error (communication) on the rank that receives.
 /// Errors     invalid_argument, unless there is a count for each rank; shape, unless they add up to the buffer.
 template <Backend B>

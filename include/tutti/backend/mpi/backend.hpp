@@ -265,7 +265,7 @@ class Mpi {
     }
     // A peer that gave up and closed has told so before its program touched what it sent.
     if (operation.exposed_) {
-      look_around();
+      if (!shared_) look_around();
       check_revoked();
     }
     return true;
@@ -450,8 +450,7 @@ class Mpi {
     mpi::Environment::check_open(call, where);
     operation.exposed_ = bytes > config_.copy_bytes->bytes && config_.copy_bytes->bytes != 0;
     if (!operation.exposed_) return;
-    look_around();
-    look_around();  // the first look may only move in what the second one sees
+    for (int looks = 0; looks < 2 && !shared_; ++looks) look_around();  // the first may only move in what is then seen
     check_revoked(call, where);
   }
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.

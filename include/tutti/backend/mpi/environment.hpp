@@ -239,11 +239,10 @@ class Process {
 
 /// Keep one alive while communicators of MPI are in use; main's first object is the place. The first one initialises
 /// MPI unless the application has, and the last one to go finalises what the first one initialised; threads may
-/// construct and destroy them at the same time. After `close` MPI_Finalize is skipped too. Where the application has
-/// initialised MPI its error handlers stay, and a fatal one on MPI_COMM_WORLD can end the job before an Error is
-/// thrown. Ranks    all, like MPI_Init and MPI_Finalize. MPI wants both on one thread: let main's be the first and the
-/// last. Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher
-/// started
+/// construct and destroy them at the same time. Where the application has initialised MPI its error handlers stay, and
+/// a fatal one on MPI_COMM_WORLD can end the job before an Error is thrown.
+/// Ranks    all, like MPI_Init and MPI_Finalize. MPI wants both on one thread: let main's be the first and the last.
+/// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
 ///          several. configuration: see MpiConfig; a tuning that comes too late or that this library does not know.
 class Environment {
  public:
@@ -264,8 +263,8 @@ class Environment {
   /// Set after a revoke: MPI_Finalize could then wait for operations that will never complete, so it is skipped, unless
   /// all ranks agree to end (`agree`).
   static std::atomic<bool>& abandoned() noexcept { return detail::Process::get().abandoned; }
-  /// From now on the library is not called any more: it would go on with memory that is not its own, and works on
-  /// nothing while nobody calls it. The first cause counts.
+  /// From now on the library is not called any more, MPI_Finalize included: it would go on with memory that is not its
+  /// own, and writes nothing while nobody calls it. The first cause counts.
   static void close(std::string const& cause) noexcept { detail::Process::get().close(cause); }
   static bool closed() noexcept { return detail::Process::get().closed.load(std::memory_order_acquire); }
   /// Errors   revoked, with the cause, once closed.
