@@ -57,9 +57,9 @@ concept Movable = requires(T a, T b) {
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
 ///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
 ///                                      type
-///   b.copied_bytes(call)               optional: the caller's buffers of at most so many bytes are copied for the
-///                                      operation, because one that fails may go on with them; of a collective that
-///                                      `start` makes, or, null, of messages
+///   b.copied_bytes(native)             optional: the caller's buffers of at most so many bytes are copied for the
+///                                      operation, because one that fails may go on with them; for what `start` makes,
+///                                      or for messages
 ///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation

@@ -35,13 +35,6 @@ struct CommunicatorOptions {
 
 namespace comm {
 
-/// After an operation that was given up while a transport held memory of the caller.
-template <Backend B>
-void strand(B& backend, char const* operation) noexcept {
-  if constexpr (requires(std::string cause) { backend.strand(cause); })
-    backend.strand(concat(operation, " failed on rank ", backend.rank()));
-}
-
 template <Backend B>
 class Core final : public Progress, public Relative {
  public:
@@ -293,7 +286,8 @@ class Core final : public Progress, public Relative {
   }
   bool give_up(Job& job) noexcept {
     bool const safe = job.give_up();
-    if (!safe && job.lent()) strand(backend, job.operation());
+    if constexpr (requires(std::string cause) { backend.strand(cause); })
+      if (!safe && job.lent()) backend.strand(concat(job.operation(), " failed on rank ", backend.rank()));
     return safe;
   }
 

@@ -58,7 +58,7 @@ class Decorator {
   {
     return inner_.compares();
   }
-  std::int64_t copied_bytes(Collective const* native) const noexcept
+  std::int64_t copied_bytes(bool native) const noexcept
     requires requires(B const& backend) { backend.copied_bytes(native); }
   {
     return inner_.copied_bytes(native);

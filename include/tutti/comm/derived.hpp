@@ -276,11 +276,11 @@ bool is_native(B const& backend, Collective const& call) {
   return backend.provides(call.kind, call.dtype, call.reduction.op) ||
          (call.reduction.op == Operator::avg && backend.provides(call.kind, call.dtype, Operator::sum));
 }
-/// Borrowed buffers of at most so many bytes are copied for the operation. `native`: a collective that the backend
-/// makes; null: messages.
+/// Borrowed buffers of at most so many bytes are copied for the call; for messages, where there is none.
 template <Backend B>
-std::int64_t copied_bytes(B const& backend, Collective const* native) {
-  if constexpr (requires { backend.copied_bytes(native); }) return backend.copied_bytes(native);
+std::int64_t copied_bytes(B const& backend, Collective const* call = nullptr) {
+  if constexpr (requires { backend.copied_bytes(true); })
+    return backend.copied_bytes(call != nullptr && is_native(backend, *call));
   else return 0;
 }
 
@@ -367,7 +367,7 @@ class CollectiveJob : public Job {
     if (!by_backend && level == CheckLevel::off) return;
     comparison_ = make_owner<Comparison<B>>(core_, call_);
     // What a failure would leave to the transport begins when all ranks have come.
-    bool const exposed = call_.lent && copied_bytes(core_.backend, nullptr) != 0;
+    bool const exposed = call_.lent && copied_bytes(core_.backend) != 0;
     waits_ = exposed && !native_;
     if (!by_backend) {
       in_line_ = true;

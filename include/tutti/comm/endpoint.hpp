@@ -166,7 +166,7 @@ class Endpoint {
       check_overlap(operation, {out.wire(), out.size() * element_bytes<Out>, 0},
                     {in.wire(), in.size() * element_bytes<In>, 0}, false, where);
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
-    std::int64_t const copied = copied_bytes(core_->backend, nullptr);
+    std::int64_t const copied = copied_bytes(core_->backend);
     task->out.detach(copied, true);
     task->in.detach(copied, false);
     try {
@@ -258,13 +258,13 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
     Collective const& made = result.collective;
-    std::int64_t const copied = copied_bytes(core_->backend, is_native(core_->backend, made) ? &made : nullptr);
+    std::int64_t const copied = copied_bytes(core_->backend, &made);
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
     bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
     bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);
-    if (uses_to) to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
-    if (!in_place && made.from != nullptr) from.detach(copied, true);
-    if (copied != 0) result = call<kind>(from, to, op, root, rows, where);
+    bool moved = uses_to && to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
+    if (!in_place && made.from != nullptr) moved |= from.detach(copied, true);
+    if (moved) result = call<kind>(from, to, op, root, rows, where);
     result.collective.lent = (uses_to && to.lent()) || (made.from != nullptr && from.lent());
   }
 

@@ -79,7 +79,7 @@ class InferredTask final
   };
 
   static From on_copies(Core<B>& core, From from) {
-    from.detach(copied_bytes(core.backend, nullptr), true);
+    from.detach(copied_bytes(core.backend), true);
     return from;
   }
   bool root_here() const noexcept { return core_.backend.rank() == root_; }

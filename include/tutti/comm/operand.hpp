@@ -123,7 +123,7 @@ struct NoOperand {
   std::int64_t size() const noexcept { return 0; }
   void load() const noexcept {}
   void store() const noexcept {}
-  void detach(std::int64_t, bool) const noexcept {}
+  bool detach(std::int64_t, bool) const noexcept { return false; }
   static constexpr bool lent() noexcept { return false; }
 };
 
@@ -161,15 +161,14 @@ class Operand {
     if constexpr (padded) return const_cast<std::byte*>(wire_.data());
     else return const_cast<Value*>(data());
   }
-  /// Has a copy travel in place of borrowed memory of at most `limit` bytes. `reads`: what the buffer holds travels, or
-  /// stays where nothing comes.
-  void detach(std::int64_t limit, bool reads) {
-    if constexpr (!Owned && !padded) {
-      if (!lent() || size() * static_cast<std::int64_t>(sizeof(T)) > limit) return;
-      packed_ = Tensor<Value, D>(view_.shape(), view_.device());
-      loads_ = reads;
-      load();
-    }
+  /// Has a copy travel in place of borrowed memory of at most `limit` bytes; true when it now does. `reads`: what the
+  /// buffer holds travels, or stays where nothing comes.
+  bool detach(std::int64_t limit, bool reads) {
+    if (!lent() || size() * static_cast<std::int64_t>(sizeof(T)) > limit) return false;
+    packed_ = Tensor<Value, D>(view_.shape(), view_.device());
+    loads_ = reads;
+    load();
+    return true;
   }
   /// Whether memory of the caller travels.
   bool lent() const noexcept { return !Owned && !padded && packed_.size() == 0 && size() != 0; }

@@ -144,7 +144,7 @@ class PointToPoint : public VectorCollectives<B> {
                   "communicator's device first");
     this->check_target("recv", in, where);
     auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
-    task->in.detach(copied_bytes(this->core_->backend, nullptr), false);
+    task->in.detach(copied_bytes(this->core_->backend), false);
     task->transfer.record(message.info(), where);
     task->transfer.receive(message.match(), task->in.wire(),
                            task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);

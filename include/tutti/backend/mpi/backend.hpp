@@ -101,10 +101,7 @@ class Mpi {
     return logical || op == Operator::sum || op == Operator::prod || op == Operator::min || op == Operator::max;
   }
   /// MpiConfig::copy_bytes, of what is handed to the library.
-  std::int64_t copied_bytes(comm::Collective const* native) const noexcept {
-    bool const ours = native != nullptr && (shared_ || (hierarchy_ && hierarchy_->takes(*native)));
-    return ours ? 0 : config_.copy_bytes->bytes;
-  }
+  std::int64_t copied_bytes(bool native) const noexcept { return native && shared_ ? 0 : config_.copy_bytes->bytes; }
   /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
   /// told.
   void strand(std::string const& cause) noexcept {
@@ -143,7 +140,7 @@ class Mpi {
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
-    expose(operation, bytes, "send");
+    expose(operation, bytes > config_.copy_bytes->bytes, "send");
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
       from = operation.envelope_->data();
@@ -155,7 +152,7 @@ class Mpi {
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     Operation operation;
-    expose(operation, bytes, "recv");
+    expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
     if (channel == comm::Channel::user) operation.room_ = bytes;
@@ -168,7 +165,7 @@ class Mpi {
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
-    expose(operation, bytes, "recv");
+    expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.room_ = bytes;
     if (labels(comm::Channel::user)) operation.receive_labelled(to, bytes);
@@ -209,8 +206,7 @@ class Mpi {
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
-    expose(operation, call.lent ? std::numeric_limits<std::int64_t>::max() : 0, comm::name(call.kind).data(),
-           call.where);
+    expose(operation, call.lent, comm::name(call.kind).data(), call.where);
     if (hierarchy_ && hierarchy_->takes(call)) {
       operation.between_nodes_ = hierarchy_->start(call);
       return operation;
@@ -363,7 +359,8 @@ class Mpi {
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
   /// ranks that is not 0, or 0. Waits without a deadline: others may work for hours on their own, after an error that
-  /// they caught as well. Errors     communication, with the cause, when a rank failed meanwhile.
+  /// they caught as well.
+  /// Errors     communication, with the cause, when a rank failed meanwhile; revoked, after Environment::close.
   int finish_job(int code) {
     if (shared_) shared_->engine().leave();
     if (hierarchy_) hierarchy_->leave();
@@ -413,9 +410,7 @@ class Mpi {
     Handles(Handles const&) = delete;
     Handles& operator=(Handles const&) = delete;
     ~Handles() {
-      int finalized = 0;
-      MPI_Finalized(&finalized);
-      if (finalized != 0 || leaked || mpi::Environment::closed()) return;
+      if (leaked || !mpi::Environment::usable()) return;
       if (internal != MPI_COMM_NULL) MPI_Comm_free(&internal);
       if (user != MPI_COMM_NULL) MPI_Comm_free(&user);
     }
@@ -444,11 +439,11 @@ class Mpi {
     policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
-  /// Before the library gets memory that it may keep after a failure: peers that failed have told so.
-  void expose(Operation& operation, std::int64_t bytes, char const* call,
+  /// Before the library gets memory, which it `may_keep` after a failure: peers that failed have told so.
+  void expose(Operation& operation, bool may_keep, char const* call,
               std::source_location where = std::source_location::current()) {
     mpi::Environment::check_open(call, where);
-    operation.exposed_ = bytes > config_.copy_bytes->bytes && config_.copy_bytes->bytes != 0;
+    operation.exposed_ = may_keep && config_.copy_bytes->bytes != 0;
     if (!operation.exposed_) return;
     for (int looks = 0; looks < 2 && !shared_; ++looks) look_around();  // the first may only move in what is then seen
     check_revoked(call, where);

@@ -267,6 +267,12 @@ class Environment {
   /// own, and writes nothing while nobody calls it. The first cause counts.
   static void close(std::string const& cause) noexcept { detail::Process::get().close(cause); }
   static bool closed() noexcept { return detail::Process::get().closed.load(std::memory_order_acquire); }
+  /// For destructors: whether MPI may still be called.
+  static bool usable() noexcept {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    return finalized == 0 && !closed();
+  }
   /// Errors   revoked, with the cause, once closed.
   static void check_open(char const* operation, std::source_location where = std::source_location::current()) {
     if (closed()) detail::Process::get().refuse(operation, where);

@@ -53,11 +53,6 @@ class Hierarchy {
     float const* widened = nullptr;
     void* narrowed = nullptr;
     std::int64_t narrows = 0;
-    // What it brought into memory of this call becomes the user's.
-    void const* held = nullptr;
-    void* user = nullptr;
-    std::int64_t held_bytes = 0;
-    bool lent = false;  // the exchange works on the user's memory
     Storage<Cpu> scratch;
     Storage<Cpu> wide_scratch;
     Storage<Cpu> copy;  // of what the user holds where the node's ranks do not reach it
@@ -106,7 +101,6 @@ class Hierarchy {
         local_rank_(nodes.own().local_rank),
         equal_(nodes.equal()),
         in_order_(nodes.in_order()),
-        copied_bytes_(config.copy_bytes->bytes),
         limit_(config.count_limit < default_count_limit ? config.count_limit.get() : default_count_limit) {
     int size = 1;
     check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -123,9 +117,7 @@ class Hierarchy {
   Hierarchy(Hierarchy const&) = delete;
   Hierarchy& operator=(Hierarchy const&) = delete;
   ~Hierarchy() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized == 0 && !leaked_ && !Environment::closed()) MPI_Comm_free(&column_);
+    if (!leaked_ && Environment::usable()) MPI_Comm_free(&column_);
   }
 
   /// Whether collectives of this kind and type are made here, whatever their count and root; among them reductions of
@@ -192,7 +184,7 @@ class Hierarchy {
   /// stopped at it, or the library.
   bool abandon(Call* call) noexcept {
     bool const exchanged = call->request == MPI_REQUEST_NULL && call->requests.empty();
-    bool safe = exchanged || !call->lent;
+    bool safe = exchanged || !exchanges_users(*call);
     auto& engine = (call->phase <= Call::gather ? *gather_ : *spread_).engine();
     for (auto* part : call->on_node) safe = engine.abandon(part) && safe;
     active_.erase_if([&](Call const* other) { return other == call; });
@@ -264,7 +256,6 @@ class Hierarchy {
           if (c.narrows != 0)
             c.wide.narrow(c.widened, c.narrowed, c.narrows,
                           c.whole.reduction.op == Operator::avg ? static_cast<int>(places_.size()) : 1);
-          if (c.held_bytes != 0) std::memcpy(c.user, c.held, static_cast<std::size_t>(c.held_bytes));
           c.phase = Call::enters_spread;
           break;
         case Call::enters_spread:
@@ -335,6 +326,11 @@ class Hierarchy {
     call.to = to;
     return call;
   }
+  /// Whether the library works on what the user gave, and not on memory of the call.
+  static bool exchanges_users(Call const& c) noexcept {
+    return (c.exchange.from != nullptr && c.exchange.from == c.whole.from) ||
+           (c.exchange.to != nullptr && c.exchange.to == c.whole.to);
+  }
   void exchange(Call& c, comm::Collective const& call) {
     c.exchange = call;
     c.exchanges = true;
@@ -345,15 +341,6 @@ class Hierarchy {
     c.exchange.dtype = DType::float32;
     c.exchange.reduction.op = c.wide.between;
     c.narrows = elements;
-  }
-  /// Whether the exchange works on `bytes` of the user's memory, if it `can`.
-  bool lends(Call& c, std::int64_t bytes, bool can) const noexcept {
-    return c.lent = can && (!c.whole.lent || bytes > copied_bytes_);
-  }
-  void keep(Call& c, void const* held, std::int64_t bytes) const noexcept {
-    c.held = held;
-    c.user = c.whole.to;
-    c.held_bytes = bytes;
   }
   /// Memory that the node's ranks reach, so that they work on it directly.
   std::byte* scratch(Storage<Cpu>& storage, std::int64_t elements, std::int64_t element_bytes) {
@@ -389,7 +376,7 @@ class Hierarchy {
     void* held = nullptr;  // where this rank of the column has it
     if (local_rank_ == root.local_rank) {
       std::int64_t const bytes = c.whole.block_bytes();
-      held = lends(c, bytes, !out_of_reach(c.whole.to, bytes)) ? c.whole.to : scratch(c.scratch, bytes, 1);
+      held = out_of_reach(c.whole.to, bytes) ? scratch(c.scratch, bytes, 1) : c.whole.to;
       if (node_ == root.node && held != c.whole.to) std::memcpy(held, c.whole.from, static_cast<std::size_t>(bytes));
       exchange(c, with(part_of(c, comm::Kind::broadcast, root.node), held, held));
     }
@@ -404,13 +391,13 @@ class Hierarchy {
     bool const leads = local_rank_ == root.local_rank;
     bool const keeps = all || (leads && node_ == root.node);  // elsewhere nothing of the user's may be written
     std::int64_t const bytes = c.whole.block_bytes();
-    bool const direct = leads && lends(c, bytes, keeps && !(all && out_of_reach(c.whole.to, bytes)));
-    void* const result = !leads ? nullptr : direct ? c.whole.to : scratch(c.scratch, bytes, 1);
+    void* const result = !leads                                                ? nullptr
+                         : keeps && !(all && out_of_reach(c.whole.to, bytes)) ? c.whole.to
+                                                                               : scratch(c.scratch, bytes, 1);
     c.gathers.push_back(
         {with(part_of(c, comm::Kind::reduce, root.local_rank), in_reach(c, c.whole.from, bytes), result)});
     if (leads) exchange(c, with(part_of(c, c.whole.kind, all ? -1 : root.node), result, keeps ? result : nullptr));
     if (all) c.spreads.push_back({with(part_of(c, comm::Kind::broadcast, 0), leads ? result : nullptr, c.whole.to)});
-    else if (leads && keeps && !direct) keep(c, result, bytes);
   }
 
   /// reduce and all_reduce: every rank takes a part of the elements through, so that all columns work at once. Parts
@@ -446,11 +433,8 @@ class Hierarchy {
   /// A column brings its ranks' blocks to every node, where each node's blocks then lie together in the result.
   void plan_all_gather(Call& c) {
     std::int64_t const block = c.whole.block_bytes();
-    bool const direct = lends(c, block, true);
-    std::byte* const blocks = scratch(c.scratch, nodes_ + (direct ? 0 : 1), block);
-    void const* from = c.whole.from;
-    if (!direct) from = std::memcpy(blocks + nodes_ * block, from, static_cast<std::size_t>(block));
-    exchange(c, with(c.whole, from, blocks));
+    std::byte* const blocks = scratch(c.scratch, nodes_, block);
+    exchange(c, with(c.whole, c.whole.from, blocks));
     for (int n = 0; n < nodes_; ++n)
       c.spreads.push_back(
           {with(c.whole, blocks + n * block, static_cast<std::byte*>(c.whole.to) + n * local_size_ * block)});
@@ -465,10 +449,8 @@ class Hierarchy {
     for (int n = 0; n < nodes_; ++n)
       c.gathers.push_back(reduce_scatter_part(c, from + n * local_size_ * block, sums + n * c.whole.count * element,
                                               c.whole.count));
-    bool const direct = lends(c, block, !c.wide);
-    std::byte* const result = direct ? nullptr : scratch(c.wide_scratch, c.whole.count, element);
-    exchange_wide(c, with(c.whole, sums, direct ? c.whole.to : result), c.whole.count);
-    if (!direct && !c.wide) keep(c, result, block);
+    std::byte* const result = c.wide ? scratch(c.wide_scratch, c.whole.count, element) : nullptr;
+    exchange_wide(c, with(c.whole, sums, c.wide ? result : c.whole.to), c.whole.count);
     c.widened = reinterpret_cast<float const*>(result);
     c.narrowed = c.whole.to;
   }
@@ -483,7 +465,6 @@ class Hierarchy {
   int local_rank_;
   bool equal_;
   bool in_order_;
-  std::int64_t copied_bytes_;
   std::int64_t limit_;
   List<Place> places_;
   std::uint64_t started_ = 0;

@@ -24,11 +24,8 @@ struct Match {
   }
   ~Match() {
     if (message == MPI_MESSAGE_NULL || bytes > small) return;
-    int finalized = 0;
-    MPI_Finalized(&finalized);
     std::byte nowhere[small];
-    if (finalized == 0 && !Environment::closed())  // has arrived: no wait
-      MPI_Mrecv(nowhere, small, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    if (Environment::usable()) MPI_Mrecv(nowhere, small, MPI_BYTE, &message, MPI_STATUS_IGNORE);  // arrived: no wait
   }
 
   static constexpr int small = 1024;

@@ -3,6 +3,7 @@
 /// @file
 /// Which ranks of a communicator are on which node.
 
+#include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/core/list.hpp>
 
@@ -61,9 +62,7 @@ class Nodes {
   Nodes(Nodes const&) = delete;
   Nodes& operator=(Nodes const&) = delete;
   ~Nodes() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized == 0 && local_ != MPI_COMM_NULL) MPI_Comm_free(&local_);
+    if (local_ != MPI_COMM_NULL && Environment::usable()) MPI_Comm_free(&local_);
   }
 
   int count() const noexcept { return count_; }

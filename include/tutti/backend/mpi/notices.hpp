@@ -141,9 +141,7 @@ class JobNotices {
   JobNotices(JobNotices const&) = delete;
   JobNotices& operator=(JobNotices const&) = delete;
   ~JobNotices() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized == 0 && !Environment::abandoned().load()) MPI_Comm_free(&comm_);
+    if (!Environment::abandoned().load() && Environment::usable()) MPI_Comm_free(&comm_);
   }
   Notices& notices() noexcept { return notices_; }
   MPI_Comm comm() const noexcept { return comm_; }
