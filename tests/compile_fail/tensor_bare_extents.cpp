@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: extents stand in braces
-// Lines: 20
+// Expect: tutti: extents and axes stand in braces
+// Lines: 15
 #include <tutti/tutti.hpp>
 
 void f(tutti::Tensor<float>& x) {

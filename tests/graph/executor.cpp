@@ -399,6 +399,10 @@ TEST_CASE("inputs and outputs are checked by name, type and shape") {
   REQUIRE_ERROR(executor.set("tokens", TensorView<float const>(floats.data(), {2, 7})), ErrorKind::dtype, "int32");
   REQUIRE_ERROR(executor.set("tokens", TensorView<std::int32_t const>(words.data(), {2, 8})), ErrorKind::shape,
                 "(2, 7)");
+  REQUIRE_ERROR(executor.set("tokens", 0.5), ErrorKind::dtype, "none is 0.5");
+  REQUIRE_ERROR(executor.set("tokens", std::int64_t{1} << 31), ErrorKind::dtype, "none is 2147483648");
+  REQUIRE_ERROR(executor.set("tokens", ~0u), ErrorKind::dtype, "none is 4294967295");
+  REQUIRE_ERROR(executor.run(), ErrorKind::invalid_argument, "'tokens' was never set");  // none of these counts
   REQUIRE_ERROR(executor.value("los"), ErrorKind::invalid_argument, "loss");
   ExecutorOptions options;
   options.workspace = tutti::make_shared_owner<Workspace>(64, 0);

@@ -39,7 +39,7 @@ TEST_CASE("a number that no element of the type is, is refused") {
   REQUIRE_ERROR(constant(l.b, -1, {}, DType::uint64), ErrorKind::dtype, "no uint64 is -1");
   CHECK(constant(l.b, 9223372036854775808.0, {}, DType::uint64).dtype() == DType::uint64);
   CHECK(constant(l.b, 0.5, {}, DType::bfloat16).dtype() == DType::bfloat16);
-  static_assert(graph::detail::holds(DType::int8, -128) && !graph::detail::holds(DType::int8, 128));
+  static_assert(graph::holds(DType::int8, -128) && !graph::holds(DType::int8, 128));
 }
 
 TEST_CASE("shapes follow from operands, zero and one included") {

@@ -126,6 +126,59 @@ TEST_CASE("integers are exact to 64 bits") {
   }
 }
 
+TEST_CASE("unsigned integers of 64 bits are unsigned") {
+  Graph const graph = built([](Builder& b) {
+    Var const i = b.input("i", DType::uint64, {13});
+    Var const large = i + 0x1p63;
+    b.output("large", large);
+    b.output("less", less(large, i));
+    b.output("less_equal", less_equal(i, large));
+    b.output("maximum", maximum(i, large));
+    b.output("minimum", minimum(large, i));
+    b.output("quotient", large / 7.0);
+    b.output("chosen", select(less(i, large), convert(i, DType::int64) - 5.0, convert(i, DType::int64)));
+    b.output("greatest", reduce_max(large, {0}));
+    b.output("sum", reduce_sum(large, {0}));
+    b.output("single", convert(large, DType::float32));
+    b.output("double", convert(large, DType::float64));
+    b.output("back", convert(convert(large, DType::float64), DType::uint64));
+  });
+  test::RunOptions options;
+  options.limit = 900;
+  auto const results = test::run_executor(graph, options);
+  auto const input = test::random_values(graph, graph.inputs[0], 900);
+  std::uint64_t const high = std::uint64_t{1} << 63;
+  std::uint64_t greatest = 0, sum = 0;
+  for (std::size_t k = 0; k < 13; ++k) {
+    auto const i = static_cast<std::uint64_t>(input[k]);
+    INFO("element " << k << " is " << i);
+    auto const word = [&](char const* name) {
+      return reinterpret_cast<std::uint64_t const*>(results.at(name).data())[k];
+    };
+    CHECK(word("large") == i + high);
+    CHECK(results.at("less")[k] == std::byte{0});
+    CHECK(results.at("less_equal")[k] == std::byte{1});
+    CHECK(word("maximum") == i + high);
+    CHECK(word("minimum") == i);
+    CHECK(word("quotient") == (i + high) / 7);
+    CHECK(word("chosen") == i - 5);
+    CHECK(reinterpret_cast<float const*>(results.at("single").data())[k] == static_cast<float>(i + high));
+    CHECK(reinterpret_cast<double const*>(results.at("double").data())[k] == static_cast<double>(i + high));
+    CHECK(word("back") == static_cast<std::uint64_t>(static_cast<double>(i + high)));
+    greatest = std::max(greatest, i + high);
+    sum += i + high;
+  }
+  CHECK(*reinterpret_cast<std::uint64_t const*>(results.at("greatest").data()) == greatest);
+  CHECK(*reinterpret_cast<std::uint64_t const*>(results.at("sum").data()) == sum);
+}
+
+TEST_CASE("the maximum of no integers is the lowest one") {
+  check_graph(built([](Builder& b) {
+    for (DType const dtype : {DType::int8, DType::uint8, DType::int32, DType::uint32, DType::int64, DType::uint64})
+      b.output(std::string(name(dtype)), reduce_max(b.input("of " + std::string(name(dtype)), dtype, {2, 0}), {1}));
+  }));
+}
+
 TEST_CASE("shapes change without moving elements, or move them right") {
   check_graph(built([](Builder& b) {
     Var const x = b.input("x", DType::float32, {4, 6, 5}), y = b.input("y", DType::float32, {4, 2, 5});

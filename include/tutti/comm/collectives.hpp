@@ -279,50 +279,50 @@ class Collectives : public Endpoint<B> {
   }
 
   // What is no buffer.
-  template <NoBufferOrValue X, class... Rest>
-  NotABuffer<X> broadcast(X const&, Rest const&...);
-  template <NoBufferOrValue X, class... Rest>
-  NotABuffer<X> all_reduce(X const&, Rest const&...);
-  template <NoBufferOrValue X, class... Rest>
-  NotABuffer<X> gather(X const&, Rest const&...);
-  template <NoBufferOrValue X, class... Rest>
-  NotABuffer<X> all_gather(X const&, Rest const&...);
-  template <NoBufferOrValue X, class... Rest>
-  NotABuffer<X> scan(X const&, Rest const&...);
-  template <NoBufferOrValue X, class... Rest>
-  NotABuffer<X> exscan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_reduce_contributions(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scatter(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_scatter(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_to_all(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> broadcast_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_reduce_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_reduce_contributions_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> gather_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_gather_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scatter_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_scatter_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_to_all_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scan_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> exscan_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffersOrValue<Rest...> X>
+  NotABuffer<X, Rest...> broadcast(X const&, Rest const&...);
+  template <class... Rest, NoBuffersOrValue<Rest...> X>
+  NotABuffer<X, Rest...> all_reduce(X const&, Rest const&...);
+  template <class... Rest, NoBuffersOrValue<Rest...> X>
+  NotABuffer<X, Rest...> gather(X const&, Rest const&...);
+  template <class... Rest, NoBuffersOrValue<Rest...> X>
+  NotABuffer<X, Rest...> all_gather(X const&, Rest const&...);
+  template <class... Rest, NoBuffersOrValue<Rest...> X>
+  NotABuffer<X, Rest...> scan(X const&, Rest const&...);
+  template <class... Rest, NoBuffersOrValue<Rest...> X>
+  NotABuffer<X, Rest...> exscan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_reduce_contributions(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scatter(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_scatter(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_to_all(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> broadcast_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_reduce_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_reduce_contributions_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> gather_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_gather_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scatter_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_scatter_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_to_all_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scan_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> exscan_async(X const&, Rest const&...);
 
  protected:
   using Endpoint<B>::Endpoint;

@@ -49,22 +49,31 @@ concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 template <class X>
 inline constexpr bool is_buffer = Buffer<X>;
 
+/// Whether the first of these is a container of what no operation accepts, where only a buffer may be one.
+template <class...>
+inline constexpr bool begins_with_container = false;
+template <class X, class... Rest>
+  requires(!is_buffer<X> && requires(X& x) { x.begin(); })
+inline constexpr bool begins_with_container<X, Rest...> = true;
+
 /// A single element.
 template <class X>
 concept Value = Storable<X> && !Buffer<X>;
 
 /// The result of overloads that take what no operation accepts: its assertion is the one sentence that a user gets
 /// instead of a list of candidates.
-template <class X>
+template <class X, class... Rest>
 struct NotABuffer {
-  static_assert(is_buffer<X>,
+  static_assert(is_buffer<X> && !begins_with_container<Rest...>,
                 "tutti: this is no buffer of elements: a tensor, a view, or contiguous memory of them. Elements are "
                 "numbers, std::byte, char, bool, complex numbers and described structs");
 };
 template <class X>
 concept NoBuffer = !is_buffer<X>;
-template <class X>
-concept NoBufferOrValue = !Buffer<X> && !Value<X>;
+template <class X, class... Rest>
+concept NoBuffers = !is_buffer<X> || begins_with_container<Rest...>;
+template <class X, class... Rest>
+concept NoBuffersOrValue = (!is_buffer<X> && !Value<X>) || (is_buffer<X> && begins_with_container<Rest...>);
 
 template <Buffer X>
 using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));

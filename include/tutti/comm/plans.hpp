@@ -134,36 +134,36 @@ class Plans : public PointToPoint<B> {
   }
 
   // What is no buffer.
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> broadcast_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_reduce_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scan_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> exscan_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_scatter_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> gather_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_gather_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scatter_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_to_all_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> gather_v_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_gather_v_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scatter_v_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_scatter_v_plan(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_to_all_v_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> broadcast_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_reduce_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scan_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> exscan_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_scatter_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> gather_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_gather_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scatter_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_to_all_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> gather_v_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_gather_v_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scatter_v_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_scatter_v_plan(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_to_all_v_plan(X const&, Rest const&...);
 
  protected:
   using PointToPoint<B>::PointToPoint;

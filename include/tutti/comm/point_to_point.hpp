@@ -7,6 +7,7 @@
 #include <tutti/comm/message_group.hpp>
 #include <tutti/comm/vector_collectives.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -158,8 +159,14 @@ class PointToPoint : public VectorCollectives<B> {
   NotABuffer<X> send_async(X const&, Rest const&...);
   template <NoBuffer X, class... Rest>
   NotABuffer<X> send_recv(X const&, Rest const&...);
+  template <Buffer X, NoBuffer Y, class... Rest>
+    requires(!std::integral<Y> || (Buffer<Rest> || ...))
+  NotABuffer<Y> send_recv(X const&, int, Y const&, Rest const&...);
   template <NoBuffer X, class... Rest>
   NotABuffer<X> send_recv_async(X const&, Rest const&...);
+  template <Buffer X, NoBuffer Y, class... Rest>
+    requires(!std::integral<Y> || (Buffer<Rest> || ...))
+  NotABuffer<Y> send_recv_async(X const&, int, Y const&, Rest const&...);
   template <int..., NoBuffer X, class... Rest>  // never for recv<T>(source)
     requires(sizeof...(Rest) > 0)
   NotABuffer<X> recv(X const&, Rest const&...);

@@ -144,26 +144,26 @@ class VectorCollectives : public Collectives<B> {
   }
 
   // What is no buffer.
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> gather_v(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> gather_v_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_gather_v(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_gather_v_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scatter_v(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> scatter_v_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_scatter_v(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> reduce_scatter_v_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_to_all_v(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> all_to_all_v_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> gather_v(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> gather_v_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_gather_v(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_gather_v_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scatter_v(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> scatter_v_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_scatter_v(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> reduce_scatter_v_async(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_to_all_v(X const&, Rest const&...);
+  template <class... Rest, NoBuffers<Rest...> X>
+  NotABuffer<X, Rest...> all_to_all_v_async(X const&, Rest const&...);
 
  protected:
   using Collectives<B>::Collectives;

@@ -22,8 +22,8 @@ constexpr Range pooled(List<T>& pool, List<T> const& values) {
 }
 }  // namespace detail
 
-/// Handle of a value while a graph is built: what model functions are written in. Errors  a handle of no graph (a
-/// parameter that `trace` did not bind) is refused wherever it is used.
+/// Handle of a value while a graph is built: what model functions are written in.
+/// Errors  a handle of no graph (a parameter that `trace` did not bind) is refused wherever it is used
 struct Var {
   Builder* builder = nullptr;
   Id id = none;
@@ -106,10 +106,10 @@ class Builder {
   constexpr Id adopt(Var var, std::source_location where = std::source_location::current()) {
     if (var.builder == this) return var.id;
     if (var.builder == nullptr)
-      refuse(where, Op::input, ErrorKind::invalid_argument,
+      refuse(where, "graph", ErrorKind::invalid_argument,
              "this value belongs to no graph; a parameter must be bound (trace does it) before it is used");
     if (parent_ == nullptr)
-      refuse(where, Op::input, ErrorKind::invalid_argument,
+      refuse(where, "graph", ErrorKind::invalid_argument,
              "this value belongs to another graph or to a finished body; return it from the body instead");
     Id const outer = parent_->adopt(var, where);
     for (std::size_t i = 0; i < captured_.size(); ++i)
@@ -299,7 +299,7 @@ class Builder {
 
 constexpr Type const& Var::type(std::source_location where) const {
   if (builder == nullptr)
-    refuse(where, Op::input, ErrorKind::invalid_argument,
+    refuse(where, "graph", ErrorKind::invalid_argument,
            "this value belongs to no graph; a parameter must be bound (trace does it) before it is used");
   return builder->graph().type(id);
 }

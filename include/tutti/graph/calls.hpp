@@ -134,9 +134,11 @@ inline Owner<Call> bind_elementwise(Operands const& call) {
   List<kernel::ElementwiseOutput> outputs;
   for (std::size_t i = 0; i < step.writes.size(); ++i)
     outputs.push_back({step.sources[i], call.writes[i], step.writes[i].dtype});
-  if (lowering::elementwise_class(step) == lowering::ElementwiseClass::integer)
-    return detail::call([&step, reads = call.reads, outputs = std::move(outputs)](exec::Context& context) {
-      generic::integer_elementwise(context, step, reads, outputs);
+  DType const registers = lowering::register_dtype(lowering::elementwise_class(step));
+  if (is_integer(registers))
+    return detail::call([&step, registers, reads = call.reads, outputs = std::move(outputs)](exec::Context& context) {
+      if (registers == DType::int64) generic::integer_elementwise<std::int64_t>(context, step, reads, outputs);
+      else generic::integer_elementwise<std::uint64_t>(context, step, reads, outputs);
     });
   List<kernel::ElementwiseInput> inputs;
   for (std::size_t i = 0; i < step.reads.size(); ++i)

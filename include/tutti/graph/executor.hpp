@@ -17,6 +17,7 @@
 #include <tutti/tensor/view.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace tutti::graph {
@@ -125,23 +127,27 @@ class Executor {
                       to_string(values.shape()),
                   where);
     auto const elements = values.elements(where);
-    if (!elements.empty()) std::memcpy(roots_[lowering::at(entry.buffer)], elements.data(), elements.size_bytes());
+    std::byte* const to = given(entry);
+    if (!elements.empty()) std::memcpy(to, elements.data(), elements.size_bytes());
   }
-  /// Sets every element of an input: for scalars.
+  /// Sets every element of an input: for scalars. Errors: invalid_argument, dtype (the type has no such number).
   void set(std::string_view name, double value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
-    for (std::int64_t i = 0; i < entry.shape.size(); ++i)
-      generic::store_number(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
+    check_holds(entry, holds(entry.dtype, value), std::to_string(value), where);
+    for (std::int64_t i = 0; i < entry.shape.size(); ++i) generic::store_number(entry.dtype, given(entry), i, value);
   }
-  void set(std::string_view name, int value, std::source_location where = std::source_location::current()) {
-    set(name, std::int64_t{value}, where);
-  }
-  /// 64-bit scalars beyond 2^53: seeds.
-  void set(std::string_view name, std::int64_t value, std::source_location where = std::source_location::current()) {
+  template <std::integral T>
+  void set(std::string_view name, T value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
     if (is_floating(entry.dtype)) return set(name, static_cast<double>(value), where);
+    bool const held = with_dtype(entry.dtype, [&](auto zero) {
+      using E = std::conditional_t<std::is_integral_v<decltype(zero)>, decltype(zero), unsigned char>;
+      return std::cmp_equal(+static_cast<E>(value), +value);
+    });
+    check_holds(entry, held, std::to_string(value), where);
+    std::byte* const to = given(entry);
     for (std::int64_t i = 0; i < entry.shape.size(); ++i)
-      generic::store_integer(entry.dtype, roots_[lowering::at(entry.buffer)], i, value);
+      generic::store_integer(entry.dtype, to, i, static_cast<std::int64_t>(value));
   }
 
   /// An output of the last run, valid until the next one. Errors: invalid_argument, dtype.
@@ -244,11 +250,21 @@ class Executor {
     std::size_t bytes = 0;
   };
 
-  Entry const& input(std::string_view name, std::source_location where) {
+  Entry const& input(std::string_view name, std::source_location where) const {
     int const i = Program::find(program_.list.inputs, name);
     if (i < 0) fail_name("input", name, program_.list.inputs, where);
-    given_[lowering::at(i)] = true;
     return program_.list.inputs[lowering::at(i)];
+  }
+  /// The memory of an input that is written now.
+  std::byte* given(Entry const& entry) {
+    given_[static_cast<std::size_t>(&entry - program_.list.inputs.data())] = true;
+    return roots_[lowering::at(entry.buffer)];
+  }
+  static void check_holds(Entry const& entry, bool holds, std::string const& value, std::source_location where) {
+    if (!holds)
+      throw Error(ErrorKind::dtype, "Executor::set",
+                  "input '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", and none is " + value,
+                  where);
   }
   Entry const& output_entry(std::string_view name, std::source_location where) const {
     int const i = Program::find(program_.list.outputs, name);

@@ -26,7 +26,7 @@ namespace tutti::graph::generic {
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
 
-/// Element as an integer; booleans are 0 and 1.
+/// Element as an integer, modulo 2^64; booleans are 0 and 1.
 inline std::int64_t integer_at(DType dtype, std::byte const* data, std::int64_t index) {
   switch (dtype) {
     case DType::boolean:
@@ -53,8 +53,12 @@ inline double number_at(DType dtype, std::byte const* data, std::int64_t index) 
     case DType::float16: return double{float(reinterpret_cast<float16 const*>(data)[index])};
     case DType::float32: return double{reinterpret_cast<float const*>(data)[index]};
     case DType::float64: return reinterpret_cast<double const*>(data)[index];
+    case DType::uint64: return static_cast<double>(reinterpret_cast<std::uint64_t const*>(data)[index]);
     default: return static_cast<double>(integer_at(dtype, data, index));
   }
+}
+inline std::int64_t added(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 /// Integers wrap to their width.
 inline void store_integer(DType dtype, std::byte* data, std::int64_t index, std::int64_t value) {
@@ -65,6 +69,11 @@ inline void store_integer(DType dtype, std::byte* data, std::int64_t index, std:
     default: reinterpret_cast<std::uint64_t*>(data)[index] = static_cast<std::uint64_t>(value); return;
   }
 }
+/// Requires   an integer type that holds the whole part of `value`
+inline std::int64_t as_integer(DType dtype, double value) {
+  return dtype == DType::uint64 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(value))
+                                : static_cast<std::int64_t>(value);
+}
 inline void store_number(DType dtype, std::byte* data, std::int64_t index, double value) {
   switch (dtype) {
     case DType::bfloat16: reinterpret_cast<bfloat16*>(data)[index] = bfloat16(static_cast<float>(value)); return;
@@ -72,7 +81,7 @@ inline void store_number(DType dtype, std::byte* data, std::int64_t index, doubl
     case DType::float32: reinterpret_cast<float*>(data)[index] = static_cast<float>(value); return;
     case DType::float64: reinterpret_cast<double*>(data)[index] = value; return;
     case DType::boolean: store_integer(dtype, data, index, value != 0); return;
-    default: store_integer(dtype, data, index, static_cast<std::int64_t>(value)); return;
+    default: store_integer(dtype, data, index, as_integer(dtype, value)); return;
   }
 }
 
@@ -170,24 +179,28 @@ inline void scatter_add(exec::Context& context, Ref const& base, Ref const& indi
           } else {
             for (std::int64_t k = begin; k < end; ++k)
               store_integer(base.dtype, to, at + k,
-                            integer_at(base.dtype, to, at + k) + integer_at(base.dtype, updates, i * row + k));
+                            added(integer_at(base.dtype, to, at + k), integer_at(base.dtype, updates, i * row + k)));
           }
         }
       });
 }
 
-inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, std::int64_t a, std::int64_t b,
-                                    std::int64_t c) {
+/// `Register` is std::uint64_t or std::int64_t.
+template <class Register>
+Register compute_integer(kernel::ElementwiseOp op, double attribute, Register a, Register b, Register c) {
   using enum kernel::ElementwiseOp;
-  auto const wrap = [](auto f, std::int64_t x, std::int64_t y) {
-    return static_cast<std::int64_t>(f(static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y)));
+  auto const wrap = [](auto f, Register x, Register y) {
+    return static_cast<Register>(f(static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y)));
   };
   switch (op) {
-    case constant: return static_cast<std::int64_t>(attribute);
+    case constant: return static_cast<Register>(attribute);
     case add: return wrap([](std::uint64_t x, std::uint64_t y) { return x + y; }, a, b);
     case subtract: return wrap([](std::uint64_t x, std::uint64_t y) { return x - y; }, a, b);
     case multiply: return wrap([](std::uint64_t x, std::uint64_t y) { return x * y; }, a, b);
-    case divide: return b == 0 || (b == -1 && a == std::numeric_limits<std::int64_t>::min()) ? 0 : a / b;
+    case divide:
+      if constexpr (std::is_signed_v<Register>)
+        if (b == -1 && a == std::numeric_limits<Register>::min()) return 0;
+      return b == 0 ? 0 : a / b;
     case maximum: return std::max(a, b);
     case negate: return wrap([](std::uint64_t x, std::uint64_t y) { return x - y; }, 0, a);
     case less: return a < b;
@@ -203,21 +216,24 @@ inline std::int64_t compute_integer(kernel::ElementwiseOp op, double attribute, 
 }
 
 /// Exact integer arithmetic where a kernel's float32 registers would round. Correct before fast: such chains are small.
-inline void integer_elementwise(exec::Context& context, Step const& step, List<std::byte*> const& reads,
-                                List<kernel::ElementwiseOutput> const& outputs) {
+template <class Register>
+void integer_elementwise(exec::Context& context, Step const& step, List<std::byte*> const& reads,
+                         List<kernel::ElementwiseOutput> const& outputs) {
   Shape const& shape = step.writes[0].shape;
   context.parallel_for(shape.size(), 1024, [&](std::int64_t begin, std::int64_t end) {
-    std::int64_t registers[16 + 64];
+    Register registers[16 + 64];
     for (std::int64_t i = begin; i < end; ++i) {
       std::size_t next = 0;
       for (std::size_t k = 0; k < step.reads.size(); ++k)
-        registers[next++] = integer_at(step.reads[k].dtype, reads[k], offset_of(shape, step.reads[k].strides, i));
+        registers[next++] = static_cast<Register>(
+            integer_at(step.reads[k].dtype, reads[k], offset_of(shape, step.reads[k].strides, i)));
       auto const value = [&](std::int16_t r) { return r < 0 ? 0 : registers[static_cast<std::size_t>(r)]; };
       for (auto const& in : step.instructions) {
-        std::int64_t const result = compute_integer(in.op, in.value, value(in.a), value(in.b), value(in.c));
+        Register const result = compute_integer<Register>(in.op, in.value, value(in.a), value(in.b), value(in.c));
         registers[next++] = result;
       }
-      for (auto const& out : outputs) store_integer(out.dtype, static_cast<std::byte*>(out.data), i, value(out.source));
+      for (auto const& out : outputs)
+        store_integer(out.dtype, static_cast<std::byte*>(out.data), i, static_cast<std::int64_t>(value(out.source)));
     }
   });
 }
@@ -251,7 +267,16 @@ inline void product(exec::Context& context, Ref const& a, std::byte const* x, Re
                        });
 }
 
-/// Sum or maximum over `axes` for types that have no kernel.
+/// The maximum of none.
+inline std::int64_t lowest_integer(DType dtype) {
+  return with_dtype(dtype, [](auto zero) {
+    if constexpr (std::is_integral_v<decltype(zero)>)
+      return static_cast<std::int64_t>(std::numeric_limits<decltype(zero)>::lowest());
+    else return std::int64_t{0};
+  });
+}
+
+/// Sum or maximum over `axes` for types that have no kernel; modulo 2^bits for integers.
 inline void reduce(exec::Context& context, Ref const& x, std::byte const* from, std::uint32_t axes, bool maximum,
                    DType dtype, std::byte* to) {
   std::array<std::int64_t, Shape::max_rank> kept{}, reduced{};
@@ -283,10 +308,14 @@ inline void reduce(exec::Context& context, Ref const& x, std::byte const* from, 
             }
             store_number(dtype, to, i, result);
           } else {
-            std::int64_t result = maximum ? std::numeric_limits<std::int64_t>::min() : 0;
+            std::int64_t result = maximum ? lowest_integer(x.dtype) : 0;
             for (std::int64_t k = 0; k < count; ++k) {
               std::int64_t const value = integer_at(x.dtype, from, base + offset_of(reduced_shape, reduced_strides, k));
-              result = maximum ? std::max(result, value) : result + value;
+              if (!maximum)
+                result = added(result, value);
+              else if (x.dtype == DType::uint64 ? static_cast<std::uint64_t>(value) > static_cast<std::uint64_t>(result)
+                                                : value > result)
+                result = value;
             }
             store_integer(dtype, to, i, result);
           }

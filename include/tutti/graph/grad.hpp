@@ -120,15 +120,15 @@ constexpr void Back::give(int i, Var cotangent) const {
 }
 
 /// d loss / d wrt for every entry of `wrt`, zeros where there is no path. `seed` is the cotangent of the loss: 1 / n
-/// makes the gradients of an average over n micro-batches. Requires  the loss is a floating scalar, and `wrt` are
-/// leaves or intermediate values of the same graph. Ranks     a loss that varies over ranks stands for the average of
-/// the ranks' losses: gradients of replicated values are averaged over
-///           ranks where they arise (see `vary`).
+/// makes the gradients of an average over n micro-batches.
+/// Requires  the loss is a floating scalar, and `wrt` are leaves or intermediate values of the same graph
+/// Ranks     a loss that varies over ranks stands for the average of the ranks' losses: gradients of replicated values
+///           are averaged over ranks where they arise (see `vary`)
 constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, Where where = Where::current()) {
   if (loss.rank(where) != 0)
-    refuse(where, Op::input, "only a scalar has a gradient; sum or average it first", loss.shape());
+    refuse(where, "gradients", "only a scalar has a gradient; sum or average it first", loss.shape());
   if (!is_floating(loss.dtype()))
-    refuse(where, Op::input, "only a floating value has a gradient", loss.dtype(), DType::float32);
+    refuse(where, "gradients", "only a floating value has a gradient", loss.dtype(), DType::float32);
   Builder& builder = *loss.builder;
   List<Id> ids;
   for (Var v : wrt) ids.push_back(builder.adopt(v, where));
@@ -150,7 +150,8 @@ constexpr Graph grad(Graph const& graph, std::string_view loss = "loss", double 
   builder.load(graph);
   Id const id = graph.find_output(loss);
   if (id == none)
-    refuse(where, Op::input, ErrorKind::invalid_argument, "the graph has no output of that name; name its loss");
+    refuse(where, "grad", ErrorKind::invalid_argument,
+           "the graph has no output \"" + std::string(loss) + "\"; name its loss");
   List<Var> wrt;
   for (Parameter const& parameter : graph.parameters) wrt.push_back({&builder, parameter.node});
   List<Var> const values = gradients({&builder, id}, wrt, seed, where);

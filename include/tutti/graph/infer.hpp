@@ -33,19 +33,28 @@ constexpr Draft draft(Op op, List<Id> operands, List<std::int64_t> integers = {}
   return Draft{op, std::move(operands), std::move(integers), std::move(reals), type};
 }
 
-[[noreturn]] inline void refuse(std::source_location where, Op op, ErrorKind kind, std::string const& sentence) {
-  throw Error(kind, std::string(name(op)), sentence, where);
+/// Who refuses: an operation, or a function on graphs.
+struct Refusing {
+  std::string name;
+  Refusing(Op op) : name(graph::name(op)) {}
+  Refusing(char const* function) : name(function) {}
+};
+[[noreturn]] inline void refuse(std::source_location where, Refusing const& who, ErrorKind kind,
+                                std::string const& sentence) {
+  throw Error(kind, who.name, sentence, where);
 }
-[[noreturn]] inline void refuse(std::source_location where, Op op, std::string const& sentence, Shape const& a) {
-  throw Error(ErrorKind::shape, std::string(name(op)), sentence + " (shape here: " + to_string(a) + ")", where);
+[[noreturn]] inline void refuse(std::source_location where, Refusing const& who, std::string const& sentence,
+                                Shape const& a) {
+  throw Error(ErrorKind::shape, who.name, sentence + " (shape here: " + to_string(a) + ")", where);
 }
-[[noreturn]] inline void refuse(std::source_location where, Op op, std::string const& sentence, Shape const& a,
-                                Shape const& b) {
-  throw Error(ErrorKind::shape, std::string(name(op)),
+[[noreturn]] inline void refuse(std::source_location where, Refusing const& who, std::string const& sentence,
+                                Shape const& a, Shape const& b) {
+  throw Error(ErrorKind::shape, who.name,
               sentence + " (shapes here: " + to_string(a) + " and " + to_string(b) + ")", where);
 }
-[[noreturn]] inline void refuse(std::source_location where, Op op, std::string const& sentence, DType a, DType b) {
-  throw Error(ErrorKind::dtype, std::string(name(op)),
+[[noreturn]] inline void refuse(std::source_location where, Refusing const& who, std::string const& sentence, DType a,
+                                DType b) {
+  throw Error(ErrorKind::dtype, who.name,
               sentence + " (here: " + std::string(tutti::name(a)) + " and " + std::string(tutti::name(b)) + ")", where);
 }
 

@@ -122,7 +122,14 @@ inline double elementwise(Call const& c, std::size_t i) {
 
 inline Values reduce(Call const& c) {
   bool const maximum = c.graph.op(c.id) == Op::reduce_max;
-  Values out(at(c.out().size()), maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  auto const lowest = [&] {
+    return with_dtype(c.graph.dtype(c.id), [](auto zero) {
+      if constexpr (std::is_integral_v<decltype(zero)>)
+        return static_cast<double>(std::numeric_limits<decltype(zero)>::lowest());
+      else return -std::numeric_limits<double>::infinity();
+    });
+  };
+  Values out(at(c.out().size()), maximum ? lowest() : 0.0);
   auto const axes = c.graph.integers(c.id);
   for_each(c.shape(0), [&](Index const& index, std::int64_t flat) {
     Index kept{};

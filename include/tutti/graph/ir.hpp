@@ -15,6 +15,18 @@
 
 namespace tutti::graph {
 
+/// Whether an element of this type can be `value`. Integers have no fractions, and ends.
+constexpr bool holds(DType dtype, double value) {
+  if (is_floating(dtype)) return true;
+  if (dtype == DType::boolean) return value == 0 || value == 1;
+  bool const is_signed =
+      dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
+  double const half = static_cast<double>(std::uint64_t{1} << (8 * size_of(dtype) - 1));
+  if (!(value >= (is_signed ? -half : 0) && value < (is_signed ? half : 2 * half))) return false;
+  bool const small = value > -9e15 && value < 9e15;  // larger doubles have no fraction
+  return !small || static_cast<double>(static_cast<std::int64_t>(value)) == value;
+}
+
 namespace detail {
 
 /// Whether an element of a range equals `value`.

@@ -40,7 +40,7 @@ constexpr Builder& home(Var a, Var b = {}, Var c = {}, Where where = Where::curr
   for (Builder* other : {b.builder, c.builder})
     if (builder == nullptr || (other != nullptr && other->depth() > builder->depth())) builder = other;
   if (builder == nullptr)
-    refuse(where, Op::input, ErrorKind::invalid_argument,
+    refuse(where, "graph", ErrorKind::invalid_argument,
            "these values belong to no graph; a parameter must be bound (trace does it) before it is used");
   return *builder;
 }
@@ -66,17 +66,6 @@ constexpr Var result(Var node, int index, Where where) {
   return emit(*node.builder, draft(Op::result, {node.id}, {index}), where);
 }
 
-/// Whether an element of this type can be `value`. Integers have no fractions, and ends.
-constexpr bool holds(DType dtype, double value) {
-  if (is_floating(dtype)) return true;
-  if (dtype == DType::boolean) return value == 0 || value == 1;
-  bool const is_signed =
-      dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
-  double const half = static_cast<double>(std::uint64_t{1} << (8 * size_of(dtype) - 1));
-  if (!(value >= (is_signed ? -half : 0) && value < (is_signed ? half : 2 * half))) return false;
-  bool const small = value > -9e15 && value < 9e15;  // larger doubles have no fraction
-  return !small || static_cast<double>(static_cast<std::int64_t>(value)) == value;
-}
 constexpr void require_holds(Op op, DType dtype, double value, Where where) {
   if (!holds(dtype, value))
     refuse(where, op, ErrorKind::dtype,

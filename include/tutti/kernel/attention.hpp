@@ -22,8 +22,9 @@ struct Attention {
 };
 
 /// Shapes    as Attention; dout (B, T, C), dqkv (B, T, 3C), written whole
-/// Computes  p = exp(s - lse); dv = p^T dout; dp = dout v^T; ds = p (dp - rowsum(dout * out)); dq = scale ds k; dk =
-/// scale ds^T q Numerics  no atomics: parallel over (batch, head).
+/// Computes  p = exp(s - lse); dv = p^T dout; dp = dout v^T; ds = p (dp - rowsum(dout * out)); dq = scale ds k;
+///           dk = scale ds^T q
+/// Numerics  no atomics: parallel over (batch, head)
 struct AttentionGradient {
   std::int64_t batch = 0, tokens = 0, heads = 0, head_size = 0;
   float scale = 1.0f;

@@ -8,6 +8,7 @@
 #include <tutti/core/error.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -39,6 +40,8 @@ class Shape {
   static constexpr int max_rank = 8;
 
   constexpr Shape() = default;
+  template <std::integral First, std::integral... Rest>
+  Shape(First, Rest...) = delete;  // extents stand in braces: {2, 3}
   constexpr Shape(std::initializer_list<std::int64_t> extents,
                   std::source_location where = std::source_location::current())
       : Shape(extents.begin(), static_cast<std::int64_t>(extents.size()), where) {}

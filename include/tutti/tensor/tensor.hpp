@@ -24,6 +24,7 @@ template <class T, class D = Cpu>
 class Tensor {
  public:
   Tensor();
+  explicit Tensor(std::initializer_list<std::int64_t>, D const& = {});
   explicit Tensor(Shape const&, D const& = {});
   void fill(T const&);
 
@@ -45,6 +46,7 @@ class Tensor<T, D> {
 
   Tensor() = default;
   /// Elements are indeterminate until written.
+  explicit Tensor(std::initializer_list<std::int64_t> extents, D device = {}) : Tensor(Shape(extents), device) {}
   explicit Tensor(Shape shape, D device = {})
       : Tensor(shape, Storage<D>(device, static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))))) {}
   /// On memory that came from elsewhere (an arena, a mapping, a communicator's heap).
@@ -64,6 +66,8 @@ class Tensor<T, D> {
   Tensor(Tensor&& other) noexcept : shape_(other.shape_), storage_(std::move(other.storage_)) {
     other.shape_ = Shape{0};
   }
+  template <std::integral First, std::integral... Rest>
+  explicit Tensor(First, Rest...) = delete;  // extents stand in braces: Tensor<float>({2, 3})
   template <class U, class E>
   Tensor(Tensor<U, E> const&) = delete;  // clone; convert_elements changes the type, to_host and to_device the place
 
@@ -144,11 +148,10 @@ class Tensor<T, D> {
   ConstView reshape(Shape const& shape, std::source_location where = std::source_location::current()) const {
     return view().reshape(shape, where);
   }
-  template <std::integral... Extents>
-  void reshape(Extents...) const = delete;  // extents stand in braces: x.reshape({2, 3})
-  template <std::integral... Axes>
-    requires(sizeof...(Axes) > 0)
-  void transpose(Axes...) const = delete;  // axes stand in braces: x.transpose({1, 0})
+  template <std::integral First, std::integral... Rest>
+  detail::NoBraces<First, Rest...> reshape(First, Rest...) const;
+  template <std::integral First, std::integral... Rest>
+  detail::NoBraces<First, Rest...> transpose(First, Rest...) const;
   template <std::floating_point Index>
   void operator[](Index) const = delete;  // an index is an integer
 
@@ -188,6 +191,8 @@ template <class T, Device D = Cpu>
 Tensor<T, D> empty(Shape shape, D device = {}) {
   return Tensor<T, D>(shape, device);
 }
+template <class T, std::integral First, std::integral... Rest>
+detail::NoBraces<First, Rest...> empty(First, Rest...);
 template <class T, Device D = Cpu>
 Tensor<T, D> full(Shape shape, T value, D device = {}) {
   Tensor<T, D> result(shape, device);
@@ -198,9 +203,13 @@ template <class T, Device D = Cpu>
 Tensor<T, D> zeros(Shape shape, D device = {}) {
   return full<T, D>(shape, T{}, device);
 }
+template <class T, std::integral First, std::integral... Rest>
+detail::NoBraces<First, Rest...> zeros(First, Rest...);
 template <class T, Device D = Cpu>
 Tensor<T, D> ones(Shape shape, D device = {}) {
   return full<T, D>(shape, T(1), device);
 }
+template <class T, std::integral First, std::integral... Rest>
+detail::NoBraces<First, Rest...> ones(First, Rest...);
 
 }  // namespace tutti

@@ -40,6 +40,13 @@ inline constexpr bool at_hand = D::host_accessible;
 template <class... Index>
 inline constexpr bool are_indices = (std::is_integral_v<Index> && ...) && sizeof...(Index) <= Shape::max_rank;
 
+/// The result of calls with extents or axes that do not stand in braces.
+template <class First, class... Rest>
+struct NoBraces {
+  static constexpr bool braces = std::is_void_v<First>;
+  static_assert(braces, "tutti: extents and axes stand in braces: x.reshape({2, 3}), x.transpose({1, 0})");
+};
+
 /// "2, -1, 3"
 template <class = void>
 std::string listed(std::int64_t const* numbers, std::size_t count) {
@@ -80,15 +87,15 @@ class TensorView<T, D> {
       : data_(data), shape_(shape), strides_(shape.row_major_strides()), device_(device) {}
   TensorView(T* data, Shape shape, Strides strides, D device = {}) noexcept
       : data_(data), shape_(shape), strides_(strides), device_(device) {}
-  /// A view of mutable elements is also a view of const ones.
-  template <class U>
-    requires(std::same_as<U const, T> && !std::is_const_v<U>)
-  TensorView(TensorView<U, D> const& other) noexcept
-      : TensorView(other.data(), other.shape(), other.strides(), other.device()) {}
-  /// Never the other way round.
-  template <class U>
-    requires(std::same_as<T const, U> && !std::is_const_v<T>)
-  TensorView(TensorView<U, D> const& of_const_elements) = delete;
+  // No move constructor, no template: each is a candidate in the diagnostics of conversions that do not exist.
+  TensorView(TensorView const&) noexcept = default;
+  TensorView& operator=(TensorView const&) noexcept = default;
+  /// A view of mutable elements is also a view of const ones, never the other way round.
+  operator TensorView<T const, D>() const noexcept
+    requires(!std::is_const_v<T>)
+  {
+    return {data_, shape_, strides_, device_};
+  }
 
   T* data() const noexcept { return data_; }
   Shape const& shape() const noexcept { return shape_; }
@@ -234,6 +241,10 @@ class TensorView<T, D> {
     }
     return {data_, Shape::of(extents.data(), rank()), strides, device_};
   }
+  template <std::integral First, std::integral... Rest>
+  detail::NoBraces<First, Rest...> reshape(First, Rest...) const;
+  template <std::integral First, std::integral... Rest>
+  detail::NoBraces<First, Rest...> transpose(First, Rest...) const;
 
  private:
   TensorView reshape_to(std::int64_t const* extents, std::size_t rank, std::source_location where) const;

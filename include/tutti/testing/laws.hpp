@@ -15,9 +15,9 @@
 
 namespace tutti::laws {
 
-/// Every law, with a type of each kind: what a backend of one's own instantiates. On 1 to 4 ranks: for these the
-/// oracles are exact. Ranks      all, on a communicator that does nothing else. Errors     what the communicator
-/// throws; a broken law is noted in the report.
+/// Every law, with a type of each kind, for backends of one's own. On 1 to 4 ranks: there the oracles are exact.
+/// Ranks      all, on a communicator that does nothing else
+/// Errors     what the communicator throws; a broken law is noted in the report
 template <class Comm>
 void conform(Comm& comm, Report& report) {
   movement<bool>(comm, report);

@@ -28,8 +28,8 @@ namespace tutti::train {
 
 /// Trains a GPT-2 as the options say.
 /// Ranks     all, with the same options.
-/// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if it were
-/// done. Errors    those of its parts; checkpoints written before stay.
+/// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if done
+/// Errors    those of its parts; checkpoints written before stay
 class Run {
  public:
   /// `ranks_on_node` ranks share this node's processors.
@@ -259,11 +259,10 @@ class Run {
                               loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value);
       return;
     }
-    auto const due = [&](std::int64_t every) { return every > 0 && done_ % every == 0; };
-    if (stop_ != 0) return;
-    if (due(o().validate_every)) validate();
-    if (due(o().sample_every)) sample();
-    if (due(o().checkpoint_every)) checkpoint();
+    auto const due = [&](std::int64_t every) { return stop_ == 0 && every > 0 && done_ % every == 0; };
+    if (due(o().validate_every)) validate(), agree(false);
+    if (due(o().sample_every)) sample(), agree(false);
+    if (due(o().checkpoint_every)) checkpoint(), agree(false);
   }
 
   /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expect: this is no buffer of elements: a tensor, a view, or contiguous memory of them
+// Lines: 15
+#include <tutti/tutti.hpp>
+
+#include <string>
+#include <vector>
+
+#ifdef TUTTI_BAD
+using Value = std::string;
+#else
+using Value = char;
+#endif
+
+int main(int argc, char** argv) {
+  return tutti::launch<tutti::Threads>(argc, argv, [](auto& comm) {
+    std::vector<char> x(3);
+    std::vector<Value> result(3);
+    comm.all_reduce(x, result, tutti::max);
+  });
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expect: this is no buffer of elements: a tensor, a view, or contiguous memory of them
+// Lines: 15
+#include <tutti/tutti.hpp>
+
+int main(int argc, char** argv) {
+  return tutti::launch<tutti::Threads>(argc, argv, [](auto& comm) {
+    tutti::Tensor<float> x({3}), y({3});
+#ifdef TUTTI_BAD
+    comm.send_recv(x, 0, 0, y);
+#else
+    comm.send_recv(x, 0, y, 0);
+#endif
+  });
+}
