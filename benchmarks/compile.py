@@ -4,7 +4,7 @@
 
 An umbrella header is compared with a file that includes only the standard, Boost.Hana, system and instruction-set headers
 that the umbrella's own files name: the ratio says what tutti itself adds. The trainer is compiled whole. Contenders take
-turns; processor time of the compiler counts, medians.
+turns; processor time of the compiler counts: medians, and the median of the rounds' ratios, because machines drift.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def foreign_includes(compiler, flags, source):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", default=os.environ.get("CXX", "g++"))
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--no-trainer", action="store_true", help="leave out the whole trainer")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
@@ -77,9 +77,10 @@ def main():
                 for source in (ours, rival):
                     times[source].append(run([*compiler, *flags, "-fsyntax-only", str(source)])[0])
             a, b = statistics.median(times[ours]), statistics.median(times[rival])
-            rows.append({"name": f"include {umbrella}", "ours": a, "rival": b, "ratio": a / b, "unit": "s"})
+            ratio = statistics.median(x / y for x, y in zip(times[ours], times[rival]))
+            rows.append({"name": f"include {umbrella}", "ours": a, "rival": b, "ratio": ratio, "unit": "s"})
             limit = "; limit 1.30x" if umbrella in LIMITED else ""
-            print(f"{umbrella:18} {a:6.2f} s, its {len(headers)} foreign headers alone {b:6.2f} s: {a / b:.2f}x{limit}")
+            print(f"{umbrella:18} {a:6.2f} s, its {len(headers)} foreign headers alone {b:6.2f} s: {ratio:.2f}x{limit}")
         if not args.no_trainer:
             mpi = pkg("mpich") or pkg("ompi-cxx")
             command = [*compiler, *flags, "-O2", *(["-DTUTTI_WITH_MPI=1"] if mpi else []), *mpi, *pkg("fmt", "nlohmann_json", "CLI11", "libpcre2-8"),

@@ -207,6 +207,15 @@ int said_to_have_failed(std::string const& text) {
   return called;
 }
 
+/// The rank that a text says has left its communicator; -1 for none.
+int said_to_have_left(std::string const& text) {
+  std::string_view const word = "rank ";
+  auto const left = text.find(" has left the communicator");
+  if (left == std::string::npos) return -1;
+  auto const at = text.rfind(word, left);
+  return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + word.size());
+}
+
 /// A rank that failed, as the others were told, or else by its own words. A deadline that passed is no failure of the
 /// rank that noticed, and what else is said after one may come of it; nor is it one that another rank has left.
 std::optional<std::string> find_failure(Group const& group) {
@@ -218,10 +227,11 @@ std::optional<std::string> find_failure(Group const& group) {
     bool const passed = log.reason.find("not complete after") != std::string::npos;
     timeout = timeout || passed;
     if (passed || log.reason.empty() || log.reason == "SIGUSR1" || log.reason == "SIGTERM") continue;
+    if (said_to_have_left(log.reason) >= 0) continue;
     if (int const other = said_to_have_failed(log.reason); other >= 0 && told < 0) {
       told = other;
       reason = log.reason;
-    } else if (other < 0 && own < 0 && log.reason.find("has left the communicator") == std::string::npos) {
+    } else if (other < 0 && own < 0) {
       own = rank;
     }
   }
@@ -229,6 +239,15 @@ std::optional<std::string> find_failure(Group const& group) {
   if (culprit < 0) return std::nullopt;
   if (auto const log = group.ranks.find(culprit); log != group.ranks.end()) reason = log->second.reason;
   return "CULPRIT: rank " + std::to_string(culprit) + " failed by itself: " + reason + "\n";
+}
+
+std::optional<std::string> find_left(Group const& group) {
+  for (auto const& [rank, log] : group.ranks)
+    if (int const culprit = said_to_have_left(log.reason); culprit >= 0)
+      return "CULPRIT: rank " + std::to_string(culprit) +
+             " has left the communicator while others call on it. Look at why it returned, or destroyed it, so "
+             "early.\n";
+  return std::nullopt;
 }
 
 /// The first collective that is not complete everywhere, or else the last that anybody called: later ones may be under
@@ -373,7 +392,7 @@ int main(int argc, char** argv) {
     for (auto const& [rank, log] : group.ranks)
       if (!log.reason.empty()) std::printf("  rank %d dumped after: %s\n", rank, log.reason.c_str());
     std::optional<std::string> finding = find_mismatch(group);
-    for (auto const find : {find_failure, find_missing, find_behind, find_late, find_waiting})
+    for (auto const find : {find_failure, find_left, find_missing, find_behind, find_late, find_waiting})
       if (!finding) finding = find(group);
     std::printf("%s",
                 finding ? finding->c_str() : "No culprit: all ranks made the same calls, and all are complete.\n");
