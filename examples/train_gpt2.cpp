@@ -12,6 +12,7 @@
 
 int main(int argc, char** argv) {
   bool const speaks = tutti::comm::announced_rank() <= 0;  // every rank reads the same flags
+  tutti::train::StopSignals const signals(speaks);
   tutti::train::Options options;
   try {
     auto const parsed = tutti::train::parse(argc, argv);

@@ -409,6 +409,23 @@ TEST_CASE("inputs and outputs are checked by name, type and shape") {
   REQUIRE_ERROR(Executor(context, program, state, options), ErrorKind::invalid_argument, "workspace");
 }
 
+TEST_CASE("an empty input is set by a number, and whole numbers are rounded once") {
+  Builder b;
+  b.output("y", b.input("x", DType::float32, {0}) + 1.0);
+  b.output("z", b.input("w", DType::float32, {}) + 0.0);
+  Graph const graph = b.graph();
+  Program const program = compile(graph);
+  exec::Context context({.threads = 1, .ranks_on_node = 1, .isa = exec::best_isa()});
+  State state(graph);
+  Executor executor(context, program, state);
+  std::int64_t const large = (std::int64_t{1} << 54) + (1 << 30) + 1;
+  executor.set("x", 0.5);
+  executor.set("w", large);
+  executor.run();
+  CHECK(executor.output<float>("y").size() == 0);
+  CHECK(executor.value("z") == double{static_cast<float>(large)});
+}
+
 TEST_CASE("the profile counts every kind of step") {
   SmallSizes sizes;
   Graph const graph = test::small_graph(sizes, SmallPass::whole);

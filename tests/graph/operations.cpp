@@ -6,6 +6,7 @@
 #include "graph/run_graph.hpp"
 
 #include <tutti/graph/composites.hpp>
+#include <tutti/graph/executor.hpp>
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/repeat.hpp>
 
@@ -170,6 +171,72 @@ TEST_CASE("unsigned integers of 64 bits are unsigned") {
   }
   CHECK(*reinterpret_cast<std::uint64_t const*>(results.at("greatest").data()) == greatest);
   CHECK(*reinterpret_cast<std::uint64_t const*>(results.at("sum").data()) == sum);
+}
+
+TEST_CASE("an operation runs in the arithmetic of its operands, also between operations of other types") {
+  Graph const graph = built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {}), i = b.input("i", DType::int32, {}),
+              l = b.input("l", DType::int64, {}), p = b.input("p", DType::boolean, {});
+    auto const of = [&](double value, DType dtype) { return constant(b, value, {}, dtype); };
+    auto const wide = [](Var v) { return convert(v, DType::float64); };
+    b.output("difference", convert(wide(x) + 1e-9 - 1.0, DType::float32));
+    b.output("half", convert(convert(i, DType::uint64) / 2.0, DType::int32));
+    b.output("long half", convert(convert(l, DType::uint64) / 2.0, DType::int64));
+    b.output("unsigned less", less(convert(i, DType::uint64), 5.0));
+    b.output("double less", less(wide(x), 1 + 1e-12));
+    b.output("double equal", equal(wide(p) * 1e-12 + 1.0, 1.0));
+    for (DType const dtype : {DType::float64, DType::int64, DType::uint64})
+      b.output("chosen " + std::string(name(dtype)),
+               less(select(p, of(0x1p53 - 2, dtype), of(0x1p53 - 1, dtype)), of(0x1p53 - 1, dtype)));
+    for (DType const dtype : {DType::int32, DType::int64, DType::uint64}) {
+      std::string const end = " " + std::string(name(dtype));
+      b.output("product" + end, of(16777217, dtype) * 3.0);
+      b.output("one" + end, of(16777217, dtype) - of(16777216, dtype));
+      b.output("less" + end, less(of(16777216, dtype), of(16777217, dtype)));
+    }
+    b.output("wraps", convert(of(200, DType::uint8) + 100.0, DType::int32));
+    b.output("third", of(0x1p63, DType::uint64) / 3.0);
+    b.output("constants", less(of(1, DType::float64), of(1 + 1e-12, DType::float64)));
+    b.output("negative", -of(1, DType::uint32));
+  });
+  Program const program = compile(graph);
+  exec::Context context({.threads = 1, .ranks_on_node = 1, .isa = exec::best_isa()});
+  State state(graph);
+  Executor executor(context, program, state);
+  executor.set("x", 1);
+  executor.set("i", -1);
+  executor.set("l", -1);
+  executor.set("p", true);
+  executor.run();
+  auto const is = [&]<class T>(std::string const& name, T expected) {
+    INFO(name);
+    CHECK(*executor.output<T>(name).data() == expected);
+  };
+  is("difference", static_cast<float>(1.0 + 1e-9 - 1.0));
+  is("half", std::int32_t{-1});
+  is("long half", std::numeric_limits<std::int64_t>::max());
+  is("third", (std::uint64_t{1} << 63) / 3);
+  is("wraps", std::int32_t{44});
+  is("negative", ~std::uint32_t{0});
+  for (char const* name : {"unsigned less", "double equal"}) is(name, false);
+  for (char const* name : {"double less", "chosen float64", "chosen int64", "chosen uint64", "less int32", "less int64",
+                           "less uint64", "constants"})
+    is(name, true);
+  is("product int32", std::int32_t{50331651});
+  is("product int64", std::int64_t{50331651});
+  is("product uint64", std::uint64_t{50331651});
+  is("one int32", std::int32_t{1});
+  is("one int64", std::int64_t{1});
+  is("one uint64", std::uint64_t{1});
+}
+
+TEST_CASE("starts of a dynamic slice beyond the end are clamped to it, whatever their type") {
+  check_graph(built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {7});
+    for (double const start : {0.0, 100.0, 0x1p63, 0x1p64 - 2048})
+      b.output("from " + std::to_string(start), dynamic_slice(x, {constant(b, start, {}, DType::uint64)}, {3}));
+    b.output("before", dynamic_slice(x, {constant(b, -5, {}, DType::int64)}, {3}));
+  }));
 }
 
 TEST_CASE("the maximum of no integers is the lowest one") {

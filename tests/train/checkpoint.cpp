@@ -9,6 +9,8 @@
 #include <fstream>
 #include <thread>
 
+#include <set>
+
 using namespace tutti;
 using namespace tutti::train;
 namespace fs = std::filesystem;
@@ -58,6 +60,19 @@ TEST_CASE("what was saved comes back, and only so many checkpoints stay") {
   }
   CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 40);
   CHECK(Checkpoint(find_checkpoint({}, (folder.path / "checkpoints" / "step_00000030").string())).step() == 30);
+}
+
+TEST_CASE("what a crash left while checkpoints were written or removed goes with the next one") {
+  Folder folder;
+  Contents contents;
+  save_checkpoint(folder.path, contents.at(5), 2);
+  for (char const* name : {".step_00000003.partial", ".step_00000007.partial"})
+    fs::create_directories(folder.path / "checkpoints" / name / "inside");
+  save_checkpoint(folder.path, contents.at(10), 2);
+  std::set<std::string> names;
+  for (auto const& entry : fs::directory_iterator(folder.path / "checkpoints"))
+    names.insert(entry.path().filename().string());
+  CHECK(names == std::set<std::string>{"step_00000005", "step_00000010"});
 }
 
 TEST_CASE("saving a step again replaces it") {

@@ -53,6 +53,17 @@ TEST_CASE("--gradient-clip is --clip: the last of two counts, both names togethe
                 "--gradient-clip -1: must be between 0 and 1e+30 (it stands in --config " + one + ")");
 }
 
+TEST_CASE("an empty value is empty, and takes no word that follows") {
+  Options const typed = parse_words({"--data", "x", "--sample-prompt=", "--steps", "7"}).options;
+  CHECK(typed.sample_prompt.empty());
+  CHECK(typed.steps == 7);
+  std::string const path = config_file(R"({"data": "x", "sample-prompt": "", "schedule": "constant", "steps": 3})");
+  Options const filed = parse_words({"--config", path.c_str()}).options;
+  CHECK(filed.sample_prompt.empty());
+  CHECK(filed.schedule == "constant");
+  CHECK(filed.steps == 3);
+}
+
 TEST_CASE("a file says the same names, and the command line wins over it") {
   std::string const path = config_file(R"({"data": "x", "steps": 5, "learning-rate": 0.01})");
   Options const o = parse_words({"--config", path.c_str(), "--steps", "9"}).options;

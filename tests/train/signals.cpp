@@ -5,6 +5,9 @@
 
 #include <sys/wait.h>
 
+#include <chrono>
+#include <thread>
+
 using tutti::train::StopSignals;
 
 TEST_CASE("the first signal is remembered, and the former handlers come back") {
@@ -73,6 +76,7 @@ TEST_CASE("the second signal ends the process at once with 128 plus its number")
   if (child == 0) {
     StopSignals const signals;
     std::raise(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
     std::raise(SIGTERM);
     ::_exit(0);
   }
@@ -80,4 +84,20 @@ TEST_CASE("the second signal ends the process at once with 128 plus its number")
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 128 + SIGTERM);
+}
+
+TEST_CASE("a request that comes twice within milliseconds is one, and nobody who reads is none") {
+  pid_t const child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    StopSignals const signals;
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+    std::raise(SIGPIPE);
+    ::_exit(StopSignals::received() == SIGTERM ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }

@@ -372,10 +372,58 @@ def case_second_signal(bench):
     process = bench.start("threads", 1, out, "--batch", "64", "--channels", "256", "--sequence", "128", "--steps", "100000")
     bench.wait_for_step(process, out, 1)
     os.kill(process.pid, signal.SIGTERM)
-    time.sleep(0.02)  # a step takes many times as long
+    time.sleep(0.03)  # a step takes many times as long
     os.kill(process.pid, signal.SIGINT)
     bench.finish(process, code=128 + signal.SIGINT)
     check(not list((out / "checkpoints").glob("step_*/COMPLETE")), "it stayed to write a checkpoint")
+
+
+def case_stops(bench):
+    """A signal counts at every moment: before the first step, with nobody who reads, and after the end."""
+    for backend in bench.backends():
+        out = bench.folder / f"early {backend}"
+        process = bench.start(backend, 2, out, "--batch", "2", "--steps", "1000000")
+        while process.poll() is None and not ((out / "metrics.jsonl").exists() and "start" in (out / "metrics.jsonl").read_text()):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGTERM)
+        text, errors = bench.finish(process)
+        done = bench.metrics(out, "end")[0]["step"]
+        check(bench.metrics(out, "checkpoint")[-1]["step"] == done, f"no checkpoint of step {done}:\n{text}{errors}")
+        bench.run(backend, 2, out, "--resume", "latest", "--steps", str(done + 2))
+        check([row["step"] for row in bench.metrics(out)][-1] == done + 2, "the resumed run did not go on")
+        print(f"{backend}: stopped after step {done}, resumed")
+
+    out = bench.folder / "unread"
+    process = bench.start("threads", 2, out, "--batch", "2", "--steps", "1000000")
+    bench.wait_for_step(process, out, 2)
+    process.stdout.close()
+    process.stderr.close()
+    bench.wait_for_step(process, out, len(bench.losses(out)) + 20)
+    process.send_signal(signal.SIGINT)
+    check(process.wait(timeout=LIMIT) == 0, f"nobody reads: exit code {process.returncode}")
+    check(bench.metrics(out, "end")[0]["reason"] == "SIGINT" and bench.metrics(out, "checkpoint"), "nobody reads: no checkpoint, or no end")
+
+    late = 0
+    for attempt in range(8):
+        out = bench.folder / f"late {attempt}"
+        process = bench.start("threads", 1, out, "--batch", "2", "--steps", "2")
+        while process.poll() is None and not ((out / "metrics.jsonl").exists() and '"end"' in (out / "metrics.jsonl").read_text()):
+            pass
+        late += process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        bench.finish(process)
+    print(f"{late} of 8 signals came between the last line of the metrics and the end of the process")
+
+
+def case_foreign_history(bench):
+    """A run that begins from another run's checkpoint has a history of its own."""
+    first, second = bench.folder / "first", bench.folder / "second"
+    bench.run("threads", 1, first, "--batch", "2", "--steps", "4", "--checkpoint-every", "2")
+    bench.run("threads", 1, second, "--batch", "2", "--steps", "4", "--seed", "7")
+    bench.run("threads", 1, second, "--overwrite", "--resume", str(first / "checkpoints" / "step_00000002"))
+    check([row["step"] for row in bench.metrics(second)] == [3, 4], "steps of the run that was there before are in its metrics")
+    check(len(bench.metrics(second, "start")) == 1, "two starts")
+    check(bench.losses(second) == bench.losses(first)[2:], "other losses than the run that it goes on with")
 
 
 def case_sentences(bench):
@@ -392,6 +440,7 @@ def case_sentences(bench):
         check("terminate called" not in said, said)
 
     refused(["--data", data, "--stepz", "3"], "--stepz", code=2)
+    refused(["--data=", "--overwrite"], "--data '': is empty")  # and not a folder named --overwrite
     refused(["--data", data, "--steps", "many"], "--steps", "many", code=2)
     refused(["--data", data, "--batch", "0"], "--batch 0", code=2)
     refused([], "--data", code=2)
@@ -605,6 +654,11 @@ def case_next(bench):
     said = in_shell(bench, resume.replace("--steps N   trains on, to step N", "--steps 3"), bench.folder)
     check(len(bench.losses(bench.folder / "my runs" / "1")) == 3 and "step 3/3" in said, said)
     check(next_lines(said)[1] == resume, f"{resume}\nthen\n{next_lines(said)[1]}")
+    # Through a symbolic link, where cd looks for folders elsewhere and says so.
+    linked = resume.replace("'the root/tutti'", "./linked").replace("--steps N   trains on, to step N", "--steps 4")
+    check("./linked" in linked, linked)
+    in_shell(bench, f"ln -s 'the root/tutti' linked && CDPATH=$PWD && export CDPATH && {linked}", bench.folder)
+    check(len(bench.losses(bench.folder / "my runs" / "1")) == 4, "the link did not go on with the run")
 
     # Without --out every run has a folder of its own, and --resume means the newest.
     run = f"./tutti train --text '../it'\\''s a text.txt' {flags}"

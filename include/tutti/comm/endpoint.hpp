@@ -210,8 +210,7 @@ class Endpoint {
       made.count = to.size();
       made.from = to.wire();
       if constexpr (!std::same_as<From, NoOperand>) {
-        static_assert(std::is_same_v<typename From::Value, T>,
-                      "tutti: the two buffers of this collective have different element types");
+        static_assert(one_type<From, To>, "tutti: the two buffers of this collective have different element types");
         made.from = from.wire();
         constexpr bool to_counts = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::scatter_v ||
                                    kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
@@ -222,7 +221,8 @@ class Endpoint {
       if constexpr (reduces(kind)) {
         constexpr bool given = !std::is_same_v<Op, NoOperator>;
         static_assert(given, "tutti: a reduction needs an operator, such as tutti::sum, behind its buffers");
-        constexpr bool possible = reducible<T, Op>();
+        // Buffers of two types have their sentence already.
+        constexpr bool possible = reducible<T, Op>() || !one_type<From, To>;
         static_assert(!std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
                       "tutti: bool is reduced by logical_and, logical_or, logical_xor or a callable. Convert it to an "
                       "integer to count");
@@ -240,7 +240,8 @@ class Endpoint {
             Element<T> ||
             (Complex<T> && (operator_kind<Op>() == Operator::sum || operator_kind<Op>() == Operator::avg));
         using Folded = std::conditional_t<by_parts, WireElement<T>, T>;
-        if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
+        if constexpr (!one_type<From, To>) {
+        } else if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
         else made.reduction = reduction_of<Folded>(op);
         if constexpr (!by_parts) made.compound_bytes = wire_bytes<T>();
         else scale<wire_parts<T>>(result);

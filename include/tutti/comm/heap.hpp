@@ -8,6 +8,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/tensor/tensor.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <utility>
 
@@ -56,5 +57,7 @@ Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape,
 
 template <NotStorable T, class Comm>
 Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape);
+template <class T, class Comm, std::integral First, std::integral... Rest>
+detail::NoBraces<First, Rest...> tensor(Comm const&, First, Rest...);
 
 }  // namespace tutti

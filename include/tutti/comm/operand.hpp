@@ -49,12 +49,17 @@ concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 template <class X>
 inline constexpr bool is_buffer = Buffer<X>;
 
-/// Whether the first of these is a container of what no operation accepts, where only a buffer may be one.
+/// Whether the first of these is no buffer and stands where only a second buffer can: it is a container, or a named
+/// operator or a buffer follows it.
 template <class...>
-inline constexpr bool begins_with_container = false;
-template <class X, class... Rest>
+inline constexpr bool lacks_buffer = false;
+template <class X>
   requires(!is_buffer<X> && requires(X& x) { x.begin(); })
-inline constexpr bool begins_with_container<X, Rest...> = true;
+inline constexpr bool lacks_buffer<X> = true;
+template <class X, class Next, class... Rest>
+  requires(!is_buffer<X>)
+inline constexpr bool lacks_buffer<X, Next, Rest...> =
+    lacks_buffer<X> || is_buffer<Next> || requires { std::remove_cvref_t<Next>::kind; };
 
 /// A single element.
 template <class X>
@@ -64,16 +69,16 @@ concept Value = Storable<X> && !Buffer<X>;
 /// instead of a list of candidates.
 template <class X, class... Rest>
 struct NotABuffer {
-  static_assert(is_buffer<X> && !begins_with_container<Rest...>,
+  static_assert(is_buffer<X> && !lacks_buffer<Rest...>,
                 "tutti: this is no buffer of elements: a tensor, a view, or contiguous memory of them. Elements are "
                 "numbers, std::byte, char, bool, complex numbers and described structs");
 };
 template <class X>
 concept NoBuffer = !is_buffer<X>;
 template <class X, class... Rest>
-concept NoBuffers = !is_buffer<X> || begins_with_container<Rest...>;
+concept NoBuffers = !is_buffer<X> || lacks_buffer<Rest...>;
 template <class X, class... Rest>
-concept NoBuffersOrValue = (!is_buffer<X> && !Value<X>) || (is_buffer<X> && begins_with_container<Rest...>);
+concept NoBuffersOrValue = (!is_buffer<X> && !Value<X>) || (is_buffer<X> && lacks_buffer<Rest...>);
 
 template <Buffer X>
 using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));
@@ -215,6 +220,13 @@ class Operand {
   Tensor<std::byte, D> wire_;
   bool loads_ = true;
 };
+
+/// Whether two operands hold elements of one type; one alone does.
+template <class From, class To>
+inline constexpr bool one_type = true;
+template <class From, class To>
+  requires requires { typename From::Value; }
+inline constexpr bool one_type<From, To> = std::is_same_v<typename From::Value, typename To::Value>;
 
 /// Memory that a transport may still write is never freed.
 template <class X>

@@ -134,17 +134,17 @@ inline Owner<Call> bind_elementwise(Operands const& call) {
   List<kernel::ElementwiseOutput> outputs;
   for (std::size_t i = 0; i < step.writes.size(); ++i)
     outputs.push_back({step.sources[i], call.writes[i], step.writes[i].dtype});
-  DType const registers = lowering::register_dtype(lowering::elementwise_class(step));
-  if (is_integer(registers))
-    return detail::call([&step, registers, reads = call.reads, outputs = std::move(outputs)](exec::Context& context) {
-      if (registers == DType::int64) generic::integer_elementwise<std::int64_t>(context, step, reads, outputs);
+  if (is_integer(step.registers))
+    return detail::call([&step, reads = call.reads, outputs = std::move(outputs)](exec::Context& context) {
+      if (step.registers == DType::int64) generic::integer_elementwise<std::int64_t>(context, step, reads, outputs);
       else generic::integer_elementwise<std::uint64_t>(context, step, reads, outputs);
     });
   List<kernel::ElementwiseInput> inputs;
   for (std::size_t i = 0; i < step.reads.size(); ++i)
     inputs.push_back({call.reads[i], step.reads[i].dtype, step.reads[i].strides});
   return detail::call([&step, inputs = std::move(inputs), outputs = std::move(outputs)](exec::Context& context) {
-    kernel::cpu::elementwise(context, {step.writes[0].shape, inputs, step.instructions, outputs});
+    kernel::cpu::elementwise(context, {step.writes[0].shape, inputs, step.instructions, outputs,
+                                    step.registers == DType::float64});
   });
 }
 
@@ -219,7 +219,7 @@ inline std::int64_t dynamic_offset(Operands const& call, Ref const& whole, Shape
   std::int64_t offset = 0;
   for (int axis = 0; axis < whole.shape.rank(); ++axis) {
     std::size_t const i = first + static_cast<std::size_t>(axis);
-    std::int64_t const start = generic::integer_at(call.step.reads[i].dtype, call.reads[i], 0);
+    std::int64_t const start = generic::index_at(call.step.reads[i].dtype, call.reads[i], 0);
     offset += std::clamp<std::int64_t>(start, 0, whole.shape[axis] - box[axis]) *
               whole.strides[static_cast<std::size_t>(axis)];
   }

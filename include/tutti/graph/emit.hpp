@@ -172,6 +172,7 @@ class Emitter {
     Step& step = push(StepKind::elementwise);
     step.reads = {from};
     step.writes = {result};
+    step.registers = registers_of({dtype, from.dtype}, {});
     step.instructions = {{kernel::ElementwiseOp::identity, 0, -1, -1, 0}};
     step.sources = {1};
     return result;
@@ -300,6 +301,9 @@ class Emitter {
     placed.writes = std::move(step.writes);
     placed.instructions = std::move(step.instructions);
     placed.sources = std::move(step.sources);
+    List<DType> dtypes;
+    for (Value const& operand : operands) dtypes.push_back(operand.dtype);
+    placed.registers = registers_of({dtype}, dtypes);
     return view_value(result);
   }
 };

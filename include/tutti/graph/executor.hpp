@@ -5,6 +5,7 @@
 /// calls kernels, starts and awaits collectives, and gives those in flight a chance to progress between two steps.
 
 #include <tutti/comm/port.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
@@ -118,14 +119,12 @@ class Executor {
     Entry const& entry = input(name, where);
     if (dtype_of<std::remove_const_t<T>> != entry.dtype)
       throw Error(ErrorKind::dtype, "Executor::set",
-                  "input '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", and it was given " +
-                      std::string(tutti::name(dtype_of<std::remove_const_t<T>>)),
-                  where);
+                  concat("input '", entry.name, "' is ", tutti::name(entry.dtype), ", and it was given ",
+                         tutti::name(dtype_of<std::remove_const_t<T>>)), where);
     if (!(values.shape() == entry.shape))
       throw Error(ErrorKind::shape, "Executor::set",
-                  "input '" + entry.name + "' has shape " + to_string(entry.shape) + ", and it was given " +
-                      to_string(values.shape()),
-                  where);
+                  concat("input '", entry.name, "' has shape ", to_string(entry.shape), ", and it was given ",
+                         to_string(values.shape())), where);
     auto const elements = values.elements(where);
     std::byte* const to = given(entry);
     if (!elements.empty()) std::memcpy(to, elements.data(), elements.size_bytes());
@@ -133,19 +132,19 @@ class Executor {
   /// Sets every element of an input: for scalars. Errors: invalid_argument, dtype (the type has no such number).
   void set(std::string_view name, double value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
-    check_holds(entry, holds(entry.dtype, value), std::to_string(value), where);
-    for (std::int64_t i = 0; i < entry.shape.size(); ++i) generic::store_number(entry.dtype, given(entry), i, value);
+    std::byte* const to = checked(entry, holds(entry.dtype, value), value, where);
+    for (std::int64_t i = 0; i < entry.shape.size(); ++i) generic::store_number(entry.dtype, to, i, value);
   }
   template <std::integral T>
   void set(std::string_view name, T value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
-    if (is_floating(entry.dtype)) return set(name, static_cast<double>(value), where);
+    if (entry.dtype == DType::float64) return set(name, static_cast<double>(value), where);
+    if (is_floating(entry.dtype)) return set(name, double{static_cast<float>(value)}, where);  // rounded once
     bool const held = with_dtype(entry.dtype, [&](auto zero) {
       using E = std::conditional_t<std::is_integral_v<decltype(zero)>, decltype(zero), unsigned char>;
       return std::cmp_equal(+static_cast<E>(value), +value);
     });
-    check_holds(entry, held, std::to_string(value), where);
-    std::byte* const to = given(entry);
+    std::byte* const to = checked(entry, held, value, where);
     for (std::int64_t i = 0; i < entry.shape.size(); ++i)
       generic::store_integer(entry.dtype, to, i, static_cast<std::int64_t>(value));
   }
@@ -260,11 +259,12 @@ class Executor {
     given_[static_cast<std::size_t>(&entry - program_.list.inputs.data())] = true;
     return roots_[lowering::at(entry.buffer)];
   }
-  static void check_holds(Entry const& entry, bool holds, std::string const& value, std::source_location where) {
-    if (!holds)
-      throw Error(ErrorKind::dtype, "Executor::set",
-                  "input '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", and none is " + value,
-                  where);
+  template <class T>
+  std::byte* checked(Entry const& entry, bool holds, T value, std::source_location where) {
+    if (holds) return given(entry);
+    throw Error(ErrorKind::dtype, "Executor::set",
+                concat("input '", entry.name, "' is ", tutti::name(entry.dtype), ", and none is ",
+                       std::to_string(value)), where);
   }
   Entry const& output_entry(std::string_view name, std::source_location where) const {
     int const i = Program::find(program_.list.outputs, name);

@@ -14,35 +14,6 @@
 
 namespace tutti::graph::lowering {
 
-enum class ElementwiseClass : std::uint8_t { single, double_precision, integer, unsigned_integer };
-
-/// Which arithmetic a chain runs in. Chains of different classes are not merged: registers would round differently.
-inline ElementwiseClass elementwise_class(Step const& step) {
-  bool wide = false, all_integer = !step.reads.empty(), any_number = false, beyond = false;
-  auto look = [&](Ref const& ref) {
-    wide |= ref.dtype == DType::float64;
-    beyond |= ref.dtype == DType::uint64;
-    all_integer &= !is_floating(ref.dtype);
-    any_number |= !is_floating(ref.dtype) && ref.dtype != DType::boolean;
-  };
-  for (Ref const& ref : step.reads) look(ref);
-  for (Ref const& ref : step.writes) look(ref);
-  return wide                          ? ElementwiseClass::double_precision
-         : !all_integer || !any_number ? ElementwiseClass::single
-         : beyond                      ? ElementwiseClass::unsigned_integer
-                                       : ElementwiseClass::integer;
-}
-/// What the registers of a chain hold: results of this type are stored without a change.
-inline DType register_dtype(ElementwiseClass of) {
-  switch (of) {
-    case ElementwiseClass::single: return DType::float32;
-    case ElementwiseClass::double_precision: return DType::float64;
-    case ElementwiseClass::integer: return DType::int64;
-    case ElementwiseClass::unsigned_integer: break;
-  }
-  return DType::uint64;
-}
-
 class EpilogueFusion {
  public:
   explicit EpilogueFusion(StepList& list) : at_(list) {}
@@ -182,8 +153,7 @@ class ChainFusion {
     Step const& producer = at_.step(p);
     Step const& consumer = at_.step(s);
     if (producer.kind != StepKind::elementwise || !(producer.writes[0].shape == consumer.writes[0].shape)) return false;
-    auto const kind = elementwise_class(producer);
-    if (kind != elementwise_class(consumer)) return false;
+    if (producer.registers != consumer.registers) return false;
     for (std::size_t i = 0; i < producer.writes.size(); ++i) {
       if (producer.writes[i].buffer != ref.buffer) continue;
       if (ref.dtype == DType::boolean) {
@@ -191,7 +161,7 @@ class ChainFusion {
         if (producer.sources[i] < inputs) return false;
         auto const op = producer.instructions[static_cast<std::size_t>(producer.sources[i] - inputs)].op;
         if (op < kernel::ElementwiseOp::less || op > kernel::ElementwiseOp::not_equal) return false;
-      } else if (ref.dtype != register_dtype(kind)) {
+      } else if (ref.dtype != producer.registers) {
         return false;  // storing would have rounded
       }
     }
@@ -213,6 +183,7 @@ class ChainFusion {
 
     Step merged;
     merged.kind = StepKind::elementwise;
+    merged.registers = consumer.registers;
     merged.layer = consumer.layer;
     merged.node = consumer.node;
     merged.where = consumer.where.empty() ? producer.where : consumer.where;

@@ -47,6 +47,11 @@ inline std::int64_t integer_at(DType dtype, std::byte const* data, std::int64_t 
   }
   return 0;
 }
+/// The same for what counts rows: unsigned ones above the largest signed number are that.
+inline std::int64_t index_at(DType dtype, std::byte const* data, std::int64_t index) {
+  std::int64_t const value = integer_at(dtype, data, index);
+  return dtype == DType::uint64 && value < 0 ? std::numeric_limits<std::int64_t>::max() : value;
+}
 inline double number_at(DType dtype, std::byte const* data, std::int64_t index) {
   switch (dtype) {
     case DType::bfloat16: return double{float(reinterpret_cast<bfloat16 const*>(data)[index])};
@@ -138,7 +143,7 @@ inline void random_bits(exec::Context& context, std::byte* data, std::int64_t co
 
 inline void check_indices(char const* operation, Ref const& indices, std::byte const* data, std::int64_t rows) {
   for (std::int64_t i = 0; i < indices.shape.size(); ++i) {
-    std::int64_t const index = integer_at(indices.dtype, data, i);
+    std::int64_t const index = index_at(indices.dtype, data, i);
     if (index < 0 || index >= rows)
       throw Error(ErrorKind::out_of_range, operation,
                   "index " + std::to_string(index) + " at position " + std::to_string(i) + " is outside [0, " +

@@ -115,7 +115,10 @@ class Interpreter {
             out = naive::composite(call(graph, id, ranks[r]));
           } else {
             out = {naive::primitive(call(graph, id, ranks[r]))};
-            if (DType const dtype = graph.dtype(id); is_integer(dtype) && size_of(dtype) < 8)
+            bool const sums = op == Op::add || op == Op::subtract || op == Op::negate || op == Op::reduce_sum ||
+                              op == Op::scatter_add;
+            // The largest int64 is 2^63 here: what only moves elements leaves it alone.
+            if (DType const dtype = graph.dtype(id); is_integer(dtype) && (sums || size_of(dtype) < 8))
               for (double& x : out[0]) x = naive::converted(DType::int64, x, dtype);
           }
         }

@@ -75,10 +75,16 @@ inline double converted(DType from, double x, DType to) {
   return rest < above ? rest : rest - range;
 }
 
+/// A whole number modulo 2^64.
+inline std::uint64_t word(double x) {
+  double const rest = std::fmod(std::abs(x), 0x1p64);
+  auto const bits = static_cast<std::uint64_t>(rest);
+  return x < 0 ? 0 - bits : bits;
+}
+
 /// Of integers, modulo 2^bits: a double does not hold the products of 32-bit ones.
 inline double product(double a, double b, DType dtype) {
-  auto const bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(a)) *
-                    static_cast<std::uint64_t>(static_cast<std::int64_t>(b));
+  std::uint64_t const bits = word(a) * word(b);
   return with_dtype(dtype, [&](auto zero) {
     if constexpr (std::is_integral_v<decltype(zero)>) return static_cast<double>(static_cast<decltype(zero)>(bits));
     else return 0.0;
@@ -193,8 +199,8 @@ inline Values primitive(Call const& c) {
   auto const clamped_starts = [&](int first, Shape const& box, Shape const& whole) {
     Index starts{};
     for (int axis = 0; axis < whole.rank(); ++axis)
-      starts[at(axis)] =
-          std::clamp<std::int64_t>(static_cast<std::int64_t>(c.in(first + axis)[0]), 0, whole[axis] - box[axis]);
+      starts[at(axis)] = static_cast<std::int64_t>(
+          std::clamp<double>(c.in(first + axis)[0], 0, static_cast<double>(whole[axis] - box[axis])));
     return starts;
   };
   switch (op) {
@@ -281,12 +287,12 @@ inline Values primitive(Call const& c) {
       break;
     }
     case Op::rng_bits: {
-      auto const word = [&](int i) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(c.in(i)[0])); };
       for (std::size_t i = 0; i < out.size(); ++i) {
         std::uint64_t const block = i / 4;
-        out[i] = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                             static_cast<std::uint32_t>(word(1)), static_cast<std::uint32_t>(word(2))},
-                            {static_cast<std::uint32_t>(word(0)), static_cast<std::uint32_t>(word(0) >> 32)})[i % 4];
+        out[i] = philox4x32(
+            {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+             static_cast<std::uint32_t>(word(c.in(1)[0])), static_cast<std::uint32_t>(word(c.in(2)[0]))},
+            {static_cast<std::uint32_t>(word(c.in(0)[0])), static_cast<std::uint32_t>(word(c.in(0)[0]) >> 32)})[i % 4];
       }
       break;
     }

@@ -169,7 +169,8 @@ constexpr Var operator*(Operand a, Operand b) { return detail::arithmetic(Op::mu
 constexpr Var operator/(Operand a, Operand b) { return detail::arithmetic(Op::divide, a, b); }
 constexpr Var operator-(Operand a) {
   detail::home(a.var, a.where);
-  if (auto const value = detail::constant_value(a.var)) return full_like(a.var, -*value, a.where);
+  if (auto const value = detail::constant_value(a.var); value && is_floating(a.var.dtype(a.where)))
+    return full_like(a.var, -*value, a.where);
   return detail::unary(Op::negate, a.var, a.where);
 }
 

@@ -12,6 +12,8 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -138,12 +140,27 @@ constexpr std::string_view name(StepKind kind) noexcept {
 
 /// One unit of work. Which attributes mean something follows from `kind`; operators with attributes of their own say
 /// them here.
+/// The arithmetic of an operation on these types: that of float64, of float32, or of integers modulo 2^64, unsigned
+/// where an uint64 is among them. Steps keep it when they are merged: their reads and writes no longer tell.
+inline DType registers_of(std::initializer_list<DType> result, std::span<DType const> operands) {
+  bool wide = false, floating = false, number = false, beyond = false;
+  for (std::span<DType const> const part : {std::span<DType const>(result.begin(), result.size()), operands})
+    for (DType const dtype : part) {
+      wide |= dtype == DType::float64;
+      floating |= is_floating(dtype);
+      number |= dtype != DType::boolean;
+      beyond |= dtype == DType::uint64;
+    }
+  return wide ? DType::float64 : floating || !number ? DType::float32 : beyond ? DType::uint64 : DType::int64;
+}
+
 struct Step {
   StepKind kind{};
   List<Ref> reads;
   List<Ref> writes;
   List<kernel::ElementwiseInstruction> instructions;  ///< elementwise: registers count `reads` first
   List<std::int16_t> sources;                         ///< elementwise: the register of each write
+  DType registers = DType::float32;                   ///< elementwise: see registers_of
 
   bool maximum = false;          ///< reduce
   bool gelu = false;             ///< gemm

@@ -47,13 +47,15 @@ struct ElementwiseOutput {
 /// Aliasing  an output may be a contiguous input of the same dtype.
 /// Numerics  fp32 registers (integers and bool up to 2^24 are exact in them; wider integer chains are not elementwise
 /// work);
-///           float64 inputs or outputs make the chain run in double. Functions within 4 ulp or 1e-7 absolute.
+///           float64 inputs or outputs make the chain run in double, and so does `double_precision`. Functions within 4
+///           ulp or 1e-7 absolute.
 /// Limits    16 inputs, 64 instructions, 8 outputs.
 struct Elementwise {
   Shape shape;
   std::span<ElementwiseInput const> inputs;
   std::span<ElementwiseInstruction const> instructions;
   std::span<ElementwiseOutput const> outputs;
+  bool double_precision = false;
 };
 
 /// Computes  out = sum or max over the axes whose bit is set in `axes`; out is contiguous over the kept axes.

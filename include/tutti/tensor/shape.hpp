@@ -41,7 +41,7 @@ class Shape {
 
   constexpr Shape() = default;
   template <std::integral First, std::integral... Rest>
-  Shape(First, Rest...) = delete;  // extents stand in braces: {2, 3}
+  explicit Shape(First, Rest...) = delete;  // extents stand in braces: {2, 3}
   constexpr Shape(std::initializer_list<std::int64_t> extents,
                   std::source_location where = std::source_location::current())
       : Shape(extents.begin(), static_cast<std::int64_t>(extents.size()), where) {}

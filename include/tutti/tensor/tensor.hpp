@@ -199,6 +199,8 @@ Tensor<T, D> full(Shape shape, T value, D device = {}) {
   result.fill(value);
   return result;
 }
+template <class T, std::integral First, std::integral Second, class... Rest>
+detail::NoBraces<First, Second> full(First, Second, Rest...);
 template <class T, Device D = Cpu>
 Tensor<T, D> zeros(Shape shape, D device = {}) {
   return full<T, D>(shape, T{}, device);

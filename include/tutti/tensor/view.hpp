@@ -87,6 +87,8 @@ class TensorView<T, D> {
       : data_(data), shape_(shape), strides_(shape.row_major_strides()), device_(device) {}
   TensorView(T* data, Shape shape, Strides strides, D device = {}) noexcept
       : data_(data), shape_(shape), strides_(strides), device_(device) {}
+  template <std::integral First, std::integral... Rest>
+  TensorView(T*, First, Rest...) = delete;  // extents stand in braces: TensorView(data, {2, 3})
   // No move constructor, no template: each is a candidate in the diagnostics of conversions that do not exist.
   TensorView(TensorView const&) noexcept = default;
   TensorView& operator=(TensorView const&) noexcept = default;

@@ -94,6 +94,10 @@ inline std::filesystem::path complete_folder(std::filesystem::path const& out, s
   return std::filesystem::exists(folder / complete_marker) ? folder : out / "checkpoints" / former_folder(step);
 }
 
+/// The name that a folder of checkpoints has while it is written or removed; what a crash leaves of it is cleared with
+/// the next checkpoint.
+inline std::string partial_folder(std::int64_t step) { return "." + step_folder(step) + ".partial"; }
+
 /// The marker goes first: half a folder must not look whole. What cannot be removed stays, unmarked.
 inline void remove_folder(std::filesystem::path const& folder) noexcept {
   std::error_code ignored;
@@ -101,8 +105,20 @@ inline void remove_folder(std::filesystem::path const& folder) noexcept {
   std::filesystem::remove_all(folder, ignored);
 }
 inline void remove_checkpoint(std::filesystem::path const& out, std::int64_t step) {
-  remove_folder(out / "checkpoints" / former_folder(step));
-  remove_folder(out / "checkpoints" / step_folder(step));
+  std::filesystem::path const all = out / "checkpoints", folder = all / step_folder(step);
+  remove_folder(all / former_folder(step));
+  remove_folder(all / partial_folder(step));
+  std::error_code failed;
+  std::filesystem::rename(folder, all / partial_folder(step), failed);
+  remove_folder(failed ? folder : all / partial_folder(step));
+}
+inline void remove_partial_folders(std::filesystem::path const& out) {
+  std::vector<std::filesystem::path> left;
+  std::error_code ignored;
+  for (auto const& entry : std::filesystem::directory_iterator(out / "checkpoints", ignored))
+    if (entry.path().filename().string().starts_with(".step_") && entry.path().extension() == ".partial")
+      left.push_back(entry.path());
+  for (std::filesystem::path const& folder : left) remove_folder(folder);
 }
 
 inline std::vector<io::NamedTensor> listed(io::Safetensors const& file) {
@@ -131,7 +147,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   fs::path const all = out / "checkpoints";
   io::make_folder(all.string());
   fs::path const target = all / detail::step_folder(contents.step);
-  fs::path const aside = all / ("." + detail::step_folder(contents.step) + ".partial");
+  fs::path const aside = all / detail::partial_folder(contents.step);
   fs::path const former = all / detail::former_folder(contents.step);
   std::error_code code;
   auto const must = [&](char const* what) {
@@ -140,6 +156,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
                   target.string() + " " + what + ". Free space or choose another --out")
           .with_native(code.message());
   };
+  detail::remove_partial_folders(out);  // of a run that was killed: only one at a time has the folder
   fs::remove_all(aside, code);
   must("cannot be prepared");
   struct Leftover {  // of a full disk, say: it must not take the space that the next one needs

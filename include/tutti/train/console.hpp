@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -82,8 +83,9 @@ class Console {
  public:
   /// Silent.
   Console() = default;
-  /// To a stream that outlives the console; a bar when it is a terminal.
-  explicit Console(std::FILE* out) : out_(out), terminal_(::isatty(::fileno(out)) != 0) {}
+  /// To a stream that outlives the console; a bar when it is a terminal. TUTTI_TERMINAL=1 says that it ends in one:
+  /// what a launcher gives its processes is a pipe.
+  explicit Console(std::FILE* out) : out_(out), terminal_(::isatty(::fileno(out)) != 0 || announced_terminal()) {}
   /// Into a file of its own. Errors: io.
   explicit Console(std::string const& path) : out_(std::fopen(path.c_str(), "a")), owned_(true) {
     if (out_ == nullptr)
@@ -143,6 +145,10 @@ class Console {
   }
 
  private:
+  static bool announced_terminal() {
+    char const* const said = std::getenv("TUTTI_TERMINAL");
+    return said != nullptr && std::strcmp(said, "1") == 0;
+  }
   void clear_bar() {
     if (bar_) std::fputs("\r\033[K", out_);
     bar_ = false;

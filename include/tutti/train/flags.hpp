@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <concepts>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace tutti::train {
 
@@ -62,6 +64,18 @@ auto must_be(std::string range, Accepts accepts) {
   };
 }
 
+/// Words with "--name=" as a name and an empty value: the parser would take the next word for the value.
+inline std::vector<std::string> with_empty_values(std::vector<std::string> const& words) {
+  std::vector<std::string> result;
+  for (std::string const& word : words) {
+    bool const empty =
+        word.size() > 3 && word.starts_with("--") && word.ends_with('=') && word.find('=') + 1 == word.size();
+    result.push_back(empty ? word.substr(0, word.size() - 1) : word);
+    if (empty) result.emplace_back();
+  }
+  return result;
+}
+
 /// Parses a program's words, the last of an option that is repeated. Returns the exit code to leave with, if any: 0
 /// after --help, 2 after a sentence on the error stream.
 inline std::optional<int> parse_flags(CLI::App& app, int argc, char const* const* argv) {
@@ -69,7 +83,9 @@ inline std::optional<int> parse_flags(CLI::App& app, int argc, char const* const
   app.allow_windows_style_options(false);
   for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = with_empty_values({argv + 1, argv + argc});
+    std::reverse(words.begin(), words.end());
+    app.parse(std::move(words));
   } catch (CLI::CallForHelp const&) {
     std::fputs(app.help().c_str(), stdout);
     return 0;

@@ -60,7 +60,7 @@ class Run {
     if (root()) {
       lock_ = io::FolderLock(o().out);
       begin_history();
-      metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.resume ? setup_.first_step : -1);
+      metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.same_run ? setup_.first_step : -1);
     } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
   }
 
@@ -73,8 +73,8 @@ class Run {
       restore();
       peak_flops_ = agreed_peak();
       announce();
-      validate();
       agree(false);
+      if (stop_ == 0) validate(), agree(false);
       started_ = now();
       while (done_ < setup_.steps && stop_ == 0 && diverged_.empty()) train(done_);
       finish();
@@ -342,7 +342,8 @@ class Run {
       if (o().sample_every > 0 && last_sampled_ != done_) sample();
     }
     std::int64_t const steps = done_ - setup_.first_step;
-    if (converging && last_saved_ != done_ && steps > 0 && (stopped || !o().no_final_checkpoint)) checkpoint();
+    bool const unsaved = last_saved_ != done_ && (steps > 0 || !setup_.same_run);
+    if (converging && unsaved && (stopped || !o().no_final_checkpoint)) checkpoint();
     parallel::barrier(*port_);  // the files are complete before any rank leaves
     if (!converging) return end("diverged", diverged_);
     if (stopped)

@@ -314,6 +314,7 @@ inline Parsed parse(int argc, char const* const* argv) {
     app.allow_windows_style_options(false);
     detail::declare(app, parsed.options);
     try {
+      all = with_empty_values(all);
       std::reverse(all.begin(), all.end());
       app.parse(all);
     } catch (CLI::CallForHelp const&) {

@@ -251,7 +251,7 @@ void run_elementwise(exec::Context& context, Elementwise const& args, TileFuncti
 inline void elementwise(exec::Context& context, Elementwise const& args) {
   detail::check_elementwise(args);
   if (args.shape.size() == 0) return;
-  bool wide = false;
+  bool wide = args.double_precision;
   for (ElementwiseInput const& input : args.inputs) wide = wide || input.dtype == DType::float64;
   for (ElementwiseOutput const& output : args.outputs) wide = wide || output.dtype == DType::float64;
   TileFunctions const functions = detail::select_tile_functions(context.isa());
