@@ -69,6 +69,8 @@ class Tensor<T, D> {
   template <std::integral First, std::integral... Rest>
   explicit Tensor(First, Rest...) = delete;  // extents stand in braces: Tensor<float>({2, 3})
   template <class U, class E>
+  explicit Tensor(TensorView<U, E> const&) = delete;  // clone(view) copies the elements
+  template <class U, class E>
   Tensor(Tensor<U, E> const&) = delete;  // clone; convert_elements changes the type, to_host and to_device the place
 
   Tensor& operator=(Tensor&& other) noexcept {

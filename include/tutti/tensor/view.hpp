@@ -57,6 +57,9 @@ std::string listed(std::int64_t const* numbers, std::size_t count) {
 
 }  // namespace detail
 
+template <class T, class D>
+class Tensor;
+
 /// What there are no views of gets a sentence here instead of the compiler's account of a constraint.
 template <class T, class D = Cpu>
 class TensorView {
@@ -82,6 +85,11 @@ class TensorView<T, D> {
   using Value = std::remove_const_t<T>;
   using Strides = std::array<std::int64_t, Shape::max_rank>;
 
+  /// Whether a view of U on E may become one of these.
+  template <class U, class E>
+  static constexpr bool refers_to = std::is_same_v<E, D>&& std::is_same_v<std::remove_const_t<U>, Value> &&
+                                    (std::is_const_v<T> || !std::is_const_v<U>);
+
   TensorView() = default;
   TensorView(T* data, Shape shape, D device = {}) noexcept
       : data_(data), shape_(shape), strides_(shape.row_major_strides()), device_(device) {}
@@ -89,6 +97,14 @@ class TensorView<T, D> {
       : data_(data), shape_(shape), strides_(strides), device_(device) {}
   template <std::integral First, std::integral... Rest>
   TensorView(T*, First, Rest...) = delete;  // extents stand in braces: TensorView(data, {2, 3})
+#ifndef __clang__  // which would list them where they are no candidates
+  template <class U, class E>
+    requires(!refers_to<U, E>)
+  explicit TensorView(TensorView<U, E> const& of_another_type_or_place) = delete;
+  template <class U, class E>
+    requires(!refers_to<U, E>)
+  explicit TensorView(Tensor<U, E> const& of_another_type_or_place) = delete;
+#endif
   // No move constructor, no template: each is a candidate in the diagnostics of conversions that do not exist.
   TensorView(TensorView const&) noexcept = default;
   TensorView& operator=(TensorView const&) noexcept = default;
