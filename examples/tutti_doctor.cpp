@@ -171,8 +171,9 @@ std::optional<std::string> find_mismatch(Group const& group) {
     }
   for (auto& [number, classes] : calls) {
     if (classes.size() < 2) continue;
-    std::stable_sort(classes.begin(), classes.end(),
-                     [](auto const& a, auto const& b) { return a.first.size() > b.first.size(); });
+    std::sort(classes.begin(), classes.end(), [](auto const& a, auto const& b) {
+      return a.first.size() != b.first.size() ? a.first.size() > b.first.size() : a.first.front() < b.first.front();
+    });
     auto const& meant = classes.front();
     bool const majority = meant.first.size() > classes[1].first.size();
     std::string text = "CULPRIT: ";

@@ -184,13 +184,14 @@ TEST_CASE("a view knows whether several indices may reach one element") {
   CHECK(!t.transpose().overlaps_itself());
   CHECK(!t.slice(1, 1, 3).transpose().overlaps_itself());
   CHECK(!Tensor<float>(Shape{}).view().overlaps_itself());
-  CHECK(!TensorView<float>(data, Shape{1, 5, 1}, Strides{0, 2, 0}).overlaps_itself());  // an extent of one never steps
-  CHECK(!TensorView<float>(data, Shape{0, 5}, Strides{0, 0}).overlaps_itself());
-  CHECK(TensorView<float>(data, Shape{2, 5}, Strides{0, 1}).overlaps_itself());
-  CHECK(TensorView<float>(data, Shape{4, 3}, Strides{1, 1}).overlaps_itself());
-  CHECK(TensorView<float>(data, Shape{3, 4}, Strides{3, 1}).overlaps_itself());
-  CHECK(!TensorView<float>(data, Shape{3, 4}, Strides{4, 1}).overlaps_itself());
-  CHECK(!TensorView<float>(data, Shape{4, 3}, Strides{1, 4}).overlaps_itself());
+  CHECK(!TensorView<float>::strided(data, Shape{1, 5, 1}, Strides{0, 2, 0})
+             .overlaps_itself());  // an extent of one never steps
+  CHECK(!TensorView<float>::strided(data, Shape{0, 5}, Strides{0, 0}).overlaps_itself());
+  CHECK(TensorView<float>::strided(data, Shape{2, 5}, Strides{0, 1}).overlaps_itself());
+  CHECK(TensorView<float>::strided(data, Shape{4, 3}, Strides{1, 1}).overlaps_itself());
+  CHECK(TensorView<float>::strided(data, Shape{3, 4}, Strides{3, 1}).overlaps_itself());
+  CHECK(!TensorView<float>::strided(data, Shape{3, 4}, Strides{4, 1}).overlaps_itself());
+  CHECK(!TensorView<float>::strided(data, Shape{4, 3}, Strides{1, 4}).overlaps_itself());
 }
 
 TEST_CASE("slices and indices outside are refused, empty ones inside are not") {

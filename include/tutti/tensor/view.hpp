@@ -66,7 +66,6 @@ class TensorView {
  public:
   TensorView();
   TensorView(T*, Shape, D = {});
-  TensorView(T*, Shape, std::array<std::int64_t, Shape::max_rank>, D = {});
 
  private:
   static_assert(is_storable<std::remove_cv_t<T>>,
@@ -87,17 +86,21 @@ class TensorView<T, D> {
 
   /// Whether a view of U on E may become one of these.
   template <class U, class E>
-  static constexpr bool refers_to = std::is_same_v<E, D>&& std::is_same_v<std::remove_const_t<U>, Value> &&
-                                    (std::is_const_v<T> || !std::is_const_v<U>);
+  static constexpr bool refers_to =
+      std::is_same_v<std::remove_const_t<U>, Value> && std::is_same_v<E, D> &&
+      (std::is_const_v<T> || !std::is_const_v<U>);
 
   TensorView() = default;
   TensorView(T* data, Shape shape, D device = {}) noexcept
       : data_(data), shape_(shape), strides_(shape.row_major_strides()), device_(device) {}
-  TensorView(T* data, Shape shape, Strides strides, D device = {}) noexcept
-      : data_(data), shape_(shape), strides_(strides), device_(device) {}
+  static TensorView strided(T* data, Shape shape, Strides strides, D device = {}) noexcept {
+    TensorView view(data, shape, device);
+    view.strides_ = strides;
+    return view;
+  }
+#ifndef __clang__  // which would list them where they are no candidates, and says little without them
   template <std::integral First, std::integral... Rest>
   TensorView(T*, First, Rest...) = delete;  // extents stand in braces: TensorView(data, {2, 3})
-#ifndef __clang__  // which would list them where they are no candidates
   template <class U, class E>
     requires(!refers_to<U, E>)
   explicit TensorView(TensorView<U, E> const& of_another_type_or_place) = delete;
@@ -112,7 +115,7 @@ class TensorView<T, D> {
   operator TensorView<T const, D>() const noexcept
     requires(!std::is_const_v<T>)
   {
-    return {data_, shape_, strides_, device_};
+    return TensorView<T const, D>::strided(data_, shape_, strides_, device_);
   }
 
   T* data() const noexcept { return data_; }
@@ -194,7 +197,7 @@ class TensorView<T, D> {
                   where);
     // An empty slice keeps the address: the one behind the last element of a strided axis may lie outside the memory.
     std::int64_t const offset = begin == end || size() == 0 ? 0 : begin * strides_[at(axis)];
-    return {data_ + offset, shape_.with(axis, end - begin), strides_, device_};
+    return strided(data_ + offset, shape_.with(axis, end - begin), strides_, device_);
   }
 
   /// The sub-view at `index` of the first axis, which disappears.
@@ -206,8 +209,8 @@ class TensorView<T, D> {
                   concat("index ", index, " is outside axis 0 of shape ", to_string(shape_)), where);
     Strides strides{};
     for (int axis = 1; axis < rank(); ++axis) strides[at(axis - 1)] = strides_[at(axis)];
-    return {size() == 0 ? data_ : data_ + index * strides_[0], Shape::of(shape_.begin() + 1, rank() - 1), strides,
-            device_};
+    return strided(size() == 0 ? data_ : data_ + index * strides_[0], Shape::of(shape_.begin() + 1, rank() - 1),
+                   strides, device_);
   }
 
   /// The same elements in row-major order under another shape. One extent may be -1 and is computed.
@@ -232,7 +235,7 @@ class TensorView<T, D> {
         detail::throw_shapes("broadcast", "only extents of one can be repeated", shape_, shape, where);
       strides[at(axis + added)] = shape_[axis] == shape[axis + added] ? strides_[at(axis)] : 0;
     }
-    return {data_, shape, strides, device_};
+    return TensorView<T const, D>::strided(data_, shape, strides, device_);
   }
 
   /// Axes in the given order; without arguments, reversed. Moves no element.
@@ -257,7 +260,7 @@ class TensorView<T, D> {
       extents[at(i)] = shape_[axes[at(i)]];
       strides[at(i)] = strides_[at(axes[at(i)])];
     }
-    return {data_, Shape::of(extents.data(), rank()), strides, device_};
+    return strided(data_, Shape::of(extents.data(), rank()), strides, device_);
   }
   template <std::integral First, std::integral... Rest>
   detail::NoBraces<First, Rest...> reshape(First, Rest...) const;

@@ -775,8 +775,7 @@ void refusals(Comm& comm, Report& report) {
   report.expect(!told.has_dtype || told.dtype == DType::float32, "the type that a message carries");
   again.wait();
   // Several indices of the target reach one element.
-  TensorView<float>::Strides const windows{1, 1};
-  TensorView<float> const sliding(x.data(), Shape{4, 3}, windows);
+  auto const sliding = TensorView<float>::strided(x.data(), Shape{4, 3}, {1, 1});
   expect_error(report, ErrorKind::invalid_argument, "several indices of the receive buffer",
                [&] { comm.broadcast(sliding); });
   expect_error(report, ErrorKind::invalid_argument, "view of shape (4, 3), reach one element",
