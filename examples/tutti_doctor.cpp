@@ -242,9 +242,11 @@ std::optional<std::string> find_failure(Group const& group) {
   return "CULPRIT: rank " + std::to_string(culprit) + " failed by itself: " + reason + "\n";
 }
 
+/// A rank that left without an error of its own: one that failed leaves as well, and says why itself.
 std::optional<std::string> find_left(Group const& group) {
   for (auto const& [rank, log] : group.ranks)
-    if (int const culprit = said_to_have_left(log.reason); culprit >= 0)
+    if (int const culprit = said_to_have_left(log.reason);
+        culprit >= 0 && (!group.ranks.contains(culprit) || group.ranks.at(culprit).reason.empty()))
       return "CULPRIT: rank " + std::to_string(culprit) +
              " has left the communicator while others call on it. Look at why it returned, or destroyed it, so "
              "early.\n";
