@@ -12,7 +12,10 @@
 #include <tutti/kernel/cpu/gemm.hpp>
 
 #include <benchmark/benchmark.h>
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"  // its complex types are C99
 #include <cblas.h>
+#pragma GCC diagnostic pop
 
 #include <algorithm>
 #include <cmath>
