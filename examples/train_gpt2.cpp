@@ -12,7 +12,8 @@
 
 int main(int argc, char** argv) {
   bool const speaks = tutti::comm::announced_rank() <= 0;  // every rank reads the same flags
-  tutti::train::StopSignals const signals(speaks);
+  // Never destroyed: a signal may come until the process is gone.
+  [[maybe_unused]] static auto const* const signals = new tutti::train::StopSignals(speaks);
   tutti::train::Options options;
   try {
     auto const parsed = tutti::train::parse(argc, argv);
