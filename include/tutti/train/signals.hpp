@@ -43,8 +43,8 @@ inline void on_stop_signal(int signal) {
 }  // namespace detail
 
 /// Installs the handlers for its lifetime. A program has one from its first line on and never destroys it, so that no
-/// signal comes too early or too late; the ranks of a process have one each: the first installs, the last restores the former
-/// handlers.
+/// signal comes too early or too late; the ranks of a process have one each: the first installs, the last restores the
+/// former handlers.
 class StopSignals {
  public:
   /// `speaks`: the first signal is answered on the error stream. One rank of a job says so.
