@@ -7,9 +7,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <thread>
-
 #include <set>
+#include <thread>
 
 using namespace tutti;
 using namespace tutti::train;

@@ -68,8 +68,7 @@ auto must_be(std::string range, Accepts accepts) {
 inline std::vector<std::string> with_empty_values(std::vector<std::string> const& words) {
   std::vector<std::string> result;
   for (std::string const& word : words) {
-    bool const empty =
-        word.size() > 3 && word.starts_with("--") && word.ends_with('=') && word.find('=') + 1 == word.size();
+    bool const empty = word.size() > 3 && word.starts_with("--") && word.find('=') == word.size() - 1;
     result.push_back(empty ? word.substr(0, word.size() - 1) : word);
     if (empty) result.emplace_back();
   }

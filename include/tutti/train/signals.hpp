@@ -4,12 +4,13 @@
 /// SIGINT and SIGTERM as a polite request: the first asks the loop to stop, the second ends the process at once. Who no
 /// longer reads what a run prints does not end it: SIGPIPE is ignored.
 
+#include <tutti/exec/wait.hpp>
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <mutex>
 #include <unistd.h>
 
@@ -26,9 +27,7 @@ inline constexpr std::int64_t same_request_ns = 10'000'000;
 
 inline void on_stop_signal(int signal) {
   int const error = errno;
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  std::int64_t const ns = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  std::int64_t const ns = exec::now_ns();
   int none = 0;
   if (!stop_signal.compare_exchange_strong(none, signal)) {
     errno = error;
