@@ -39,10 +39,6 @@
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
-#include <tutti/exec/processors.hpp>
-#include <tutti/exec/scratch.hpp>
-#include <tutti/exec/team.hpp>
-#include <tutti/exec/context.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/collectives.hpp>
 #include <tutti/comm/mesh.hpp>
@@ -58,8 +54,7 @@
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>
 #include <tutti/core/convert.hpp>
-#include <tutti/core/hash.hpp>
+#include <tutti/exec/processors.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/print.hpp>
-#include <tutti/tensor/random.hpp>

@@ -15,7 +15,6 @@
 #include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/fuse.hpp>
-#include <tutti/tensor/random.hpp>
 #include <tutti/graph/generic_steps.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/canonical.hpp>

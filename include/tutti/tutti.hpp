@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Tensors, contexts and collectives, with the Threads backend and without any vendor's header. Kernels and graphs are
-/// `tutti/kernel/cpu.hpp` and `tutti/graph.hpp`: they cost a compiler several times as much as all of this
-/// (docs/adr/0004-what-an-include-costs.md).
+/// Tensors and collectives, with the Threads backend and without any vendor's header. Kernels, with the contexts that
+/// they run in, and graphs are `tutti/kernel/cpu.hpp` and `tutti/graph.hpp`: they cost a compiler several times as much
+/// as all of this (docs/adr/0004-what-an-include-costs.md).
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/bfloat16.hpp>
@@ -44,10 +44,6 @@
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/heap.hpp>
-#include <tutti/exec/processors.hpp>
-#include <tutti/exec/scratch.hpp>
-#include <tutti/exec/team.hpp>
-#include <tutti/exec/context.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/message_group.hpp>
 #include <tutti/comm/collectives.hpp>
@@ -58,10 +54,9 @@
 #include <tutti/comm/plans.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/exec/processors.hpp>
 #include <tutti/backend/threads.hpp>
 #include <tutti/core/convert.hpp>
-#include <tutti/core/hash.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/print.hpp>
-#include <tutti/tensor/random.hpp>

@@ -15,13 +15,16 @@
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
-#include <tutti/exec/context.hpp>
 
 #include <array>
 #include <cstdint>
 #include <source_location>
 #include <string>
 #include <utility>
+
+namespace tutti::exec {
+struct ContextOptions;
+}
 
 namespace tutti::comm {
 
@@ -41,8 +44,10 @@ class Endpoint {
   int local_size() const noexcept { return core_->backend.local_size(); }
   Heap<B> heap() const noexcept { return Heap<B>(core_); }
   B& backend() noexcept { return core_->backend; }
-  /// Options for a Context that shares this node's processors with the other ranks.
-  exec::ContextOptions context_options() const { return {.threads = 0, .ranks_on_node = local_size()}; }
+  /// Options for a Context that shares this node's processors with the other ranks. Context has a header of its own,
+  /// tutti/exec/context.hpp, which kernels and graphs include.
+  template <class Options = exec::ContextOptions>
+  Options context_options() const { return {.threads = 0, .ranks_on_node = local_size()}; }
   double deadline_seconds() const noexcept { return core_->deadline_seconds(); }
   void set_deadline_seconds(double seconds, std::source_location where = std::source_location::current()) {
     core_->set_deadline_seconds(seconds, where);

@@ -42,6 +42,7 @@ class Shape {
   constexpr Shape() = default;
   template <std::integral First, std::integral... Rest>
   explicit Shape(First, Rest...) = delete;  // extents stand in braces: {2, 3}
+  template <class = void>
   constexpr Shape(std::initializer_list<std::int64_t> extents,
                   std::source_location where = std::source_location::current())
       : Shape(extents.begin(), static_cast<std::int64_t>(extents.size()), where) {}
@@ -53,6 +54,7 @@ class Shape {
     }
   constexpr explicit Shape(Extents const& extents, std::source_location where = std::source_location::current())
       : Shape(extents.data(), static_cast<std::int64_t>(extents.size()), where) {}
+  template <class = void>
   static constexpr Shape of(std::int64_t const* extents, std::int64_t rank,
                             std::source_location where = std::source_location::current()) {
     return Shape(extents, rank, where);

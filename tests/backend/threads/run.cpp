@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/exec/context.hpp>
 
 #include <atomic>
 #include <stdexcept>
