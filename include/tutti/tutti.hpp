@@ -34,6 +34,7 @@
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/comparison.hpp>
+#include <tutti/comm/misuse.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/shape.hpp>
 #include <tutti/tensor/view.hpp>

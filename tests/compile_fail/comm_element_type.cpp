@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: this is no buffer of elements
+// Expect: broadcast takes \(x, root\)
 // Lines: 15
 #include <tutti/comm.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: a receive names what comes, recv<T>\(source, tag\)
+// Expect: a receive names what comes, recv<T>\(from, tag\)
 // Lines: 15
 #include <tutti/comm.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: this is no buffer of elements
+// Expect: send takes \(x, to, tag\), and x is a buffer
 // Lines: 15
 #include <tutti/tutti.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: this is no buffer of elements: a tensor, a view, or contiguous memory of them
+// Expect: send_recv takes \(out, to, in, from, tag\)
 // Lines: 15
 #include <tutti/tutti.hpp>
 

@@ -15,6 +15,7 @@ namespace tutti::comm {
 template <Backend B>
 class Collectives : public Endpoint<B> {
  public:
+  using typename Endpoint<B>::Device;
   using typename Endpoint<B>::Where;
 
   /// Returns when every rank has called it.
@@ -37,7 +38,7 @@ class Collectives : public Endpoint<B> {
     return value;
   }
   template <Buffer X>
-  auto broadcast_async(X&& x, int root = 0, Where where = std::source_location::current()) {
+  Request<Received<X>> broadcast_async(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::broadcast>(NoOperand{}, operand_of(std::forward<X>(x)), NoOperator{}, root,
                                                  where);
   }
@@ -48,23 +49,24 @@ class Collectives : public Endpoint<B> {
   void all_reduce(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, operand_of(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void all_reduce(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <Value T, class Op = NoOperator>
+  template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T all_reduce(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto all_reduce_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
+  Request<Received<X>> all_reduce_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1,
                                                   where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto all_reduce_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> all_reduce_async(From&& from, To&& to, Op op = {},
+                                         Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   std::move(op), -1, where);
   }
@@ -74,22 +76,25 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (V / P, ...), result (...); the same V / P on every rank
   /// Computes   result = x[0] of rank 0 op x[1] of rank 0 op ... op x[V / P - 1] of the last rank; avg divides by V
   template <Buffer X, NoBuffer Op = NoOperator>
-  [[nodiscard]] auto all_reduce_contributions(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<ValueOf<X>, Device> all_reduce_contributions(X&& x, Op const& op = {},
+                                                                    Where where = std::source_location::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void all_reduce_contributions(From&& from, To&& to, Op const& op = {},
                                 Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto all_reduce_contributions_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<X>, Device>> all_reduce_contributions_async(X&& x, Op op = {},
+                                                                     Where where = std::source_location::current()) {
     auto to = contribution<X>(x);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto all_reduce_contributions_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> all_reduce_contributions_async(From&& from, To&& to, Op op = {},
+                                                       Where where = std::source_location::current()) {
     return this->template start<Kind::all_reduce_contributions>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
@@ -99,16 +104,17 @@ class Collectives : public Endpoint<B> {
   void reduce(X&& x, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce(From&& from, To&& to, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(input_of(from), operand_of(to), op, root, where);
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto reduce_async(X&& x, Op op = {}, int root = 0, Where where = std::source_location::current()) {
+  Request<Received<X>> reduce_async(X&& x, Op op = {}, int root = 0, Where where = std::source_location::current()) {
     return this->template start<Kind::reduce>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), root, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto reduce_async(From&& from, To&& to, Op op = {}, int root = 0, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> reduce_async(From&& from, To&& to, Op op = {}, int root = 0,
+                                     Where where = std::source_location::current()) {
     return this->template start<Kind::reduce>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               std::move(op), root, where);
   }
@@ -116,14 +122,14 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...), result (P, ...) at `root`, (0, ...) elsewhere; `to` counts at `root` alone
   /// Computes   result[r] = x of rank r
   template <Buffer X>
-  [[nodiscard]] auto gather(X&& x, int root = 0, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<ValueOf<X>, Device> gather(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
         input_of(x), this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
         NoOperator{}, root, where);
   }
   /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
   template <Value T>
-  [[nodiscard]] auto gather(T value, int root = 0, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<T, Device> gather(T value, int root = 0, Where where = std::source_location::current()) {
     return gather(TensorView<T const>(&value, Shape{}), root, where);
   }
   template <Buffer From, Buffer To>
@@ -131,12 +137,13 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::gather>(input_of(from), operand_of(to), NoOperator{}, root, where);
   }
   template <Buffer X>
-  auto gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<X>, Device>> gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
     return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
-  auto gather_async(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
+  Request<Received<To>> gather_async(From&& from, To&& to, int root = 0,
+                                     Where where = std::source_location::current()) {
     return this->template start<Kind::gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               NoOperator{}, root, where);
   }
@@ -144,14 +151,14 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...), result (P, ...)
   /// Computes   result[r] = x of rank r, on every rank
   template <Buffer X>
-  [[nodiscard]] auto all_gather(X&& x, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<ValueOf<X>, Device> all_gather(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_gather>(
         input_of(x), this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where)),
         NoOperator{}, -1, where);
   }
   /// Of one number: shape (P,).
   template <Value T>
-  [[nodiscard]] auto all_gather(T value, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<T, Device> all_gather(T value, Where where = std::source_location::current()) {
     return all_gather(TensorView<T const>(&value, Shape{}), where);
   }
   template <Buffer From, Buffer To>
@@ -159,12 +166,12 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_gather>(input_of(from), operand_of(to), NoOperator{}, -1, where);
   }
   template <Buffer X>
-  auto all_gather_async(X&& x, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<X>, Device>> all_gather_async(X&& x, Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where));
     return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
-  auto all_gather_async(From&& from, To&& to, Where where = std::source_location::current()) {
+  Request<Received<To>> all_gather_async(From&& from, To&& to, Where where = std::source_location::current()) {
     return this->template start<Kind::all_gather>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   NoOperator{}, -1, where);
   }
@@ -176,7 +183,8 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::scatter>(input_of(from), operand_of(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
-  auto scatter_async(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
+  Request<Received<To>> scatter_async(From&& from, To&& to, int root = 0,
+                                      Where where = std::source_location::current()) {
     return this->template start<Kind::scatter>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                NoOperator{}, root, where);
   }
@@ -184,22 +192,25 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (P * k, ...), result (k, ...)
   /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, NoBuffer Op = NoOperator>
-  [[nodiscard]] auto reduce_scatter(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<ValueOf<X>, Device> reduce_scatter(X&& x, Op const& op = {},
+                                                          Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter>(
         input_of(x), this->template result<X>(this->part(view_of(x).shape(), where)), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce_scatter(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto reduce_scatter_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<X>, Device>> reduce_scatter_async(X&& x, Op op = {},
+                                                           Where where = std::source_location::current()) {
     auto to = this->template result<X>(this->part(view_of(x).shape(), where));
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto reduce_scatter_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> reduce_scatter_async(From&& from, To&& to, Op op = {},
+                                             Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<From>(from)),
                                                       operand_of(std::forward<To>(to)), std::move(op), -1, where);
   }
@@ -207,7 +218,7 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (P * k, ...), result the same
   /// Computes   block r of the result = this rank's block of rank r's x
   template <Buffer X>
-  [[nodiscard]] auto all_to_all(X&& x, Where where = std::source_location::current()) {
+  [[nodiscard]] Tensor<ValueOf<X>, Device> all_to_all(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_to_all>(input_of(x), this->template result<X>(view_of(x).shape()), NoOperator{},
                                                 -1, where);
   }
@@ -216,12 +227,12 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_to_all>(input_of(from), operand_of(to), NoOperator{}, -1, where);
   }
   template <Buffer X>
-  auto all_to_all_async(X&& x, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<X>, Device>> all_to_all_async(X&& x, Where where = std::source_location::current()) {
     auto to = this->template result<X>(view_of(x).shape());
     return this->template start<Kind::all_to_all>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
-  auto all_to_all_async(From&& from, To&& to, Where where = std::source_location::current()) {
+  Request<Received<To>> all_to_all_async(From&& from, To&& to, Where where = std::source_location::current()) {
     return this->template start<Kind::all_to_all>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                   NoOperator{}, -1, where);
   }
@@ -232,22 +243,22 @@ class Collectives : public Endpoint<B> {
   void scan(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(NoOperand{}, operand_of(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void scan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
   /// Of one number: returns the result.
-  template <Value T, class Op = NoOperator>
+  template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T scan(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto scan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
+  Request<Received<X>> scan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::scan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto scan_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> scan_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::scan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                             std::move(op), -1, where);
   }
@@ -259,70 +270,70 @@ class Collectives : public Endpoint<B> {
   void exscan(X&& x, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(NoOperand{}, operand_of(x), op, -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void exscan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
-  template <Value T, class Op = NoOperator>
+  template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T exscan(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto exscan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
+  Request<Received<X>> exscan_async(X&& x, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::exscan>(NoOperand{}, operand_of(std::forward<X>(x)), std::move(op), -1, where);
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto exscan_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> exscan_async(From&& from, To&& to, Op op = {}, Where where = std::source_location::current()) {
     return this->template start<Kind::exscan>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                               std::move(op), -1, where);
   }
 
-  // What is no buffer.
-  template <class... Rest, NoBuffersOrValue<Rest...> X>
-  NotABuffer<X, Rest...> broadcast(X const&, Rest const&...);
-  template <class... Rest, NoBuffersOrValue<Rest...> X>
-  NotABuffer<X, Rest...> all_reduce(X const&, Rest const&...);
-  template <class... Rest, NoBuffersOrValue<Rest...> X>
-  NotABuffer<X, Rest...> gather(X const&, Rest const&...);
-  template <class... Rest, NoBuffersOrValue<Rest...> X>
-  NotABuffer<X, Rest...> all_gather(X const&, Rest const&...);
-  template <class... Rest, NoBuffersOrValue<Rest...> X>
-  NotABuffer<X, Rest...> scan(X const&, Rest const&...);
-  template <class... Rest, NoBuffersOrValue<Rest...> X>
-  NotABuffer<X, Rest...> exscan(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_reduce_contributions(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> reduce(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> scatter(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> reduce_scatter(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_to_all(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> broadcast_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_reduce_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_reduce_contributions_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> reduce_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> gather_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_gather_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> scatter_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> reduce_scatter_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_to_all_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> scan_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> exscan_async(X const&, Rest const&...);
+  // Calls whose arguments none of them takes.
+  template <class T = void>
+  NotBroadcast<T> broadcast(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> all_reduce(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> gather(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> all_gather(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> scan(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> exscan(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> all_reduce_contributions(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> reduce(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> scatter(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> reduce_scatter(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> all_to_all(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotBroadcast<T> broadcast_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> all_reduce_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> all_reduce_contributions_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> reduce_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> gather_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> all_gather_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> scatter_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> reduce_scatter_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotMoved<T> all_to_all_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> scan_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotReduced<T> exscan_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
 
  protected:
   using Endpoint<B>::Endpoint;

@@ -48,10 +48,12 @@ class MessageGroup : private comm::Endpoint<B> {
         where);
   }
 
-  template <comm::NoBuffer X, class... Rest>
-  comm::NotABuffer<X> send(X const&, Rest const&...);
-  template <comm::NoBuffer X, class... Rest>
-  comm::NotABuffer<X> recv(X const&, Rest const&...);
+  // Calls whose arguments neither of them takes.
+  template <class T = void>
+  comm::NotSent<T> send(comm::Any = {}, comm::Any = {}, comm::Any = {}, comm::Any = {}, comm::Any = {}, comm::Any = {});
+  template <class T = void>
+  comm::NotReceived<T> recv(comm::Any = {}, comm::Any = {}, comm::Any = {}, comm::Any = {}, comm::Any = {},
+                            comm::Any = {});
 
   /// Operations that were added and not waited for.
   std::size_t size() const noexcept { return entries_.size(); }

@@ -3,6 +3,7 @@
 /// @file
 /// What collectives accept as buffers, and `Operand`: one of them made contiguous for the time of an operation.
 
+#include <tutti/comm/misuse.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/tensor.hpp>
@@ -31,7 +32,7 @@ template <class T, class D>
 TensorView<T const, D> view_of(Tensor<T, D> const& tensor) noexcept { return tensor.view(); }
 template <class T, class D>
 TensorView<T, D> view_of(TensorView<T, D> const& view) noexcept { return view; }
-/// Anything that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
+/// Any that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
 template <class X>
   requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> &&
            requires(X& x) { requires Storable<typename decltype(std::span(x))::value_type>; })
@@ -49,37 +50,12 @@ concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 template <class X>
 inline constexpr bool is_buffer = Buffer<X>;
 
-/// Whether the first of these is no buffer and stands where only a second buffer can: it is a container, or a named
-/// operator or a buffer follows it.
-template <class...>
-inline constexpr bool lacks_buffer = false;
-template <class X>
-  requires(!is_buffer<X> && requires(X& x) { x.begin(); })
-inline constexpr bool lacks_buffer<X> = true;
-template <class X, class Next, class... Rest>
-  requires(!is_buffer<X>)
-inline constexpr bool lacks_buffer<X, Next, Rest...> =
-    lacks_buffer<X> || is_buffer<Next> || requires { std::remove_cvref_t<Next>::kind; };
-
 /// A single element.
 template <class X>
 concept Value = Storable<X> && !Buffer<X>;
 
-/// The result of overloads that take what no operation accepts: its assertion is the one sentence that a user gets
-/// instead of a list of candidates.
-template <class X, class... Rest>
-struct NotABuffer {
-  static_assert(is_buffer<X> && !lacks_buffer<Rest...>,
-                "tutti: this is no buffer of elements: a tensor, a view, or contiguous memory of them. Elements are "
-                "numbers, std::byte, char, bool, complex numbers and described structs");
-};
 template <class X>
 concept NoBuffer = !is_buffer<X>;
-template <class X, class... Rest>
-concept NoBuffers = !is_buffer<X> || lacks_buffer<Rest...>;
-template <class X, class... Rest>
-concept NoBuffersOrValue = (!is_buffer<X> && !Value<X>) || (is_buffer<X> && lacks_buffer<Rest...>);
-
 template <Buffer X>
 using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));
 template <Buffer X>
@@ -243,6 +219,14 @@ inline constexpr bool is_owned =
 template <class X>
 inline constexpr bool outlives_call =
     std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || std::ranges::enable_borrowed_range<X>;
+
+/// What the request of an operation returns for a buffer that it fills, and for one that it only reads: the tensor that
+/// was moved in, or a view of what was lent.
+template <Buffer X>
+using Received = std::conditional_t<is_owned<X>, Tensor<ValueOf<X>, DeviceOf<X>>, ViewOf<X>>;
+template <Buffer X>
+using Sent =
+    std::conditional_t<is_owned<X>, Tensor<ValueOf<X>, DeviceOf<X>>, TensorView<ValueOf<X> const, DeviceOf<X>>>;
 
 template <class X>
 auto operand_of(X&& x) {

@@ -15,13 +15,6 @@
 
 namespace tutti::comm {
 
-/// The result of receives of what no message holds; see NotABuffer.
-template <class T>
-struct NotReceived {
-  static_assert(is_storable<T>,
-                "tutti: a receive names what comes, recv<T>(source, tag) or recv(buffer, source): elements, complex "
-                "numbers or described structs");
-};
 /// Messages of one pair and tag arrive in order. Tags are 0 to 32767; receives also take any_source and any_tag.
 template <Backend B>
 class PointToPoint : public VectorCollectives<B> {
@@ -38,7 +31,7 @@ class PointToPoint : public VectorCollectives<B> {
     complete(std::move(task), where);
   }
   template <Buffer X>
-  auto send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
+  Request<Sent<X>> send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
     return this->request(
         this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where),
         where);
@@ -54,7 +47,7 @@ class PointToPoint : public VectorCollectives<B> {
     return complete(std::move(task), where);
   }
   template <Buffer X>
-  auto recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
+  Request<Received<X>> recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where),
                          where);
   }
@@ -65,7 +58,8 @@ class PointToPoint : public VectorCollectives<B> {
     return recv_async<T>(from, tag, where).wait(where);
   }
   template <Storable T>
-  auto recv_async(int from = any_source, int tag = any_tag, Where where = std::source_location::current()) {
+  Request<Tensor<T, Device>> recv_async(int from = any_source, int tag = any_tag,
+                                        Where where = std::source_location::current()) {
     this->check_source("recv", from, tag, where);
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag, where), where);
   }
@@ -81,7 +75,7 @@ class PointToPoint : public VectorCollectives<B> {
     return complete(std::move(task), where);
   }
   template <Buffer Out, Buffer In>
-  auto send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0,
+  Request<Received<In>> send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0,
                        Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
@@ -90,7 +84,7 @@ class PointToPoint : public VectorCollectives<B> {
   }
   /// The message received has the shape of the one sent.
   template <Buffer Out>
-  [[nodiscard]] auto send_recv(Out&& out, int to, int from, int tag = 0,
+  [[nodiscard]] Tensor<ValueOf<Out>, Device> send_recv(Out&& out, int to, int from, int tag = 0,
                                Where where = std::source_location::current()) {
     Tensor<ValueOf<Out>, Device> in(view_of(out).shape());
     send_recv(out, to, in, from, tag, where);
@@ -152,33 +146,26 @@ class PointToPoint : public VectorCollectives<B> {
     return complete(std::move(task), where);
   }
 
-  // What is no buffer, and what no message holds.
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> send(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> send_async(X const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> send_recv(X const&, Rest const&...);
-  template <Buffer X, NoBuffer Y, class... Rest>
-    requires(!std::integral<Y> || (Buffer<Rest> || ...))
-  NotABuffer<Y> send_recv(X const&, int, Y const&, Rest const&...);
-  template <NoBuffer X, class... Rest>
-  NotABuffer<X> send_recv_async(X const&, Rest const&...);
-  template <Buffer X, NoBuffer Y, class... Rest>
-    requires(!std::integral<Y> || (Buffer<Rest> || ...))
-  NotABuffer<Y> send_recv_async(X const&, int, Y const&, Rest const&...);
-  template <int..., NoBuffer X, class... Rest>  // never for recv<T>(source)
-    requires(sizeof...(Rest) > 0)
-  NotABuffer<X> recv(X const&, Rest const&...);
-  template <int..., NoBuffer X, class... Rest>
-    requires(sizeof...(Rest) > 0)
-  NotABuffer<X> recv_async(X const&, Rest const&...);
+  // Calls whose arguments none of them takes. A source may convert to int as an argument of Any does: where T can
+  // be received, only what does not is a mistake.
+  template <class T = void>
+  NotSent<T> send(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotSent<T> send_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotExchanged<T> send_recv(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotExchanged<T> send_recv_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
   template <NotStorable T = void>
-  NotReceived<T> recv(int = any_source, int = any_tag, Where = std::source_location::current());
+  NotReceived<T> recv(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <Storable T, class X>
+    requires(!std::convertible_to<X const&, int>)
+  NotReceived<X> recv(X const&, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
   template <NotStorable T = void>
-  NotReceived<T> recv_async(int = any_source, int = any_tag, Where = std::source_location::current());
-  template <NotStorable T>
-  NotReceived<T> recv(Message<B>&&, Where = std::source_location::current());
+  NotReceived<T> recv_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <Storable T, class X>
+    requires(!std::convertible_to<X const&, int>)
+  NotReceived<X> recv_async(X const&, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
 
   /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
   [[nodiscard]] MessageGroup<B> group() { return MessageGroup<B>(this->core_); }

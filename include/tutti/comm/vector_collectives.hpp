@@ -15,13 +15,14 @@ namespace tutti::comm {
 /// order, one for each rank; blocks lie one after another. Where the caller knows the counts he passes both buffers;
 /// where he does not, the ranks exchange them first and the result is allocated.
 /// Requires   a communicating rank knows the counts of both sides: what one rank sends to another is what that one
-///            expects. Anything else is an Error (communication) on the rank that receives.
+///            expects. Any else is an Error (communication) on the rank that receives.
 /// Errors     invalid_argument, unless there is a count for each rank; shape, unless they add up to the buffer.
 template <Backend B>
 class VectorCollectives : public Collectives<B> {
   using Counts = PerRank;
 
  public:
+  using typename Endpoint<B>::Device;
   using typename Endpoint<B>::Where;
 
   /// Shapes     from (k_rank, ...), to (k_0 + k_1 + ..., ...) at `root`, where alone `to` and `counts` are looked at
@@ -31,19 +32,20 @@ class VectorCollectives : public Collectives<B> {
     this->template run<Kind::gather_v>(input_of(from), operand_of(to), NoOperator{}, root, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
-  auto gather_v_async(From&& from, To&& to, Counts counts, int root = 0,
+  Request<Received<To>> gather_v_async(From&& from, To&& to, Counts counts, int root = 0,
                       Where where = std::source_location::current()) {
     return this->template start<Kind::gather_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                 NoOperator{}, root, where, {{}, counts});
   }
   /// The counts are found out; ranks other than the root get no blocks.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> gather_v(X&& x, int root = 0,
+  [[nodiscard]] Ragged<ValueOf<X>, Device> gather_v(X&& x, int root = 0,
                                                                 Where where = std::source_location::current()) {
     return gather_v_async(x, root, where).wait(where);
   }
   template <Buffer X>
-  auto gather_v_async(X&& x, int root = 0, Where where = std::source_location::current()) {
+  Request<Ragged<ValueOf<X>, Device>> gather_v_async(X&& x, int root = 0,
+                                                     Where where = std::source_location::current()) {
     return inferred<Kind::gather_v>(input_of(std::forward<X>(x)), {}, root, where);
   }
 
@@ -54,18 +56,19 @@ class VectorCollectives : public Collectives<B> {
     this->template run<Kind::all_gather_v>(input_of(from), operand_of(to), NoOperator{}, -1, where, {{}, counts});
   }
   template <Buffer From, Buffer To>
-  auto all_gather_v_async(From&& from, To&& to, Counts counts, Where where = std::source_location::current()) {
+  Request<Received<To>> all_gather_v_async(From&& from, To&& to, Counts counts,
+                                           Where where = std::source_location::current()) {
     return this->template start<Kind::all_gather_v>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), NoOperator{}, -1, where, {{}, counts});
   }
   /// The counts are found out.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, typename B::Device> all_gather_v(X&& x,
+  [[nodiscard]] Ragged<ValueOf<X>, Device> all_gather_v(X&& x,
                                                                     Where where = std::source_location::current()) {
     return all_gather_v_async(x, where).wait(where);
   }
   template <Buffer X>
-  auto all_gather_v_async(X&& x, Where where = std::source_location::current()) {
+  Request<Ragged<ValueOf<X>, Device>> all_gather_v_async(X&& x, Where where = std::source_location::current()) {
     return inferred<Kind::all_gather_v>(input_of(std::forward<X>(x)), {}, -1, where);
   }
 
@@ -76,43 +79,45 @@ class VectorCollectives : public Collectives<B> {
     this->template run<Kind::scatter_v>(input_of(from), operand_of(to), NoOperator{}, root, where, {counts, {}});
   }
   template <Buffer From, Buffer To>
-  auto scatter_v_async(From&& from, To&& to, Counts counts, int root = 0,
+  Request<Received<To>> scatter_v_async(From&& from, To&& to, Counts counts, int root = 0,
                        Where where = std::source_location::current()) {
     return this->template start<Kind::scatter_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                  NoOperator{}, root, where, {counts, {}});
   }
   /// Each rank finds out its count from the root and gets its rows as a tensor.
   template <Buffer From>
-  [[nodiscard]] Tensor<ValueOf<From>, typename B::Device> scatter_v(From&& from, Counts counts, int root = 0,
+  [[nodiscard]] Tensor<ValueOf<From>, Device> scatter_v(From&& from, Counts counts, int root = 0,
                                                                     Where where = std::source_location::current()) {
     return scatter_v_async(from, counts, root, where).wait(where);
   }
   template <Buffer From>
-  auto scatter_v_async(From&& from, Counts counts, int root = 0, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<From>, Device>> scatter_v_async(From&& from, Counts counts, int root = 0,
+                                                         Where where = std::source_location::current()) {
     return inferred<Kind::scatter_v>(input_of(std::forward<From>(from)), counts, root, where);
   }
 
   /// Shapes     x (k_0 + k_1 + ..., ...), result (k_rank, ...); the same counts on every rank
   /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, NoBuffer Op = NoOperator>
-  [[nodiscard]] auto reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
+  [[nodiscard]] Tensor<ValueOf<X>, Device> reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
                                       Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
                                                       {counts, {}});
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce_scatter_v(From&& from, To&& to, Counts counts, Op const& op = {},
                         Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter_v>(input_of(from), operand_of(to), op, -1, where, {counts, {}});
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  auto reduce_scatter_v_async(X&& x, Counts counts, Op op = {}, Where where = std::source_location::current()) {
+  Request<Tensor<ValueOf<X>, Device>> reduce_scatter_v_async(X&& x, Counts counts, Op op = {},
+                                                             Where where = std::source_location::current()) {
     auto to = own_rows<X>(x, counts, where);
     return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                         where, {counts, {}});
   }
-  template <Buffer From, Buffer To, class Op = NoOperator>
-  auto reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op = {},
+  template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
+  Request<Received<To>> reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op = {},
                               Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter_v>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where, {counts, {}});
@@ -126,7 +131,7 @@ class VectorCollectives : public Collectives<B> {
     this->template run<Kind::all_to_all_v>(input_of(from), operand_of(to), NoOperator{}, -1, where, {sent, received});
   }
   template <Buffer From, Buffer To>
-  auto all_to_all_v_async(From&& from, To&& to, Counts sent, Counts received,
+  Request<Received<To>> all_to_all_v_async(From&& from, To&& to, Counts sent, Counts received,
                           Where where = std::source_location::current()) {
     return this->template start<Kind::all_to_all_v>(input_of(std::forward<From>(from)),
                                                     operand_of(std::forward<To>(to)), NoOperator{}, -1, where,
@@ -134,36 +139,37 @@ class VectorCollectives : public Collectives<B> {
   }
   /// What the others send is found out.
   template <Buffer From>
-  [[nodiscard]] Ragged<ValueOf<From>, typename B::Device> all_to_all_v(From&& from, Counts sent,
+  [[nodiscard]] Ragged<ValueOf<From>, Device> all_to_all_v(From&& from, Counts sent,
                                                                        Where where = std::source_location::current()) {
     return all_to_all_v_async(from, sent, where).wait(where);
   }
   template <Buffer From>
-  auto all_to_all_v_async(From&& from, Counts sent, Where where = std::source_location::current()) {
+  Request<Ragged<ValueOf<From>, Device>> all_to_all_v_async(From&& from, Counts sent,
+                                                            Where where = std::source_location::current()) {
     return inferred<Kind::all_to_all_v>(input_of(std::forward<From>(from)), sent, -1, where);
   }
 
-  // What is no buffer.
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> gather_v(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> gather_v_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_gather_v(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_gather_v_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> scatter_v(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> scatter_v_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> reduce_scatter_v(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> reduce_scatter_v_async(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_to_all_v(X const&, Rest const&...);
-  template <class... Rest, NoBuffers<Rest...> X>
-  NotABuffer<X, Rest...> all_to_all_v_async(X const&, Rest const&...);
+  // Calls whose arguments none of them takes.
+  template <class T = void>
+  NotRagged<T> gather_v(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> gather_v_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> all_gather_v(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> all_gather_v_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> scatter_v(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> scatter_v_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> reduce_scatter_v(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> reduce_scatter_v_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> all_to_all_v(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <class T = void>
+  NotRagged<T> all_to_all_v_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
 
  protected:
   using Collectives<B>::Collectives;
