@@ -24,7 +24,7 @@ class Text {
  public:
   void store(std::string_view text) noexcept {
     std::uint64_t words[count] = {};
-    std::memcpy(words, text.data(), text.size() < Bytes - 1 ? text.size() : Bytes - 1);
+    text.copy(reinterpret_cast<char*>(words), Bytes - 1);
     std::uint32_t const version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);

@@ -8,6 +8,7 @@
 #include <tutti/comm.hpp>
 #include <tutti/comm/communicator_port.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -100,7 +101,7 @@ void movement(Comm& comm, Report& report) {
     all = comm.all_gather_async(x).wait();
     expect_elements<T>(report, all, n * ranks, called("all_gather_async"), gathered);
     all.fill(T{});
-    std::memcpy(all[rank].data(), x.data(), static_cast<std::size_t>(n) * sizeof(T));
+    std::copy_n(x.data(), n, all[rank].data());
     comm.all_gather(all[rank], all);
     expect_elements<T>(report, all, n * ranks, called("all_gather in place"), gathered);
 
@@ -110,8 +111,8 @@ void movement(Comm& comm, Report& report) {
     at_root = comm.gather_async(x.clone(), root).wait();
     if (rank == root) {
       expect_elements<T>(report, at_root, n * ranks, called("gather_async"), gathered);
-      std::memset(static_cast<void*>(at_root.data()), 0, static_cast<std::size_t>(at_root.size()) * sizeof(T));
-      std::memcpy(at_root[rank].data(), x.data(), static_cast<std::size_t>(n) * sizeof(T));
+      at_root.fill(T{});
+      std::copy_n(x.data(), n, at_root[rank].data());
       comm.gather(at_root[rank], at_root, root);
       expect_elements<T>(report, at_root, n * ranks, called("gather in place"), gathered);
     } else {
@@ -219,7 +220,7 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     comm.broadcast(at_root, root);
     expect_elements<T>(report, at_root, n, called("reduce then broadcast"),
                        [&](std::int64_t i) { return all.data()[i]; });
-    std::memset(static_cast<void*>(out.data()), 1, static_cast<std::size_t>(n) * sizeof(T));
+    if (n != 0) std::memset(static_cast<void*>(out.data()), 1, static_cast<std::size_t>(n) * sizeof(T));
     auto const before = out.clone();
     comm.reduce(mine, out, op, root);
     if (rank == root) expect_elements<T>(report, out, n, called("reduce"), exact);

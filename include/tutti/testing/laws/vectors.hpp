@@ -5,6 +5,8 @@
 
 #include <tutti/testing/laws/collectives.hpp>
 
+#include <algorithm>
+
 namespace tutti::laws {
 
 /// Rows that rank r contributes, of a base size: some ranks have none.
@@ -76,7 +78,7 @@ void ragged_movement(Comm& comm, Report& report) {
       expect_equal<T>(report, to, whole, called("all_gather_v with counts"));
       to.fill(T{});
       auto block = to.slice(0, begin, begin + own);
-      std::memcpy(block.data(), mine.data(), static_cast<std::size_t>(mine.size()) * sizeof(T));
+      std::copy_n(mine.data(), mine.size(), block.data());
       comm.all_gather_v(block, to, counts);
       expect_equal<T>(report, to, whole, called("all_gather_v in place"));
       to = comm.all_gather_v_async(mine, zeros<T>(whole.shape()), std::vector<std::int64_t>(counts)).wait();
@@ -99,7 +101,7 @@ void ragged_movement(Comm& comm, Report& report) {
       if (rank == root) {
         to.fill(T{});
         auto const own_block = to.slice(0, begin, begin + own);
-        std::memcpy(own_block.data(), mine.data(), static_cast<std::size_t>(mine.size()) * sizeof(T));
+        std::copy_n(mine.data(), mine.size(), own_block.data());
         comm.gather_v_async(own_block, to, counts, root).wait();
       } else {
         comm.gather_v_async(mine, to, counts, root).wait();
