@@ -171,6 +171,9 @@ TEST_CASE("an interrupted, damaged, foreign or missing checkpoint gets a sentenc
   REQUIRE_ERROR(find_checkpoint(folder.path, "latest"), ErrorKind::io, "no complete checkpoint");
   fs::path const first = save_checkpoint(folder.path, contents.at(1), 0);
   fs::path const second = save_checkpoint(folder.path, contents.at(2), 0);
+  fs::create_directories(folder.path / "checkpoints" / "step_9");  // no name that a run gives
+  std::ofstream(folder.path / "checkpoints" / "step_9" / "COMPLETE") << "";
+  CHECK(find_checkpoint(folder.path, "latest") == second);
   REQUIRE_ERROR(find_checkpoint(folder.path, "7"), ErrorKind::io, "1, 2");
   REQUIRE_ERROR(find_checkpoint(folder.path, "99999999999999999999"), ErrorKind::io, "not among");
   REQUIRE_ERROR(find_checkpoint(folder.path, "elsewhere"), ErrorKind::io, "not the folder of a checkpoint");

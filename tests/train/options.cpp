@@ -34,6 +34,9 @@ TEST_CASE("flags reach their options, with a blank or an equals sign") {
   CHECK(o.channels == 64);
   CHECK(o.given.contains("steps"));
   CHECK(!o.given.contains("batch"));
+  CHECK(parse_words({"--data", "x", "--steps", "010"}).options.steps == 10);
+  CHECK(parse_words({"--data", "x", "--warmup=+000"}).options.warmup == 0);
+  CHECK(parse_words({"--data", "x", "--steps=08", "--learning-rate", "00.5"}).options.steps == 8);
 }
 
 TEST_CASE("--gradient-clip is --clip: the last of two counts, both names together are refused") {
@@ -214,6 +217,9 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--layers", "9223372036854775807", "--channels", "2", "--heads", "1"},
        "--layers 9223372036854775807"},
       {{"--data", "x", "--resume", ""}, "--resume ''"},
+      {{"--data", "x", "--resume", "5"}, "--resume 5: is a step and needs --out"},
+      {{"--data", "caf\xe9"}, "is not UTF-8"},
+      {{"--data", "x", "--sample-prompt", "caf\xe9"}, "--sample-prompt caf\xe9: is not UTF-8"},
       {{"--data", "x", "--out", ""}, "--out ''"},
       {{"--data", "x", "--config", ""}, "--config ''"},
       {{"--data", "x", "--schedule", "cubic"}, "--schedule cubic: use cosine, linear, constant or wsd"},

@@ -54,8 +54,8 @@ class Descriptor {
   int value_;
 };
 
-inline Descriptor open_to_read(std::string const& path, char const* operation) {
-  int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+inline Descriptor open_to_read(std::string const& path, char const* operation, int flags = 0) {
+  int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
   if (descriptor < 0) throw_errno(operation, "cannot open '" + path + "'. Check the path and its permissions");
   return Descriptor(descriptor);
 }
@@ -104,7 +104,8 @@ inline std::string read_file(std::string const& path) {
 /// The bytes of a regular file, mapped read-only: pages come from the page cache when touched. An empty file gives
 /// empty storage. The file must not shrink while it is mapped: the operating system answers that with SIGBUS.
 inline Storage<Cpu> map_file(std::string const& path) {
-  detail::Descriptor const file = detail::open_to_read(path, "map_file");
+  // Opening a pipe would wait for its writer, only to refuse it then.
+  detail::Descriptor const file = detail::open_to_read(path, "map_file", O_NONBLOCK);
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) detail::throw_errno("map_file", "cannot examine '" + path + "'");
   if (!S_ISREG(facts.st_mode))

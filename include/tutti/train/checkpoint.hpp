@@ -72,7 +72,8 @@ inline std::int64_t step_of(std::string_view folder) {
   if (!folder.starts_with("step_")) return -1;
   std::int64_t step = -1;
   auto const [end, code] = std::from_chars(folder.data() + 5, folder.data() + folder.size(), step);
-  return code == std::errc{} && end == folder.data() + folder.size() ? step : -1;
+  bool const whole = code == std::errc{} && end == folder.data() + folder.size();
+  return whole && folder == step_folder(step) ? step : -1;  // no others are written
 }
 
 /// Steps of the complete checkpoints below `out`, rising.
@@ -272,7 +273,7 @@ inline std::filesystem::path find_checkpoint(std::filesystem::path const& out, s
   if (!io::folder_exists(folder.string()))
     refuse("'" + folder.string() + "' is not the folder of a checkpoint. Give one, a step, or latest");
   if (has(detail::complete_marker)) return folder;
-  if (has("checkpoints"))
+  if (io::folder_exists((folder / "checkpoints").string()))
     refuse("'" + folder.string() + "' is the folder of a run. Give it as --out, and here a step or latest");
   bool const begun = detail::step_of(folder.filename().string()) >= 0 || has("checkpoint.json") ||
                      folder.extension() == ".partial";

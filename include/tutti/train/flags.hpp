@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <concepts>
 #include <cstdint>
@@ -47,9 +48,16 @@ std::string number_problem(std::string_view text) {
 template <class Number>
   requires std::integral<Number> || std::floating_point<Number>
 CLI::Option* add_number(CLI::App& app, std::string const& names, Number& value, std::string const& help) {
-    return app.add_option(names, value, help)->check([](std::string const& text) {
-      return number_problem<Number>(text);
-    });
+  return app.add_option(names, value, help)
+      ->transform([](std::string text) {  // the parser takes 010 for an octal 8
+        std::size_t const first = text.starts_with('+') || text.starts_with('-') ? 1 : 0;
+        std::size_t const end = text.find_first_not_of('0', first);
+        std::size_t const kept = end == text.npos ? text.size() - 1 : end;
+        if (kept > first && kept < text.size() && std::isdigit(static_cast<unsigned char>(text[kept])))
+          text.erase(first, kept - first);
+        return text;
+      })
+      ->check([](std::string const& text) { return number_problem<Number>(text); });
 }
 
 /// A check for options of add_number: "--top-p: 2 must be above 0 and at most 1", `range` being what stands after

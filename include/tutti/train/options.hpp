@@ -204,6 +204,21 @@ inline void validate(Options const& o) {
            {"resume", o.resume}, {"out", o.out}, {"config", o.config}})
     if (o.given.contains(name) && value.empty())
       refuse(std::string("--") + name, "''", "is empty. Say which, or leave it out");
+  // A checkpoint keeps settings as JSON, which is UTF-8; the system's names end at a zero byte.
+  auto const text_can_be = [&](std::string const& name, std::string const& value) {
+    if (value.find('\0') != value.npos) refuse("--" + name, value.c_str(), "holds a zero byte. Leave it out");
+    if (name == "out") return;
+    try {
+      static_cast<void>(nlohmann::json(value).dump());
+    } catch (nlohmann::json::exception const&) {
+      refuse("--" + name, value,
+             "is not UTF-8, as which checkpoints keep it. Rename what it names, or write it in UTF-8");
+    }
+  };
+  for (auto [name, value] : std::initializer_list<std::pair<char const*, std::string const&>>{
+           {"model", o.model}, {"data", o.data}, {"validation-data", o.validation_data}, {"tokenizer", o.tokenizer},
+           {"schedule", o.schedule}, {"sample-prompt", o.sample_prompt}, {"resume", o.resume}, {"out", o.out}})
+    text_can_be(name, value);
   auto const at_least = [&](char const* flag, std::int64_t value, std::int64_t least) {
     if (value < least) refuse(flag, value, "must be at least " + std::to_string(least));
   };
@@ -259,6 +274,8 @@ inline void validate(Options const& o) {
   if (o.data.empty() && o.resume.empty()) refuse("--data", "", "is needed: the training shards");
   if (!o.resume.empty() && o.resume == "latest" && o.out.empty())
     refuse("--resume", o.resume, "needs --out, the folder with the checkpoints");
+  if (!o.resume.empty() && o.resume.find_first_not_of("0123456789") == std::string::npos && o.out.empty())
+    refuse("--resume", o.resume, "is a step and needs --out, the folder with the checkpoints");
 }
 
 /// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
