@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -81,5 +82,30 @@ TEST_CASE("roots, ranks and tags of other integer types, enumerations, counts in
     auto plan = comm.broadcast_plan(x, root, within(5));
     plan.start();
     plan.wait();
+  });
+}
+
+TEST_CASE("a message is received once, and a plan that was moved from starts no more") {
+  threads::run(1, [](auto& comm) {
+    Tensor<float> x({3});
+    x.fill(1);
+    for (bool const into_buffer : {false, true}) {
+      auto sent = comm.send_async(x, 0, 4);
+      auto message = comm.match(0, 4);
+      auto moved = std::move(message);
+      std::string const gone = "the message from rank 0 with tag 4 is not here any more";
+      auto const receive = [&](auto& from) {
+        if (into_buffer) comm.recv(std::move(from), x);
+        else static_cast<void>(comm.template recv<float>(std::move(from)));
+      };
+      REQUIRE_ERROR(receive(message), ErrorKind::invalid_argument, gone);
+      receive(moved);
+      REQUIRE_ERROR(receive(moved), ErrorKind::invalid_argument, gone);
+      sent.wait();
+    }
+    auto plan = comm.broadcast_plan(x);
+    auto const other = std::move(plan);
+    REQUIRE_ERROR(plan.start(), ErrorKind::invalid_argument, "this plan was moved from");
+    REQUIRE_ERROR(plan.wait(), ErrorKind::invalid_argument, "this plan was moved from");
   });
 }

@@ -130,7 +130,9 @@ class Collectives : public Endpoint<B> {
   /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
   template <Value T>
   [[nodiscard]] Tensor<T, Device> gather(T value, int root = 0, Where where = std::source_location::current()) {
-    return gather(TensorView<T const>(&value, Shape{}), root, where);
+    return this->template run<Kind::gather>(
+        one(std::as_const(value)), this->template result<TensorView<T>>(Shape{this->rank() == root ? this->size() : 0}),
+        NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
   void gather(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
@@ -159,7 +161,8 @@ class Collectives : public Endpoint<B> {
   /// Of one number: shape (P,).
   template <Value T>
   [[nodiscard]] Tensor<T, Device> all_gather(T value, Where where = std::source_location::current()) {
-    return all_gather(TensorView<T const>(&value, Shape{}), where);
+    return this->template run<Kind::all_gather>(
+        one(std::as_const(value)), this->template result<TensorView<T>>(Shape{this->size()}), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
   void all_gather(From&& from, To&& to, Where where = std::source_location::current()) {

@@ -47,7 +47,12 @@ class Endpoint {
   /// Options for a Context that shares this node's processors with the other ranks. Context has a header of its own,
   /// tutti/exec/context.hpp, which kernels and graphs include.
   template <class Options = exec::ContextOptions>
-  Options context_options() const { return {.threads = 0, .ranks_on_node = local_size()}; }
+  auto context_options() const {
+    constexpr bool known = requires { sizeof(Options); };
+    static_assert(known, "tutti: contexts are described in a header of their own: #include <tutti/exec/context.hpp>");
+    if constexpr (known) return Options{.threads = 0, .ranks_on_node = local_size()};
+    else return Any{};
+  }
   double deadline_seconds() const noexcept { return core_->deadline_seconds(); }
   void set_deadline_seconds(double seconds, std::source_location where = std::source_location::current()) {
     core_->set_deadline_seconds(seconds, where);
@@ -73,6 +78,8 @@ class Endpoint {
                "start_statistics() first",
                where);
       return S::of(core_->tally, core_->flight_recorder.identity());
+    } else {
+      return Any{};
     }
   }
 
@@ -144,7 +151,7 @@ class Endpoint {
   template <class X>
   static constexpr bool is_here = [] {
     if constexpr (std::is_same_v<X, NoOperand>) return true;
-    else return std::is_same_v<typename X::Place, Device>;
+    else return std::is_same_v<typename X::Place, Device> || !X::packable;
   }();
 
   template <class T>
@@ -215,7 +222,8 @@ class Endpoint {
       made.count = to.size();
       made.from = to.wire();
       if constexpr (!std::same_as<From, NoOperand>) {
-        static_assert(one_type<From, To>, "tutti: the two buffers of this collective have different element types");
+        static_assert(one_type<From, To> || !To::writable,
+                      "tutti: the two buffers of this collective have different element types");
         made.from = from.wire();
         constexpr bool to_counts = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::scatter_v ||
                                    kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
@@ -224,10 +232,10 @@ class Endpoint {
         else check_shapes<kind>(from, to, root_here, made, where);
       }
       if constexpr (reduces(kind)) {
-        constexpr bool given = !std::is_same_v<Op, NoOperator>;
+        constexpr bool has_sentence = !one_type<From, To> || !To::writable;  // of its buffers, already
+        constexpr bool given = !std::is_same_v<Op, NoOperator> || has_sentence;
         static_assert(given, "tutti: a reduction needs an operator, such as tutti::sum, behind its buffers");
-        // Buffers of two types have their sentence already.
-        constexpr bool possible = reducible<T, Op>() || !one_type<From, To>;
+        constexpr bool possible = reducible<T, Op>() || has_sentence;
         static_assert(!std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
                       "tutti: bool is reduced by logical_and, logical_or, logical_xor or a callable. Convert it to an "
                       "integer to count");
@@ -306,7 +314,8 @@ class Endpoint {
     if (!fits)
       refuse(
           name(kind).data(),
-          concat("shapes are ", to_string(from.shape()), " and ", to_string(to.shape()), rule, " (", ranks, " here)"),
+          concat("shapes are ", to_string(from.shape()), " and ", to_string(to.shape()), rule,
+                 grows || shrinks ? concat(" (", ranks, " here)") : std::string()),
           where, ErrorKind::shape);
     if constexpr (kind == Kind::all_to_all) {
       if (from.size() % ranks != 0)

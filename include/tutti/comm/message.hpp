@@ -15,11 +15,22 @@
 
 namespace tutti {
 
-/// A matched message. It is received once, with `Communicator::recv`; dropping it loses it.
+/// A matched message. It is received once, with `Communicator::recv`; dropping it loses it. Move-only.
 template <Backend B>
 class Message {
  public:
   Message(typename B::Match match, MessageInfo info) : match_(std::move(match)), info_(info) {}
+  Message(Message&& other) noexcept : match_(std::move(other.match_)), info_(other.info_), held_(other.held_) {
+    other.held_ = false;
+  }
+  Message& operator=(Message&& other) noexcept {
+    match_ = std::move(other.match_);
+    info_ = other.info_;
+    bool const held = other.held_;
+    other.held_ = false;
+    held_ = held;
+    return *this;
+  }
   MessageInfo const& info() const noexcept { return info_; }
   int source() const noexcept { return info_.source; }
   int tag() const noexcept { return info_.tag; }
@@ -29,11 +40,21 @@ class Message {
   std::int64_t count() const noexcept {
     return info_.count<T>();
   }
-  typename B::Match& match() noexcept { return match_; }
+  /// For what receives it. Errors: invalid_argument, when it was received or moved from before.
+  typename B::Match& take(std::source_location where) {
+    if (!held_)
+      throw Error(ErrorKind::invalid_argument, "recv",
+                  concat("the message from rank ", source(), " with tag ", tag(),
+                         " is not here any more: it was received or moved from before"),
+                  where);
+    held_ = false;
+    return match_;
+  }
 
  private:
   typename B::Match match_;
   MessageInfo info_;
+  bool held_ = true;
 };
 
 namespace comm {
@@ -224,7 +245,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
   /// Of a message that was matched before.
   SizedReceiveTask(Core<B>& core, Message<B> message, std::source_location where)
       : SizedReceiveTask(core, message.source(), message.tag(), where) {
-    begin(message);
+    begin(message, where);
   }
 
   bool abandon() noexcept override {
@@ -240,7 +261,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
     if (!matched_) {
       if (!probe_.poll()) return false;
       auto message = probe_.take();
-      begin(message);
+      begin(message, std::source_location::current());
     }
     if (!transfer_.poll()) return false;
     result_->store();
@@ -250,7 +271,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
 
  private:
   using Received = Operand<T, typename B::Device, true>;
-  void begin(Message<B>& message) {
+  void begin(Message<B>& message, std::source_location where) {
     if (message.bytes() % wire_bytes<T>() != 0)
       throw Error(
           ErrorKind::dtype, "recv",
@@ -258,7 +279,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
                  " bytes, which are no whole number of ", element_name<T>(), ". Receive it as what was sent"));
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
-    transfer_.receive(message.match(), result_->wire(), message.bytes(), wire_dtype<T>);
+    transfer_.receive(message.take(where), result_->wire(), message.bytes(), wire_dtype<T>);
     matched_ = true;
   }
 

@@ -16,14 +16,18 @@ struct Any {
 template <class T>
 inline constexpr bool is_taken = false;
 
+// Each has `wait`, so that `comm.broadcast_async(1).wait()` gets no second message.
+
 template <class T>
 struct NotBroadcast {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: broadcast takes (x, root). x is a buffer, which is a tensor, a view, or contiguous memory of "
                 "elements, or one element: a number, std::byte, char, bool, complex number or described struct");
 };
 template <class T>
 struct NotReduced {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: a reduction takes (x, op) or (from, to, op), and reduce the root's rank behind them. These are "
                 "buffers: tensors, views, or contiguous memory of elements, which are numbers, std::byte, char, bool, "
@@ -31,6 +35,7 @@ struct NotReduced {
 };
 template <class T>
 struct NotMoved {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: this takes (x) or (from, to), gather and scatter the root's rank behind them, and scatter "
                 "always both. These are buffers: tensors, views, or contiguous memory of elements, which are numbers, "
@@ -38,6 +43,7 @@ struct NotMoved {
 };
 template <class T>
 struct NotRagged {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: this takes (from, to, counts), all_to_all_v two lists of counts, or only what the result does "
                 "not tell: (x) of gather_v and all_gather_v, (x, counts) of the others. An operator or the root's rank "
@@ -46,12 +52,14 @@ struct NotRagged {
 };
 template <class T>
 struct NotSent {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: send takes (x, to, tag), and x is a buffer: a tensor, a view, or contiguous memory of "
                 "elements, which are numbers, std::byte, char, bool, complex numbers and described structs");
 };
 template <class T>
 struct NotReceived {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: a receive names what comes, recv<T>(from, tag) or recv(x, from, tag), where a matched message "
                 "may stand in front for the ranks: elements, which are numbers, std::byte, char, bool, complex numbers "
@@ -59,6 +67,7 @@ struct NotReceived {
 };
 template <class T>
 struct NotExchanged {
+  Any wait(Any = {}) const;
   static_assert(is_taken<T>,
                 "tutti: send_recv takes (out, to, in, from, tag) or (out, to, from, tag), and the first two are "
                 "buffers: tensors, views, or contiguous memory of elements, which are numbers, std::byte, char, bool, "

@@ -50,9 +50,15 @@ concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 template <class X>
 inline constexpr bool is_buffer = Buffer<X>;
 
+/// An element that can travel: a struct with a pointer among its members cannot.
+template <class T>
+concept Sendable = Storable<T> && is_sendable<T>();
+template <class T>
+concept NotSendable = !Sendable<T>;
+
 /// A single element.
 template <class X>
-concept Value = Storable<X> && !Buffer<X>;
+concept Value = Sendable<X> && !Buffer<X>;
 
 template <class X>
 concept NoBuffer = !is_buffer<X>;
@@ -126,6 +132,8 @@ class Operand {
   using Value = std::remove_const_t<T>;
   using Place = D;
   static constexpr bool borrows = !Owned;
+  static constexpr bool writable = !std::is_const_v<T>;
+  static constexpr bool packable = !is_padded<Value> || D::host_accessible;  // operand_of refuses the others
   using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
 
   explicit Operand(TensorView<T, D> view)
@@ -185,10 +193,7 @@ class Operand {
   }
 
  private:
-  static constexpr bool padded = is_padded<Value>;
-  static_assert(!padded || D::host_accessible,
-                "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
-                "the members so that there is no padding");
+  static constexpr bool padded = is_padded<Value> && D::host_accessible;
 
   Tensor<Value, D> owned_;
   TensorView<T, D> view_;
@@ -230,6 +235,10 @@ using Sent =
 
 template <class X>
 auto operand_of(X&& x) {
+  constexpr bool is_packed_here = !is_padded<ValueOf<X>> || DeviceOf<X>::host_accessible;
+  static_assert(is_packed_here,
+                "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
+                "the members so that there is no padding");
   static_assert(outlives_call<X>,
                 "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
                 "in a Tensor");
@@ -248,6 +257,10 @@ auto operand_of(X&& x) {
 /// The same for a buffer that is only read.
 template <class X>
 auto input_of(X&& x) {
+  constexpr bool is_packed_here = !is_padded<ValueOf<X>> || DeviceOf<X>::host_accessible;
+  static_assert(is_packed_here,
+                "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
+                "the members so that there is no padding");
   static_assert(outlives_call<X>,
                 "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
                 "in a Tensor");

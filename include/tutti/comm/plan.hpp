@@ -68,8 +68,9 @@ class Plan {
   }
   ~Plan() { drop(); }
 
-  /// Errors   invalid_argument, when the last start was not waited for.
+  /// Errors   invalid_argument, when the last start was not waited for, and of a plan that was moved from.
   void start(Where where = std::source_location::current()) {
+    check_here("Plan::start", where);
     if (run_ != nullptr)
       throw Error(ErrorKind::invalid_argument, "Plan::start",
                   concat("this plan is under way: ", comm::describe(setup_->call()), ". Wait before starting it again"),
@@ -106,7 +107,13 @@ class Plan {
   }
 
  private:
+  void check_here(char const* operation, Where where) const {
+    if (setup_ == nullptr)
+      throw Error(ErrorKind::invalid_argument, operation, "this plan was moved from. Use the one that it became",
+                  where);
+  }
   void require(char const* operation, Where where) const {
+    check_here(operation, where);
     if (run_ == nullptr)
       throw Error(ErrorKind::invalid_argument, operation,
                   concat("this plan is not under way: ", comm::describe(setup_->call()), ". Call start() first"),

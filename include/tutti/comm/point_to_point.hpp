@@ -15,6 +15,19 @@
 
 namespace tutti::comm {
 
+/// Whether recv<T> takes arguments of these types.
+template <class B, class... X>
+inline constexpr bool receives = sizeof...(X) == 0;
+template <class B, class From>
+inline constexpr bool receives<B, From> = std::convertible_to<From const&, int>;
+template <class B, class From, class Tag>
+inline constexpr bool receives<B, From, Tag> = receives<B, From> && std::convertible_to<Tag const&, int>;
+template <class B, class Where>
+inline constexpr bool receives<B, Message<B>, Where> = std::convertible_to<Where const&, CallSite>;
+template <class B, class From, class Tag, class Where>
+inline constexpr bool receives<B, From, Tag, Where> =
+    receives<B, From, Tag> && std::convertible_to<Where const&, CallSite>;
+
 /// Messages of one pair and tag arrive in order. Tags are 0 to 32767; receives also take any_source and any_tag.
 template <Backend B>
 class PointToPoint : public VectorCollectives<B> {
@@ -33,8 +46,7 @@ class PointToPoint : public VectorCollectives<B> {
   template <Buffer X>
   Request<Sent<X>> send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
     return this->request(
-        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where),
-        where);
+        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where), where);
   }
 
   /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Threads`
@@ -52,12 +64,12 @@ class PointToPoint : public VectorCollectives<B> {
                          where);
   }
   /// A message of any size, as a tensor of shape (count,).
-  template <Storable T>
+  template <Sendable T>
   [[nodiscard]] Tensor<T, Device> recv(int from = any_source, int tag = any_tag,
                                        Where where = std::source_location::current()) {
     return recv_async<T>(from, tag, where).wait(where);
   }
-  template <Storable T>
+  template <Sendable T>
   Request<Tensor<T, Device>> recv_async(int from = any_source, int tag = any_tag,
                                         Where where = std::source_location::current()) {
     this->check_source("recv", from, tag, where);
@@ -76,18 +88,22 @@ class PointToPoint : public VectorCollectives<B> {
   }
   template <Buffer Out, Buffer In>
   Request<Received<In>> send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0,
-                       Where where = std::source_location::current()) {
+                                        Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
     return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
-                                        to, tag, from, tag, where), where);
+                                        to, tag, from, tag, where),
+                         where);
   }
   /// The message received has the shape of the one sent.
   template <Buffer Out>
   [[nodiscard]] Tensor<ValueOf<Out>, Device> send_recv(Out&& out, int to, int from, int tag = 0,
-                               Where where = std::source_location::current()) {
+                                                       Where where = std::source_location::current()) {
     Tensor<ValueOf<Out>, Device> in(view_of(out).shape());
-    send_recv(out, to, in, from, tag, where);
+    Tally::Exposed const exposed(this->core_->tally, "send_recv");
+    complete(this->transfer("send_recv", input_of(out), Operand<ValueOf<Out>, Device, false>(in.view()), to, tag, from,
+                            tag, where),
+             where);
     return in;
   }
 
@@ -125,7 +141,7 @@ class PointToPoint : public VectorCollectives<B> {
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.take();
   }
-  template <Storable T>
+  template <Sendable T>
   [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = std::source_location::current()) {
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message), where), where)
         .wait(where);
@@ -141,13 +157,13 @@ class PointToPoint : public VectorCollectives<B> {
     auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
     task->in.detach(copied_bytes(this->core_->backend), false);
     task->transfer.record(message.info(), where);
-    task->transfer.receive(message.match(), task->in.wire(),
+    task->transfer.receive(message.take(where), task->in.wire(),
                            task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);
     return complete(std::move(task), where);
   }
 
-  // Calls whose arguments none of them takes. A source may convert to int as an argument of Any does: where T can
-  // be received, only what does not is a mistake.
+  // Calls whose arguments none of them takes. What a T can be received from may be converted, as an argument of Any is:
+  // there it says which calls are meant.
   template <class T = void>
   NotSent<T> send(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
   template <class T = void>
@@ -156,16 +172,16 @@ class PointToPoint : public VectorCollectives<B> {
   NotExchanged<T> send_recv(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
   template <class T = void>
   NotExchanged<T> send_recv_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
-  template <NotStorable T = void>
+  template <NotSendable T = void>
   NotReceived<T> recv(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
-  template <Storable T, class X>
-    requires(!std::convertible_to<X const&, int>)
-  NotReceived<X> recv(X const&, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
-  template <NotStorable T = void>
+  template <Sendable T, class... X>
+    requires(!receives<B, X...>)
+  NotReceived<T> recv(X const&...);
+  template <NotSendable T = void>
   NotReceived<T> recv_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
-  template <Storable T, class X>
-    requires(!std::convertible_to<X const&, int>)
-  NotReceived<X> recv_async(X const&, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
+  template <Sendable T, class... X>
+    requires(!receives<B, X...>)
+  NotReceived<T> recv_async(X const&...);
 
   /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
   [[nodiscard]] MessageGroup<B> group() { return MessageGroup<B>(this->core_); }

@@ -33,15 +33,15 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer From, Buffer To>
   Request<Received<To>> gather_v_async(From&& from, To&& to, Counts counts, int root = 0,
-                      Where where = std::source_location::current()) {
+                                       Where where = std::source_location::current()) {
     return this->template start<Kind::gather_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                 NoOperator{}, root, where, {{}, counts});
   }
   /// The counts are found out; ranks other than the root get no blocks.
   template <Buffer X>
   [[nodiscard]] Ragged<ValueOf<X>, Device> gather_v(X&& x, int root = 0,
-                                                                Where where = std::source_location::current()) {
-    return gather_v_async(x, root, where).wait(where);
+                                                    Where where = std::source_location::current()) {
+    return inferred<Kind::gather_v>(input_of(x), {}, root, where).wait(where);
   }
   template <Buffer X>
   Request<Ragged<ValueOf<X>, Device>> gather_v_async(X&& x, int root = 0,
@@ -63,9 +63,8 @@ class VectorCollectives : public Collectives<B> {
   }
   /// The counts are found out.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, Device> all_gather_v(X&& x,
-                                                                    Where where = std::source_location::current()) {
-    return all_gather_v_async(x, where).wait(where);
+  [[nodiscard]] Ragged<ValueOf<X>, Device> all_gather_v(X&& x, Where where = std::source_location::current()) {
+    return inferred<Kind::all_gather_v>(input_of(x), {}, -1, where).wait(where);
   }
   template <Buffer X>
   Request<Ragged<ValueOf<X>, Device>> all_gather_v_async(X&& x, Where where = std::source_location::current()) {
@@ -80,15 +79,15 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer From, Buffer To>
   Request<Received<To>> scatter_v_async(From&& from, To&& to, Counts counts, int root = 0,
-                       Where where = std::source_location::current()) {
+                                        Where where = std::source_location::current()) {
     return this->template start<Kind::scatter_v>(input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)),
                                                  NoOperator{}, root, where, {counts, {}});
   }
   /// Each rank finds out its count from the root and gets its rows as a tensor.
   template <Buffer From>
   [[nodiscard]] Tensor<ValueOf<From>, Device> scatter_v(From&& from, Counts counts, int root = 0,
-                                                                    Where where = std::source_location::current()) {
-    return scatter_v_async(from, counts, root, where).wait(where);
+                                                        Where where = std::source_location::current()) {
+    return inferred<Kind::scatter_v>(input_of(from), counts, root, where).wait(where);
   }
   template <Buffer From>
   Request<Tensor<ValueOf<From>, Device>> scatter_v_async(From&& from, Counts counts, int root = 0,
@@ -100,7 +99,7 @@ class VectorCollectives : public Collectives<B> {
   /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] Tensor<ValueOf<X>, Device> reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
-                                      Where where = std::source_location::current()) {
+                                                            Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
                                                       {counts, {}});
   }
@@ -118,7 +117,7 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   Request<Received<To>> reduce_scatter_v_async(From&& from, To&& to, Counts counts, Op op = {},
-                              Where where = std::source_location::current()) {
+                                               Where where = std::source_location::current()) {
     return this->template start<Kind::reduce_scatter_v>(
         input_of(std::forward<From>(from)), operand_of(std::forward<To>(to)), std::move(op), -1, where, {counts, {}});
   }
@@ -132,7 +131,7 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer From, Buffer To>
   Request<Received<To>> all_to_all_v_async(From&& from, To&& to, Counts sent, Counts received,
-                          Where where = std::source_location::current()) {
+                                           Where where = std::source_location::current()) {
     return this->template start<Kind::all_to_all_v>(input_of(std::forward<From>(from)),
                                                     operand_of(std::forward<To>(to)), NoOperator{}, -1, where,
                                                     {sent, received});
@@ -140,8 +139,8 @@ class VectorCollectives : public Collectives<B> {
   /// What the others send is found out.
   template <Buffer From>
   [[nodiscard]] Ragged<ValueOf<From>, Device> all_to_all_v(From&& from, Counts sent,
-                                                                       Where where = std::source_location::current()) {
-    return all_to_all_v_async(from, sent, where).wait(where);
+                                                           Where where = std::source_location::current()) {
+    return inferred<Kind::all_to_all_v>(input_of(from), sent, -1, where).wait(where);
   }
   template <Buffer From>
   Request<Ragged<ValueOf<From>, Device>> all_to_all_v_async(From&& from, Counts sent,

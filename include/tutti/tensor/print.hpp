@@ -232,28 +232,26 @@ void gather_edges(From from, To to, int axis) {
   }
 }
 
-}  // namespace detail::print
-
-/// See the file's comment. A tensor of rank 0 prints as its element.
-template <TensorLike X>
-std::string to_string(X const& tensor) {
+/// A tensor of elements.
+template <class X>
+std::string text(X const& tensor) {
   using T = ValueOf<X>;
   constexpr DType dtype = dtype_of<T>;
   Shape const shape = tensor.shape();
   if (shape.size() == 0) return "[]";
-  bool const summarised = shape.size() > detail::print::threshold;
+  bool const summarised = shape.size() > threshold;
   Shape edges = shape;
   for (int axis = 0; summarised && axis < shape.rank(); ++axis)
-    edges = edges.with(axis, std::min(shape[axis], 2 * detail::print::edge_items));
+    edges = edges.with(axis, std::min(shape[axis], 2 * edge_items));
   Tensor<T, Cpu> shown(edges);
-  detail::print::gather_edges(detail::as_view(tensor), shown.view(), 0);
+  gather_edges(detail::as_view(tensor), shown.view(), 0);
 
   List<std::string> words;
   if constexpr (is_floating(dtype)) {
     List<double> values;
     for (T value : shown.elements()) values.push_back(static_cast<double>(value));
-    if (shape.rank() == 0) return detail::print::scalar<dtype>(values[0]);
-    words = detail::print::words<dtype>(values);
+    if (shape.rank() == 0) return scalar<dtype>(values[0]);
+    words = print::words<dtype>(values);
   } else {
     std::size_t width = 0;
     for (T value : shown.elements()) {
@@ -266,7 +264,18 @@ std::string to_string(X const& tensor) {
     if (dtype == DType::boolean) width = 5;
     for (std::string& word : words) word.insert(0, width - word.size(), ' ');
   }
-  return detail::print::Layout(shape, summarised, words).text();
+  return Layout(shape, summarised, words).text();
+}
+
+}  // namespace detail::print
+
+/// See the file's comment. A tensor of rank 0 prints as its element.
+template <TensorLike X>
+std::string to_string(X const& tensor) {
+  constexpr bool is_printed = Element<ValueOf<X>>;
+  static_assert(is_printed, "tutti: complex numbers and structs are not printed. Print their parts");
+  if constexpr (is_printed) return detail::print::text(tensor);
+  else return {};
 }
 
 /// Include <ostream> where it is used.

@@ -46,9 +46,11 @@ class Tensor<T, D> {
 
   Tensor() = default;
   /// Elements are indeterminate until written.
-  explicit Tensor(std::initializer_list<std::int64_t> extents, D device = {}) : Tensor(Shape(extents), device) {}
-  explicit Tensor(Shape shape, D device = {})
-      : Tensor(shape, Storage<D>(device, static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))))) {}
+  explicit Tensor(std::initializer_list<std::int64_t> extents, D device = {},
+                  std::source_location where = std::source_location::current())
+      : Tensor(Shape(extents, where), device, where) {}
+  explicit Tensor(Shape shape, D device = {}, std::source_location where = std::source_location::current())
+      : Tensor(shape, Storage<D>(device, static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T), where)))) {}
   /// On memory that came from elsewhere (an arena, a mapping, a communicator's heap).
   /// Errors: shape, when the storage is too small; invalid_argument, when it is not aligned for T.
   Tensor(Shape shape, Storage<D> storage, std::source_location where = std::source_location::current())
