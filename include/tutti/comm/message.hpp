@@ -40,13 +40,16 @@ class Message {
   std::int64_t count() const noexcept {
     return info_.count<T>();
   }
-  /// For what receives it. Errors: invalid_argument, when it was received or moved from before.
-  typename B::Match& take(std::source_location where) {
+  /// Errors: invalid_argument, when it was received or moved from before.
+  void check_held(std::source_location where) const {
     if (!held_)
       throw Error(ErrorKind::invalid_argument, "recv",
                   concat("the message from rank ", source(), " with tag ", tag(),
                          " is not here any more: it was received or moved from before"),
                   where);
+  }
+  /// For what receives it.
+  typename B::Match& take() noexcept {
     held_ = false;
     return match_;
   }
@@ -245,7 +248,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
   /// Of a message that was matched before.
   SizedReceiveTask(Core<B>& core, Message<B> message, std::source_location where)
       : SizedReceiveTask(core, message.source(), message.tag(), where) {
-    begin(message, where);
+    begin(message);
   }
 
   bool abandon() noexcept override {
@@ -261,7 +264,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
     if (!matched_) {
       if (!probe_.poll()) return false;
       auto message = probe_.take();
-      begin(message, std::source_location::current());
+      begin(message);
     }
     if (!transfer_.poll()) return false;
     result_->store();
@@ -271,7 +274,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
 
  private:
   using Received = Operand<T, typename B::Device, true>;
-  void begin(Message<B>& message, std::source_location where) {
+  void begin(Message<B>& message) {
     if (message.bytes() % wire_bytes<T>() != 0)
       throw Error(
           ErrorKind::dtype, "recv",
@@ -279,7 +282,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
                  " bytes, which are no whole number of ", element_name<T>(), ". Receive it as what was sent"));
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
-    transfer_.receive(message.take(where), result_->wire(), message.bytes(), wire_dtype<T>);
+    transfer_.receive(message.take(), result_->wire(), message.bytes(), wire_dtype<T>);
     matched_ = true;
   }
 

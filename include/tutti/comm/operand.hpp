@@ -32,7 +32,7 @@ template <class T, class D>
 TensorView<T const, D> view_of(Tensor<T, D> const& tensor) noexcept { return tensor.view(); }
 template <class T, class D>
 TensorView<T, D> view_of(TensorView<T, D> const& view) noexcept { return view; }
-/// Any that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
+/// Anything that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
 template <class X>
   requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> &&
            requires(X& x) { requires Storable<typename decltype(std::span(x))::value_type>; })

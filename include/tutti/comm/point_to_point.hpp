@@ -143,11 +143,13 @@ class PointToPoint : public VectorCollectives<B> {
   }
   template <Sendable T>
   [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = std::source_location::current()) {
+    message.check_held(where);
     return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message), where), where)
         .wait(where);
   }
   template <Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = std::source_location::current()) {
+    message.check_held(where);
     Tally::Exposed const exposed(this->core_->tally, "recv");
     auto in = operand_of(x);
     static_assert(Base::template is_here<decltype(in)>,
@@ -157,13 +159,13 @@ class PointToPoint : public VectorCollectives<B> {
     auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
     task->in.detach(copied_bytes(this->core_->backend), false);
     task->transfer.record(message.info(), where);
-    task->transfer.receive(message.take(where), task->in.wire(),
+    task->transfer.receive(message.take(), task->in.wire(),
                            task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);
     return complete(std::move(task), where);
   }
 
-  // Calls whose arguments none of them takes. What a T can be received from may be converted, as an argument of Any is:
-  // there it says which calls are meant.
+  // Calls whose arguments none of them takes. Those of recv<T> may all be converted, as arguments of Any are: there a
+  // constraint says which calls are meant.
   template <class T = void>
   NotSent<T> send(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
   template <class T = void>

@@ -15,7 +15,7 @@ namespace tutti::comm {
 /// order, one for each rank; blocks lie one after another. Where the caller knows the counts he passes both buffers;
 /// where he does not, the ranks exchange them first and the result is allocated.
 /// Requires   a communicating rank knows the counts of both sides: what one rank sends to another is what that one
-///            expects. Any else is an Error (communication) on the rank that receives.
+///            expects. Anything else is an Error (communication) on the rank that receives.
 /// Errors     invalid_argument, unless there is a count for each rank; shape, unless they add up to the buffer.
 template <Backend B>
 class VectorCollectives : public Collectives<B> {
