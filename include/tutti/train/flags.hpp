@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <concepts>
 #include <cstdint>
@@ -44,19 +43,20 @@ std::string number_problem(std::string_view text) {
   return said + (std::integral<Number> ? "not a whole number" : "not a number");
 }
 
+/// A number as it is, but for zeros in front: the parser takes 010 for an octal 8.
+inline std::string without_leading_zeros(std::string const& text) {
+  std::size_t const sign = text.starts_with('+') || text.starts_with('-') ? 1 : 0;
+  std::size_t first = sign;
+  while (first + 1 < text.size() && text[first] == '0' && text[first + 1] >= '0' && text[first + 1] <= '9') ++first;
+  return text.substr(0, sign) + text.substr(first);
+}
+
 /// An option whose value is a number of the variable's type. Errors: CLI::ValidationError while parsing, with the flag.
 template <class Number>
   requires std::integral<Number> || std::floating_point<Number>
 CLI::Option* add_number(CLI::App& app, std::string const& names, Number& value, std::string const& help) {
   return app.add_option(names, value, help)
-      ->transform([](std::string text) {  // the parser takes 010 for an octal 8
-        std::size_t const first = text.starts_with('+') || text.starts_with('-') ? 1 : 0;
-        std::size_t const end = text.find_first_not_of('0', first);
-        std::size_t const kept = end == text.npos ? text.size() - 1 : end;
-        if (kept > first && kept < text.size() && std::isdigit(static_cast<unsigned char>(text[kept])))
-          text.erase(first, kept - first);
-        return text;
-      })
+      ->transform([](std::string const& text) { return without_leading_zeros(text); })
       ->check([](std::string const& text) { return number_problem<Number>(text); });
 }
 
