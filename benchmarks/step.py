@@ -50,8 +50,8 @@ def run_ours(args, folder, ranks, threads, backend, steps):
                "--checkpoint-every", "0", "--no-final-checkpoint", "--out", out]
     if backend == "mpi":
         command = [args.mpiexec, "-n", str(ranks)] + command
-    elif ranks > 1:
-        command += ["--ranks", str(ranks)]
+    else:
+        command += ["--ranks", str(ranks)]  # without it there is one for each processor
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
         raise Failed(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
