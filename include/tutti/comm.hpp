@@ -9,12 +9,14 @@
 #include <tutti/comm/call_site.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/float16.hpp>
+#include <tutti/comm/lanes.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/comm/located.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/reflect/members.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
+#include <tutti/comm/fold.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/tensor/device.hpp>

@@ -8,12 +8,14 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/float16.hpp>
+#include <tutti/comm/lanes.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/comm/located.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/reflect/members.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
+#include <tutti/comm/fold.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Operators and the fold that applies them, without any communication.
+// Covers: <tutti/comm/fold.hpp>
+// Covers: <tutti/comm/lanes.hpp>
 
 #include "support/catch.hpp"
 
-#include <tutti/comm/operators.hpp>
+#include <tutti/comm/fold.hpp>
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
+#include <random>
 #include <vector>
 
 using namespace tutti;
@@ -48,7 +53,8 @@ std::vector<T> folded(Op const& op, std::vector<std::vector<T>> const& inputs, b
   auto const reduction = comm::reduction_of<T>(op);
   std::vector<T> fresh(inputs[0].size());
   T* const out = in_place ? const_cast<T*>(inputs.back().data()) : fresh.data();
-  reduction.fold(reduction.state, pointers.data(), static_cast<int>(inputs.size()), out,
+  void* const outputs[] = {out};
+  reduction.fold(reduction.state, pointers.data(), static_cast<int>(inputs.size()), outputs, 1,
                  static_cast<std::int64_t>(fresh.size()));
   return in_place ? inputs.back() : fresh;
 }
@@ -112,6 +118,110 @@ TEST_CASE("callables are commutative where they are declared so, named operators
   CHECK(folded<bfloat16>(commutative(f), {{bfloat16(256)}, {bfloat16(1)}, {bfloat16(1)}})[0] == bfloat16(258.0f));
 }
 
+namespace {
+
+/// Numbers of any bits, infinities, NaN and subnormal ones among them.
+template <class T>
+std::vector<T> any_numbers(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 bits(seed);
+  std::vector<T> numbers(n);
+  for (T& number : numbers) {
+    std::uint64_t const word = bits();
+    std::memcpy(static_cast<void*>(&number), &word, sizeof(T));
+  }
+  return numbers;
+}
+template <class T>
+bool is_nan(T value) {
+  if constexpr (std::integral<T>) return false;
+  else return value != value;
+}
+
+/// The elements that differ from those combined one by one; 0 is wanted. The k-th output is the k-th input.
+template <int Bytes, class T, class Op>
+std::size_t wrong_lanes(std::size_t ranks, std::size_t n) {
+  std::vector<std::vector<T>> inputs;
+  for (std::size_t r = 0; r < ranks; ++r) inputs.push_back(any_numbers<T>(n, 100 * n + r));
+  std::vector<T> expected(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    using A = comm::Accumulator<T>;
+    A value = static_cast<A>(inputs[0][i]);
+    for (std::size_t r = 1; r < ranks; ++r)
+      value = comm::detail::combine<Op, A>(Op{}, value, static_cast<A>(inputs[r][i]));
+    if (Op::kind == Operator::avg) value = comm::detail::divided(value, static_cast<int>(ranks));
+    expected[i] = static_cast<T>(value);
+  }
+  std::vector<void*> outputs;
+  for (auto& input : inputs) outputs.push_back(input.data());
+  std::vector<void const*> const from(outputs.begin(), outputs.end());
+  auto const count = static_cast<std::int64_t>(n);
+  int const all = static_cast<int>(ranks);
+  if constexpr (Bytes == 0) {
+    comm::detail::fold_elements<T, Op>(Op{}, from.data(), all, outputs.data(), all, count);
+  } else {
+    std::int64_t const done = comm::detail::fold_lanes<Bytes, T, Op>(from.data(), all, outputs.data(), all, count);
+    n = static_cast<std::size_t>(done);
+  }
+  std::size_t wrong = 0;
+  for (auto const& result : inputs)
+    for (std::size_t i = 0; i < n; ++i) {
+      if (is_nan(result[i]) && is_nan(expected[i])) continue;
+      wrong += std::memcmp(&result[i], &expected[i], sizeof(T)) != 0;
+    }
+  return wrong;
+}
+template <class T, class Op>
+void check_lanes() {
+  for (std::size_t const ranks : {1u, 2u, 3u})
+    for (std::size_t const n : {0u, 1u, 31u, 64u, 127u, 1000u}) {
+      INFO(name(dtype_of<T>) << ", " << name(Op::kind) << ", " << ranks << " ranks, " << n << " elements");
+      CHECK(wrong_lanes<0, T, Op>(ranks, n) == 0);
+      if constexpr (comm::detail::has_lanes<T, Op>()) CHECK(wrong_lanes<16, T, Op>(ranks, n) == 0);
+    }
+}
+template <class... T>
+void check_all_lanes() {
+  (check_lanes<T, Sum>(), ...);
+  (check_lanes<T, Prod>(), ...);
+  (check_lanes<T, Min>(), ...);
+  (check_lanes<T, Max>(), ...);
+  (check_lanes<T, Avg>(), ...);
+}
+
+}  // namespace
+
+TEST_CASE("elements in vector registers get the bits of elements one by one, in all outputs") {
+  static_assert(comm::detail::has_lanes<float, Sum>() && comm::detail::has_lanes<float16, Avg>());
+  static_assert(!comm::detail::has_lanes<std::int32_t, Avg>() && !comm::detail::has_lanes<char, Min>());
+  check_all_lanes<float, double, bfloat16, float16, std::int8_t, std::uint16_t, std::int32_t, std::int64_t,
+                  std::uint64_t>();
+  check_lanes<std::uint32_t, BitwiseAnd>();
+  check_lanes<std::int64_t, BitwiseOr>();
+  check_lanes<std::uint8_t, BitwiseXor>();
+}
+
+TEST_CASE("every 16-bit float goes through vector registers and back as through its own conversions") {
+  std::vector<float16> halves(65'536);
+  std::vector<bfloat16> uppers(65'536);
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    halves[i] = float16::from_bits(static_cast<std::uint16_t>(i));
+    uppers[i] = bfloat16::from_bits(static_cast<std::uint16_t>(i));
+  }
+  auto const changed = [](auto const& numbers, auto const& back) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      count += numbers[i].bits != back[i].bits && !(is_nan(numbers[i]) && is_nan(back[i]));
+    return count;
+  };
+  CHECK(changed(halves, folded<float16>(sum, {halves})) == 0);
+  CHECK(changed(uppers, folded<bfloat16>(sum, {uppers})) == 0);
+  // Halves of all numbers, of which each of the smallest is rounded; ties are among them.
+  std::vector<float16> const zero(halves.size(), float16(0.0f));
+  std::vector<float16> average(halves.size());
+  for (std::size_t i = 0; i < halves.size(); ++i) average[i] = float16((float(halves[i]) + 0.0f) / 2.0f);
+  CHECK(changed(average, folded<float16>(avg, {halves, zero})) == 0);
+}
+
 TEST_CASE("every operator has a name") {
   for (int op = 0; op < operator_count; ++op) CHECK(name(static_cast<Operator>(op)) != "unknown");
 }
@@ -122,6 +232,7 @@ TEST_CASE("a plain function is an operator") {
   void const* const inputs[2] = {a, b};
   float result[3] = {};
   auto const reduction = comm::reduction_of<float>(added);
-  reduction.fold(reduction.state, inputs, 2, result, 3);
+  void* const outputs[] = {result};
+  reduction.fold(reduction.state, inputs, 2, outputs, 1, 3);
   CHECK(std::vector<float>(result, result + 3) == std::vector<float>{11, 22, 33});
 }

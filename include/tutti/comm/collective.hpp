@@ -4,7 +4,7 @@
 /// One collective call as a value: what a backend starts, what a decorator records, what a mismatch message prints.
 
 #include <tutti/core/concat.hpp>
-#include <tutti/comm/operators.hpp>
+#include <tutti/comm/fold.hpp>
 #include <tutti/comm/wire.hpp>
 
 #include <cstdint>

@@ -199,7 +199,7 @@ class Derived {
   }
 
   void fold(List<void const*> const& inputs, int ranks, void* to) {
-    call_.reduction.fold(call_.reduction.state, inputs.data(), ranks, to, share(rank_).bytes / element_);
+    call_.reduction.fold(call_.reduction.state, inputs.data(), ranks, &to, 1, share(rank_).bytes / element_);
   }
 
   /// All inputs of this rank's share are here: reduce them and pass the results on.

@@ -136,7 +136,7 @@ class Operand {
   static constexpr bool packable = !is_padded<Value> || D::host_accessible;  // operand_of refuses the others
   using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
 
-  explicit Operand(TensorView<T, D> view)
+  explicit Operand(TensorView<T, D> const& view)
     requires(!Owned)
       : view_(view) {
     if (!view_.contiguous()) packed_ = Tensor<Value, D>(view_.shape(), view_.device());
@@ -195,10 +195,11 @@ class Operand {
  private:
   static constexpr bool padded = is_padded<Value> && D::host_accessible;
 
-  Tensor<Value, D> owned_;
+  struct Absent {};
+  [[no_unique_address]] std::conditional_t<Owned, Tensor<Value, D>, Absent> owned_;
   TensorView<T, D> view_;
   Tensor<Value, D> packed_;
-  Tensor<std::byte, D> wire_;
+  [[no_unique_address]] std::conditional_t<padded, Tensor<std::byte, D>, Absent> wire_;
   bool loads_ = true;
 };
 

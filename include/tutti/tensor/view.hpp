@@ -91,9 +91,9 @@ class TensorView<T, D> {
       (std::is_const_v<T> || !std::is_const_v<U>);
 
   TensorView() = default;
-  TensorView(T* data, Shape shape, D device = {}) noexcept
+  TensorView(T* data, Shape const& shape, D device = {}) noexcept
       : data_(data), shape_(shape), strides_(shape.row_major_strides()), device_(device) {}
-  static TensorView strided(T* data, Shape shape, Strides strides, D device = {}) noexcept {
+  static TensorView strided(T* data, Shape const& shape, Strides const& strides, D device = {}) noexcept {
     TensorView view(data, shape, device);
     view.strides_ = strides;
     return view;

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,33 @@ TEST_CASE("what a rank writes to its portion, the others see at the same offset"
   CHECK(everywhere(seen));
   segment->release(memory, 100'000);
   CHECK(segment->allocate(100'000) == memory);  // free again, and found again
+}
+
+TEST_CASE("memory grows over many huge pages, is zero, and everybody's") {
+  std::string reason;
+  auto const segment = mpi::Segment::create(MPI_COMM_WORLD, reason);
+  REQUIRE(everywhere(segment != nullptr));
+  CHECK(reinterpret_cast<std::uintptr_t>(segment->base()) % (2 << 20) == 0);
+  int const rank = world_rank();
+  int const ranks = world_size();
+  std::int64_t constexpr bytes = 3 << 20;  // whose ends lie within huge pages
+  for (int round = 0; round < 3; ++round) {
+    std::byte* const memory = segment->allocate(bytes);
+    REQUIRE(everywhere(memory != nullptr));
+    std::int64_t set = 0;
+    for (std::int64_t i = 0; i < bytes; ++i) set += memory[i] != std::byte{0};
+    CHECK(set == 0);
+    std::memset(memory, 1 + rank + round, bytes);
+    std::int64_t place = memory - segment->base();
+    std::vector<std::int64_t> places(static_cast<std::size_t>(ranks));
+    MPI_Allgather(&place, 1, MPI_INT64_T, places.data(), 1, MPI_INT64_T, MPI_COMM_WORLD);
+    std::int64_t wrong = 0;
+    for (int r = 0; r < ranks; ++r)
+      for (std::int64_t i = 0; i < bytes; i += 1000)
+        wrong += segment->base()[places[static_cast<std::size_t>(r)] + i] != static_cast<std::byte>(1 + r + round);
+    CHECK(wrong == 0);
+    CHECK(everywhere(true));
+  }
 }
 
 TEST_CASE("more memory than there is gets null and changes nothing") {

@@ -9,7 +9,7 @@
 
 #include "support/catch.hpp"
 
-#include <tutti/comm/operators.hpp>
+#include <tutti/comm/fold.hpp>
 #include <tutti/comm/shared/engine.hpp>
 #include <tutti/tensor/storage.hpp>
 
@@ -251,9 +251,9 @@ TEST_CASE("parts of a larger collective: blocks that overlap at the end, wider r
       scatter.call.count = count;
       scatter.call.from = from.data();
       scatter.call.to = sum_of.data();
-      scatter.call.reduction.fold = [](void const*, void const* const* inputs, int n, void* out,
-                                       std::int64_t elements) {
-        comm::detail::fold_elements<bfloat16, Sum, float>(sum, inputs, n, out, elements);
+      scatter.call.reduction.fold = [](void const*, void const* const* inputs, int n, void* const* outputs,
+                                       int copies, std::int64_t elements) {
+        comm::detail::fold_elements<bfloat16, Sum, float>(sum, inputs, n, outputs, copies, elements);
       };
       finish(engine.start(scatter, &whole));
       Part gather{whole, extent};

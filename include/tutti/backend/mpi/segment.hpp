@@ -3,7 +3,8 @@
 /// @file
 /// Memory that the ranks of one node share: one POSIX shared memory object, mapped by each, with a portion for each
 /// rank, from which it allocates without asking the others. Address space is reserved generously; pages are backed
-/// before they are used, so that a full /dev/shm is an answer and not a signal.
+/// before they are used, so that a full /dev/shm is an answer and not a signal, and are huge where the system can make
+/// them so: a rank that touches another one's memory for the first time then takes one fault for 512 pages.
 
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/shared/board.hpp>
@@ -89,16 +90,17 @@ class Segment {
     std::byte* memory = nullptr;
     std::uint64_t bytes = 0;
   };
-  static constexpr std::uint64_t header = (sizeof(comm::shared::Alarm) + 4095) / 4096 * 4096;
-  static constexpr std::uint64_t step = std::uint64_t{2} << 20;
+  static constexpr std::uint64_t page = 4096;
+  static constexpr std::uint64_t step = std::uint64_t{2} << 20;  // a huge page of x86-64 and of most others
+  static constexpr std::uint64_t header = step;                  // of which only the alarm's pages are backed
 
   /// Empty when this rank has the memory, else why not. Every rank takes part in all exchanges.
   std::string open(MPI_Comm node) {
     int rank = 0, size = 1;
     check(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
     check(MPI_Comm_size(node, &size), "MPI_Comm_size");
-    auto const page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    std::uint64_t portion = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page;
+    std::uint64_t portion =
+        static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     std::uint64_t most = (std::uint64_t{1} << 44) / static_cast<std::uint64_t>(size);
     if (rlimit limit{}; ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {  // else a signal
       std::uint64_t const files = limit.rlim_cur > header ? limit.rlim_cur - header : 0;
@@ -125,7 +127,7 @@ class Segment {
       }
       if (file_ < 0) why = native("shm_open");
       else if (::ftruncate(file_, static_cast<off_t>(reach_)) != 0) why = native("ftruncate");
-      else if (!allocate_pages(0, header)) why = "no space in /dev/shm";
+      else if (!allocate_pages(0, sizeof(comm::shared::Alarm))) why = "no space in /dev/shm";
       if (!why.empty() && file_ >= 0) ::shm_unlink(name);
       if (!why.empty()) name[0] = 0;
     }
@@ -135,9 +137,8 @@ class Segment {
       if (file_ < 0) {
         why = native("shm_open");
       } else {
-        void* const memory = ::mmap(nullptr, reach_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
-        if (memory == MAP_FAILED) why = native("mmap");
-        else base_ = static_cast<std::byte*>(memory);
+        map();
+        if (base_ == nullptr) why = native("mmap");
       }
       if (rank == 0 && base_ != nullptr) ::new (base_) comm::shared::Alarm();
       check(MPI_Barrier(node), "MPI_Barrier");
@@ -149,19 +150,54 @@ class Segment {
   }
   static std::string native(char const* call) { return std::string(call) + ": " + std::strerror(errno); }
 
+  /// Maps the object where huge pages of it can be huge pages of the process.
+  void map() {
+    void* const reserved =
+        ::mmap(nullptr, reach_ + step, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) return;
+    auto* const begin = static_cast<std::byte*>(reserved);
+    std::uint64_t const before = (step - reinterpret_cast<std::uintptr_t>(begin) % step) % step;
+    void* const memory = ::mmap(begin + before, reach_, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file_, 0);
+    if (before != 0) ::munmap(begin, before);
+    if (memory == MAP_FAILED) {
+      int const reason = errno;
+      ::munmap(begin + before, reach_ + step - before);
+      errno = reason;
+      return;
+    }
+    if (before != step) ::munmap(begin + before + reach_, step - before);
+    base_ = begin + before;
+  }
+
   bool allocate_pages(std::uint64_t from, std::uint64_t bytes) const noexcept {
     int code;
     do code = ::posix_fallocate(file_, static_cast<off_t>(from), static_cast<off_t>(bytes));
     while (code == EINTR);
     return code == 0;
   }
+  /// Backs whole steps with huge pages: of each its first page, which the system then collapses with the holes behind
+  /// it. Linux 6.1 does that whatever is configured for shared memory. May do some of it and fail.
+  bool allocate_huge_pages(std::uint64_t from, std::uint64_t bytes) const noexcept {
+#if defined(MADV_COLLAPSE)
+    constexpr int collapse = MADV_COLLAPSE;
+#else
+    constexpr int collapse = 25;
+#endif
+    if (from % step != 0 || bytes % step != 0) return false;
+    for (std::uint64_t at = from; at < from + bytes; at += step)
+      if (!allocate_pages(at, page)) return false;
+    return ::madvise(base_ + from, bytes, collapse) == 0;
+  }
   /// Pages for everything below `high` of this rank's portion.
   bool back(std::uint64_t high) {
     if (high <= backed_) return true;
     std::uint64_t end = (high + step - 1) / step * step;
     if (end > portion_size_) end = portion_size_;
-    if (!allocate_pages(portion_ + backed_, end - backed_)) {
-      end = (high + 4095) / 4096 * 4096;  // the last pages that there are
+    if (!allocate_huge_pages(portion_ + backed_, end - backed_) && !allocate_pages(portion_ + backed_, end - backed_)) {
+      ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(portion_ + backed_),
+                  static_cast<off_t>(end - backed_));
+      end = (high + page - 1) / page * page;  // the last pages that there are
       if (!allocate_pages(portion_ + backed_, end - backed_)) return false;
     }
     backed_ = end;

@@ -4,7 +4,7 @@
 /// Reductions of 16-bit floats in two steps, with float in between: what is combined first is not rounded before the
 /// rest is combined with it.
 
-#include <tutti/comm/operators.hpp>
+#include <tutti/comm/fold.hpp>
 #include <tutti/core/dtype.hpp>
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace tutti::mpi {
 
 /// How elements of a 16-bit type become float while they are combined, and again what they were.
 struct Widening {
-  /// As comm::Reduction::fold, with floats in `out`. avg adds and does not divide. Null where there is no such way.
-  void (*fold)(void const* state, void const* const* inputs, int ranks, void* out, std::int64_t count) = nullptr;
+  /// With floats in the outputs. avg adds and does not divide. Null where there is no such way.
+  comm::Reduction::Fold* fold = nullptr;
   /// to[i] = from[i] / divisor, rounded.
   void (*narrow)(float const* from, void* to, std::int64_t count, int divisor) = nullptr;
   Operator between = Operator::none;  ///< how floats are combined
@@ -25,8 +25,9 @@ struct Widening {
 namespace detail {
 
 template <class T, class Op>
-void fold_wide(void const*, void const* const* inputs, int ranks, void* out, std::int64_t count) {
-  comm::detail::fold_elements<T, Op, float>(Op{}, inputs, ranks, out, count);
+void fold_wide(void const*, void const* const* inputs, int ranks, void* const* outputs, int copies,
+               std::int64_t count) {
+  comm::detail::fold_elements<T, Op, float>(Op{}, inputs, ranks, outputs, copies, count);
 }
 template <class T>
 void narrow(float const* from, void* to, std::int64_t count, int divisor) {

@@ -40,28 +40,10 @@ class BasicEngine {
 
   /// All ranks start the same calls in the same order. Does not touch the buffers. With `compares_only` it never does:
   /// complete means that all ranks make this call.
-  Call* start(Collective const& call, bool compares_only = false) { return start(Part{call}, nullptr, compares_only); }
+  Call* start(Collective const& call, bool compares_only = false) { return start(call, -1, 0, nullptr, compares_only); }
   /// What these ranks do of a collective that outlives the call: it is what is compared, and what messages name.
   Call* start(Part const& part, Collective const* part_of, bool compares_only = false) {
-    Collective const& whole = part_of != nullptr ? *part_of : part.call;
-    check(name(whole.kind).data(), whole.where);
-    if (free_.empty()) {
-      calls_.push_back(make_owner<Call>());
-      free_.push_back(calls_.back().get());
-      active_.reserve(calls_.size());
-    }
-    Call& state = *free_.back();
-    free_.pop_back();
-    state = Call();
-    state.call = part.call;
-    state.part_of = part_of;
-    state.extent = part.extent;
-    state.result_bytes = part.result_bytes;
-    state.sequence = sequence_++;
-    state.compares_only = compares_only;
-    state.small = compares_only || share_.contribution_bound(state) <= Entry::inline_bytes;
-    active_.push_back(&state);
-    return &state;
+    return start(part.call, part.extent, part.result_bytes, part_of, compares_only);
   }
 
   /// Moves on everything under way, in the order in which it was started.
@@ -162,6 +144,29 @@ class BasicEngine {
   bool left(int rank) const noexcept { return board_.left(rank); }
 
  private:
+  Call* start(Collective const& call, std::int64_t extent, std::int64_t result_bytes, Collective const* part_of,
+              bool compares_only) {
+    Collective const& whole = part_of != nullptr ? *part_of : call;
+    check(name(whole.kind).data(), whole.where);
+    if (free_.empty()) {
+      calls_.push_back(make_owner<Call>());
+      free_.push_back(calls_.back().get());
+      active_.reserve(calls_.size());
+    }
+    Call& state = *free_.back();
+    free_.pop_back();
+    state.~Call();  // made anew in its place: a temporary to copy from takes as long as the exchange of a cache line
+    ::new (static_cast<void*>(&state)) Call(call);
+    state.part_of = part_of;
+    state.extent = extent;
+    state.result_bytes = result_bytes;
+    state.sequence = sequence_++;
+    state.compares_only = compares_only;
+    state.small = compares_only || share_.contribution_bound(state) <= Entry::inline_bytes;
+    active_.push_back(&state);
+    return &state;
+  }
+
   using Word = std::atomic<std::uint64_t> Status::*;
 
   std::string named(int rank) const {

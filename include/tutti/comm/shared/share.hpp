@@ -56,6 +56,9 @@ struct Part {
 /// A collective under way.
 struct Call {
   enum Phase : std::uint8_t { unpublished, arriving, disagreeing, sharing, filling, consuming, draining, closing };
+  Call() = default;
+  explicit Call(Collective const& made) : call(made) {}
+
   Collective call;
   Collective const* part_of = nullptr;
   std::int64_t extent = -1;
@@ -216,8 +219,11 @@ class BasicShare {
   }
   /// All ranks' elements of a block, combined into `to`.
   void fold(Call& c, std::int64_t block, std::int64_t at, void* to, std::int64_t count) {
+    fold(c, block, at, &to, 1, count);
+  }
+  void fold(Call& c, std::int64_t block, std::int64_t at, void* const* outputs, int copies, std::int64_t count) {
     for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(c, r, block, at);
-    c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_, to, count);
+    c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_, outputs, copies, count);
     c.moved.received += (size_ - 1) * count * c.element_bytes();
   }
 
@@ -234,39 +240,43 @@ class BasicShare {
     };
     return {bound(rank), bound(rank + 1)};
   }
-  /// This rank's slice of a reduction, tile by tile, so that a tile is still in the first-level cache when it is
-  /// written to the other outputs. Only the owner touches a slice, hence in place is safe.
+  /// This rank's slice of a reduction, to all that want it. Only the owner touches a slice, hence in place is safe.
   void reduce_slice(Call& c, std::int64_t at, std::int64_t count) {
     Collective const& call = c.call;
     std::int64_t const element = c.element_bytes();
     Slice const slice = slice_of(c, rank_, at, count);
+    std::int64_t const bytes = (slice.end - slice.begin) * element;
     bool const all = call.kind == Kind::all_reduce;
-    std::int64_t const tile = tile_bytes / element > 0 ? tile_bytes / element : 1;
-    std::byte* const stage = c.drains ? board_.stage(rank_, true, c.round) : nullptr;
-    // In place the line was read a moment ago and is written to the cache; elsewhere a large result goes around it.
-    bool const streams = all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to;
-    alignas(64) std::byte streamed[tile_bytes];
-    for (std::int64_t i = slice.begin; i < slice.end; i += tile) {
-      std::int64_t const n = slice.end - i < tile ? slice.end - i : tile;
-      std::byte* const staged = stage + (c.drains ? (i - c.at) * element : 0);
-      std::byte* result = staged;
-      if (streams) result = streamed;
-      else if (all || rank_ == call.root) result = static_cast<std::byte*>(call.to) + i * element;
-      else if (!c.drains) result = board_.address(board_.entry(c.sequence, call.root).to) + i * element;
-      fold(c, 0, i, result, n);
-      if (!all && rank_ != call.root) c.moved.sent += n * element;
-      if (!all) continue;
-      for (int r = 0; r < size_; ++r) {
-        std::uint64_t const place = board_.entry(c.sequence, r).to;
-        if ((r == rank_ && !streams) || place == 0) continue;
-        std::byte* const to = board_.address(place) + i * element;
-        if (streams) copy_streaming(to, result, n * element);
-        else copy(to, result, n * element);
-        if (r != rank_) c.moved.sent += n * element;
-      }
-      if (c.drains) put(c, staged, result, n * element);
+    outputs_.clear();
+    for (int r = 0; r < size_; ++r) {
+      if (!all && r != call.root) continue;
+      std::uint64_t const place = board_.entry(c.sequence, r).to;
+      if (r != rank_ && place == 0) continue;  // takes it from the stage
+      std::byte* const to = r == rank_ ? static_cast<std::byte*>(call.to) : board_.address(place);
+      outputs_.push_back(to + slice.begin * element);
+      if (r != rank_) c.moved.sent += bytes;
     }
-    if (streams) streams_done();
+    if (c.drains && (all || rank_ != call.root)) {
+      outputs_.push_back(board_.stage(rank_, true, c.round) + (slice.begin - c.at) * element);
+      c.moved.sent += bytes;
+    }
+    // In place the line was read a moment ago and is written to the cache; elsewhere a large result goes around it.
+    if (all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to)
+      return stream_slice(c, slice.begin, slice.end);
+    fold(c, 0, slice.begin, outputs_.data(), static_cast<int>(outputs_.size()), slice.end - slice.begin);
+  }
+  /// Tile by tile, by way of the first-level cache.
+  void stream_slice(Call& c, std::int64_t begin, std::int64_t end) {
+    std::int64_t const element = c.element_bytes();
+    std::int64_t const tile = tile_bytes / element > 0 ? tile_bytes / element : 1;
+    alignas(64) std::byte streamed[tile_bytes];
+    for (std::int64_t i = begin; i < end; i += tile) {
+      std::int64_t const n = end - i < tile ? end - i : tile;
+      fold(c, 0, i, streamed, n);
+      for (void* const output : outputs_)
+        copy_streaming(static_cast<std::byte*>(output) + (i - begin) * element, streamed, n * element);
+    }
+    streams_done();
   }
   static constexpr std::int64_t streaming_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t tile_bytes = 8192;
@@ -275,6 +285,7 @@ class BasicShare {
   int rank_ = 0;
   int size_ = 0;
   List<void const*> inputs_;
+  List<void*> outputs_;
 };
 using Share = BasicShare<>;
 
