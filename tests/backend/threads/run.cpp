@@ -279,6 +279,30 @@ TEST_CASE("one call may have a deadline of its own") {
   CHECK(contains(all[0].text, "not complete after 0.02 s"));
 }
 
+TEST_CASE("sums of more ranks than write each other's results at once, and sums that go past the caches") {
+  struct Sum {
+    int ranks;
+    std::int64_t count;
+    bool in_place;
+  };
+  for (Sum const what : {Sum{10, 5'003, false}, Sum{10, 5'003, true}, Sum{2, (std::int64_t{4} << 20) + 5, false}}) {
+    INFO(what.ranks << " ranks, " << what.count << " elements, " << (what.in_place ? "in place" : "out of place"));
+    std::vector<std::int64_t> wrong(static_cast<std::size_t>(what.ranks), -1);
+    threads::run(what.ranks, [&](auto& comm) {
+      Tensor<float> x({what.count});
+      for (std::int64_t i = 0; i < what.count; ++i) x(i) = static_cast<float>(i % 100 + comm.rank());
+      auto sum_of = what.in_place ? std::move(x) : full<float>({what.count}, -1.0f);
+      if (what.in_place) comm.all_reduce(sum_of, sum);
+      else comm.all_reduce(x, sum_of, sum);
+      int const ranks = what.ranks;
+      std::int64_t& mine = wrong[static_cast<std::size_t>(comm.rank())] = 0;
+      for (std::int64_t i = 0; i < what.count; ++i)
+        mine += sum_of(i) != static_cast<float>(i % 100 * ranks + ranks * (ranks - 1) / 2);
+    });
+    CHECK(wrong == std::vector<std::int64_t>(static_cast<std::size_t>(what.ranks)));
+  }
+}
+
 TEST_CASE("an operator that throws on one rank ends the collective on all") {
   for (std::int64_t const size : {3, 50'000}) {
     std::atomic<int> released{0};

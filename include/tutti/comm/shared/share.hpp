@@ -261,25 +261,30 @@ class BasicShare {
       c.moved.sent += bytes;
     }
     // In place the line was read a moment ago and is written to the cache; elsewhere a large result goes around it.
-    if (all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to)
-      return stream_slice(c, slice.begin, slice.end);
+    bool const streams = all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to;
+    if ((streams || outputs_.size() > most_outputs) && element <= tile_bytes)
+      return fold_by_tiles(c, slice.begin, slice.end, streams);
     fold(c, 0, slice.begin, outputs_.data(), static_cast<int>(outputs_.size()), slice.end - slice.begin);
   }
   /// Tile by tile, by way of the first-level cache.
-  void stream_slice(Call& c, std::int64_t begin, std::int64_t end) {
+  void fold_by_tiles(Call& c, std::int64_t begin, std::int64_t end, bool streams) {
     std::int64_t const element = c.element_bytes();
-    std::int64_t const tile = tile_bytes / element > 0 ? tile_bytes / element : 1;
-    alignas(64) std::byte streamed[tile_bytes];
+    std::int64_t const tile = tile_bytes / element;
+    alignas(64) std::byte result[tile_bytes];
     for (std::int64_t i = begin; i < end; i += tile) {
       std::int64_t const n = end - i < tile ? end - i : tile;
-      fold(c, 0, i, streamed, n);
-      for (void* const output : outputs_)
-        copy_streaming(static_cast<std::byte*>(output) + (i - begin) * element, streamed, n * element);
+      fold(c, 0, i, result, n);
+      for (void* const output : outputs_) {
+        std::byte* const to = static_cast<std::byte*>(output) + (i - begin) * element;
+        if (streams) copy_streaming(to, result, n * element);
+        else copy(to, result, n * element);
+      }
     }
-    streams_done();
+    if (streams) streams_done();
   }
   static constexpr std::int64_t streaming_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t tile_bytes = 8192;
+  static constexpr std::size_t most_outputs = 8;  // at once: more streams than a cache has ways push each other out
 
   Board board_;
   int rank_ = 0;
