@@ -48,10 +48,4 @@ class CollectiveTask final : public Task<typename To::Result> {
 /// Movement: no operator.
 struct NoOperator {};
 
-/// A collective with the counts that it refers to.
-struct Call {
-  Collective collective;
-  Counts counts;
-};
-
 }  // namespace tutti::comm

@@ -344,7 +344,7 @@ class Collectives : public Endpoint<B> {
  private:
   template <class T>
   static auto one(T& value) {
-    return Operand<T, Cpu, false>(TensorView<T>(&value, Shape{}));
+    return Operand<T, Cpu, false>(Borrow(), TensorView<T>(&value, Shape{}));
   }
   template <Buffer X>
   auto contribution(X const& x) const {

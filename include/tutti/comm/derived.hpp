@@ -268,6 +268,11 @@ struct Counts {
   List<std::int64_t> from;
   List<std::int64_t> to;
 };
+/// A collective with the counts that it refers to.
+struct Call {
+  Collective collective;
+  Counts counts;
+};
 
 /// Whether the backend makes the call itself, an average as a sum that is then divided; else it is derived.
 template <Backend B>
@@ -290,8 +295,12 @@ class CollectiveJob : public Job {
  public:
   /// The counts of a _v kind become the job's.
   CollectiveJob(Core<B>& core, Collective const& call, Counts counts = {})
-      : Job(name(call.kind).data()), core_(core), call_(call), counts_(std::move(counts)), number_(core.next_number()),
-        flight_(core.flight_recorder.begin(call, number_)), counted_(core.tally.begin(operation())) {
+      : CollectiveJob(core, name(call.kind).data(), [&] { return Call{call, std::move(counts)}; }) {}
+  /// `make` gives the Call, which is made in its place: who copies what has just been written waits for the writing.
+  template <class Make>
+  CollectiveJob(Core<B>& core, char const* operation, Make&& make)
+      : Job(operation), core_(core), made_(make()), number_(core.next_number()),
+        flight_(core.flight_recorder.begin(call_, number_)), counted_(core.tally.begin(operation)) {
     call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
@@ -439,8 +448,9 @@ class CollectiveJob : public Job {
   static constexpr std::int64_t eager_bytes = 4096;
 
   Core<B>& core_;
-  Collective call_;
-  Counts counts_;
+  Call made_;
+  Collective& call_ = made_.collective;
+  Counts& counts_ = made_.counts;
   bool native_ = false;
   bool divides_ = false;
   bool begun_ = false;

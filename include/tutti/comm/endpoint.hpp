@@ -424,12 +424,17 @@ class Endpoint {
              where, ErrorKind::shape);
   }
 
+  /// The call as it starts.
+  template <Kind kind, class From, class To, class Op>
+  Call prepare(From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
+    Call prepared = call<kind>(from, to, op, root, rows, where);
+    detach<kind>(prepared, from, to, op, root, rows, where);
+    return prepared;
+  }
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
     Tally::Exposed const exposed(core_->tally, name(kind).data());
-    auto prepared = call<kind>(from, to, op, root, rows, where);
-    detach<kind>(prepared, from, to, op, root, rows, where);
-    CollectiveJob<B> job(*core_, prepared.collective, std::move(prepared.counts));
+    CollectiveJob<B> job(*core_, name(kind).data(), [&] { return prepare<kind>(from, to, op, root, rows, where); });
     try {
       core_->wait(job, where);
     } catch (...) {
@@ -447,9 +452,9 @@ class Endpoint {
     using Task = CollectiveTask<B, From, To, Op>;
     return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op),
                                     [&](From& f, To& t, Op const& o) {
-                                      auto prepared = call<kind>(f, t, o, root, rows, where);
-                                      detach<kind>(prepared, f, t, o, root, rows, where);
-                                      return CollectiveJob<B>(*core_, prepared.collective, std::move(prepared.counts));
+                                      return CollectiveJob<B>(*core_, name(kind).data(), [&] {
+                                        return prepare<kind>(f, t, o, root, rows, where);
+                                      });
                                     }),
                    where);
   }

@@ -123,6 +123,8 @@ struct NoOperand {
   static constexpr bool lent() noexcept { return false; }
 };
 
+struct Borrow {};
+
 /// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A
 /// view with gaps is packed into a temporary, structs with padding are packed without it, and `store` brings results
 /// back to where they belong. A borrowed buffer that is detached is not touched between `load` and `store`.
@@ -136,24 +138,25 @@ class Operand {
   static constexpr bool packable = !is_padded<Value> || D::host_accessible;  // operand_of refuses the others
   using Result = std::conditional_t<Owned, Tensor<Value, D>, TensorView<T, D>>;
 
-  explicit Operand(TensorView<T, D> const& view)
+  /// The view is made in its place.
+  template <class X>
     requires(!Owned)
-      : view_(view) {
-    if (!view_.contiguous()) packed_ = Tensor<Value, D>(view_.shape(), view_.device());
+  Operand(Borrow, X&& buffer) : view_(view_of(buffer)), size_(view_.size()), contiguous_(view_.contiguous()) {
+    if (!contiguous_) set_aside();
     if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
     load();
   }
   explicit Operand(Tensor<Value, D> tensor)
     requires Owned
-      : owned_(std::move(tensor)), view_(owned_.view()) {
+      : owned_(std::move(tensor)), view_(owned_.view()), size_(view_.size()) {
     if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
     load();
   }
 
-  T* data() const noexcept { return packed_.size() != 0 ? const_cast<Value*>(packed_.data()) : view_.data(); }
-  std::int64_t size() const noexcept { return view_.size(); }
+  T* data() const noexcept { return packed() ? static_cast<T*>(packed_.data()) : view_.data(); }
+  std::int64_t size() const noexcept { return size_; }
   Shape const& shape() const noexcept { return view_.shape(); }
-  bool overlaps_itself() const noexcept { return view_.overlaps_itself(); }
+  bool overlaps_itself() const noexcept { return !contiguous_ && view_.overlaps_itself(); }
   /// What travels: size() * wire_bytes<Value>() bytes.
   void* wire() const noexcept {
     if constexpr (padded) return const_cast<std::byte*>(wire_.data());
@@ -163,16 +166,16 @@ class Operand {
   /// buffer holds travels, or stays where nothing comes.
   bool detach(std::int64_t limit, bool reads) {
     if (!lent() || size() * static_cast<std::int64_t>(sizeof(T)) > limit) return false;
-    packed_ = Tensor<Value, D>(view_.shape(), view_.device());
+    set_aside();
     loads_ = reads;
     load();
     return true;
   }
   /// Whether memory of the caller travels.
-  bool lent() const noexcept { return !Owned && !padded && packed_.size() == 0 && size() != 0; }
+  bool lent() const noexcept { return !Owned && !padded && !packed() && size() != 0; }
   /// Packs what the buffer holds now.
   void load() {
-    if (packed_.size() != 0 && loads_) copy_strided<Value, D>(packed_.view(), view_);
+    if (packed() && loads_) copy_strided<Value, D>(packed_view(), view_);
     if constexpr (padded) {
       std::byte* to = wire_.data();
       for (std::int64_t i = 0; i < size(); ++i) to = comm::pack(data()[i], to);
@@ -184,7 +187,7 @@ class Operand {
         std::byte const* from = wire_.data();
         for (std::int64_t i = 0; i < size(); ++i) from = comm::unpack(from, data()[i]);
       }
-      if (packed_.size() != 0) copy_strided<Value, D>(view_, std::as_const(packed_).view());
+      if (packed()) copy_strided<Value, D>(view_, packed_view());
     }
   }
   Result take() {
@@ -194,12 +197,19 @@ class Operand {
 
  private:
   static constexpr bool padded = is_padded<Value> && D::host_accessible;
+  bool packed() const noexcept { return packed_.data() != nullptr; }
+  void set_aside() { packed_ = Storage<D>(view_.device(), static_cast<std::size_t>(size_) * sizeof(Value)); }
+  TensorView<Value, D> packed_view() const noexcept {
+    return {static_cast<Value*>(packed_.data()), view_.shape(), view_.device()};
+  }
 
   struct Absent {};
   [[no_unique_address]] std::conditional_t<Owned, Tensor<Value, D>, Absent> owned_;
   TensorView<T, D> view_;
-  Tensor<Value, D> packed_;
+  Storage<D> packed_;
   [[no_unique_address]] std::conditional_t<padded, Tensor<std::byte, D>, Absent> wire_;
+  std::int64_t size_;
+  bool contiguous_ = true;
   bool loads_ = true;
 };
 
@@ -253,7 +263,7 @@ auto operand_of(X&& x) {
   static_assert(is_writable,
                 "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
   if constexpr (is_owned<X>) return Operand<T, DeviceOf<X>, true>(std::move(x));
-  else return Operand<T, DeviceOf<X>, false>(view_of(x));
+  else return Operand<T, DeviceOf<X>, false>(Borrow(), x);
 }
 /// The same for a buffer that is only read.
 template <class X>
@@ -270,7 +280,7 @@ auto input_of(X&& x) {
                 "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
                 "and std::arrays of these. One of this struct's is something else");
   if constexpr (is_owned<X>) return Operand<ValueOf<X>, DeviceOf<X>, true>(std::move(x));
-  else return Operand<ValueOf<X> const, DeviceOf<X>, false>(TensorView<ValueOf<X> const, DeviceOf<X>>(view_of(x)));
+  else return Operand<ValueOf<X> const, DeviceOf<X>, false>(Borrow(), x);
 }
 
 }  // namespace tutti::comm

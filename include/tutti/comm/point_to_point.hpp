@@ -101,8 +101,8 @@ class PointToPoint : public VectorCollectives<B> {
                                                        Where where = std::source_location::current()) {
     Tensor<ValueOf<Out>, Device> in(view_of(out).shape());
     Tally::Exposed const exposed(this->core_->tally, "send_recv");
-    complete(this->transfer("send_recv", input_of(out), Operand<ValueOf<Out>, Device, false>(in.view()), to, tag, from,
-                            tag, where),
+    complete(this->transfer("send_recv", input_of(out), Operand<ValueOf<Out>, Device, false>(Borrow(), in), to, tag,
+                            from, tag, where),
              where);
     return in;
   }
