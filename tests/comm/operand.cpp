@@ -52,6 +52,12 @@ TEST_CASE("empty views and numbers of rank 0 need no packing") {
   CHECK(comm::operand_of(number).size() == 1);
 }
 
+TEST_CASE("a view of more elements than memory can be counted in is refused") {
+  Tensor<double> const one(Shape{1});
+  std::int64_t const many = (std::int64_t{1} << 61) + 4;  // 32 bytes beyond 2^64
+  REQUIRE_ERROR(comm::input_of(one.view().broadcast(Shape{many})), ErrorKind::overflow, "does not fit 64 bits");
+}
+
 TEST_CASE("a tensor that is moved in is owned and handed back") {
   auto x = full<float>(Shape{5}, 2.0f);
   float const* const data = x.data();

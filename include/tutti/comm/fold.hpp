@@ -11,7 +11,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 namespace tutti::comm {

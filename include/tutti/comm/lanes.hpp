@@ -3,7 +3,8 @@
 /// @file
 /// The named operators on blocks of numbers in vector registers. They use the compiler's own vectors: of 32 bytes where
 /// the processor has AVX2, else of 16, which every 64-bit processor has. An array of accumulators, which g++ 12 keeps
-/// in memory, takes two to three times as long on data in the caches. The bits are those of one element after another.
+/// in memory, takes two to three times as long on data in the caches. The bits are those of one element after another,
+/// in the default rounding mode.
 
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/config.hpp>

@@ -198,7 +198,9 @@ class Operand {
  private:
   static constexpr bool padded = is_padded<Value> && D::host_accessible;
   bool packed() const noexcept { return packed_.data() != nullptr; }
-  void set_aside() { packed_ = Storage<D>(view_.device(), static_cast<std::size_t>(size_) * sizeof(Value)); }
+  void set_aside() {
+    packed_ = Storage<D>(view_.device(), static_cast<std::size_t>(checked_multiply(size_, sizeof(Value))));
+  }
   TensorView<Value, D> packed_view() const noexcept {
     return {static_cast<Value*>(packed_.data()), view_.shape(), view_.device()};
   }

@@ -17,6 +17,7 @@ import time
 
 SKIP = 77
 NODES = ["10.231.77.1", "10.231.77.2"]
+MEMORY = ["never", "always"]  # huge pages of the node's /dev/shm
 LAUNCHER = "10.231.77.254"
 WAYS = {"default settings": [], "compared in full": ["-genv", "TUTTI_MPI_CHECK_LEVEL", "full"]}
 
@@ -41,7 +42,8 @@ def inside(folder, launcher, *program):
         ready = folder / f"ready{number}"
         node = subprocess.Popen(
             ["unshare", "--net", "--mount", "--uts", "sh", "-c",
-             "mount -t sysfs sysfs /sys && mount -t tmpfs -o size=256m tmpfs /dev/shm && "  # MPI finds its network there
+             "mount -t sysfs sysfs /sys && "  # MPI finds its network there
+             f"(mount -t tmpfs -o size=256m,huge={MEMORY[number]} tmpfs /dev/shm || mount -t tmpfs tmpfs /dev/shm) && "
              f"hostname node{number} && touch {ready} && exec sleep 600"])
         processes.append(node)
         (folder / address).write_text(str(node.pid))

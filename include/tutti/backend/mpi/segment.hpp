@@ -68,7 +68,7 @@ class Segment {
     reclaim();
     std::uint64_t const at = space_.allocate(bytes);
     if (at == comm::shared::Space::none) return nullptr;
-    if (!back(space_.high())) {
+    if (!back(at + bytes)) {
       space_.release(at, bytes);
       return nullptr;
     }
@@ -102,8 +102,10 @@ class Segment {
     std::uint64_t portion =
         static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     std::uint64_t most = (std::uint64_t{1} << 44) / static_cast<std::uint64_t>(size);
-    if (rlimit limit{}; ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {  // else a signal
-      std::uint64_t const files = limit.rlim_cur > header ? limit.rlim_cur - header : 0;
+    std::uint64_t longest = ~std::uint64_t{0};  // file: beyond it is a signal
+    if (rlimit limit{}; ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+      longest = limit.rlim_cur;
+      std::uint64_t const files = longest > header ? longest - header : 0;
       most = files / static_cast<std::uint64_t>(size) < most ? files / static_cast<std::uint64_t>(size) : most;
     }
     portion = (portion < most ? portion : most) / step * step;
@@ -126,6 +128,7 @@ class Segment {
         if (file_ < 0 && errno != EEXIST) break;
       }
       if (file_ < 0) why = native("shm_open");
+      else if (reach_ > longest) why = "files may be " + std::to_string(longest) + " bytes long";
       else if (::ftruncate(file_, static_cast<off_t>(reach_)) != 0) why = native("ftruncate");
       else if (!allocate_pages(0, sizeof(comm::shared::Alarm))) why = "no space in /dev/shm";
       if (!why.empty() && file_ >= 0) ::shm_unlink(name);
@@ -159,14 +162,9 @@ class Segment {
     std::uint64_t const before = (step - reinterpret_cast<std::uintptr_t>(begin) % step) % step;
     void* const memory = ::mmap(begin + before, reach_, PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file_, 0);
+    if (memory == MAP_FAILED) return;  // and the addresses with it: what is reserved there is not known
     if (before != 0) ::munmap(begin, before);
-    if (memory == MAP_FAILED) {
-      int const reason = errno;
-      ::munmap(begin + before, reach_ + step - before);
-      errno = reason;
-      return;
-    }
-    if (before != step) ::munmap(begin + before + reach_, step - before);
+    ::munmap(begin + before + reach_, step - before);
     base_ = begin + before;
   }
 
@@ -176,25 +174,30 @@ class Segment {
     while (code == EINTR);
     return code == 0;
   }
-  /// Backs whole steps with huge pages: of each its first page, which the system then collapses with the holes behind
-  /// it. Linux 6.1 does that whatever is configured for shared memory. May do some of it and fail.
-  bool allocate_huge_pages(std::uint64_t from, std::uint64_t bytes) const noexcept {
+  /// Huge pages for whole steps, as far as the system makes them: of each its first page, which is then collapsed with
+  /// the holes behind it. Linux 6.1 does that unless huge pages of shared memory are denied. That page is written
+  /// first: where the mount makes it huge by itself, nobody else clears it before a peer does, over what this rank has
+  /// written.
+  void make_huge(std::uint64_t from, std::uint64_t bytes) const noexcept {
 #if defined(MADV_COLLAPSE)
     constexpr int collapse = MADV_COLLAPSE;
 #else
     constexpr int collapse = 25;
 #endif
-    if (from % step != 0 || bytes % step != 0) return false;
-    for (std::uint64_t at = from; at < from + bytes; at += step)
-      if (!allocate_pages(at, page)) return false;
-    return ::madvise(base_ + from, bytes, collapse) == 0;
+    if (from % step != 0 || bytes % step != 0) return;
+    for (std::uint64_t at = from; at < from + bytes; at += step) {
+      if (!allocate_pages(at, page)) return;
+      *const_cast<std::byte volatile*>(base_ + at) = std::byte{0};
+    }
+    ::madvise(base_ + from, bytes, collapse);
   }
   /// Pages for everything below `high` of this rank's portion.
   bool back(std::uint64_t high) {
     if (high <= backed_) return true;
     std::uint64_t end = (high + step - 1) / step * step;
     if (end > portion_size_) end = portion_size_;
-    if (!allocate_huge_pages(portion_ + backed_, end - backed_) && !allocate_pages(portion_ + backed_, end - backed_)) {
+    make_huge(portion_ + backed_, end - backed_);
+    if (!allocate_pages(portion_ + backed_, end - backed_)) {  // what is not huge
       ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(portion_ + backed_),
                   static_cast<off_t>(end - backed_));
       end = (high + page - 1) / page * page;  // the last pages that there are
