@@ -8,7 +8,6 @@
 
 #include <tutti/comm/fold.hpp>
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <random>

@@ -280,12 +280,13 @@ TEST_CASE("one call may have a deadline of its own") {
 }
 
 TEST_CASE("sums of more ranks than write each other's results at once, and sums that go past the caches") {
-  struct Sum {
+  struct Case {
     int ranks;
     std::int64_t count;
     bool in_place;
   };
-  for (Sum const what : {Sum{10, 5'003, false}, Sum{10, 5'003, true}, Sum{2, (std::int64_t{4} << 20) + 5, false}}) {
+  for (Case const what :
+       {Case{10, 5'003, false}, Case{10, 5'003, true}, Case{2, (std::int64_t{4} << 20) + 5, false}}) {
     INFO(what.ranks << " ranks, " << what.count << " elements, " << (what.in_place ? "in place" : "out of place"));
     std::vector<std::int64_t> wrong(static_cast<std::size_t>(what.ranks), -1);
     threads::run(what.ranks, [&](auto& comm) {
