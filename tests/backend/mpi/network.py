@@ -70,9 +70,13 @@ def inside(folder, launcher, *program):
            "-hosts", ",".join(f"{address}:2" for address in NODES), "-genv", "UCX_TLS", "tcp,self", "-n", str(2 * len(NODES))]
     good = True
     for way, settings in WAYS.items():
-        ended = subprocess.run([*job, *settings, *program], timeout=150).returncode
-        print(f"two nodes, {way}: {'good' if ended == 0 else f'FAILED, exit {ended}'}", flush=True)
-        good = good and ended == 0
+        try:
+            ended = subprocess.run([*job, *settings, *program], timeout=150).returncode
+            result = "good" if ended == 0 else f"FAILED, exit {ended}"
+        except subprocess.TimeoutExpired:
+            result = "FAILED, hung"
+        print(f"two nodes, {way}: {result}", flush=True)
+        good = good and result == "good"
     for node in processes:
         node.kill()
     return 0 if good else 1
