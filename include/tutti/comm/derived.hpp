@@ -289,6 +289,56 @@ std::int64_t copied_bytes(B const& backend, Collective const* call = nullptr) {
   else return 0;
 }
 
+/// Kinds whose two buffers may be one, with blocks that others still read.
+constexpr bool aliases(Kind kind) noexcept {
+  return kind == Kind::all_to_all || kind == Kind::all_to_all_v || kind == Kind::reduce_scatter ||
+         kind == Kind::reduce_scatter_v;
+}
+
+/// A call that the backend makes and compares itself, with buffers as they are: begun, and tried for a moment, before
+/// anything else is made of it. Small ones are complete sooner than a job is set up.
+template <Backend B>
+struct DirectCall {
+  Core<B>& core;
+  Call call;
+  std::uint64_t number;
+  FlightRecorder::Ticket flight;
+  typename B::Operation operation;
+  std::exception_ptr failure{};
+
+  template <class Make>
+  DirectCall(Core<B>& c, Make&& make)
+      : core(c), call(make()), number(c.next_number()), flight(c.flight_recorder.begin(call.collective, number)),
+        operation(start()) {}
+  /// False when it takes longer, or has failed: then a CollectiveJob goes on with it.
+  bool complete() noexcept {
+    try {
+      for (int looks = core.backend.wait_policy().spins > 0 ? most_looks : 1; !core.backend.test(operation);) {
+        if (--looks <= 0) return false;
+        exec::relax();
+      }
+    } catch (...) {
+      failure = std::current_exception();
+      return false;
+    }
+    core.flight_recorder.complete(flight);
+    return true;
+  }
+
+ private:
+  static constexpr int most_looks = 16;
+
+  typename B::Operation start() {
+    try {
+      return core.backend.start(call.collective);
+    } catch (...) {
+      core.flight_recorder.fail(flight);
+      core.dump_first_failure();
+      throw;
+    }
+  }
+};
+
 /// A collective under way: by the backend where it provides it, else derived.
 template <Backend B>
 class CollectiveJob : public Job {
@@ -304,13 +354,15 @@ class CollectiveJob : public Job {
     call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
-    native_ = is_native(core_.backend, call_);
-    if (native_ && !core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op)) {
-      divides_ = true;
+    bool const as_it_is =
+        call_.compound_bytes == 0 && core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op);
+    native_ = as_it_is || is_native(core_.backend, call_);
+    divides_ = native_ && !as_it_is;
+    if (divides_) {
       call_.reduction.op = Operator::sum;
       call_.reduction.fold = call_.reduction.sum;
     }
-    prepare_aliases(native_);
+    if (aliases(call_.kind)) prepare_aliases(native_);
     try {
       compare();
       if (!native_) tag_ = core_.next_tag();
@@ -323,6 +375,14 @@ class CollectiveJob : public Job {
       }
       this->postpone();  // what is under way knows memory of the caller and of this job
     }
+  }
+
+  /// Goes on with a call that was not complete in a moment, or failed.
+  explicit CollectiveJob(DirectCall<B>&& begun)
+      : Job(name(begun.call.collective.kind).data()), core_(begun.core), made_(std::move(begun.call)), native_(true),
+        begun_(true), number_(begun.number), flight_(begun.flight) {
+    operation_ = std::move(begun.operation);
+    if (begun.failure) this->postpone(std::move(begun.failure));
   }
 
   ~CollectiveJob() override {
@@ -363,7 +423,7 @@ class CollectiveJob : public Job {
     if (!complete_ || comparison_) return false;
     finish();
     core_.flight_recorder.complete(flight_);
-    counted_.complete(asked_bytes(call_, core_.backend.size()));
+    if (counted_.row != nullptr) counted_.complete(asked_bytes(call_, core_.backend.size()));
     return true;
   }
 
@@ -413,10 +473,12 @@ class CollectiveJob : public Job {
     }
   }
   void finish() {
-    int const rank = core_.backend.rank();
-    bool const here = call_.kind == Kind::reduce ? rank == call_.root : call_.kind != Kind::exscan || rank > 0;
-    int const inputs = call_.kind == Kind::scan ? rank + 1 : call_.kind == Kind::exscan ? rank : core_.backend.size();
-    if (divides_ && here) call_.reduction.divide(call_.to, call_.count, inputs);
+    if (divides_) {
+      int const rank = core_.backend.rank();
+      bool const here = call_.kind == Kind::reduce ? rank == call_.root : call_.kind != Kind::exscan || rank > 0;
+      int const inputs = call_.kind == Kind::scan ? rank + 1 : call_.kind == Kind::exscan ? rank : core_.backend.size();
+      if (here) call_.reduction.divide(call_.to, call_.count, inputs);
+    }
     if (copy_back_ != nullptr)
       typename B::Device{}.copy_within(copy_back_, call_.to, static_cast<std::size_t>(call_.block_bytes()));
   }

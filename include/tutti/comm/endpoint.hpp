@@ -276,8 +276,11 @@ class Endpoint {
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
     bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
     bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);
-    bool moved = uses_to && to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
-    if (!in_place && made.from != nullptr) moved |= from.detach(copied, true);
+    bool moved = false;
+    if (copied != 0) {
+      moved = uses_to && to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
+      if (!in_place && made.from != nullptr) moved |= from.detach(copied, true);
+    }
     if (moved) result = call<kind>(from, to, op, root, rows, where);
     result.collective.lent = (uses_to && to.lent()) || (made.from != nullptr && from.lent());
   }
@@ -431,10 +434,35 @@ class Endpoint {
     detach<kind>(prepared, from, to, op, root, rows, where);
     return prepared;
   }
+  /// Whether the backend makes and compares this call itself, with buffers as they are, and nobody counts.
+  template <Kind kind, class To, class Op>
+  bool is_direct() const {
+    if constexpr (kind > Kind::all_to_all || aliases(kind)) return false;
+    if (!compares(core_->backend) || core_->tally.on()) return false;
+    constexpr Operator op = reduces(kind) ? operator_kind<Op>() : Operator::none;
+    if constexpr (std::same_as<To, NoOperand>) return core_->backend.provides(kind, DType::byte, op);
+    else if constexpr (reduces(kind) && !Element<typename To::Value>) return false;
+    else return core_->backend.provides(kind, wire_dtype<typename To::Value>, op);
+  }
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
-    Tally::Exposed const exposed(core_->tally, name(kind).data());
-    CollectiveJob<B> job(*core_, name(kind).data(), [&] { return prepare<kind>(from, to, op, root, rows, where); });
+    auto const make = [&] { return prepare<kind>(from, to, op, root, rows, where); };
+    if (is_direct<kind, To, Op>()) {
+      DirectCall<B> direct(*core_, make);
+      if (!direct.complete()) {
+        CollectiveJob<B> job(std::move(direct));
+        wait_for(job, from, to, where);
+      }
+    } else {
+      Tally::Exposed const exposed(core_->tally, name(kind).data());
+      CollectiveJob<B> job(*core_, name(kind).data(), make);
+      wait_for(job, from, to, where);
+    }
+    to.store();
+    return to.take();
+  }
+  template <class From, class To>
+  void wait_for(CollectiveJob<B>& job, From& from, To& to, Where where) {
     try {
       core_->wait(job, where);
     } catch (...) {
@@ -444,8 +472,6 @@ class Endpoint {
       }
       throw;
     }
-    to.store();
-    return to.take();
   }
   template <Kind kind, class From, class To, class Op>
   auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {

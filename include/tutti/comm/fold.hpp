@@ -189,11 +189,26 @@ void fold_compound(Op const& op, void const* const* inputs, int ranks, void* con
   }
 }
 
+/// One by one, where there are too few elements for anything else.
+template <class T, class Op, class Out>
+inline void fold_few(Op const& op, void const* const* inputs, int ranks, void* const* outputs, int copies,
+                     std::int64_t count) {
+  using A = FoldType<T, Op>;
+  for (std::int64_t i = 0; i < count; ++i) {
+    A sum = static_cast<A>(static_cast<T const*>(inputs[0])[i]);
+    for (int rank = 1; rank < ranks; ++rank)
+      sum = combine<Op, A>(op, sum, static_cast<A>(static_cast<T const*>(inputs[rank])[i]));
+    if constexpr (operator_kind<Op>() == Operator::avg) sum = divided(sum, ranks);
+    for (int copy = 0; copy < copies; ++copy) static_cast<Out*>(outputs[copy])[i] = static_cast<Out>(sum);
+  }
+}
+
 /// `Out` is T, or what T is accumulated in where more will be combined with the result before it is rounded.
 template <class T, class Op, class Out = T>
 void fold_elements(Op const& op, void const* const* inputs, int ranks, void* const* outputs, int copies,
                    std::int64_t count) {
   constexpr std::int64_t block = 64;
+  if (count <= 4) return fold_few<T, Op, Out>(op, inputs, ranks, outputs, copies, count);
   std::int64_t at = 0;
   if constexpr (std::same_as<T, Out> && has_lanes<T, Op>()) {
 #if TUTTI_HAS_X86

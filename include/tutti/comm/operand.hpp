@@ -141,7 +141,9 @@ class Operand {
   /// The view is made in its place.
   template <class X>
     requires(!Owned)
-  Operand(Borrow, X&& buffer) : view_(view_of(buffer)), size_(view_.size()), contiguous_(view_.contiguous()) {
+  Operand(Borrow, X&& buffer)
+      : view_(view_of(buffer)), size_(view_.size()),
+        contiguous_(is_tensor<std::remove_cvref_t<X>> || view_.contiguous()) {
     if (!contiguous_) set_aside();
     if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
     load();

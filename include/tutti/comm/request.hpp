@@ -43,8 +43,8 @@ class Job {
     }
     return done_ || failure_;
   }
-  /// Called from a handler: keeps its exception for the next `poll`, where what was started before it is given up too.
-  void postpone() noexcept { failure_ = std::current_exception(); }
+  /// Keeps an exception for the next `poll`, where what was started before it is given up too.
+  void postpone(std::exception_ptr failure = std::current_exception()) noexcept { failure_ = std::move(failure); }
   /// Gives up, once. True when nobody will touch the job's memory any more; otherwise it must never be freed.
   bool give_up() noexcept {
     if (!given_up_) safe_ = abandon();

@@ -92,7 +92,7 @@ class Mpi {
   /// and with shared memory on each node also those of 16-bit floats.
   bool provides(comm::Kind kind, DType dtype, Operator op) const noexcept {
     if (kind > comm::Kind::all_to_all || op > Operator::callable) return false;
-    if (shared_) return true;
+    if (shared_ != nullptr) return true;
     if (!comm::reduces(kind)) return true;
     if (hierarchy_ && hierarchy_->reduces_narrow(kind, dtype, op)) return true;
     if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
@@ -200,12 +200,13 @@ class Mpi {
     return operation;
   }
   Operation start(comm::Collective const& call) {
-    check_revoked(comm::name(call.kind).data(), call.where);
     Operation operation;
-    if (shared_) {
+    if (shared_ != nullptr) {
+      if (revoked_) check_revoked(comm::name(call.kind).data(), call.where);
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
+    check_revoked(comm::name(call.kind).data(), call.where);
     expose(operation, call.lent, comm::name(call.kind).data(), call.where);
     if (hierarchy_ && hierarchy_->takes(call)) {
       operation.between_nodes_ = hierarchy_->start(call);

@@ -125,6 +125,8 @@ class Board {
   Board(void* memory, int size, std::int64_t stage_bytes, std::uintptr_t base, std::uint64_t reach) noexcept
       : memory_(static_cast<std::byte*>(memory)),
         size_(static_cast<std::size_t>(size)),
+        entries_(memory_ + entry_offset(size_)),
+        slot_bytes_(size_ * sizeof(Entry)),
         stage_bytes_(stage_bytes),
         base_(base),
         reach_(reach) {}
@@ -150,9 +152,10 @@ class Board {
   Status& status(int rank) const noexcept {
     return *reinterpret_cast<Status*>(memory_ + status_offset + static_cast<std::size_t>(rank) * sizeof(Status));
   }
-  Entry& entry(std::uint64_t sequence, int rank) const noexcept {
-    return *reinterpret_cast<Entry*>(memory_ + entry_offset(size_) +
-                                     (sequence % slots * size_ + static_cast<std::size_t>(rank)) * sizeof(Entry));
+  Entry& entry(std::uint64_t sequence, int rank) const noexcept { return entries(sequence)[rank]; }
+  /// Of all ranks.
+  Entry* entries(std::uint64_t sequence) const noexcept {
+    return reinterpret_cast<Entry*>(entries_ + sequence % slots * slot_bytes_);
   }
   /// Where a rank puts what others cannot reach: contributions of even and odd rounds, then results.
   std::byte* stage(int rank, bool result, std::uint64_t round) const noexcept {
@@ -193,6 +196,8 @@ class Board {
 
   std::byte* memory_ = nullptr;
   std::size_t size_ = 0;
+  std::byte* entries_ = nullptr;
+  std::size_t slot_bytes_ = 0;
   std::int64_t stage_bytes_ = 0;
   std::uintptr_t base_ = 0;
   std::uint64_t reach_ = 0;

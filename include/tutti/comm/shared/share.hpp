@@ -57,9 +57,10 @@ struct Part {
 struct Call {
   enum Phase : std::uint8_t { unpublished, arriving, disagreeing, sharing, filling, consuming, draining, closing };
   Call() = default;
-  explicit Call(Collective const& made) : call(made) {}
+  explicit Call(Collective const& made) : call(made), element(made.element_bytes()) {}
 
   Collective call;
+  std::int64_t element = 1;  // bytes
   Collective const* part_of = nullptr;
   std::int64_t extent = -1;
   std::int64_t result_bytes = 0;
@@ -82,7 +83,7 @@ struct Call {
   /// What the user called.
   Collective const& whole() const noexcept { return part_of != nullptr ? *part_of : call; }
   std::uint64_t ticket() const noexcept { return sequence + 1; }
-  std::int64_t element_bytes() const noexcept { return call.element_bytes(); }
+  std::int64_t element_bytes() const noexcept { return element; }
   Algorithm algorithm() const noexcept {
     if (small) return Algorithm::shared_board;
     return fills || drains ? Algorithm::shared_staged : Algorithm::shared_one_pass;
@@ -222,7 +223,14 @@ class BasicShare {
     fold(c, block, at, &to, 1, count);
   }
   void fold(Call& c, std::int64_t block, std::int64_t at, void* const* outputs, int copies, std::int64_t count) {
-    for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(c, r, block, at);
+    if (c.small) {
+      std::int64_t const offset = (c.begin_of(block) + at) * c.element_bytes();
+      Entry const* const entries = board_.entries(c.sequence);
+      for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = entries[r].payload + offset;
+      inputs_[static_cast<std::size_t>(rank_)] = static_cast<std::byte const*>(c.call.from) + offset;
+    } else {
+      for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(c, r, block, at);
+    }
     c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_, outputs, copies, count);
     c.moved.received += (size_ - 1) * count * c.element_bytes();
   }
