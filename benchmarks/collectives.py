@@ -120,6 +120,11 @@ def main():
     if has_mpi:
         other = build_other(args.build, args.other_mpi, launch_words(args.mpiexec, 1)[1])
 
+    if args.json:
+        try:
+            args.json.open("a").close()
+        except OSError as error:
+            raise Failed(f"--json: {error}") from error
     # The goals have a second part: ranks that outnumber the processors.
     parts = [args.ranks] + ([4] if args.suite == "goals" and args.ranks == 2 and has_mpi else [])
     rows = ""

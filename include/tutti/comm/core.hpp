@@ -58,6 +58,7 @@ class Core final : public Progress, public Relative {
   Inbox<B> inbox;
   FlightRecorder flight_recorder;
 
+  CommunicatorOptions const& options() const noexcept { return options_; }
   double deadline_seconds() const noexcept { return options_.deadline_seconds; }
   void set_deadline_seconds(double seconds, std::source_location where) {
     if (!(seconds > 0 && seconds < 1e9))
@@ -129,7 +130,13 @@ class Core final : public Progress, public Relative {
     }
   }
 
+  /// Where this rank waited last is old when it calls something else, after an error that it caught.
+  void forget_place() noexcept {
+    if (std::exchange(stale_, false)) announce({});
+  }
+
   void wait(Job& job, CallSite where) override {
+    if (stale_) forget_place();
     Tally::Exposed const exposed(tally, job.operation());
     try {
       if (!job.poll()) wait_slowly(job, where);
@@ -194,6 +201,7 @@ class Core final : public Progress, public Relative {
                                                                  : options.flight_record}),
         options_(std::move(options)),
         family_(std::move(family)) {
+    set_deadline_seconds(options_.deadline_seconds, std::source_location::current());
     if constexpr (requires { backend.count_notices(&tally.notices); }) backend.count_notices(&tally.notices);
     if (options_.statistics) start_statistics();
     family_->join(*this);
@@ -209,7 +217,8 @@ class Core final : public Progress, public Relative {
       bool made = false;
       ~Announcement() {
         core.note_wait(false);
-        if (made && std::uncaught_exceptions() == 0) core.announce({});  // else it stays where it failed
+        if (made && std::uncaught_exceptions() == 0) core.announce({});
+        else if (made) core.stale_ = true;  // it stays where it failed, until the next operation
       }
     } announcement(*this);
     double const deadline = where.deadline_seconds() > 0   ? where.deadline_seconds()
@@ -295,6 +304,7 @@ class Core final : public Progress, public Relative {
   Shared<Family> family_;
   int signalled_ = -1;   // the recorder's place among those that signals dump
   bool failed_ = false;  // and dumped
+  bool stale_ = false;   // what was announced
   pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;
   std::uint64_t collectives_ = 0;

@@ -139,7 +139,7 @@ Communicator<D<B>> decorated(Communicator<B>& comm, Arguments&&... arguments) {
   for (int r = 0; r < comm.size(); ++r) members.push_back(r);
   return Communicator<D<B>>(
       D<B>(comm.backend().split(0, comm.rank(), members), std::forward<Arguments>(arguments)...),
-      CommunicatorOptions{comm.deadline_seconds()});
+      comm.core()->options());
 }
 
 }  // namespace tutti

@@ -308,8 +308,8 @@ struct DirectCall {
 
   template <class Make>
   DirectCall(Core<B>& c, Make&& make)
-      : core(c), call(make()), number(c.next_number()), flight(c.flight_recorder.begin(call.collective, number)),
-        operation(start()) {}
+      : core((c.forget_place(), c)), call(make()), number(c.next_number()),
+        flight(c.flight_recorder.begin(call.collective, number)), operation(start()) {}
   /// False when it takes longer, or has failed: then a CollectiveJob goes on with it.
   bool complete() noexcept {
     try {

@@ -6,9 +6,12 @@
 #include <tutti/comm/call_site.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/operators.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 
+#include <array>
+#include <cstdint>
 #include <initializer_list>
 #include <source_location>
 #include <string>
@@ -32,11 +35,12 @@ class Mesh {
  public:
   using Where = std::source_location;
 
-  /// Collective over `ranks`, blocks. Errors: invalid_argument, unless names differ and the sizes' product is the
-  /// number of ranks.
+  /// Collective over `ranks`, blocks. Errors: invalid_argument, unless names differ, the sizes' product is the number
+  /// of ranks, and all ranks describe the same mesh.
   Mesh(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes,
        CallSite where = std::source_location::current()) {
     check(ranks, axes, where);
+    compare(ranks, axes, where);
     int stride = ranks.size();
     for (MeshAxis const& axis : axes) {
       stride /= axis.size;
@@ -81,9 +85,25 @@ class Mesh {
       if (product > ranks.size()) break;
     }
     if (product != ranks.size())
-      refuse(concat("the mesh ", text, " does not hold the ", ranks.size(),
+      refuse(concat("the mesh ", text.empty() ? "without axes" : text, " does not hold the ", ranks.size(),
                     " ranks. Choose sizes whose product is the number of ranks"),
              ranks, where);
+  }
+  /// All ranks find the same.
+  static void compare(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes, CallSite where) {
+    std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+    auto const add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
+    for (MeshAxis const& axis : axes) {
+      for (char const letter : axis.name) add(static_cast<unsigned char>(letter));
+      add(static_cast<std::uint64_t>(axis.size) + 256);
+    }
+    std::array<std::int64_t, 2> extremes{static_cast<std::int64_t>(hash >> 1), -static_cast<std::int64_t>(hash >> 1)};
+    ranks.all_reduce(extremes, max, where);
+    if (extremes[0] == -extremes[1]) return;
+    std::string text;
+    for (MeshAxis const& axis : axes) text += concat(text.empty() ? "" : " x ", axis.name, " ", axis.size);
+    refuse(concat("the ranks describe different meshes; this one's is ", text, ". Make the same on every rank"), ranks,
+           where);
   }
   [[noreturn]] static void refuse(std::string text, Communicator<B>& ranks, Where where) {
     throw Error(ErrorKind::invalid_argument, "mesh", std::move(text), where).with_rank(ranks.rank());

@@ -149,8 +149,8 @@ class [[nodiscard]] Request {
  private:
   void require(std::source_location where) const {
     if (task_ == nullptr)
-      throw Error(ErrorKind::invalid_argument, "Request::wait",
-                  "this request holds no operation. wait() was called before", where);
+      throw Error(ErrorKind::invalid_argument, "Request",
+                  "this request holds no operation: its result was taken, or it was moved from or never set", where);
   }
   void drop() noexcept {
     if (task_ == nullptr) return;

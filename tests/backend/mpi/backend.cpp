@@ -106,6 +106,7 @@ TEST_CASE("ranks whose configurations do not go together are told so, all of the
        {Case{{.check_level = mpi::CheckLevel::full}, "check_level differs between the ranks: cheap on one, full on"},
         Case{{.node_shared = mpi::Switch::off}, "node_shared differs between the ranks: auto on one, off on another"},
         Case{{.cuda_aware = mpi::Switch::on}, "by TUTTI_MPI_CUDA_AWARE"},
+        Case{{.tuning = "latency"}, "tuning differs between the ranks. Give all ranks the same"},
         Case{{.node_ranks = std::int64_t{2}}, "node_ranks differs between the ranks: 0 on one, 2 on another"},
         Case{{.count_limit = std::int64_t{7}}, "count_limit differs between the ranks: 7 on one"}}) {
     std::string const got = message(odd);

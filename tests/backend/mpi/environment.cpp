@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/child.hpp"
 
+#include <tutti/backend/mpi/backend.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 
 #include <mpi.h>
@@ -204,6 +205,18 @@ TEST_CASE("a tuning that cannot take effect is refused") {
     CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "MPIR_CVAR_NO_SUCH_THING=1"}}, start),
                    "tuning sets MPIR_CVAR_NO_SUCH_THING, which MPICH"));
     CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "OMPI_MCA_coll=x"}}, start), "does not read"));
+    CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "MPIR_CVAR_IBCAST_INTRA_ALGORITHM=nonsense"}}, start),
+                   "tuning has a value that MPICH"));
+    CHECK(in_child({},
+                   [] {
+                     try {
+                       Environment const refused(MpiConfig{
+                           .tuning = "MPIR_CVAR_IBCAST_INTRA_ALGORITHM=sched_binomial MPIR_CVAR_NO_SUCH_THING=1"});
+                     } catch (Error const&) {
+                     }
+                     bool const stays = std::getenv("MPIR_CVAR_IBCAST_INTRA_ALGORITHM") != nullptr;
+                     return std::string(stays ? "stays set" : "nothing stays");
+                   }) == "nothing stays");
   }
   CHECK(contains(in_child({{"TUTTI_MPI_TUNING", "latency"}},
                           [&] {
@@ -264,6 +277,11 @@ TEST_CASE("the configuration is printed once where it is asked for") {
   CHECK(contains(text, "wait = yield (TUTTI_MPI_WAIT)\n"));
   CHECK(contains(text, "thread level granted: multiple\n"));
   CHECK(text.find("check_level") == text.rfind("check_level"));
+}
+
+TEST_CASE("a communicator without an environment is refused") {
+  CHECK(contains(in_child({}, [] { return Mpi(MPI_COMM_WORLD).size() == 1 ? "one" : "several"; }),
+                 "MPI is not running. Keep an mpi::Environment alive"));
 }
 
 TEST_CASE("after a revoke the last environment does not finalise") {

@@ -27,6 +27,9 @@ inline void check_agreement(MPI_Comm comm, MpiConfig const& config) {
   constexpr auto switch_text = [](std::int64_t value) { return detail::text_of(static_cast<Switch>(value)); };
   constexpr auto check_text = [](std::int64_t value) { return detail::text_of(static_cast<CheckLevel>(value)); };
   constexpr auto count_text = [](std::int64_t value) { return std::to_string(value); };
+  std::uint64_t tuning = 14695981039346656037u;  // FNV-1a
+  for (char const letter : config.tuning->text())
+    tuning = (tuning ^ static_cast<unsigned char>(letter)) * 1099511628211u;
   Key const keys[] = {
       {"check_level", static_cast<std::int64_t>(config.check_level.get()), check_text},
       {"node_shared", static_cast<std::int64_t>(config.node_shared.get()), switch_text},
@@ -34,6 +37,7 @@ inline void check_agreement(MPI_Comm comm, MpiConfig const& config) {
       {"node_ranks", config.node_ranks->count, count_text},
       {"staging_bytes", config.staging_bytes->bytes, count_text},
       {"count_limit", config.count_limit, count_text},
+      {"tuning", static_cast<std::int64_t>(tuning >> 1), nullptr},  // a hash of its text
   };
   constexpr int count = std::size(keys);
   std::int64_t extremes[2 * count];  // the greatest value, and the least with its sign turned
@@ -46,8 +50,11 @@ inline void check_agreement(MPI_Comm comm, MpiConfig const& config) {
     std::int64_t const greatest = extremes[2 * i], least = -extremes[2 * i + 1];
     if (least != greatest)
       throw Error(ErrorKind::configuration, "Mpi",
-                  std::string(keys[i].name) + " differs between the ranks: " + keys[i].text(least) + " on one, " +
-                      keys[i].text(greatest) + " on another. Give all ranks the same, in code or by " +
+                  std::string(keys[i].name) + " differs between the ranks" +
+                      (keys[i].text == nullptr
+                           ? std::string()
+                           : ": " + keys[i].text(least) + " on one, " + keys[i].text(greatest) + " on another") +
+                      ". Give all ranks the same, in code or by " +
                       variable_of(keys[i].name) + " (mpiexec -genv of MPICH, -x of Open MPI)");
   }
 }

@@ -117,6 +117,9 @@ class Mpi {
   /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
   explicit Mpi(MPI_Comm parent, MpiConfig const& config = {})
       : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
+    if (!mpi::Environment::alive())
+      throw Error(ErrorKind::communication, "Mpi",
+                  "MPI is not running. Keep an mpi::Environment alive while communicators are in use");
     mpi::Environment::check_open("Mpi");
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
     mpi::check_agreement(handles_->user, config_);
@@ -399,7 +402,7 @@ class Mpi {
   static comm::BackendInfo info();
   /// See tutti::launch; defined in launch.hpp.
   template <class F>
-  static int launch(int argc, char** argv, F& f, MpiConfig const& config = {});
+  static int launch(int argc, char** argv, F&& f, MpiConfig const& config = {});
 
  private:
   /// Messages of derived collectives travel on a communicator of their own, where no wildcard of a user can catch them.
@@ -412,7 +415,10 @@ class Mpi {
     Handles& operator=(Handles const&) = delete;
     ~Handles() {
       if (leaked || !mpi::Environment::usable()) return;
-      if (internal != MPI_COMM_NULL) MPI_Comm_free(&internal);
+      if (internal != MPI_COMM_NULL) {
+        mpi::Notices::drain(internal);
+        MPI_Comm_free(&internal);
+      }
       if (user != MPI_COMM_NULL) MPI_Comm_free(&user);
     }
   };

@@ -167,19 +167,31 @@ class Process {
       if (!tuning.is_named() && Tuning::reader(variable.name) != family)
         throw Error(ErrorKind::configuration, "mpi::Environment",
                     "tuning sets " + variable.name + ", which " + library() + " does not read");
-    for (Variable const& variable : variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 0);
+    List<char const*> set;  // what the user has set stays
+    for (Variable const& variable : variables)
+      if (std::getenv(variable.name.c_str()) == nullptr) {
+        ::setenv(variable.name.c_str(), variable.value.c_str(), 0);
+        set.push_back(variable.name.c_str());
+      }
     if (config.cuda_aware != Switch::automatic && family == Family::mpich)
       ::setenv("MPIR_CVAR_ENABLE_GPU", config.cuda_aware == Switch::on ? "1" : "0", 0);
     if (config.cuda_aware == Switch::off && family == Family::open_mpi)  // which ends the job at 1 when built without
       ::setenv("OMPI_MCA_opal_cuda_support", "0", 0);
-    if (family == Family::mpich) check_known(variables);
+    try {
+      if (family == Family::mpich) check_known(variables);
+    } catch (...) {
+      for (char const* name : set) ::unsetenv(name);
+      throw;
+    }
   }
   /// MPICH knows all its variables before it is initialised, and ignores others. Its tool interface does not survive
   /// being finalised and initialised again, so it stays until the end.
   void check_known(List<Variable> const& variables) {
     if (variables.empty()) return;
     int provided = 0;
-    if (!tools_) check(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T_init_thread");
+    if (int const code = tools_ ? MPI_SUCCESS : MPI_T_init_thread(MPI_THREAD_SINGLE, &provided); code != MPI_SUCCESS)
+      throw Error(ErrorKind::configuration, "mpi::Environment",
+                  "tuning has a value that " + library() + " refuses: " + error_text(code));
     tools_ = true;
     for (Variable const& variable : variables)
       if (int index = -1; MPI_T_cvar_get_index(variable.name.c_str(), &index) != MPI_SUCCESS)
@@ -227,18 +239,13 @@ class Process {
     return std::strstr(text, "ch4:ucx") != nullptr &&
            std::sscanf(text, "MPICH Version: %d.%d", &major, &minor) == 2 && (major < 4 || (major == 4 && minor < 2));
   }
-  /// Between nodes. Once all ranks have left the barrier none answers before it closes its own connections, so that all
-  /// requests to close are out before the first answer. The pause is for the last to leave: of 20 jobs of four ranks on
-  /// two cores 7 hung after 2 ms, none after 20.
+  /// Once all ranks have left the barrier none answers before it closes its own connections, so that all requests to
+  /// close are out before the first answer. The pause is for the last to leave: of 20 jobs of four ranks on two cores 7
+  /// hung after 2 ms, none after 20. On one node too, where UCX may be told to use TCP, or find nothing else.
   static void close_together() noexcept {
     int size = 0;
-    int local_size = 0;
-    MPI_Comm local = MPI_COMM_NULL;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS) return;
-    MPI_Comm_size(local, &local_size);
-    MPI_Comm_free(&local);
-    if (local_size == size) return;
+    if (size == 1) return;
     MPI_Barrier(MPI_COMM_WORLD);
     timespec const pause{0, 50'000'000};
     ::nanosleep(&pause, nullptr);
@@ -249,7 +256,7 @@ class Process {
     MPI_Finalized(&finalized);
     if (owns_ && finalized == 0 && !closed.load() && (!abandoned.load() || agreed_code.load() >= 0)) {
       if (abandoned.load()) limit_finalise();
-      else if (strands_late_ranks()) close_together();
+      if (strands_late_ranks()) close_together();
       MPI_Finalize();
       if (tools_) MPI_T_finalize();
       tools_ = false;
@@ -298,6 +305,14 @@ class Environment {
   /// own, and writes nothing while nobody calls it. The first cause counts.
   static void close(std::string const& cause) noexcept { detail::Process::get().close(cause); }
   static bool closed() noexcept { return detail::Process::get().closed.load(std::memory_order_acquire); }
+  /// Whether MPI was initialised, by whomever, and not finalised.
+  static bool alive() noexcept {
+    int initialized = 0;
+    int finalized = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    return initialized != 0 && finalized == 0;
+  }
   /// For destructors: whether MPI may still be called.
   static bool usable() noexcept {
     int finalized = 0;

@@ -32,7 +32,7 @@ inline comm::BackendInfo Mpi::info() {
 /// call and end by themselves; where they do not, or one of them does not look within a moment, MPI_Abort ends the job.
 /// It is called here and nowhere else: the process exists for f alone.
 template <class F>
-int Mpi::launch(int argc, char** argv, F& f, MpiConfig const& config) {
+int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
   int rank = -1;
   int size = 1;
   try {

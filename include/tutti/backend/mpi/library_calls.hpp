@@ -71,8 +71,9 @@ struct LibraryCalls {
     bool const receives = call.to != nullptr && !(call.kind == Kind::broadcast && rank == call.root);
     bool const blocks =
         call.kind == Kind::gather || call.kind == Kind::all_gather || call.kind == Kind::all_to_all;
+    bool const gives = rank == call.root || (call.kind != Kind::broadcast && call.kind != Kind::scatter);
     call.wire[static_cast<int>(tutti::comm::Algorithm::library)].add(
-        contributed_bytes(call, size), receives ? call.block_bytes() * (blocks ? size : 1) : 0);
+        gives ? contributed_bytes(call, size) : 0, receives ? call.block_bytes() * (blocks ? size : 1) : 0);
   }
 
   /// In parts of at most the limit. A reduce-scatter above it is a reduction to each rank in turn.

@@ -37,6 +37,15 @@ class Notices {
         static_cast<void>(sent.release());  // the library may still read it
   }
 
+  /// Before the communicator is freed: what came while nobody looked would stay unmatched until MPI ends.
+  static void drain(MPI_Comm comm) noexcept {
+    Notice notice;
+    MPI_Status status;
+    for (int flag = 1; MPI_Iprobe(MPI_ANY_SOURCE, tag, comm, &flag, &status) == MPI_SUCCESS && flag != 0;)
+      if (MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return;
+  }
+
   /// Where to add what is sent and received; it outlives this.
   void count(tutti::comm::WireTraffic* traffic) noexcept { traffic_ = traffic; }
   /// `collectives`: how many this rank has called so far. An empty text says that it goes on.
@@ -141,7 +150,9 @@ class JobNotices {
   JobNotices(JobNotices const&) = delete;
   JobNotices& operator=(JobNotices const&) = delete;
   ~JobNotices() {
-    if (!Environment::abandoned().load() && Environment::usable()) MPI_Comm_free(&comm_);
+    if (Environment::abandoned().load() || !Environment::usable()) return;
+    Notices::drain(comm_);
+    MPI_Comm_free(&comm_);
   }
   Notices& notices() noexcept { return notices_; }
   MPI_Comm comm() const noexcept { return comm_; }

@@ -305,6 +305,8 @@ class BasicEngine {
       auto const process = board_.status(r).process.load(std::memory_order_relaxed);
       bool const dead = look_at_processes && process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
       if (left == 0 && !dead) continue;
+      // It may have arrived, finished and left between the two looks.
+      if (board_.entry(c.sequence, r).arrived.load(std::memory_order_acquire) > c.sequence) continue;
       check("test");  // the cause, if it has told one
       if (left == Status::failing && !dead) {
         if (c.give_up_at == 0) c.give_up_at = exec::now_ns() + 1'000'000'000;

@@ -288,6 +288,12 @@ void meshes(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::invalid_argument, "does not hold the " + std::to_string(ranks) + " ranks", [&] {
     static_cast<void>(comm.mesh({{"data", ranks + 1}}));
   });
+  if (ranks > 1) {
+    std::string_view const first = rank == 0 ? "rows" : "columns";
+    std::string_view const second = rank == 0 ? "columns" : "rows";
+    expect_error(report, ErrorKind::invalid_argument, "different meshes",
+                 [&] { static_cast<void>(comm.mesh({{first, ranks}, {second, 1}})); });
+  }
   expect_error(report, ErrorKind::invalid_argument, "mesh a 1 x b 1", [&] {
     static_cast<void>(comm.split(rank).mesh({{"a", 1}, {"b", 1}, {"c", 2}}));
   });
