@@ -185,6 +185,17 @@ class Core final : public Progress, public Relative {
     }
   }
 
+  /// Called from a handler of what kept an operation from starting: closes its record and rethrows, with this rank.
+  [[noreturn]] void fail_start(FlightRecorder::Ticket ticket) {
+    flight_recorder.fail(ticket);
+    dump_first_failure();
+    try {
+      throw;
+    } catch (Error& error) {
+      if (error.rank() < 0) error.with_rank(backend.rank());
+      throw;
+    }
+  }
   /// Called from a handler of the error of an operation, whose record is closed: the first one is dumped.
   void dump_first_failure() noexcept {
     if (!std::exchange(failed_, true)) dump_failure(flight_recorder);

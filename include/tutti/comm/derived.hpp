@@ -332,9 +332,7 @@ struct DirectCall {
     try {
       return core.backend.start(call.collective);
     } catch (...) {
-      core.flight_recorder.fail(flight);
-      core.dump_first_failure();
-      throw;
+      core.fail_start(flight);
     }
   }
 };
@@ -368,11 +366,7 @@ class CollectiveJob : public Job {
       if (!native_) tag_ = core_.next_tag();
       try_begin();
     } catch (...) {
-      if (!comparison_ && !derived_) {
-        core_.flight_recorder.fail(flight_);
-        core_.dump_first_failure();
-        throw;
-      }
+      if (!comparison_ && !derived_) core_.fail_start(flight_);
       this->postpone();  // what is under way knows memory of the caller and of this job
     }
   }

@@ -105,7 +105,11 @@ TEST_CASE("a value that is not allowed is refused with the variable, the value a
            Case{"TUTTI_MPI_COPY_BYTES", "-1", "Give 0 or bytes"},
            Case{"TUTTI_MPI_COPY_BYTES", "4K", "Give 0 or bytes"},
            Case{"TUTTI_MPI_COUNT_LIMIT", "0", "at least 1"},
+           Case{"TUTTI_MPI_COPY_BYTES", "99999999999999999999", "Give 0 or bytes"},
+           Case{"TUTTI_MPI_DEADLINE_SECONDS", "0x10", "Give seconds"},
+           Case{"TUTTI_MPI_DEADLINE_SECONDS", " 5", "Give seconds"},
            Case{"TUTTI_MPI_COUNT_LIMIT", "1e3", "at least 1"},
+           Case{"TUTTI_MPI_COUNT_LIMIT", " 3", "at least 1"},
            Case{"TUTTI_MPI_PRINT_CONFIG", "true", "Use 1 or 0"},
        }) {
     std::string const message = in_child({{variable, value}}, [] { return to_string(MpiConfig{}.resolved()); });

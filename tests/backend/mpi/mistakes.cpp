@@ -82,6 +82,13 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "rank %d: kept a message: %s\n", comm.rank(), error.what());
       }
     }
+    if (mistake == "stuck") {  // for good, while the others catch the error and end
+      if (odd) for (;;) ::sleep(1);
+      try {
+        comm.barrier();
+      } catch (Error const&) {
+      }
+    }
     if (mistake == "kill") {
       if (odd) ::raise(SIGKILL);
       comm.barrier();

@@ -22,6 +22,7 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/shared/engine.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/shared.hpp>
 
 #include <mpi.h>
@@ -363,9 +364,10 @@ class Mpi {
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
   /// ranks that is not 0, or 0. Waits without a deadline: others may work for hours on their own, after an error that
-  /// they caught as well.
-  /// Errors     communication, with the cause, when a rank failed meanwhile; revoked, after Environment::close.
-  int finish_job(int code) {
+  /// they caught as well. Where ranks share memory, one that has not noticed the failure gets `patience_seconds`.
+  /// Errors     communication, with the cause, when a rank failed meanwhile; timeout; revoked, after
+  ///            Environment::close.
+  int finish_job(int code, double patience_seconds) {
     if (shared_) shared_->engine().leave();
     if (hierarchy_) hierarchy_->leave();
     if (!job_) return code;
@@ -376,6 +378,7 @@ class Mpi {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Iallreduce(&codes[0], &codes[1], 1, MPI_INT, MPI_MAX, job_->comm(), &request), "MPI_Iallreduce");
     exec::Backoff backoff(policy_);
+    std::int64_t const end = exec::now_ns() + static_cast<std::int64_t>(patience_seconds * 1e9);
     for (int done = 0;; backoff.step()) {
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
       if (done != 0) {
@@ -386,6 +389,11 @@ class Mpi {
       if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
       if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
       if (job_->notices().poll()) throw Error(job_->notices().cause_kind(), "launch", job_->notices().cause_text());
+      if (!revoked_ || !shared_ || exec::now_ns() < end) continue;
+      if (int const deaf = shared_->engine().first_deaf(); deaf >= 0)
+        throw Error(ErrorKind::timeout, "launch",
+                    concat("rank ", deaf, " has neither ended nor noticed within ", patience_seconds,
+                           " s that the communicator failed: ", cause_));
     }
   }
 
@@ -466,6 +474,7 @@ class Mpi {
   void fall(ErrorKind kind, std::string text) noexcept {
     // Before this rank gives its operations up, which would be all that its node learns.
     if (hierarchy_) hierarchy_->raise(kind, text);
+    if (shared_) shared_->engine().hear();
     revoked_ = true;
     cause_kind_ = kind;
     cause_ = std::move(text);

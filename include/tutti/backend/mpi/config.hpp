@@ -9,6 +9,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
 
+#include <cerrno>
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
@@ -151,7 +152,8 @@ inline bool parse(std::string_view text, double& value) {
   std::string const copy(text);
   char* end = nullptr;
   value = std::strtod(copy.c_str(), &end);
-  return !copy.empty() && *end == 0;
+  // Neither spaces in front nor hexadecimal numbers, which strtod takes.
+  return copy.find_first_not_of("0123456789.+-eE") == std::string::npos && !copy.empty() && *end == 0;
 }
 inline std::string allowed(double const&) { return "Give seconds, above 0 and below 1e9"; }
 inline std::string text_of(double const& value) {
@@ -164,8 +166,9 @@ inline bool valid(double const& value) { return value > 0 && value < 1e9; }
 inline bool parse(std::string_view text, std::int64_t& value) {
   std::string const copy(text);
   char* end = nullptr;
+  errno = 0;
   value = std::strtoll(copy.c_str(), &end, 10);
-  return !copy.empty() && *end == 0;
+  return copy.find_first_not_of("0123456789-") == std::string::npos && !copy.empty() && *end == 0 && errno == 0;
 }
 inline std::string allowed(std::int64_t const&) { return "Give a number of at least 1"; }
 inline std::string text_of(std::int64_t const& value) { return std::to_string(value); }

@@ -55,7 +55,7 @@ int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
       try {
         int const code = comm::invoke_main(f, communicator);
         communicator.core()->drain();
-        return communicator.backend().finish_job(code);
+        return communicator.backend().finish_job(code, communicator.deadline_seconds());
       } catch (std::exception const& error) {
         return stop(error.what());  // before the communicator waits for operations that will never complete
       } catch (...) {

@@ -91,6 +91,7 @@ struct alignas(64) Status {
   std::atomic<std::uint32_t> left{here};    ///< whether it has given its communicator up
   std::atomic<std::int32_t> process{0};
   std::atomic<std::uint32_t> reported{0};   ///< whether it has said why it ends
+  std::atomic<std::uint32_t> heard{0};      ///< whether it knows that the communicator has failed
   // Rounds of staged collectives, counted over the communicator's life.
   alignas(64) std::atomic<std::uint64_t> filled{0};
   std::atomic<std::uint64_t> consumed{0};

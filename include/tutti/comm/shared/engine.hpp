@@ -136,6 +136,14 @@ class BasicEngine {
   bool any_left() const noexcept { return board_.any_left(); }
   /// This rank has said why it ends. Ranks that merely left, because they were done, have not.
   void report() noexcept { board_.status(rank_).reported.store(1, std::memory_order_release); }
+  /// This rank knows that the communicator has failed.
+  void hear() noexcept { board_.status(rank_).heard.store(1, std::memory_order_release); }
+  /// A rank that has neither heard of it nor left; -1: none.
+  int first_deaf() const noexcept {
+    for (int r = 0; r < size_; ++r)
+      if (!board_.left(r) && board_.status(r).heard.load(std::memory_order_acquire) == 0) return r;
+    return -1;
+  }
   bool all_reported() const noexcept {
     for (int r = 0; r < size_; ++r)
       if (board_.status(r).reported.load(std::memory_order_acquire) == 0) return false;
