@@ -103,6 +103,11 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, bytes, ours, rival, ratio, unit}")
     parser.add_argument("--flags", action="store_true", help="print tutti-perf's flags")
     args, rest = parser.parse_known_args()
+    if args.json:  # before anything is built or measured
+        try:
+            args.json.open("a").close()
+        except OSError as error:
+            raise Failed(f"--json: {error}") from error
 
     program, has_mpi = build(args.build)
     if args.flags:
@@ -120,11 +125,6 @@ def main():
     if has_mpi:
         other = build_other(args.build, args.other_mpi, launch_words(args.mpiexec, 1)[1])
 
-    if args.json:
-        try:
-            args.json.open("a").close()
-        except OSError as error:
-            raise Failed(f"--json: {error}") from error
     # The goals have a second part: ranks that outnumber the processors.
     parts = [args.ranks] + ([4] if args.suite == "goals" and args.ranks == 2 and has_mpi else [])
     rows = ""
