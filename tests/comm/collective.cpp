@@ -34,6 +34,54 @@ TEST_CASE("a call with a block size for each rank lists the sizes, of many ranks
   CHECK(contains(comm::describe(call), "to 1 + 1 + 1 + 1 + 1 + 1 + 1 + ...) at "));
 }
 
+TEST_CASE("structs, complex numbers, device memory and what a call is made for are told") {
+  comm::Collective call;
+  call.kind = comm::Kind::all_gather;
+  call.dtype = DType::float32;
+  call.count = 8;
+  call.layout = comm::complex_layout;
+  CHECK(contains(comm::describe(call), "all_gather(complex float32, count 4) at "));
+  call.staged_count = 80;
+  CHECK(contains(comm::describe(call), "all_gather(complex float32, count 40 in device memory) at "));
+  call.staged_count = -1;
+  call.dtype = DType::byte;
+  call.layout = 77;
+  CHECK(contains(comm::describe(call), "all_gather(structs #77, 8 bytes) at "));
+  call.purpose = comm::Purpose::counts;
+  CHECK(contains(comm::describe(call), "all_gather_v(counts to be found, elements #77) at "));
+  call.purpose = comm::Purpose::split;
+  CHECK(contains(comm::describe(call), "split() at "));
+  call.kind = comm::Kind::all_reduce;
+  call.purpose = comm::Purpose::itself;
+  call.reduction.op = Operator::callable;
+  call.compound_bytes = 24;
+  CHECK(contains(comm::describe(call), "all_reduce(callable, 24-byte structs #77, count 8) at "));
+}
+
+TEST_CASE("what is compared comes back from its two numbers") {
+  comm::Collective call;
+  call.kind = comm::Kind::all_reduce_contributions;
+  call.dtype = DType::float64;
+  call.reduction.op = Operator::max_location;
+  call.compound_bytes = 200;
+  call.layout = comm::layouts - 1;
+  call.purpose = comm::Purpose::counts;
+  call.count = 5;
+  call.staged_count = std::int64_t{1} << 40;
+  for (int const root : {-1, 0, 12345, 4'000'000}) {
+    call.root = root;
+    comm::Collective const found = comm::call_of(comm::facts_of(call), comm::compared_count(call));
+    CHECK(found.kind == call.kind);
+    CHECK(found.dtype == call.dtype);
+    CHECK(found.reduction.op == call.reduction.op);
+    CHECK(found.compound_bytes == call.compound_bytes);
+    CHECK(found.layout == call.layout);
+    CHECK(found.purpose == call.purpose);
+    CHECK(found.staged_count == call.staged_count);
+    CHECK(found.root == root);
+  }
+}
+
 TEST_CASE("every kind has a name, and seven of them reduce") {
   int reducing = 0;
   for (int kind = 0; kind < comm::kind_count; ++kind) {

@@ -19,7 +19,12 @@ class Counting final : public comm::Relative {
     ++calls;
     here = ::pthread_equal(thread, ::pthread_self()) != 0;
   }
+  void announce_elsewhere(pthread_t thread, std::string const& text) noexcept override {
+    announced = text;
+    here = ::pthread_equal(thread, ::pthread_self()) != 0;
+  }
   int calls = 0;
+  std::string announced;
   bool here = false;
 
  private:
@@ -41,5 +46,15 @@ TEST_CASE("whoever waits moves the others on, and not itself, nor who has left")
   family.move_others_on(second);
   CHECK(first.calls == 1);
   CHECK(second.calls == 2);
+  CHECK(second.here);
+}
+
+TEST_CASE("the others announce where whoever waits is") {
+  comm::Family family;
+  Counting first(family);
+  Counting second(family);
+  family.announce(first, "barrier");
+  CHECK(first.announced.empty());
+  CHECK(second.announced == "barrier");
   CHECK(second.here);
 }

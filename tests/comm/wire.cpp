@@ -47,6 +47,26 @@ static_assert(!comm::is_padded<std::complex<float>> && comm::wire_parts<std::com
 static_assert(comm::wire_parts<double> == 1 && comm::wire_parts<Outer> == 19);
 static_assert(comm::wire_bytes<Partly>() == 4 && comm::is_padded<Partly>);
 
+/// The members of Inner in another order.
+struct Turned {
+  BOOST_HANA_DEFINE_STRUCT(Turned, (std::int64_t, b), (std::int8_t, a));
+};
+/// Inner under other names.
+struct Alike {
+  BOOST_HANA_DEFINE_STRUCT(Alike, (std::int8_t, first), (std::int64_t, second));
+};
+enum class Colour : std::int8_t { red };
+struct Coloured {
+  BOOST_HANA_DEFINE_STRUCT(Coloured, (Colour, a), (std::int64_t, b));
+};
+static_assert(comm::layout_of<float>() == 0 && comm::layout_of<std::complex<float>>() == comm::complex_layout);
+static_assert(comm::layout_of<Inner>() > 1 && comm::layout_of<Inner>() < comm::layouts);
+static_assert(comm::layout_of<Inner>() != comm::layout_of<Turned>());
+static_assert(comm::layout_of<Inner>() == comm::layout_of<Alike>());
+static_assert(comm::layout_of<Inner>() == comm::layout_of<Coloured>());
+static_assert(comm::layout_of<Located<float>>() != comm::layout_of<Located<std::int32_t>>());
+static_assert(comm::layout_of<Outer>() != comm::layout_of<Inner>());
+
 }  // namespace
 
 TEST_CASE("packing takes the members, and unpacking writes nothing else") {

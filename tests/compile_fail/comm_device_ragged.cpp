@@ -3,17 +3,24 @@
 // Lines: 15
 #include <tutti/comm.hpp>
 
-#include <tutti/backend/threads.hpp>
+#include <tutti/testing/recording.hpp>
 
 struct Elsewhere : tutti::Cpu {
   static constexpr std::string_view name = "elsewhere";
   friend bool operator==(Elsewhere, Elsewhere) = default;
 };
+/// A backend of that device alone.
+struct There : tutti::Recording {
+  using Device = Elsewhere;
+  There split(int color, int key, tutti::List<int> const& members) {
+    return There{tutti::Recording::split(color, key, members)};
+  }
+};
 
 #ifdef TUTTI_BAD
-using Place = Elsewhere;
-#else
 using Place = tutti::Cpu;
+#else
+using Place = Elsewhere;
 #endif
 
-auto rows(tutti::Communicator<tutti::Threads>& comm, tutti::Tensor<float, Place>& x) { return comm.all_gather_v(x); }
+auto rows(tutti::Communicator<There>& comm, tutti::Tensor<float, Place>& x) { return comm.all_gather_v(x); }

@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// A device whose memory the host cannot touch: its pages have no access rights except inside the device's own copies,
-/// so that library code which dereferences it dies at once. It counts what it is asked to do.
+/// so that library code which dereferences it dies at once. It counts what it is asked to do. Another one copies beside
+/// other work.
 
 #include <tutti/core/error.hpp>
 #include <tutti/tensor/device.hpp>
@@ -14,10 +15,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti::test {
 
@@ -29,7 +32,9 @@ struct DeviceCounts {
   int copies_from_host = 0;
   int copies_to_host = 0;
   std::size_t live_bytes = 0;
-  int errors = 0;  ///< copies outside an allocation and wrong deallocations; must stay 0
+  std::size_t pinned_bytes = 0;
+  int under_way = 0;  ///< copies beside other work
+  int errors = 0;     ///< copies outside an allocation, of memory that is not pinned; wrong deallocations; must stay 0
 };
 
 namespace detail {
@@ -38,6 +43,7 @@ struct DeviceState {
   std::mutex mutex;
   DeviceCounts counts;
   std::map<std::uintptr_t, std::size_t> blocks;  // start to usable bytes
+  std::map<std::uintptr_t, std::size_t> pinned;
 };
 inline DeviceState& device_state() {
   static DeviceState state;
@@ -112,18 +118,20 @@ struct TestDevice {
     std::lock_guard lock(state.mutex);
     return state.counts;
   }
-  /// Zeroes the counters; live bytes stay.
+  /// Zeroes the counters; what there is stays.
   static void reset() {
     auto& state = detail::device_state();
     std::lock_guard lock(state.mutex);
-    std::size_t const live = state.counts.live_bytes;
+    DeviceCounts const before = state.counts;
     state.counts = {};
-    state.counts.live_bytes = live;
+    state.counts.live_bytes = before.live_bytes;
+    state.counts.pinned_bytes = before.pinned_bytes;
+    state.counts.under_way = before.under_way;
   }
 
   static constexpr std::size_t capacity = std::size_t{1} << 30;
 
- private:
+ protected:
   static std::uintptr_t address(void const* memory) noexcept { return reinterpret_cast<std::uintptr_t>(memory); }
   static std::size_t pages(std::size_t bytes) noexcept {
     std::size_t const page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -157,5 +165,104 @@ struct TestDevice {
 };
 
 static_assert(Device<TestDevice>);
+
+/// The same with copies beside other work, which take a few looks: what is copied leaves its place with the last one,
+/// and a copy to the host fills the target with rubbish until then. Host memory must be pinned.
+struct QueuedDevice : TestDevice {
+  static constexpr std::string_view name = "queued";
+
+  class Copy {
+   public:
+    Copy() = default;
+    Copy(Copy&& other) noexcept
+        : to_(other.to_), from_(other.from_), bytes_(other.bytes_), looks_(std::exchange(other.looks_, 0)),
+          to_host_(other.to_host_) {}
+    Copy& operator=(Copy&& other) noexcept {
+      std::swap(to_, other.to_);
+      std::swap(from_, other.from_);
+      std::swap(bytes_, other.bytes_);
+      std::swap(looks_, other.looks_);
+      std::swap(to_host_, other.to_host_);
+      return *this;
+    }
+    ~Copy() {
+      if (looks_ == 0) return;
+      auto& state = detail::device_state();
+      std::lock_guard lock(state.mutex);
+      --state.counts.under_way;
+      ++state.counts.errors;  // its memory may be gone before it is complete
+    }
+
+   private:
+    friend QueuedDevice;
+    void* to_ = nullptr;
+    void const* from_ = nullptr;
+    std::size_t bytes_ = 0;
+    int looks_ = 0;
+    bool to_host_ = false;
+  };
+
+  Copy start_copy_to_host(void* to, void const* from, std::size_t bytes) const {
+    std::memset(to, 0xa5, bytes);
+    return started(to, from, bytes, to, true);
+  }
+  Copy start_copy_from_host(void* to, void const* from, std::size_t bytes) const {
+    return started(to, from, bytes, from, false);
+  }
+  bool test(Copy& copy) const {
+    if (copy.looks_ == 0) return true;
+    if (--copy.looks_ != 0) return false;
+    if (copy.to_host_) copy_to_host(copy.to_, copy.from_, copy.bytes_);
+    else copy_from_host(copy.to_, copy.from_, copy.bytes_);
+    auto& state = detail::device_state();
+    std::lock_guard lock(state.mutex);
+    --state.counts.under_way;
+    return true;
+  }
+  void pin(void* memory, std::size_t bytes) const {
+    auto& state = detail::device_state();
+    std::lock_guard lock(state.mutex);
+    auto const next = state.pinned.lower_bound(address(memory));
+    if (next != state.pinned.end() && next->first < address(memory) + bytes) ++state.counts.errors;
+    if (next != state.pinned.begin() && std::prev(next)->first + std::prev(next)->second > address(memory))
+      ++state.counts.errors;
+    state.pinned[address(memory)] = bytes;
+    state.counts.pinned_bytes += bytes;
+  }
+  void unpin(void* memory, std::size_t bytes) const noexcept {
+    auto& state = detail::device_state();
+    std::lock_guard lock(state.mutex);
+    auto const block = state.pinned.find(address(memory));
+    if (block == state.pinned.end() || block->second != bytes) {
+      ++state.counts.errors;
+      return;
+    }
+    state.pinned.erase(block);
+    state.counts.pinned_bytes -= bytes;
+  }
+
+  friend bool operator==(QueuedDevice, QueuedDevice) = default;
+
+ private:
+  static constexpr int looks = 3;
+
+  static Copy started(void* to, void const* from, std::size_t bytes, void const* host, bool to_host) {
+    Copy copy;
+    copy.to_ = to;
+    copy.from_ = from;
+    copy.bytes_ = bytes;
+    copy.looks_ = looks;
+    copy.to_host_ = to_host;
+    auto& state = detail::device_state();
+    std::lock_guard lock(state.mutex);
+    ++state.counts.under_way;
+    auto block = state.pinned.upper_bound(address(host));
+    if (block == state.pinned.begin() || (--block, block->first + block->second < address(host) + bytes))
+      ++state.counts.errors;
+    return copy;
+  }
+};
+
+static_assert(Device<QueuedDevice>);
 
 }  // namespace tutti::test

@@ -6,6 +6,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/wire.hpp>
+#include <tutti/core/fnv1a.hpp>
 
 #include <cstdint>
 #include <initializer_list>
@@ -136,6 +137,13 @@ struct WireTraffic {
   }
 };
 
+/// What a call is made for.
+enum class Purpose : std::uint8_t {
+  itself,
+  split,  ///< an all_gather
+  counts  ///< of the _v collective that is named as the kind
+};
+
 /// Messages of users and of derived collectives never match each other.
 enum class Channel : std::uint8_t { user, internal };
 
@@ -168,9 +176,16 @@ struct Collective {
   PerRank to_counts{};
   std::int64_t contributions = 1;  ///< of each rank, to all_reduce_contributions
 
+  /// `count` of the whole call, where this is a part of one on device memory that passes through the host's; else -1.
+  std::int64_t staged_count = -1;
+
   /// Bytes of an element that is several of `dtype`, which then has no meaning for the call: reductions of structs and
   /// complex numbers, done by the library. 0 for all others.
   std::int64_t compound_bytes = 0;
+
+  /// Of the elements, beyond `dtype`: layout_of<T>().
+  std::uint16_t layout = 0;
+  Purpose purpose = Purpose::itself;
 
   /// Whether `from` or `to` is memory that the caller keeps, and not a copy or owned by the operation.
   bool lent = false;
@@ -200,23 +215,40 @@ std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
 /// when all ranks made the same call (larger blocks than 4 KiB before they start); always before anything is started.
 enum class CheckLevel : std::uint8_t { off, cheap, full };
 
-/// What must be the same on all ranks, beside `compared_count`.
+/// What must be the same on all ranks, beside `compared_count`: kind, whether the call goes in parts because it works
+/// on device memory, purpose, operator, type with its layout, and root, of which the first four million differ.
 inline std::uint64_t facts_of(Collective const& call) noexcept {
   auto const compound = static_cast<std::uint64_t>(call.compound_bytes < 255 ? call.compound_bytes : 255);
-  return std::uint64_t{static_cast<std::uint8_t>(call.kind)} |
+  return std::uint64_t{static_cast<std::uint8_t>(call.kind)} | (call.staged_count < 0 ? 0u : 1u) << 5 |
+         std::uint64_t{static_cast<std::uint8_t>(call.purpose)} << 6 |
          std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
-         std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 16 | compound << 24 |
-         std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32;
+         std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 14 | compound << 20 |
+         std::uint64_t{call.layout} << 28 | std::uint64_t{static_cast<std::uint32_t>(call.root + 1)} << 42;
 }
+static_assert(kind_count <= 32 && operator_count <= 64 && dtype_count <= 64 && layouts == 1 << 14);
 /// A number that stands for the counts: of the kinds with a count for each rank a hash, where all ranks must pass all
 /// of them, else 0.
 inline std::int64_t compared_count(Collective const& call) noexcept {
-  if (!has_counts(call.kind)) return call.count;
+  if (!has_counts(call.kind)) return call.staged_count < 0 ? call.count : call.staged_count;
   if (call.kind != Kind::all_gather_v && call.kind != Kind::reduce_scatter_v) return 0;
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, by counts
+  Fnv1a hash;
   for (std::int64_t const count : call.kind == Kind::all_gather_v ? call.to_counts : call.from_counts)
-    hash = (hash ^ static_cast<std::uint64_t>(count)) * 1099511628211u;
-  return static_cast<std::int64_t>(hash >> 1);
+    hash.add(static_cast<std::uint64_t>(count));
+  return hash.number();
+}
+/// The call as far as these two tell.
+inline Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
+  Collective call;
+  call.kind = static_cast<Kind>(facts & 31u);
+  call.count = has_counts(call.kind) ? 0 : count;
+  call.staged_count = (facts >> 5 & 1u) != 0 ? count : -1;
+  call.purpose = static_cast<Purpose>(facts >> 6 & 3u);
+  call.reduction.op = static_cast<Operator>(facts >> 8 & 63u);
+  call.dtype = static_cast<DType>(facts >> 14 & 63u);
+  call.compound_bytes = static_cast<std::int64_t>(facts >> 20 & 255u);
+  call.layout = static_cast<std::uint16_t>(facts >> 28 & (layouts - 1));
+  call.root = static_cast<int>(facts >> 42) - 1;
+  return call;
 }
 
 /// "app.cpp" of a path.
@@ -248,17 +280,37 @@ std::string listed(PerRank counts) {
   return text;
 }
 
-/// "all_reduce(sum, float32, count 8) at app.cpp:12", "all_gather_v(float32, count 4, to 3 + 4 + 0) at app.cpp:12"
+/// "float32, count 8", "complex float32, count 4", "structs #123, 48 bytes", ", in device memory"
+template <class = void>
+std::string describe_elements(Collective const& call) {
+  std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
+  bool const counts = !has_counts(call.kind) || call.count != 0;
+  bool const compound = call.compound_bytes != 0;
+  std::string text;
+  if (call.layout > complex_layout && !compound) {
+    text = concat("structs #", call.layout);
+    if (counts) text += concat(", ", count, " bytes");
+  } else {
+    if (call.layout > complex_layout) text = concat(call.compound_bytes, "-byte structs #", call.layout);
+    else text = concat(call.layout == complex_layout ? "complex " : "", tutti::name(call.dtype));
+    if (counts) text += concat(", count ", call.layout == complex_layout && !compound ? count / 2 : count);
+  }
+  return call.staged_count < 0 ? text : text + " in device memory";
+}
+
+/// "all_reduce(sum, float32, count 8) at app.cpp:12", "all_gather_v(float32, count 4, to 3 + 4 + 0) at app.cpp:12".
+/// Structs have a number for the types of their members.
 template <class = void>
 std::string describe_at(Collective const& call, std::string_view file, std::uint_least32_t line) {
-  std::string text(name(call.kind));
-  text += '(';
-  if (call.kind != Kind::barrier) {
+  std::string text(call.purpose == Purpose::split ? "split" : name(call.kind));
+  text += call.purpose == Purpose::counts ? "_v(" : "(";
+  if (call.purpose == Purpose::counts) {
+    if (call.root >= 0) text += concat("root ", call.root, ", ");
+    text += concat("counts to be found, elements #", call.layout);
+  } else if (call.kind != Kind::barrier && call.purpose == Purpose::itself) {
     if (reduces(call.kind)) text += concat(tutti::name(call.reduction.op), ", ");
     if (call.root >= 0) text += concat("root ", call.root, ", ");
-    if (call.compound_bytes != 0) text += concat(call.compound_bytes, "-byte structs");
-    else text += tutti::name(call.dtype);
-    if (!has_counts(call.kind) || call.count != 0) text += concat(", count ", call.count);
+    text += describe_elements(call);
     if (call.kind == Kind::all_reduce_contributions)
       text += concat(", ", call.contributions, " contributions");
     if (!call.from_counts.empty()) text += concat(", from ", listed(call.from_counts));

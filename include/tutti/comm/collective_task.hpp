@@ -3,7 +3,7 @@
 /// @file
 /// A collective as a task of a request: its call, its buffers and its operator in one place.
 
-#include <tutti/comm/derived.hpp>
+#include <tutti/comm/collective_job.hpp>
 #include <tutti/comm/request.hpp>
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace tutti::comm {
 
-/// A collective with everything it needs until it is done.
-template <Backend B, class From, class To, class Op>
+/// A collective with everything it needs until it is done. `J` is the job that carries it out.
+template <class J, class From, class To, class Op>
 class CollectiveTask final : public Task<typename To::Result> {
  public:
   using Result = typename To::Result;
@@ -42,7 +42,7 @@ class CollectiveTask final : public Task<typename To::Result> {
   From from_;
   To to_;
   Op op_;
-  CollectiveJob<B> job_;
+  J job_;
 };
 
 /// Movement: no operator.

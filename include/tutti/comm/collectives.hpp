@@ -76,7 +76,7 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (V / P, ...), result (...); the same V / P on every rank
   /// Computes   result = x[0] of rank 0 op x[1] of rank 0 op ... op x[V / P - 1] of the last rank; avg divides by V
   template <Buffer X, NoBuffer Op = NoOperator>
-  [[nodiscard]] Tensor<ValueOf<X>, Device> all_reduce_contributions(X&& x, Op const& op = {},
+  [[nodiscard]] TensorOf<X> all_reduce_contributions(X&& x, Op const& op = {},
                                                                     Where where = std::source_location::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
   }
@@ -86,7 +86,7 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_reduce_contributions>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  Request<Tensor<ValueOf<X>, Device>> all_reduce_contributions_async(X&& x, Op op = {},
+  Request<TensorOf<X>> all_reduce_contributions_async(X&& x, Op op = {},
                                                                      Where where = std::source_location::current()) {
     auto to = contribution<X>(x);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
@@ -122,16 +122,16 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...), result (P, ...) at `root`, (0, ...) elsewhere; `to` counts at `root` alone
   /// Computes   result[r] = x of rank r
   template <Buffer X>
-  [[nodiscard]] Tensor<ValueOf<X>, Device> gather(X&& x, int root = 0, Where where = std::source_location::current()) {
+  [[nodiscard]] TensorOf<X> gather(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
-        input_of(x), this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
+        input_of(x), this->result(x, this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
         NoOperator{}, root, where);
   }
   /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
   template <Value T>
   [[nodiscard]] Tensor<T, Device> gather(T value, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
-        one(std::as_const(value)), this->template result<TensorView<T>>(Shape{this->rank() == root ? this->size() : 0}),
+        one(std::as_const(value)), this->result(TensorView<T>(), Shape{this->rank() == root ? this->size() : 0}),
         NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
@@ -139,8 +139,8 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::gather>(input_of(from), operand_of(to), NoOperator{}, root, where);
   }
   template <Buffer X>
-  Request<Tensor<ValueOf<X>, Device>> gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
-    auto to = this->template result<X>(this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
+  Request<TensorOf<X>> gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
+    auto to = this->result(x, this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
     return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
@@ -153,24 +153,24 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (...), result (P, ...)
   /// Computes   result[r] = x of rank r, on every rank
   template <Buffer X>
-  [[nodiscard]] Tensor<ValueOf<X>, Device> all_gather(X&& x, Where where = std::source_location::current()) {
+  [[nodiscard]] TensorOf<X> all_gather(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_gather>(
-        input_of(x), this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where)),
+        input_of(x), this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where)),
         NoOperator{}, -1, where);
   }
   /// Of one number: shape (P,).
   template <Value T>
   [[nodiscard]] Tensor<T, Device> all_gather(T value, Where where = std::source_location::current()) {
     return this->template run<Kind::all_gather>(
-        one(std::as_const(value)), this->template result<TensorView<T>>(Shape{this->size()}), NoOperator{}, -1, where);
+        one(std::as_const(value)), this->result(TensorView<T>(), Shape{this->size()}), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
   void all_gather(From&& from, To&& to, Where where = std::source_location::current()) {
     this->template run<Kind::all_gather>(input_of(from), operand_of(to), NoOperator{}, -1, where);
   }
   template <Buffer X>
-  Request<Tensor<ValueOf<X>, Device>> all_gather_async(X&& x, Where where = std::source_location::current()) {
-    auto to = this->template result<X>(this->stacked("all_gather", view_of(x).shape(), true, where));
+  Request<TensorOf<X>> all_gather_async(X&& x, Where where = std::source_location::current()) {
+    auto to = this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where));
     return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -195,19 +195,19 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (P * k, ...), result (k, ...)
   /// Computes   result = this rank's k rows of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, NoBuffer Op = NoOperator>
-  [[nodiscard]] Tensor<ValueOf<X>, Device> reduce_scatter(X&& x, Op const& op = {},
+  [[nodiscard]] TensorOf<X> reduce_scatter(X&& x, Op const& op = {},
                                                           Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter>(
-        input_of(x), this->template result<X>(this->part(view_of(x).shape(), where)), op, -1, where);
+        input_of(x), this->result(x, this->part(view_of(x).shape(), where)), op, -1, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce_scatter(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::reduce_scatter>(input_of(from), operand_of(to), op, -1, where);
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  Request<Tensor<ValueOf<X>, Device>> reduce_scatter_async(X&& x, Op op = {},
+  Request<TensorOf<X>> reduce_scatter_async(X&& x, Op op = {},
                                                            Where where = std::source_location::current()) {
-    auto to = this->template result<X>(this->part(view_of(x).shape(), where));
+    auto to = this->result(x, this->part(view_of(x).shape(), where));
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
   }
@@ -221,8 +221,8 @@ class Collectives : public Endpoint<B> {
   /// Shapes     x (P * k, ...), result the same
   /// Computes   block r of the result = this rank's block of rank r's x
   template <Buffer X>
-  [[nodiscard]] Tensor<ValueOf<X>, Device> all_to_all(X&& x, Where where = std::source_location::current()) {
-    return this->template run<Kind::all_to_all>(input_of(x), this->template result<X>(view_of(x).shape()), NoOperator{},
+  [[nodiscard]] TensorOf<X> all_to_all(X&& x, Where where = std::source_location::current()) {
+    return this->template run<Kind::all_to_all>(input_of(x), this->result(x, view_of(x).shape()), NoOperator{},
                                                 -1, where);
   }
   template <Buffer From, Buffer To>
@@ -230,8 +230,8 @@ class Collectives : public Endpoint<B> {
     this->template run<Kind::all_to_all>(input_of(from), operand_of(to), NoOperator{}, -1, where);
   }
   template <Buffer X>
-  Request<Tensor<ValueOf<X>, Device>> all_to_all_async(X&& x, Where where = std::source_location::current()) {
-    auto to = this->template result<X>(view_of(x).shape());
+  Request<TensorOf<X>> all_to_all_async(X&& x, Where where = std::source_location::current()) {
+    auto to = this->result(x, view_of(x).shape());
     return this->template start<Kind::all_to_all>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -350,7 +350,7 @@ class Collectives : public Endpoint<B> {
   auto contribution(X const& x) const {
     Shape const shape = view_of(x).shape();
     int const first = shape.rank() == 0 ? 0 : 1;  // a single number is refused with the other shapes that do not fit
-    return this->template result<X>(Shape::of(shape.begin() + first, shape.rank() - first));
+    return this->result(x, Shape::of(shape.begin() + first, shape.rank() - first));
   }
 };
 

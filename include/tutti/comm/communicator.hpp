@@ -18,6 +18,22 @@
 
 namespace tutti {
 
+namespace comm::detail {
+
+/// What f() returns; its errors are told as those of `operation`, which the user called.
+template <class F>
+auto told_as(char const* operation, F&& f) {
+  try {
+    return f();
+  } catch (Error const& error) {
+    throw Error(error.kind(), operation, error.message(), error.where())
+        .with_rank(error.rank())
+        .with_native(error.native());
+  }
+}
+
+}  // namespace comm::detail
+
 /// A rank's handle on a group of ranks. Move-only; used by one thread at a time.
 ///
 /// Buffers are tensors, views with any strides, and contiguous host memory (std::span, std::vector, ...) of elements,
@@ -54,28 +70,48 @@ class Communicator : public comm::Plans<B> {
     if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);
     if constexpr (requires { this->core_->backend.check_can_split(where); })
       this->core_->backend.check_can_split(where);  // before the others can wait in it
-    std::array<std::int32_t, 2> const mine{color, key};
-    auto const all = this->all_gather(mine, where);
-    if (all(this->rank(), 0) != color || all(this->rank(), 1) != key)
+    auto const all = everyones(color, key, where);
+    auto const color_of = [&](int r) { return all[static_cast<std::size_t>(2 * r)]; };
+    auto const key_of = [&](int r) { return all[static_cast<std::size_t>(2 * r) + 1]; };
+    if (color_of(this->rank()) != color || key_of(this->rank()) != key)
       this->refuse("split", "this rank's color and key came back changed. The transport damages what it carries", where,
                    ErrorKind::communication);
     List<int> members;
     for (int r = 0; r < this->size(); ++r)
-      if (all(r, 0) == color) members.push_back(r);
-    members.stable_sort([&](int a, int b) { return all(a, 1) < all(b, 1); });
+      if (color_of(r) == color) members.push_back(r);
+    members.stable_sort([&](int a, int b) { return key_of(a) < key_of(b); });
     std::string const group = concat(this->core_->collectives(), "-", color);
     return Communicator(
         make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members), *this->core_, group));
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
-  Communicator duplicate(Where where = std::source_location::current()) { return split(0, this->rank(), where); }
+  Communicator duplicate(Where where = std::source_location::current()) {
+    return comm::detail::told_as("duplicate", [&] { return split(0, this->rank(), where); });
+  }
   /// Ranks as a grid with named axes: `mesh({{"data", 2}, {"tensor", 2}})`. Collective, blocks.
   Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = std::source_location::current()) {
-    return Mesh<B>(*this, axes, where);
+    return comm::detail::told_as("mesh", [&] { return Mesh<B>(*this, axes, where); });
   }
 
  private:
   explicit Communicator(Shared<comm::Core<B>> core) noexcept : comm::Plans<B>(std::move(core)) {}
+
+  /// Color and key of each rank.
+  List<std::int32_t> everyones(std::int32_t color, std::int32_t key, Where where) {
+    List<std::int32_t> all(2 * static_cast<std::size_t>(this->size()));
+    List<std::int32_t> mine{color, key};
+    comm::Collective call;
+    call.kind = comm::Kind::all_gather;
+    call.purpose = comm::Purpose::split;
+    call.dtype = DType::int32;
+    call.count = 2;
+    call.from = mine.data();
+    call.to = all.data();
+    call.where = where;
+    comm::CollectiveJob<B> job(*this->core_, "split", [&] { return comm::Call{call, {}}; });
+    this->wait_for(job, mine, all, where);
+    return all;
+  }
 };
 
 }  // namespace tutti

@@ -47,14 +47,10 @@ struct Card {
 /// "rank 0 calls all_reduce(sum, float32, count 8) at app.cpp:12"
 template <class = void>
 std::string describe(Card const& card) {
-  Collective call;
-  call.kind = static_cast<Kind>(card.facts & 0xffu);
-  call.reduction.op = static_cast<Operator>(card.facts >> 8 & 0xffu);
-  call.dtype = static_cast<DType>(card.facts >> 16 & 0xffu);
-  call.compound_bytes = static_cast<std::int64_t>(card.facts >> 24 & 0xffu);
-  call.root = static_cast<int>(static_cast<std::uint32_t>(card.facts >> 32));
-  call.count = has_counts(call.kind) ? 0 : card.count;
-  return concat("rank ", card.rank, " calls ", describe_at(call, card.file, card.line));
+  Collective const call = call_of(card.facts, card.count);
+  std::string text = concat("rank ", card.rank, " calls ", describe_at(call, card.file, card.line));
+  if (has_counts(call.kind) && card.count != 0) text += concat(" with counts #", card.count % 10000);  // of their hash
+  return text;
 }
 
 /// What a rank knows of a call after some rounds.

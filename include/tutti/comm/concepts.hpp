@@ -52,6 +52,8 @@ concept Movable = requires(T a, T b) {
 ///   b.check_level()                    optional: how calls are compared by messages otherwise; cheap where missing
 ///   b.announce(text, collectives)      optional: where this rank waits, for the others' messages, and how many
 ///                                      collectives it has called; an empty text when it goes on
+///   b.announce_elsewhere(text)         optional: the same of a wait on another communicator of this rank, where it
+///                                      costs nothing
 ///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
 ///   b.whereabouts(rank)                optional: where another rank waits
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
@@ -60,6 +62,8 @@ concept Movable = requires(T a, T b) {
 ///   b.copied_bytes(native)             optional: the caller's buffers of at most so many bytes are copied for the
 ///                                      operation, because one that fails may go on with them; for what `start` makes,
 ///                                      or for messages
+///   b.staging_bytes()                  optional: of a part of a collective on device memory, where B::Device is Cpu;
+///                                      the same on all ranks; 64 KiB where missing
 ///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation

@@ -10,6 +10,7 @@
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/request.hpp>
+#include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -49,6 +50,7 @@ class Core final : public Progress, public Relative {
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
+    forget_place();
     family_->leave(*this);
     FlightSignals::instance().remove(signalled_);
   }
@@ -57,6 +59,7 @@ class Core final : public Progress, public Relative {
   B backend;
   Inbox<B> inbox;
   FlightRecorder flight_recorder;
+  StagingPool staging;
 
   CommunicatorOptions const& options() const noexcept { return options_; }
   double deadline_seconds() const noexcept { return options_.deadline_seconds; }
@@ -79,9 +82,11 @@ class Core final : public Progress, public Relative {
   /// Number of a collective call, the same on every rank.
   std::uint64_t next_number() noexcept { return collectives_++; }
   std::uint64_t collectives() const noexcept { return collectives_; }
-  /// Collectives that are compared before they start must still start in the same order on all ranks: they stand in
-  /// line from when they are called until they start or are given up.
+  /// Collectives that do not start at once, because they are compared before or go in parts, must still start in the
+  /// same order on all ranks: they stand in line from when they are called until they have started or are given up, and
+  /// so do those that are called after them.
   void stand_in_line(Job& job) { line_.push_back(&job); }
+  bool has_line() const noexcept { return !line_.empty(); }
   bool is_first_in_line(Job const& job) const noexcept { return line_.front() == &job; }
   void leave_line(Job const& job) noexcept {
     line_.erase_if([&](Job const* other) { return other == &job; });
@@ -93,6 +98,11 @@ class Core final : public Progress, public Relative {
 
   void move_on(pthread_t thread) noexcept override {
     if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
+  }
+
+  void announce_elsewhere(pthread_t thread, std::string const& text) noexcept override {
+    if constexpr (requires { backend.announce_elsewhere(text); })
+      if (::pthread_equal(thread, thread_) != 0) backend.announce_elsewhere(text);
   }
 
   void enlist(Job& job) override {
@@ -132,7 +142,7 @@ class Core final : public Progress, public Relative {
 
   /// Where this rank waited last is old when it calls something else, after an error that it caught.
   void forget_place() noexcept {
-    if (std::exchange(stale_, false)) announce({});
+    if (std::exchange(stale_, false)) go_on();
   }
 
   void wait(Job& job, CallSite where) override {
@@ -228,8 +238,9 @@ class Core final : public Progress, public Relative {
       bool made = false;
       ~Announcement() {
         core.note_wait(false);
-        if (made && std::uncaught_exceptions() == 0) core.announce({});
-        else if (made) core.stale_ = true;  // it stays where it failed, until the next operation
+        if (!made) return;
+        if (std::uncaught_exceptions() == 0) core.go_on();
+        else core.stale_ = true;  // it stays where it failed, until the next operation
       }
     } announcement(*this);
     double const deadline = where.deadline_seconds() > 0   ? where.deadline_seconds()
@@ -247,7 +258,10 @@ class Core final : public Progress, public Relative {
       std::int64_t const now = exec::now_ns();
       if (!announcement.made && now - begin > announce_after_ns(deadline)) {
         announcement.made = true;
-        announce(concat(job.operation(), " at ", place(where)));
+        std::string const text = concat(job.operation(), " at ", place(where));
+        announce(text);
+        family_->announce(*this, concat(text, " on another communicator (", flight_recorder.identity().communicator,
+                                        ")"));
       }
       if (now <= end) continue;
       std::string const awaited = job.awaiting();
@@ -265,6 +279,10 @@ class Core final : public Progress, public Relative {
   /// Tells the others where this rank waits, for their messages.
   void announce(std::string const& text) noexcept {
     if constexpr (requires { backend.announce(text, collectives_); }) backend.announce(text, collectives_);
+  }
+  void go_on() noexcept {
+    announce({});
+    family_->announce(*this, {});
   }
   void note_wait(bool begins) noexcept {
     if constexpr (requires { backend.waits(begins); }) backend.waits(begins);

@@ -63,6 +63,11 @@ class Decorator {
   {
     return inner_.copied_bytes(native);
   }
+  std::int64_t staging_bytes() const noexcept
+    requires requires(B const& backend) { backend.staging_bytes(); }
+  {
+    return inner_.staging_bytes();
+  }
   void strand(std::string const& cause) noexcept
     requires requires(B& backend) { backend.strand(cause); }
   {
@@ -87,6 +92,11 @@ class Decorator {
     requires requires(B& backend) { backend.announce(text, collectives); }
   {
     inner_.announce(text, collectives);
+  }
+  void announce_elsewhere(std::string const& text) noexcept
+    requires requires(B& backend) { backend.announce_elsewhere(text); }
+  {
+    inner_.announce_elsewhere(text);
   }
   std::string roll_call(std::uint64_t number) const
     requires requires(B const& backend) { backend.roll_call(number); }

@@ -7,10 +7,10 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/collective_task.hpp>
-#include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/comm/staged.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -92,9 +92,13 @@ class Endpoint {
   Endpoint& operator=(Endpoint&&) noexcept = default;
   ~Endpoint() = default;
 
+  /// Where x lives: of a value in the communicator's own memory.
   template <Buffer X>
-  auto result(Shape shape) const {
-    return Operand<ValueOf<X>, Device, true>(tensor<ValueOf<X>>(*this, shape));
+  auto result(X const& x, Shape shape) const {
+    using Place = DeviceOf<X const>;
+    if constexpr (std::is_same_v<Place, Device>)
+      return Operand<ValueOf<X>, Device, true>(tensor<ValueOf<X>>(*this, shape));
+    else return Operand<ValueOf<X>, Place, true>(Tensor<ValueOf<X>, Place>(shape, view_of(x).device()));
   }
   Shape stacked(char const* operation, Shape const& shape, bool all, Where where) const {
     if (shape.rank() == Shape::max_rank)
@@ -151,14 +155,38 @@ class Endpoint {
   template <class X>
   static constexpr bool is_here = [] {
     if constexpr (std::is_same_v<X, NoOperand>) return true;
-    else return std::is_same_v<typename X::Place, Device> || !X::packable;
+    else return std::is_same_v<typename X::Place, Device> || std::is_same_v<Device, Cpu> || !X::packable;
   }();
+  /// Whether it passes through host memory: a device's, with a backend that works on the host's.
+  template <class X>
+  static constexpr bool is_staged = [] {
+    if constexpr (std::is_same_v<X, NoOperand>) return false;
+    else return std::is_same_v<Device, Cpu> && !X::Place::host_accessible;
+  }();
+  /// Whether such a call goes in parts. Messages and the _v kinds, whose blocks may have any sizes, are staged whole.
+  template <Kind kind, class From, class To>
+  static constexpr bool in_parts = (is_staged<From> || is_staged<To>)&&!has_counts(kind);
+  /// The device of the first buffer, or of the only one.
+  template <class From, class To>
+  static auto place_of(From const& from, To const& to) {
+    if constexpr (std::is_same_v<From, NoOperand>) return to.device();
+    else return from.device();
+  }
+  template <class From, class To>
+  using StagedJobOf = StagedJob<B, decltype(place_of(std::declval<From>(), std::declval<To>())), typename To::Place>;
 
   template <class T>
   auto request(Owner<T> task, Where where) {
     task->set_deadline_seconds(where.deadline_seconds());
     return Request<typename T::Result>(core_, std::move(task));
   }
+
+  /// Whether both are buffers, in memory of one kind.
+  template <class X, class Y>
+  static constexpr bool share_memory = [] {
+    if constexpr (std::is_same_v<X, NoOperand> || std::is_same_v<Y, NoOperand>) return false;
+    else return std::is_same_v<typename X::Place, typename Y::Place>;
+  }();
 
   /// A send, a receive, or one of each, started.
   template <class Out, class In>
@@ -174,13 +202,15 @@ class Endpoint {
       check_source(operation, from, recv_tag, where);
       check_target(operation, in, where);
     }
-    if constexpr (!std::same_as<Out, NoOperand> && !std::same_as<In, NoOperand>)
+    if constexpr (share_memory<Out, In>)
       check_overlap(operation, {out.wire(), out.size() * element_bytes<Out>, 0},
                     {in.wire(), in.size() * element_bytes<In>, 0}, false, where);
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
     std::int64_t const copied = copied_bytes(core_->backend);
     task->out.detach(copied, true);
     task->in.detach(copied, false);
+    if constexpr (is_staged<Out>) task->out.stage(true);
+    if constexpr (is_staged<In>) task->in.stage(false);
     try {
       if constexpr (!std::same_as<In, NoOperand>)
         task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, wire_dtype<typename In::Value>,
@@ -218,6 +248,7 @@ class Endpoint {
       check_target(operation, to, where);
       using T = typename To::Value;
       made.dtype = wire_dtype<T>;
+      made.layout = layout_of<T>();
       made.to = to.wire();
       made.count = to.size();
       made.from = to.wire();
@@ -268,7 +299,8 @@ class Endpoint {
     return result;
   }
 
-  /// Before a call starts: borrowed buffers are copied where the backend asks for it.
+  /// Before a call starts: borrowed buffers are copied where the backend asks for it, and those on a device are staged,
+  /// unless the call goes in parts.
   template <Kind kind, class From, class To, class Op>
   void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
     Collective const& made = result.collective;
@@ -281,6 +313,10 @@ class Endpoint {
       moved = uses_to && to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
       if (!in_place && made.from != nullptr) moved |= from.detach(copied, true);
     }
+    if constexpr (is_staged<From>)
+      if (made.from != nullptr) moved |= from.stage(true);
+    if constexpr (is_staged<To>)
+      if (uses_to) moved |= to.stage(reads);
     if (moved) result = call<kind>(from, to, op, root, rows, where);
     result.collective.lent = (uses_to && to.lent()) || (made.from != nullptr && from.lent());
   }
@@ -328,7 +364,9 @@ class Endpoint {
       call.count = from.size() / ranks;
     }
     std::int64_t const own = call.count * rank() * element_bytes<To>;
-    check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
+    if constexpr (share_memory<From, To>)
+      check_overlap(
+          name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
                   {to.wire(), to.size() * element_bytes<To>, grows ? own : 0}, kind != Kind::all_reduce_contributions,
                   where);
   }
@@ -401,7 +439,8 @@ class Endpoint {
                  result.counts, where);
     std::int64_t const own_from = grows || exchange ? 0 : before(result.counts.from, rank()) * element_bytes<To>;
     std::int64_t const own_to = grows ? before(result.counts.to, rank()) * element_bytes<To> : 0;
-    check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, own_from},
+    if constexpr (share_memory<From, To>)
+      check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, own_from},
                   {to.wire(), to.size() * element_bytes<To>, own_to},
                   !exchange || result.counts.from == result.counts.to, where);
     if constexpr (exchange) result.collective.count = 0;
@@ -431,14 +470,14 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   Call prepare(From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
     Call prepared = call<kind>(from, to, op, root, rows, where);
-    detach<kind>(prepared, from, to, op, root, rows, where);
+    if constexpr (!in_parts<kind, From, To>) detach<kind>(prepared, from, to, op, root, rows, where);
     return prepared;
   }
   /// Whether the backend makes and compares this call itself, with buffers as they are, and nobody counts.
   template <Kind kind, class To, class Op>
   bool is_direct() const {
     if constexpr (kind > Kind::all_to_all || aliases(kind)) return false;
-    if (!compares(core_->backend) || core_->tally.on()) return false;
+    if (!compares(core_->backend) || core_->tally.on() || core_->has_line()) return false;
     constexpr Operator op = reduces(kind) ? operator_kind<Op>() : Operator::none;
     if constexpr (std::same_as<To, NoOperand>) return core_->backend.provides(kind, DType::byte, op);
     else if constexpr (reduces(kind) && !Element<typename To::Value>) return false;
@@ -447,7 +486,11 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
     auto const make = [&] { return prepare<kind>(from, to, op, root, rows, where); };
-    if (is_direct<kind, To, Op>()) {
+    if constexpr (in_parts<kind, From, To>) {
+      Tally::Exposed const exposed(core_->tally, name(kind).data());
+      StagedJobOf<From, To> job(*core_, name(kind).data(), place_of(from, to), to.device(), make);
+      core_->wait(job, where);
+    } else if (is_direct<kind, To, Op>()) {
       DirectCall<B> direct(*core_, make);
       if (!direct.complete()) {
         CollectiveJob<B> job(std::move(direct));
@@ -475,14 +518,14 @@ class Endpoint {
   }
   template <Kind kind, class From, class To, class Op>
   auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {
-    using Task = CollectiveTask<B, From, To, Op>;
-    return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op),
-                                    [&](From& f, To& t, Op const& o) {
-                                      return CollectiveJob<B>(*core_, name(kind).data(), [&] {
-                                        return prepare<kind>(f, t, o, root, rows, where);
-                                      });
-                                    }),
-                   where);
+    auto const job = [&](From& f, To& t, Op const& o) {
+      auto const make = [&] { return prepare<kind>(f, t, o, root, rows, where); };
+      if constexpr (in_parts<kind, From, To>)
+        return StagedJobOf<From, To>(*core_, name(kind).data(), place_of(f, t), t.device(), make);
+      else return CollectiveJob<B>(*core_, name(kind).data(), make);
+    };
+    using Task = CollectiveTask<decltype(job(from, to, op)), From, To, Op>;
+    return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op), job), where);
   }
 
   Shared<Core<B>> core_;

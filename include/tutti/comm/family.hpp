@@ -11,6 +11,8 @@
 
 #include <pthread.h>
 
+#include <string>
+
 namespace tutti::comm {
 
 /// A communicator as its relatives see it.
@@ -19,6 +21,8 @@ class Relative {
   virtual ~Relative() = default;
   /// Moves on what this thread has in flight. Operations of another thread are that thread's business.
   virtual void move_on(pthread_t thread) noexcept = 0;
+  /// This thread waits on another communicator, as `text` tells; empty when it goes on.
+  virtual void announce_elsewhere(pthread_t thread, std::string const& text) noexcept = 0;
 };
 
 class Family {
@@ -37,6 +41,12 @@ class Family {
     Guard const guard(mutex_);
     for (Relative* member : members_)
       if (member != &waiting) member->move_on(::pthread_self());
+  }
+  /// So that who waits for this rank on another communicator learns where it is.
+  void announce(Relative const& waiting, std::string const& text) noexcept {
+    Guard const guard(mutex_);
+    for (Relative* member : members_)
+      if (member != &waiting) member->announce_elsewhere(::pthread_self(), text);
   }
 
  private:

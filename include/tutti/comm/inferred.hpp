@@ -4,7 +4,7 @@
 /// The _v collectives whose counts the ranks find out: shapes travel first, then the result is allocated and filled.
 
 #include <tutti/core/concat.hpp>
-#include <tutti/comm/derived.hpp>
+#include <tutti/comm/collective_job.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/comm/ragged.hpp>
@@ -23,25 +23,26 @@ namespace tutti::comm {
 /// started in between, and a backend's own must start in the same order on every rank.
 template <Backend B, Kind kind, class From>
 class InferredTask final
-    : public Task<std::conditional_t<kind == Kind::scatter_v, Tensor<typename From::Value, typename B::Device>,
-                                     Ragged<typename From::Value, typename B::Device>>> {
+    : public Task<std::conditional_t<kind == Kind::scatter_v, Tensor<typename From::Value, typename From::Place>,
+                                     Ragged<typename From::Value, typename From::Place>>> {
   using T = typename From::Value;
-  using Device = typename B::Device;
-  using To = Operand<T, Device, true>;
+  using Place = typename From::Place;
+  using To = Operand<T, Place, true>;
+  static constexpr bool is_staged = !Place::host_accessible && B::Device::host_accessible;
 
  public:
-  using Result = std::conditional_t<kind == Kind::scatter_v, Tensor<T, Device>, Ragged<T, Device>>;
+  using Result = std::conditional_t<kind == Kind::scatter_v, Tensor<T, Place>, Ragged<T, Place>>;
 
   /// `sent` are the rows that `from` has for each rank, of the kinds that cut it up.
   InferredTask(Core<B>& core, From from, List<std::int64_t> sent, int root, std::source_location where)
       : Task<Result>(name(kind).data()),
         core_(core),
-        from_(on_copies(core, std::move(from))),
+        from_(on_copies(core, std::move(from), root)),
         sent_(std::move(sent)),
         root_(root),
         where_(where),
         tag_(core.next_tag()),
-        exchange_(core, announcement()) {}
+        exchange_(core, name(kind).data(), [this] { return Call{announcement(), {}}; }) {}
 
   bool abandon() noexcept override {
     bool const safe = exchange_.give_up();
@@ -78,8 +79,10 @@ class InferredTask final
     std::int64_t extents[Shape::max_rank] = {};
   };
 
-  static From on_copies(Core<B>& core, From from) {
+  static From on_copies(Core<B>& core, From from, int root) {
     from.detach(copied_bytes(core.backend), true);
+    if constexpr (is_staged)
+      if (kind != Kind::scatter_v || core.backend.rank() == root) from.stage(true);
     return from;
   }
   bool root_here() const noexcept { return core_.backend.rank() == root_; }
@@ -107,6 +110,10 @@ class InferredTask final
                                                           : Kind::all_to_all;
     Collective result;
     result.kind = carrier;
+    result.purpose = Purpose::counts;
+    // Of the elements that travel afterwards, the type included.
+    result.layout = static_cast<std::uint16_t>(
+        Fnv1a().add(static_cast<std::uint64_t>(wire_dtype<T>)).add(layout_of<T>()).value() % layouts);
     result.dtype = DType::int64;
     result.root = root_;
     result.count = sizeof(Header) / sizeof(std::int64_t);
@@ -132,7 +139,12 @@ class InferredTask final
     for (std::int64_t axis = 0; axis < model.rank; ++axis) extents[axis + 1] = model.extents[axis];
     Shape const shape = Shape::of(extents, model.rank + 1);
     auto const bytes = static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T)));
-    to_ = make_owner<To>(Tensor<T, Device>(shape, heap_memory(core_, bytes)));
+    if constexpr (std::is_same_v<Place, typename B::Device>) {
+      to_ = make_owner<To>(Tensor<T, Place>(shape, heap_memory(core_, bytes)));
+    } else {
+      to_ = make_owner<To>(Tensor<T, Place>(shape, from_.device()));
+      if constexpr (is_staged) to_->stage(false);
+    }
     if constexpr (kind != Kind::scatter_v) received_ = in_parts(rows_, row_of(model));
   }
 

@@ -7,6 +7,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/operators.hpp>
+#include <tutti/core/fnv1a.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 
@@ -91,13 +92,9 @@ class Mesh {
   }
   /// All ranks find the same.
   static void compare(Communicator<B>& ranks, std::initializer_list<MeshAxis> axes, CallSite where) {
-    std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-    auto const add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
-    for (MeshAxis const& axis : axes) {
-      for (char const letter : axis.name) add(static_cast<unsigned char>(letter));
-      add(static_cast<std::uint64_t>(axis.size) + 256);
-    }
-    std::array<std::int64_t, 2> extremes{static_cast<std::int64_t>(hash >> 1), -static_cast<std::int64_t>(hash >> 1)};
+    Fnv1a hash;
+    for (MeshAxis const& axis : axes) hash.add(axis.name).add(static_cast<std::uint64_t>(axis.size) + 256);
+    std::array<std::int64_t, 2> extremes{hash.number(), -hash.number()};
     ranks.all_reduce(extremes, max, where);
     if (extremes[0] == -extremes[1]) return;
     std::string text;

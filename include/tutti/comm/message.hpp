@@ -191,7 +191,9 @@ class ProbeJob final : public Job {
   enum class Mode { look, match };
   using Info = MessageInfo;  // named through B, so that std::optional of it is only instantiated by who probes
   ProbeJob(Core<B>& core, Mode mode, int from, int tag)
-      : Job(mode == Mode::look ? "probe" : "match"), core_(core), mode_(mode), from_(from), tag_(tag) {}
+      : ProbeJob(core, mode == Mode::look ? "probe" : "match", mode, from, tag) {}
+  ProbeJob(Core<B>& core, char const* operation, Mode mode, int from, int tag)
+      : Job(operation), core_(core), mode_(mode), from_(from), tag_(tag) {}
   /// Has it recorded as what somebody waits in.
   void record(std::source_location where) {
     counted_ = core_.tally.begin(operation());
@@ -232,11 +234,11 @@ class ProbeJob final : public Job {
   FlightRecorder::Ticket flight_ = FlightRecorder::no_ticket;
 };
 
-/// Receives a message of any size: match, allocate, receive.
-template <Backend B, Storable T>
-class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
+/// Receives a message of any size: match, allocate, receive. `D` is where the result lives.
+template <Backend B, Storable T, Device D>
+class SizedReceiveTask final : public Task<Tensor<T, D>> {
  public:
-  using Result = Tensor<T, typename B::Device>;
+  using Result = Tensor<T, D>;
   SizedReceiveTask(Core<B>& core, int from, int tag, std::source_location where)
       : Task<Result>("recv"),
         core_(core),
@@ -273,7 +275,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
   }
 
  private:
-  using Received = Operand<T, typename B::Device, true>;
+  using Received = Operand<T, D, true>;
   void begin(Message<B>& message) {
     if (message.bytes() % wire_bytes<T>() != 0)
       throw Error(
@@ -282,6 +284,7 @@ class SizedReceiveTask final : public Task<Tensor<T, typename B::Device>> {
                  " bytes, which are no whole number of ", element_name<T>(), ". Receive it as what was sent"));
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
+    if constexpr (!D::host_accessible && B::Device::host_accessible) result_->stage(false);
     transfer_.receive(message.take(), result_->wire(), message.bytes(), wire_dtype<T>);
     matched_ = true;
   }

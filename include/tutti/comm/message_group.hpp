@@ -9,6 +9,7 @@
 #include <tutti/core/owner.hpp>
 
 #include <cstddef>
+#include <string>
 #include <utility>
 
 namespace tutti {
@@ -65,7 +66,11 @@ class MessageGroup : private comm::Endpoint<B> {
   List<MessageInfo> wait(Where where = std::source_location::current()) {
     List<MessageInfo> received;
     try {
-      for (Entry& entry : entries_) this->core_->wait(*entry.job, where);
+      // The first to fail ends the wait, whatever those before it wait for.
+      while (comm::Job* const job = next()) {
+        Some some(*this, *job);
+        this->core_->wait(some, where);
+      }
     } catch (...) {
       for (Entry& entry : entries_) this->core_->give_up(std::move(entry.job));
       entries_.clear();
@@ -85,6 +90,33 @@ class MessageGroup : private comm::Endpoint<B> {
     comm::TransferJob<B> const* transfer = nullptr;
     bool receives = false;
   };
+  /// Waits for one of them, or for any other that fails first.
+  class Some final : public comm::Job {
+   public:
+    Some(MessageGroup& group, comm::Job& job) : Job(job.operation()), group_(group), job_(job) {
+      this->set_deadline_seconds(job.deadline_seconds());
+    }
+    bool abandon() noexcept override { return true; }  // the group does
+    std::string awaiting() const override { return job_.awaiting(); }
+
+   protected:
+    bool advance() override {
+      for (Entry& entry : group_.entries_)
+        if (entry.job->poll_quietly() && entry.job->failed()) static_cast<void>(entry.job->poll());
+      return job_.poll();
+    }
+
+   private:
+    MessageGroup& group_;
+    comm::Job& job_;
+  };
+
+  /// The first that is not complete.
+  comm::Job* next() const noexcept {
+    for (Entry const& entry : entries_)
+      if (!entry.job->done()) return entry.job.get();
+    return nullptr;
+  }
 
   template <class Task>
   void add(Owner<Task> task, bool receives, Where where) {

@@ -4,6 +4,7 @@
 /// What collectives accept as buffers, and `Operand`: one of them made contiguous for the time of an operation.
 
 #include <tutti/comm/misuse.hpp>
+#include <tutti/comm/staging.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/tensor.hpp>
@@ -127,7 +128,8 @@ struct Borrow {};
 
 /// A buffer for the time of an operation: borrowed, or owned when a tensor was moved in. T is const for an input. A
 /// view with gaps is packed into a temporary, structs with padding are packed without it, and `store` brings results
-/// back to where they belong. A borrowed buffer that is detached is not touched between `load` and `store`.
+/// back to where they belong. A borrowed buffer that is detached is not touched between `load` and `store`, and neither
+/// is one that is staged.
 template <class T, class D, bool Owned>
 class Operand {
  public:
@@ -161,6 +163,8 @@ class Operand {
   bool overlaps_itself() const noexcept { return !contiguous_ && view_.overlaps_itself(); }
   /// What travels: size() * wire_bytes<Value>() bytes.
   void* wire() const noexcept {
+    if constexpr (stages)
+      if (staged()) return staged_.data();
     if constexpr (padded) return const_cast<std::byte*>(wire_.data());
     else return const_cast<Value*>(data());
   }
@@ -173,11 +177,24 @@ class Operand {
     load();
     return true;
   }
+  /// Has a copy in host memory travel, for a transport that does not reach the device; otherwise as `detach`.
+  bool stage(bool reads)
+    requires(!D::host_accessible)
+  {
+    if (staged() || size() == 0) return false;
+    staged_ = PinnedMemory<D>(view_.device(), Storage<Cpu>(Cpu{}, bytes()));
+    loads_ = reads;
+    load();
+    return true;
+  }
+  D const& device() const noexcept { return view_.device(); }
   /// Whether memory of the caller travels.
-  bool lent() const noexcept { return !Owned && !padded && !packed() && size() != 0; }
+  bool lent() const noexcept { return !Owned && !padded && !packed() && !staged() && size() != 0; }
   /// Packs what the buffer holds now.
   void load() {
     if (packed() && loads_) copy_strided<Value, D>(packed_view(), view_);
+    if constexpr (stages)
+      if (staged() && loads_) D(view_.device()).copy_to_host(staged_.data(), data(), bytes());
     if constexpr (padded) {
       std::byte* to = wire_.data();
       for (std::int64_t i = 0; i < size(); ++i) to = comm::pack(data()[i], to);
@@ -189,6 +206,8 @@ class Operand {
         std::byte const* from = wire_.data();
         for (std::int64_t i = 0; i < size(); ++i) from = comm::unpack(from, data()[i]);
       }
+      if constexpr (stages)
+        if (staged()) D(view_.device()).copy_from_host(data(), staged_.data(), bytes());
       if (packed()) copy_strided<Value, D>(view_, packed_view());
     }
   }
@@ -199,10 +218,14 @@ class Operand {
 
  private:
   static constexpr bool padded = is_padded<Value> && D::host_accessible;
+  static constexpr bool stages = !D::host_accessible;
+  std::size_t bytes() const { return static_cast<std::size_t>(checked_multiply(size_, sizeof(Value))); }
   bool packed() const noexcept { return packed_.data() != nullptr; }
-  void set_aside() {
-    packed_ = Storage<D>(view_.device(), static_cast<std::size_t>(checked_multiply(size_, sizeof(Value))));
+  bool staged() const noexcept {
+    if constexpr (stages) return staged_.data() != nullptr;
+    else return false;
   }
+  void set_aside() { packed_ = Storage<D>(view_.device(), bytes()); }
   TensorView<Value, D> packed_view() const noexcept {
     return {static_cast<Value*>(packed_.data()), view_.shape(), view_.device()};
   }
@@ -212,10 +235,16 @@ class Operand {
   TensorView<T, D> view_;
   Storage<D> packed_;
   [[no_unique_address]] std::conditional_t<padded, Tensor<std::byte, D>, Absent> wire_;
+  struct NotStaged {};
+  [[no_unique_address]] std::conditional_t<stages, PinnedMemory<D>, NotStaged> staged_;
   std::int64_t size_;
   bool contiguous_ = true;
   bool loads_ = true;
 };
+
+/// What a collective returns for x, where x lives.
+template <Buffer X>
+using TensorOf = Tensor<ValueOf<X>, DeviceOf<X>>;
 
 /// Whether two operands hold elements of one type; one alone does.
 template <class From, class To>

@@ -4,7 +4,7 @@
 /// `Plan<Backend>`: a collective that is checked and set up once and run many times on the same buffers.
 
 #include <tutti/core/concat.hpp>
-#include <tutti/comm/derived.hpp>
+#include <tutti/comm/collective_job.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
@@ -23,18 +23,21 @@ class PlanSetup {
   virtual void load() = 0;
   virtual void store() = 0;
   virtual Collective const& call() const noexcept = 0;
-  virtual Counts const& counts() const noexcept = 0;
+  /// A run of the call; `self` is this setup.
+  virtual Owner<Job> start(Core<B>& core, Shared<PlanSetup> self) const = 0;
 };
 
-template <Backend B>
-class PlanRun final : public CollectiveJob<B> {
+/// `J` is the job that carries the call out.
+template <Backend B, class J>
+class PlanRun final : public J {
  public:
-  PlanRun(Core<B>& core, Shared<PlanSetup<B>> setup)
-      : CollectiveJob<B>(core, setup->call(), setup->counts()), setup_(std::move(setup)) {}
+  template <class... Arguments>
+  explicit PlanRun(Shared<PlanSetup<B>> setup, Arguments&&... arguments)
+      : J(std::forward<Arguments>(arguments)...), setup_(std::move(setup)) {}
 
  protected:
   bool advance() override {
-    if (!CollectiveJob<B>::advance()) return false;
+    if (!J::advance()) return false;
     setup_->store();
     return true;
   }
@@ -76,7 +79,7 @@ class Plan {
                   concat("this plan is under way: ", comm::describe(setup_->call()), ". Wait before starting it again"),
                   where);
     setup_->load();
-    run_ = make_owner<comm::PlanRun<B>>(*core_, setup_);
+    run_ = setup_->start(*core_, setup_);
     run_->set_deadline_seconds(where.deadline_seconds() > 0 ? where.deadline_seconds() : deadline_seconds_);
     core_->enlist(*run_);
   }
@@ -128,7 +131,7 @@ class Plan {
   Shared<comm::Core<B>> core_;
   Shared<comm::PlanSetup<B>> setup_;
   double deadline_seconds_ = 0;
-  Owner<comm::PlanRun<B>> run_;
+  Owner<comm::Job> run_;
 };
 
 }  // namespace tutti

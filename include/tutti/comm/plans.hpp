@@ -169,7 +169,7 @@ class Plans : public PointToPoint<B> {
   using PointToPoint<B>::PointToPoint;
 
  private:
-  template <class From, class To, class Op>
+  template <Kind kind, class From, class To, class Op>
   class Setup final : public PlanSetup<B> {
    public:
     template <class Prepare>
@@ -181,7 +181,15 @@ class Plans : public PointToPoint<B> {
     }
     void store() override { to_.store(); }
     Collective const& call() const noexcept override { return call_.collective; }
-    comm::Counts const& counts() const noexcept override { return call_.counts; }
+    Owner<Job> start(Core<B>& core, Shared<PlanSetup<B>> self) const override {
+      if constexpr (Endpoint<B>::template in_parts<kind, From, To>) {
+        using J = typename Endpoint<B>::template StagedJobOf<From, To>;
+        return make_owner<PlanRun<B, J>>(std::move(self), core, name(kind).data(), Endpoint<B>::place_of(from_, to_),
+                                         to_.device(), [&] { return call_; });
+      } else {
+        return make_owner<PlanRun<B, CollectiveJob<B>>>(std::move(self), core, call_.collective, call_.counts);
+      }
+    }
 
    private:
     From from_;
@@ -199,13 +207,9 @@ class Plans : public PointToPoint<B> {
   auto plan(From from, To to, Op op, int root, CallSite where, typename Endpoint<B>::Rows rows = {}) {
     static_assert(lasts<From> && lasts<To>,
                   "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by reference");
-    auto setup = make_shared_owner<Setup<From, To, Op>>(
+    auto setup = make_shared_owner<Setup<kind, From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
-        [&](From& f, To& t, Op const& o) {
-          auto prepared = this->template call<kind>(f, t, o, root, rows, where);
-          this->template detach<kind>(prepared, f, t, o, root, rows, where);
-          return prepared;
-        });
+        [&](From& f, To& t, Op const& o) { return this->template prepare<kind>(f, t, o, root, rows, where); });
     return Plan<B>(this->core_, std::move(setup), where.deadline_seconds());
   }
 };

@@ -63,17 +63,18 @@ class PointToPoint : public VectorCollectives<B> {
     return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where),
                          where);
   }
-  /// A message of any size, as a tensor of shape (count,).
-  template <Sendable T>
-  [[nodiscard]] Tensor<T, Device> recv(int from = any_source, int tag = any_tag,
-                                       Where where = std::source_location::current()) {
-    return recv_async<T>(from, tag, where).wait(where);
+  /// A message of any size, as a tensor of shape (count,), on another device as `recv<T, D>`.
+  template <Sendable T, tutti::Device D = Device>
+  [[nodiscard]] Tensor<T, D> recv(int from = any_source, int tag = any_tag,
+                                  Where where = std::source_location::current()) {
+    return recv_async<T, D>(from, tag, where).wait(where);
   }
-  template <Sendable T>
-  Request<Tensor<T, Device>> recv_async(int from = any_source, int tag = any_tag,
-                                        Where where = std::source_location::current()) {
+  template <Sendable T, tutti::Device D = Device>
+  Request<Tensor<T, D>> recv_async(int from = any_source, int tag = any_tag,
+                                   Where where = std::source_location::current()) {
+    check_place<T, D>();
     this->check_source("recv", from, tag, where);
-    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, from, tag, where), where);
+    return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, from, tag, where), where);
   }
 
   /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type and are disjoint.
@@ -97,13 +98,11 @@ class PointToPoint : public VectorCollectives<B> {
   }
   /// The message received has the shape of the one sent.
   template <Buffer Out>
-  [[nodiscard]] Tensor<ValueOf<Out>, Device> send_recv(Out&& out, int to, int from, int tag = 0,
-                                                       Where where = std::source_location::current()) {
-    Tensor<ValueOf<Out>, Device> in(view_of(out).shape());
+  [[nodiscard]] TensorOf<Out> send_recv(Out&& out, int to, int from, int tag = 0,
+                                        Where where = std::source_location::current()) {
+    TensorOf<Out> in(view_of(out).shape(), view_of(out).device());
     Tally::Exposed const exposed(this->core_->tally, "send_recv");
-    complete(this->transfer("send_recv", input_of(out), Operand<ValueOf<Out>, Device, false>(Borrow(), in), to, tag,
-                            from, tag, where),
-             where);
+    complete(this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where), where);
     return in;
   }
 
@@ -120,7 +119,7 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] std::optional<typename ProbeJob<B>::Info> try_probe(int from = any_source, int tag = any_tag,
                                                                     Where where = std::source_location::current()) {
     this->check_source("try_probe", from, tag, where);
-    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    ProbeJob<B> job(*this->core_, "try_probe", ProbeJob<B>::Mode::look, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.info();
   }
@@ -137,14 +136,15 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] std::optional<Message<B>> try_match(int from = any_source, int tag = any_tag,
                                                     Where where = std::source_location::current()) {
     this->check_source("try_match", from, tag, where);
-    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
+    ProbeJob<B> job(*this->core_, "try_match", ProbeJob<B>::Mode::match, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.take();
   }
-  template <Sendable T>
-  [[nodiscard]] Tensor<T, Device> recv(Message<B>&& message, Where where = std::source_location::current()) {
+  template <Sendable T, tutti::Device D = Device>
+  [[nodiscard]] Tensor<T, D> recv(Message<B>&& message, Where where = std::source_location::current()) {
+    check_place<T, D>();
     message.check_held(where);
-    return this->request(make_owner<SizedReceiveTask<B, T>>(*this->core_, std::move(message), where), where)
+    return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, std::move(message), where), where)
         .wait(where);
   }
   template <Buffer X>
@@ -158,6 +158,7 @@ class PointToPoint : public VectorCollectives<B> {
     this->check_target("recv", in, where);
     auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
     task->in.detach(copied_bytes(this->core_->backend), false);
+    if constexpr (Base::template is_staged<decltype(in)>) task->in.stage(false);
     task->transfer.record(message.info(), where);
     task->transfer.receive(message.take(), task->in.wire(),
                            task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);
@@ -192,6 +193,17 @@ class PointToPoint : public VectorCollectives<B> {
   using VectorCollectives<B>::VectorCollectives;
 
  private:
+  /// Of a result that is allocated.
+  template <Sendable T, tutti::Device D>
+  static void check_place() {
+    constexpr bool here = Base::template is_here<Operand<T, D, true>>;
+    static_assert(here, "tutti: this communicator does not receive on another device than its own. Copy the result "
+                        "there");
+    constexpr bool unpacked_here = !is_padded<T> || D::host_accessible;
+    static_assert(unpacked_here,
+                  "tutti: structs with padding are unpacked by the host, which cannot touch memory of this device. "
+                  "Order the members so that there is no padding");
+  }
   template <class Out, class In>
   static constexpr bool same_elements = std::is_same_v<ValueOf<Out>, ValueOf<In>>;
 

@@ -52,6 +52,9 @@ class Job {
     return safe_;
   }
   bool safe() const noexcept { return safe_; }
+  bool done() const noexcept { return done_; }
+  /// Whether the next `poll` throws.
+  bool failed() const noexcept { return failure_ != nullptr; }
   virtual bool abandon() noexcept = 0;
   /// Whether it works on memory that it does not own.
   virtual bool borrows() const noexcept { return true; }

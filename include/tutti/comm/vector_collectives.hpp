@@ -11,6 +11,10 @@
 
 namespace tutti::comm {
 
+/// What a collective returns for x, where x lives.
+template <Buffer X>
+using RaggedOf = Ragged<ValueOf<X>, DeviceOf<X>>;
+
 /// Counts are rows: steps along the first axis, elements of buffers of rank 1. They have 64 bits and stand in rank
 /// order, one for each rank; blocks lie one after another. Where the caller knows the counts he passes both buffers;
 /// where he does not, the ranks exchange them first and the result is allocated.
@@ -39,12 +43,12 @@ class VectorCollectives : public Collectives<B> {
   }
   /// The counts are found out; ranks other than the root get no blocks.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, Device> gather_v(X&& x, int root = 0,
+  [[nodiscard]] RaggedOf<X> gather_v(X&& x, int root = 0,
                                                     Where where = std::source_location::current()) {
     return inferred<Kind::gather_v>(input_of(x), {}, root, where).wait(where);
   }
   template <Buffer X>
-  Request<Ragged<ValueOf<X>, Device>> gather_v_async(X&& x, int root = 0,
+  Request<RaggedOf<X>> gather_v_async(X&& x, int root = 0,
                                                      Where where = std::source_location::current()) {
     return inferred<Kind::gather_v>(input_of(std::forward<X>(x)), {}, root, where);
   }
@@ -63,11 +67,11 @@ class VectorCollectives : public Collectives<B> {
   }
   /// The counts are found out.
   template <Buffer X>
-  [[nodiscard]] Ragged<ValueOf<X>, Device> all_gather_v(X&& x, Where where = std::source_location::current()) {
+  [[nodiscard]] RaggedOf<X> all_gather_v(X&& x, Where where = std::source_location::current()) {
     return inferred<Kind::all_gather_v>(input_of(x), {}, -1, where).wait(where);
   }
   template <Buffer X>
-  Request<Ragged<ValueOf<X>, Device>> all_gather_v_async(X&& x, Where where = std::source_location::current()) {
+  Request<RaggedOf<X>> all_gather_v_async(X&& x, Where where = std::source_location::current()) {
     return inferred<Kind::all_gather_v>(input_of(std::forward<X>(x)), {}, -1, where);
   }
 
@@ -85,12 +89,12 @@ class VectorCollectives : public Collectives<B> {
   }
   /// Each rank finds out its count from the root and gets its rows as a tensor.
   template <Buffer From>
-  [[nodiscard]] Tensor<ValueOf<From>, Device> scatter_v(From&& from, Counts counts, int root = 0,
+  [[nodiscard]] TensorOf<From> scatter_v(From&& from, Counts counts, int root = 0,
                                                         Where where = std::source_location::current()) {
     return inferred<Kind::scatter_v>(input_of(from), counts, root, where).wait(where);
   }
   template <Buffer From>
-  Request<Tensor<ValueOf<From>, Device>> scatter_v_async(From&& from, Counts counts, int root = 0,
+  Request<TensorOf<From>> scatter_v_async(From&& from, Counts counts, int root = 0,
                                                          Where where = std::source_location::current()) {
     return inferred<Kind::scatter_v>(input_of(std::forward<From>(from)), counts, root, where);
   }
@@ -98,7 +102,7 @@ class VectorCollectives : public Collectives<B> {
   /// Shapes     x (k_0 + k_1 + ..., ...), result (k_rank, ...); the same counts on every rank
   /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, NoBuffer Op = NoOperator>
-  [[nodiscard]] Tensor<ValueOf<X>, Device> reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
+  [[nodiscard]] TensorOf<X> reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
                                                             Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
                                                       {counts, {}});
@@ -109,7 +113,7 @@ class VectorCollectives : public Collectives<B> {
     this->template run<Kind::reduce_scatter_v>(input_of(from), operand_of(to), op, -1, where, {counts, {}});
   }
   template <Buffer X, NoBuffer Op = NoOperator>
-  Request<Tensor<ValueOf<X>, Device>> reduce_scatter_v_async(X&& x, Counts counts, Op op = {},
+  Request<TensorOf<X>> reduce_scatter_v_async(X&& x, Counts counts, Op op = {},
                                                              Where where = std::source_location::current()) {
     auto to = own_rows<X>(x, counts, where);
     return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
@@ -138,12 +142,12 @@ class VectorCollectives : public Collectives<B> {
   }
   /// What the others send is found out.
   template <Buffer From>
-  [[nodiscard]] Ragged<ValueOf<From>, Device> all_to_all_v(From&& from, Counts sent,
+  [[nodiscard]] RaggedOf<From> all_to_all_v(From&& from, Counts sent,
                                                            Where where = std::source_location::current()) {
     return inferred<Kind::all_to_all_v>(input_of(from), sent, -1, where).wait(where);
   }
   template <Buffer From>
-  Request<Ragged<ValueOf<From>, Device>> all_to_all_v_async(From&& from, Counts sent,
+  Request<RaggedOf<From>> all_to_all_v_async(From&& from, Counts sent,
                                                             Where where = std::source_location::current()) {
     return inferred<Kind::all_to_all_v>(input_of(std::forward<From>(from)), sent, -1, where);
   }
@@ -180,7 +184,7 @@ class VectorCollectives : public Collectives<B> {
     Shape const shape = view_of(x).shape();
     int const own = this->rank();
     bool const known = shape.rank() > 0 && own < counts.size() && counts[own] >= 0;
-    return this->template result<X>(known ? shape.with(0, counts[own], where) : Shape{0});
+    return this->result(x, known ? shape.with(0, counts[own], where) : Shape{0});
   }
 
   template <Kind kind, class From>

@@ -6,6 +6,7 @@
 
 #include <tutti/comm/located.hpp>
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/fnv1a.hpp>
 #include <tutti/reflect/members.hpp>
 
 #include <array>
@@ -125,6 +126,48 @@ struct WireType<T> {
 };
 
 }  // namespace detail
+
+namespace detail {
+
+/// What a T is made of.
+template <class T>
+constexpr void add_layout(Fnv1a& hash) {
+  if constexpr (Element<T>) {
+    hash.add(static_cast<std::uint64_t>(dtype_of<T>));
+  } else if constexpr (Complex<T>) {
+    hash.add(0x100).add(static_cast<std::uint64_t>(dtype_of<typename T::value_type>));
+  } else if constexpr (std::is_enum_v<T>) {
+    add_layout<std::underlying_type_t<T>>(hash);
+  } else if constexpr (array_extent<T> >= 0) {
+    hash.add(0x200).add(static_cast<std::uint64_t>(array_extent<T>));
+    add_layout<typename T::value_type>(hash);
+  } else if constexpr (is_located<T>) {
+    hash.add(0x300);
+    add_layout<typename T::Value>(hash);
+  } else if constexpr (Record<T> && is_sendable<T>()) {
+    hash.add(0x400);
+    reflect::for_each_member_type<T>([&hash]<class Member>(std::type_identity<Member>) { add_layout<Member>(hash); });
+    hash.add(0x500);
+  }
+}
+
+}  // namespace detail
+
+/// How many numbers layout_of gives.
+inline constexpr std::uint16_t layouts = 1 << 14;
+inline constexpr std::uint16_t complex_layout = 1;
+/// A number for what `wire_dtype<T>` does not tell: 0 of elements, 1 of complex numbers, else by the types of the
+/// members in their order, whatever their names. Two structs in sixteen thousand have the same.
+template <class T>
+constexpr std::uint16_t layout_of() {
+  if constexpr (Element<T>) return 0;
+  else if constexpr (Complex<T>) return complex_layout;
+  else {
+    Fnv1a hash;
+    detail::add_layout<T>(hash);
+    return static_cast<std::uint16_t>(hash.value() % (layouts - 2) + 2);
+  }
+}
 
 /// A T travels as wire_parts<T> elements of type WireElement<T>: complex numbers as two numbers, structs as bytes.
 template <class T>

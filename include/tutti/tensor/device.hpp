@@ -31,6 +31,11 @@ inline constexpr std::size_t storage_alignment = 64;
 ///   d.copy_from_host(p, h, bytes)    blocking
 ///   d.copy_to_host(h, p, bytes)      blocking
 /// All of them accept zero bytes, then with any pointers.
+/// Optional, for copies beside other work; where they are missing, collectives copy with the blocking ones:
+///   D::Copy                          a copy under way; default constructed it is complete; move-only
+///   d.start_copy_from_host(p, h, bytes), d.start_copy_to_host(h, p, bytes)  -> D::Copy
+///   d.test(copy)                     true once complete, and from then on; does not block
+///   d.pin(h, bytes), d.unpin(h, bytes)   makes the host's memory fit for them, and no longer
 /// Law: copy_to_host after copy_from_host gives the same bytes. Models: Cpu, the tests' instrumented device.
 template <class D>
 concept Device = std::is_class_v<D> &&

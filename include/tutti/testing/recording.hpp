@@ -105,6 +105,8 @@ class Recording {
   static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
   static constexpr bool scatters_in_place() noexcept { return true; }
   static constexpr bool compares() noexcept { return true; }
+  /// A call on device memory is one call here too.
+  static constexpr std::int64_t staging_bytes() noexcept { return INT64_MAX; }
   Operation start(comm::Collective const& call) {
     RecordedCall record;
     record.operation = comm::name(call.kind);

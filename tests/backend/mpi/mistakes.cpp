@@ -6,6 +6,7 @@
 #include <tutti/backend/mpi.hpp>
 #include <tutti/comm.hpp>
 
+#include <complex>
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
@@ -14,6 +15,17 @@
 #include <vector>
 
 using namespace tutti;
+
+namespace {
+
+struct One {
+  BOOST_HANA_DEFINE_STRUCT(One, (float, weight), (int, index));
+};
+struct Other {
+  BOOST_HANA_DEFINE_STRUCT(Other, (int, index), (float, weight));
+};
+
+}  // namespace
 
 int main(int argc, char** argv) {
   std::string const mistake = argc > 1 ? argv[1] : "";
@@ -32,6 +44,28 @@ int main(int argc, char** argv) {
     if (mistake == "type") {
       std::vector<int> integers(8);
       odd ? comm.all_reduce(integers, sum) : comm.all_reduce(x, sum);
+    }
+    if (mistake == "struct") {
+      std::vector<One> ones(3);
+      std::vector<Other> others(3);
+      odd ? comm.broadcast(others) : comm.broadcast(ones);
+    }
+    if (mistake == "complex") {
+      std::vector<std::complex<float>> numbers(4);
+      odd ? comm.all_reduce(numbers, sum) : comm.all_reduce(x, sum);
+    }
+    if (mistake == "split") {
+      if (odd) comm.barrier();
+      else comm.split(0);
+    }
+    if (mistake == "inferred") {
+      std::vector<int> integers(8);
+      odd ? static_cast<void>(comm.all_gather_v(integers)) : static_cast<void>(comm.all_gather_v(x));
+    }
+    if (mistake == "communicator") odd ? row.barrier() : comm.barrier();
+    if (mistake == "leave_message") {
+      if (comm.rank() == 0) static_cast<void>(comm.template recv<float>(1));
+      return 0;
     }
     if (mistake == "async") {
       auto first = comm.all_reduce_async(x, sum);

@@ -11,6 +11,7 @@
 #include <tutti/exec/context.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -359,4 +360,68 @@ TEST_CASE("launch reads the number of ranks, gives the largest exit code, and tu
   CHECK(launched({}, [&](auto& comm) { return comm.size(); }) == 2);
   ::unsetenv("TUTTI_RANKS");
   CHECK(launched({}, [&](auto& comm) { return comm.size() == exec::available_processors() ? 0 : 1; }) == 0);
+}
+
+TEST_CASE("ranks that wait on different communicators are told where the others are") {
+  auto const found = outcomes(2, [](auto& comm) {
+    auto other = comm.duplicate();
+    comm.set_deadline_seconds(0.5);
+    other.set_deadline_seconds(0.5);
+    if (comm.rank() == 0) comm.barrier();
+    else other.barrier();
+  });
+  int told = 0;
+  for (auto const& outcome : found) {
+    INFO(outcome.text);
+    CHECK(outcome.thrown);
+    told += contains(outcome.text, "on another communicator (world");
+  }
+  CHECK(told >= 1);  // the other one may find the first gone
+}
+
+TEST_CASE("a rank that waits for nothing any more says so on its other communicators") {
+  threads::run(2, [](auto& comm) {
+    auto other = comm.duplicate();
+    if (comm.rank() == 1) pause_ms(600);
+    comm.barrier(within(5));  // rank 0 waits long enough to announce it
+    if (comm.rank() == 0) pause_ms(600);
+    if (comm.rank() == 1) {
+      auto const late = outcome([&] { other.barrier(within(0.3)); });
+      if (!contains(late.text, "missing: 0 (waits for nothing on this communicator"))
+        throw Error(ErrorKind::internal, "test", late.text);
+    }
+  });
+}
+
+TEST_CASE("a group of messages ends with the first that fails, whatever the others wait for") {
+  auto const begin = std::chrono::steady_clock::now();
+  auto const found = outcomes(3, [](auto& comm) {
+    std::vector<float> x(4), y(4);
+    if (comm.rank() == 0) {
+      auto group = comm.group();
+      group.recv(x, 1, 7);  // nothing comes
+      group.recv(y, 2, 8);  // of another size
+      group.wait(within(20));
+    }
+    if (comm.rank() == 2) comm.send(std::vector<float>(5), 0, 8);
+    if (comm.rank() == 1) pause_ms(1000);
+  });
+  CHECK(found[0].kind == ErrorKind::shape);
+  CHECK(contains(found[0].text, "has 20 bytes, the buffer 16"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+}
+
+TEST_CASE("errors name the operation that was called, also where it is made of others") {
+  auto const operation_of = [](auto&& call) {
+    auto const found = outcomes(2, [&](auto& comm) {
+      comm.set_deadline_seconds(0.3);
+      if (comm.rank() == 0) call(comm);
+      else pause_ms(600);
+    });
+    return found[0].text.substr(0, found[0].text.find(' '));
+  };
+  CHECK(operation_of([](auto& comm) { comm.split(0); }) == "tutti::split");
+  CHECK(operation_of([](auto& comm) { comm.duplicate(); }) == "tutti::duplicate");
+  CHECK(operation_of([](auto& comm) { comm.mesh({{"data", 2}}); }) == "tutti::mesh");
+  CHECK(operation_of([](auto& comm) { static_cast<void>(comm.gather_v(std::vector<int>(3))); }) == "tutti::gather_v");
 }

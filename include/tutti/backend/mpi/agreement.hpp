@@ -6,6 +6,7 @@
 
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/error.hpp>
+#include <tutti/core/fnv1a.hpp>
 
 #include <mpi.h>
 
@@ -27,9 +28,6 @@ inline void check_agreement(MPI_Comm comm, MpiConfig const& config) {
   constexpr auto switch_text = [](std::int64_t value) { return detail::text_of(static_cast<Switch>(value)); };
   constexpr auto check_text = [](std::int64_t value) { return detail::text_of(static_cast<CheckLevel>(value)); };
   constexpr auto count_text = [](std::int64_t value) { return std::to_string(value); };
-  std::uint64_t tuning = 14695981039346656037u;  // FNV-1a
-  for (char const letter : config.tuning->text())
-    tuning = (tuning ^ static_cast<unsigned char>(letter)) * 1099511628211u;
   Key const keys[] = {
       {"check_level", static_cast<std::int64_t>(config.check_level.get()), check_text},
       {"node_shared", static_cast<std::int64_t>(config.node_shared.get()), switch_text},
@@ -37,7 +35,7 @@ inline void check_agreement(MPI_Comm comm, MpiConfig const& config) {
       {"node_ranks", config.node_ranks->count, count_text},
       {"staging_bytes", config.staging_bytes->bytes, count_text},
       {"count_limit", config.count_limit, count_text},
-      {"tuning", static_cast<std::int64_t>(tuning >> 1), nullptr},  // a hash of its text
+      {"tuning", Fnv1a().add(config.tuning->text()).number(), nullptr},
   };
   constexpr int count = std::size(keys);
   std::int64_t extremes[2 * count];  // the greatest value, and the least with its sign turned

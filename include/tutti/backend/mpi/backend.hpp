@@ -53,6 +53,7 @@ class Mpi {
           between_nodes_(std::exchange(other.between_nodes_, nullptr)),
           info_(other.info_),
           room_(other.room_),
+          alone_since_(other.alone_since_),
           receives_(other.receives_),
           exposed_(other.exposed_) {
       other.requests_.clear();
@@ -65,6 +66,7 @@ class Mpi {
       std::swap(between_nodes_, other.between_nodes_);
       std::swap(info_, other.info_);
       std::swap(room_, other.room_);
+      std::swap(alone_since_, other.alone_since_);
       std::swap(receives_, other.receives_);
       std::swap(exposed_, other.exposed_);
       return *this;
@@ -84,6 +86,7 @@ class Mpi {
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
     MessageInfo info_;  // of a receive: what is wanted, then what came
     std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
+    std::int64_t alone_since_ = 0;  // since when nobody is left who could send
     bool receives_ = false;
     bool exposed_ = false;  // larger than what is copied
   };
@@ -103,6 +106,8 @@ class Mpi {
   }
   /// MpiConfig::copy_bytes, of what is handed to the library.
   std::int64_t copied_bytes(bool native) const noexcept { return native && shared_ ? 0 : config_.copy_bytes->bytes; }
+  /// MpiConfig::staging_bytes.
+  std::int64_t staging_bytes() const noexcept { return config_.staging_bytes->bytes; }
   /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
   /// told.
   void strand(std::string const& cause) noexcept {
@@ -187,8 +192,11 @@ class Mpi {
           "MPI_Improbe");
     if (flag == 0) {
       if ((++looks_ & 63u) == 0) look_around();
+      if (!shared_ || !shared_->engine().alone(from)) probed_alone_ = 0;
+      else check_departed("probe", from, probed_alone_);
       return false;
     }
+    probed_alone_ = 0;
     info = info_of(status);
     match.bytes = info.bytes;
     info.bytes -= label_bytes();
@@ -249,6 +257,8 @@ class Mpi {
       if (code != MPI_SUCCESS) fail(operation, code, "MPI_Test");
       if (flag == 0) {
         check_revoked();
+        if (operation.receives_ && shared_ && shared_->engine().alone(operation.info_.source))
+          check_departed("recv", operation.info_.source, operation.alone_since_);
         return false;
       }
       if (operation.receives_) operation.info_ = info_of(status);
@@ -312,6 +322,10 @@ class Mpi {
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
     if (shared_) shared_->engine().announce(text);
     else if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
+  }
+  /// Where ranks share memory: notices on a communicator that nobody looks at would pile up.
+  void announce_elsewhere(std::string_view text) noexcept {
+    if (shared_) shared_->engine().announce(text);
   }
   /// Messages carry their data type where calls are fully checked.
   std::int64_t label_bytes() const noexcept {
@@ -454,6 +468,12 @@ class Mpi {
     policy_ = config_.wait->on(local_size_, local_processors_);
   }
 
+  /// What they sent before they left may still be on its way for a moment.
+  void check_departed(char const* operation, int from, std::int64_t& since) const {
+    std::int64_t const now = exec::now_ns();
+    if (since == 0) since = now;
+    if (now - since > 200'000'000) shared_->engine().throw_departed(operation, from);
+  }
   /// Before the library gets memory, which it `may_keep` after a failure: peers that failed have told so.
   void expose(Operation& operation, bool may_keep, char const* call,
               std::source_location where = std::source_location::current()) {
@@ -537,6 +557,7 @@ class Mpi {
   std::unique_ptr<mpi::Notices> notices_;
   Shared<mpi::JobNotices> job_;
   std::int64_t count_limit_ = mpi::default_count_limit;
+  std::int64_t probed_alone_ = 0;  // since when, for a probe
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;
   std::string cause_;

@@ -276,7 +276,7 @@ struct MpiConfig {
   /// node only if they are among the same `node_ranks` consecutive ones. 0: nodes are as MPI_Comm_split_type tells.
   mpi::Setting<mpi::NodeRanks> node_ranks = mpi::preset(mpi::NodeRanks(0));
   /// Of each of a rank's four staging buffers, in shared memory: what private memory passes through on the node, this
-  /// much at a time.
+  /// much at a time. As much of a device's memory passes through the host at a time.
   mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(64 << 10));
   /// No MPI takes back what it has begun: it may go on with the buffers of a call that failed. What it works on is
   /// therefore a copy where a buffer has at most this many bytes; of a failed call with larger ones the process does

@@ -143,7 +143,7 @@ class Threads {
   template <class = void>
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     match_receives();  // receives that were started earlier come first
-    bool const gone = alone(from);
+    bool const gone = engine_.alone(from);
     {
       threads::Mailbox& box = group_->mailbox(rank_);
       threads::Guard const guard(box.mutex);
@@ -151,7 +151,7 @@ class Threads {
     }
     if (match == nullptr) {
       engine_.check("probe");
-      if (gone) throw_departed("probe", from);
+      if (gone) engine_.throw_departed("probe", from);
       return false;
     }
     info = info_of(*match);
@@ -219,6 +219,7 @@ class Threads {
   }
   template <class = void>
   void announce(std::string_view text, std::uint64_t) noexcept { engine_.announce(text); }
+  void announce_elsewhere(std::string_view text) noexcept { engine_.announce(text); }
 
   template <class = void>
   void revoke(ErrorKind kind, std::string text) noexcept { engine_.board().alarm().raise(kind, text); }
@@ -339,31 +340,15 @@ class Threads {
     letter.state.store(threads::Letter::delivered, std::memory_order_release);
     return true;
   }
-  /// Whether nobody is left who could send.
-  template <class = void>
-  bool alone(int from) const noexcept {
-    if (!engine_.any_left()) return false;
-    if (from >= 0) return engine_.left(from);
-    for (int r = 0; r < size_; ++r)
-      if (r != rank_ && !engine_.left(r)) return false;
-    return size_ > 1;
-  }
-  template <class = void>
-  [[noreturn]] void throw_departed(char const* operation, int rank) {
-    engine_.check(operation);
-    throw Error(ErrorKind::communication, operation,
-                concat(rank < 0 ? "all other ranks have" : concat("rank ", rank, " has"),
-                       " left the communicator without taking part. Every rank must make the matching call"));
-  }
   template <class = void>
   void check_departed(State& state) {
     if (!engine_.any_left()) return;
     if (state.type == State::send) {
       if (engine_.left(state.peer) && state.letter->state.load(std::memory_order_acquire) == threads::Letter::posted)
-        throw_departed("send", state.peer);
-    } else if (state.letter == nullptr && alone(state.peer)) {
+        engine_.throw_departed("send", state.peer);
+    } else if (state.letter == nullptr && engine_.alone(state.peer)) {
       match_receives();  // its last letter may have come in between
-      if (state.letter == nullptr) throw_departed("recv", state.peer);
+      if (state.letter == nullptr) engine_.throw_departed("recv", state.peer);
     }
   }
 

@@ -150,6 +150,21 @@ class BasicEngine {
     return true;
   }
   bool left(int rank) const noexcept { return board_.left(rank); }
+  /// Whether nobody is left who could send what is expected from this rank, or from any for -1.
+  bool alone(int from) const noexcept {
+    if (!any_left()) return false;
+    if (from >= 0) return left(from);
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_ && !left(r)) return false;
+    return size_ > 1;
+  }
+  /// Of a message that will not come, or that nobody will take.
+  [[noreturn]] void throw_departed(char const* operation, int rank) const {
+    check(operation);
+    throw Error(ErrorKind::communication, operation,
+                concat(rank < 0 ? "all other ranks have" : concat("rank ", named(rank), " has"),
+                       " left the communicator without taking part. Every rank must make the matching call"));
+  }
 
  private:
   Call* start(Collective const& call, std::int64_t extent, std::int64_t result_bytes, Collective const* part_of,
@@ -308,12 +323,11 @@ class BasicEngine {
     if (c.phase != Call::arriving) return;
     bool const look_at_processes = (looks_ & 1023u) == 0;
     for (int r = 0; r < size_; ++r) {
-      if (board_.entry(c.sequence, r).arrived.load(std::memory_order_acquire) > c.sequence) continue;
+      // Before the look at its arrival: it may arrive, finish and leave between the two.
       std::uint32_t const left = board_.status(r).left.load(std::memory_order_acquire);
       auto const process = board_.status(r).process.load(std::memory_order_relaxed);
       bool const dead = look_at_processes && process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
       if (left == 0 && !dead) continue;
-      // It may have arrived, finished and left between the two looks.
       if (board_.entry(c.sequence, r).arrived.load(std::memory_order_acquire) > c.sequence) continue;
       check("test");  // the cause, if it has told one
       if (left == Status::failing && !dead) {

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// `StagedJob`: a collective on memory that the backend does not reach, such as a device's under MPI. It goes in parts
+/// through pinned host memory, several of them under way: while one is copied in, another is on its way between the
+/// ranks and a third is copied out.
+///
+/// A part is the same range of elements of every block, so that parts never overlap, in place neither. The parts of a
+/// call start one after another on every rank, and what is called later starts after them.
+
+#include <tutti/comm/collective_job.hpp>
+#include <tutti/comm/heap.hpp>
+#include <tutti/comm/staging.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace tutti::comm {
+
+/// Bytes of host memory for the elements of a part: of one buffer with all its blocks, the same on all ranks.
+template <Backend B>
+std::int64_t staging_bytes(B const& backend) noexcept {
+  if constexpr (requires { backend.staging_bytes(); }) return backend.staging_bytes();
+  else return 64 << 10;
+}
+
+/// `From` and `To` are where the call's buffers live.
+template <Backend B, Device From, Device To>
+class StagedJob : public Job {
+ public:
+  /// `make` gives the Call, with the devices' addresses; not of a _v kind.
+  template <class Make>
+  StagedJob(Core<B>& core, char const* operation, From const& from, To const& to, Make&& make)
+      : Job(operation), core_(core), from_(from), to_(to), whole_(make().collective), number_(core.next_number()),
+        flight_(core.flight_recorder.begin(whole_, number_)), counted_(core.tally.begin(operation)) {
+    whole_.wire = counted_.wire();
+    whole_.staged_count = whole_.count;
+    std::int64_t const element = whole_.element_bytes();
+    bool const blocked = whole_.kind >= Kind::gather && whole_.kind <= Kind::all_to_all;
+    // Where a block's part would be a small message, it is one of 4 KiB.
+    std::int64_t const bytes = staging_bytes(core.backend) / (blocked ? core.backend.size() : 1);
+    step_ = (bytes < least_bytes ? least_bytes : bytes) / element;
+    if (step_ > 16) step_ -= step_ % 16;
+    if (step_ < 1) step_ = 1;
+    if (step_ > whole_.count) step_ = whole_.count > 0 ? whole_.count : 1;
+    parts_ = whole_.count == 0 ? 1 : (whole_.count - 1) / step_ + 1;
+    in_place_ = std::is_same_v<From, To> && whole_.from == whole_.to && !blocked;
+    if (core.backend.size() > 1) {
+      in_line_ = true;
+      core.stand_in_line(*this);
+    }
+    try {
+      if (core.backend.size() > 1) compare();
+      for (int& tag : tags_) tag = core.next_tag();
+      static_cast<void>(move_on());
+    } catch (...) {
+      this->postpone();
+    }
+  }
+  ~StagedJob() override {
+    if (in_line_) core_.leave_line(*this);
+  }
+  StagedJob(StagedJob const&) = delete;
+  StagedJob& operator=(StagedJob const&) = delete;
+
+  /// Nobody touches the caller's memory any more; staging memory that a peer may still reach is given up.
+  bool abandon() noexcept override {
+    core_.flight_recorder.fail(flight_);
+    for (Owner<Part>& part : under_way_) {
+      bool safe = part->job == nullptr || part->job->give_up();
+      try {
+        while (!part->in.done() || !part->out.done()) exec::relax();
+      } catch (...) {
+        safe = false;
+      }
+      if (!safe) static_cast<void>(part.release());
+    }
+    under_way_.clear();
+    if (comparison_ && !comparison_->abandon()) static_cast<void>(comparison_.release());
+    return true;
+  }
+  std::string awaiting() const override {
+    if constexpr (requires { core_.backend.roll_call(number_); })
+      if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
+    if (comparison_) return comparison_->awaiting();
+    if (in_line_ && !core_.is_first_in_line(*this)) return core_.awaiting_in_line();
+    for (Owner<Part> const& part : under_way_)
+      if (part->job != nullptr && part->stage == Stage::between_ranks) return part->job->awaiting();
+    return "copies between the host and the device";
+  }
+  bool collective() const noexcept override { return true; }
+
+ protected:
+  bool advance() override {
+    if (!move_on()) return false;
+    core_.flight_recorder.complete(flight_);
+    if (counted_.row != nullptr) counted_.complete(asked_bytes(whole_, core_.backend.size()));
+    return true;
+  }
+
+ private:
+  enum class Stage : std::uint8_t { copied_in, between_ranks, copied_out };
+  struct Part {
+    Part(From const& source, To const& target) : in(source), out(target) {}
+    Stage stage = Stage::copied_in;
+    std::int64_t number = 0;
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::byte* from = nullptr;  // in the memory of one of the two blocks, or nothing
+    std::byte* to = nullptr;
+    Owner<StagingPool::Block> from_memory;
+    Owner<StagingPool::Block> to_memory;
+    Copies<From> in;
+    Copies<To> out;
+    Owner<CollectiveJob<B>> job;
+  };
+  /// Parts under way, as many as a rank has staging buffers in the memory that ranks share.
+  static constexpr int depth = 4;
+  static constexpr std::int64_t least_bytes = 4096;
+  static constexpr std::int64_t block_bytes = 64 << 10;  // so that blocks of small calls serve larger ones too
+
+  /// By messages, which may begin before this call's turn, or by the backend, which does it for what it makes itself.
+  void compare() {
+    bool const by_backend = compares(core_.backend);
+    if (!by_backend && check_level(core_.backend) == CheckLevel::off) return;
+    if (by_backend) {
+      compares_in_turn_ = !is_native(core_.backend, whole_);
+      return;
+    }
+    comparison_ = make_owner<Comparison<B>>(core_, whole_);
+    comparison_->begin();
+  }
+
+  /// Blocks in this rank's buffers.
+  std::int64_t blocks_of_from() const noexcept {
+    if (whole_.from == nullptr) return 0;
+    return gives_blocks(whole_.kind) ? core_.backend.size() : whole_.contributions;
+  }
+  std::int64_t blocks_of_to() const noexcept {
+    if (whole_.to == nullptr) return 0;
+    bool const collects = whole_.kind == Kind::gather || whole_.kind == Kind::all_gather;
+    return collects || whole_.kind == Kind::all_to_all ? core_.backend.size() : 1;
+  }
+  /// Whether the call writes to this rank's `to`.
+  bool writes() const noexcept {
+    int const rank = core_.backend.rank();
+    return whole_.to != nullptr && !(whole_.kind == Kind::broadcast && rank == whole_.root) &&
+           !(whole_.kind == Kind::exscan && rank == 0);
+  }
+
+  /// True when all parts are complete.
+  bool move_on() {
+    if (comparison_ && comparison_->advance()) comparison_ = nullptr;
+    bool const first = !in_line_ || core_.is_first_in_line(*this);
+    if (first && std::exchange(compares_in_turn_, false)) comparison_ = make_owner<Comparison<B>>(core_, whole_);
+    for (bool moves = true; moves;) {
+      moves = false;
+      // Not before the part whose tag comes round again is complete.
+      while (begun_ < parts_ && (under_way_.empty() || begun_ - under_way_.front()->number < depth)) {
+        copy_in();
+        moves = true;
+      }
+      for (Owner<Part>& part : under_way_) {
+        if (part->stage == Stage::copied_in && first && !comparison_ && part->number == started_ && part->in.done()) {
+          start(*part);
+          moves = true;
+        }
+        if (part->stage == Stage::between_ranks && part->job->poll()) {
+          copy_out(*part);
+          moves = true;
+        }
+      }
+      std::size_t const before = under_way_.size();
+      under_way_.erase_if([&](Owner<Part>& part) {
+        if (part->stage != Stage::copied_out || !part->out.done()) return false;
+        give_back(*part);
+        return true;
+      });
+      moves = moves || under_way_.size() != before;
+    }
+    if (in_line_ && started_ == parts_) {
+      core_.leave_line(*this);
+      in_line_ = false;
+    }
+    return started_ == parts_ && under_way_.empty() && !comparison_;
+  }
+
+  void copy_in() {
+    Owner<Part> owned = make_owner<Part>(from_, to_);
+    Part& part = *owned;
+    part.number = begun_++;
+    part.begin = part.number * step_;
+    part.count = whole_.count - part.begin < step_ ? whole_.count - part.begin : step_;
+    std::int64_t const element = whole_.element_bytes();
+    std::int64_t const bytes = part.count * element;
+    if (blocks_of_from() != 0) {
+      part.from_memory = take(from_, step_ * element * blocks_of_from());
+      part.from = part.from_memory->data();
+    }
+    if (in_place_) {
+      part.to = part.from;
+    } else if (blocks_of_to() != 0) {
+      part.to_memory = take(to_, step_ * element * blocks_of_to());
+      part.to = part.to_memory->data();
+    }
+    under_way_.push_back(std::move(owned));
+    for (std::int64_t block = 0; block < blocks_of_from(); ++block)
+      part.in.to_host(part.from + block * bytes,
+                      static_cast<std::byte const*>(whole_.from) + block * whole_.block_bytes() + part.begin * element,
+                      static_cast<std::size_t>(bytes));
+  }
+  void start(Part& part) {
+    Collective call = whole_;
+    call.count = part.count;
+    call.from = part.from;
+    call.to = part.to;
+    part.stage = Stage::between_ranks;
+    part.job = make_owner<CollectiveJob<B>>(core_, call, PartOf{number_, tags_[started_++ % depth]});
+  }
+  void copy_out(Part& part) {
+    part.stage = Stage::copied_out;
+    std::int64_t const element = whole_.element_bytes();
+    std::int64_t const bytes = part.count * element;
+    for (std::int64_t block = 0; writes() && block < blocks_of_to(); ++block)
+      part.out.from_host(static_cast<std::byte*>(whole_.to) + block * whole_.block_bytes() + part.begin * element,
+                         part.to + block * bytes, static_cast<std::size_t>(bytes));
+  }
+
+  template <Device D>
+  Owner<StagingPool::Block> take(D const& device, std::int64_t bytes) {
+    auto const wanted = static_cast<std::size_t>(bytes < block_bytes ? block_bytes : bytes);
+    return core_.staging.take(device, wanted, [&] { return heap_memory(core_, wanted); });
+  }
+  void give_back(Part& part) {
+    if (part.from_memory) core_.staging.give_back(std::move(part.from_memory));
+    if (part.to_memory) core_.staging.give_back(std::move(part.to_memory));
+  }
+
+  Core<B>& core_;
+  From from_;
+  To to_;
+  Collective whole_;
+  std::uint64_t number_;
+  FlightRecorder::Ticket flight_;
+  Tally::Ticket counted_;
+  Owner<Comparison<B>> comparison_;
+  int tags_[depth] = {};
+  bool compares_in_turn_ = false;
+  bool in_line_ = false;
+  bool in_place_ = false;
+  std::int64_t step_ = 1;     // elements of a block in a part
+  std::int64_t parts_ = 1;
+  std::int64_t begun_ = 0;    // parts, as is the next
+  std::int64_t started_ = 0;  // between the ranks
+  List<Owner<Part>> under_way_;
+};
+
+}  // namespace tutti::comm

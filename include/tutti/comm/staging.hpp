@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Host memory through which device memory travels where a backend reaches the host's alone: `PinnedMemory`, a pool of
+/// it, and copies that are under way beside other work.
+
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/tensor/storage.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace tutti::comm {
+
+/// Host memory that is fit for the copies of a device. Move-only.
+template <Device D>
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  /// Errors   the device's, which may refuse to pin.
+  PinnedMemory(D const& device, Storage<Cpu> memory) : device_(device), memory_(std::move(memory)) {
+    if constexpr (pins)
+      if (bytes() != 0) D(device_).pin(data(), bytes());
+  }
+  PinnedMemory(PinnedMemory&&) noexcept = default;
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+    if (this == &other) return *this;
+    unpin();
+    device_ = other.device_;
+    memory_ = std::move(other.memory_);
+    return *this;
+  }
+  ~PinnedMemory() { unpin(); }
+
+  void* data() const noexcept { return memory_.data(); }
+  std::size_t bytes() const noexcept { return memory_.bytes(); }
+  D const& device() const noexcept { return device_; }
+
+ private:
+  static constexpr bool pins = requires(D device, void* memory, std::size_t bytes) { device.pin(memory, bytes); };
+  void unpin() noexcept {
+    if constexpr (pins)
+      if (data() != nullptr && bytes() != 0) D(device_).unpin(data(), bytes());
+  }
+
+  D device_{};
+  Storage<Cpu> memory_;
+};
+
+/// Blocks that were used before, kept for the next operation: pinning costs more than a small copy.
+class StagingPool {
+ public:
+  class Block {
+   public:
+    virtual ~Block() = default;
+    std::byte* data() const noexcept { return data_; }
+    std::size_t bytes() const noexcept { return bytes_; }
+
+   protected:
+    Block(void const* kind, void* data, std::size_t bytes) noexcept
+        : kind_(kind), data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
+
+   private:
+    friend StagingPool;
+    void const* kind_;
+    std::byte* data_;
+    std::size_t bytes_;
+  };
+
+  /// At least `bytes`, pinned for `device`; `allocate()` makes the memory of a new one.
+  template <Device D, class Allocate>
+  Owner<Block> take(D const& device, std::size_t bytes, Allocate&& allocate) {
+    for (std::size_t i = 0; i < free_.size(); ++i) {
+      if (free_[i]->kind_ != &kind_of<D> || free_[i]->bytes_ < bytes) continue;
+      if (!(static_cast<Pinned<D>&>(*free_[i]).memory.device() == device)) continue;
+      Owner<Block> found = std::move(free_[i]);
+      free_.erase(i);
+      return found;
+    }
+    return make_owner<Pinned<D>>(device, allocate());
+  }
+  void give_back(Owner<Block> block) {
+    if (free_.size() < most_kept) free_.push_back(std::move(block));
+  }
+
+ private:
+  static constexpr std::size_t most_kept = 16;
+  template <class D>
+  static constexpr char kind_of = 0;
+  template <Device D>
+  struct Pinned final : Block {
+    Pinned(D const& device, Storage<Cpu> from) : Pinned(PinnedMemory<D>(device, std::move(from))) {}
+    explicit Pinned(PinnedMemory<D> pinned) noexcept
+        : Block(&kind_of<D>, pinned.data(), pinned.bytes()), memory(std::move(pinned)) {}
+    PinnedMemory<D> memory;
+  };
+
+  List<Owner<Block>> free_;
+};
+
+/// Copies between one device and the host, beside other work where the device can.
+template <Device D>
+class Copies {
+ public:
+  explicit Copies(D const& device) : device_(device) {}
+
+  void to_host(void* to, void const* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    if constexpr (beside) under_way_.push_back(device_.start_copy_to_host(to, from, bytes));
+    else device_.copy_to_host(to, from, bytes);
+  }
+  void from_host(void* to, void const* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    if constexpr (beside) under_way_.push_back(device_.start_copy_from_host(to, from, bytes));
+    else device_.copy_from_host(to, from, bytes);
+  }
+  bool done() {
+    if constexpr (beside) {
+      for (auto& copy : under_way_)
+        if (!device_.test(copy)) return false;
+      under_way_.clear();
+    }
+    return true;
+  }
+
+ private:
+  static constexpr bool beside = requires(D device, void* to, void const* from, std::size_t bytes,
+                                          typename D::Copy copy) {
+    copy = device.start_copy_to_host(to, from, bytes);
+    copy = device.start_copy_from_host(to, from, bytes);
+    static_cast<bool>(device.test(copy));
+  };
+  struct None {};
+  template <class X>
+  struct CopyOf {
+    using Type = None;
+  };
+  template <class X>
+    requires beside
+  struct CopyOf<X> {
+    using Type = typename X::Copy;
+  };
+
+  D device_;
+  List<typename CopyOf<D>::Type> under_way_;
+};
+
+}  // namespace tutti::comm
