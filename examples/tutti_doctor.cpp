@@ -59,6 +59,7 @@ struct Record {
 
 struct Rank {
   std::string file, reason;
+  int world_rank = -1;
   std::vector<Record> messages;               // in the order in which they were started
   std::map<std::int64_t, Record> collectives;  // by number
   std::int64_t last() const { return collectives.empty() ? -1 : collectives.rbegin()->first; }
@@ -112,6 +113,7 @@ void read(std::string const& file, std::map<std::string, Group>& groups) {
   Rank& read = group.ranks[rank];
   read.file = file;
   read.reason = json.at("reason").get<std::string>();
+  read.world_rank = json.value("world_rank", rank);
   for (auto const& entry : json.at("records")) {
     Record record = read_record(entry);
     if (record.collective) read.collectives[record.number] = std::move(record);
@@ -370,6 +372,26 @@ void print_table(Group const& group, std::size_t rows) {
         std::printf("          %-20s %-9s %s\n", listed({rank}).c_str(), message.state.c_str(), message.at().c_str());
 }
 
+/// Ranks of which each waits on another communicator than some other: what each communicator's own finding, that the
+/// others are behind, does not tell. Empty for none.
+std::string waits_apart(std::map<std::string, Group> const& groups) {
+  std::map<int, std::string> waits;  // by world rank
+  std::vector<std::string> where;
+  for (auto const& [name, group] : groups)
+    for (auto const& [rank, log] : group.ranks) {
+      if (log.collectives.empty() || log.collectives.rbegin()->second.completed()) continue;
+      if (!waits.emplace(log.world_rank, " on " + name + " in " + log.collectives.rbegin()->second.at()).second)
+        return {};
+      if (std::find(where.begin(), where.end(), name) == where.end()) where.push_back(name);
+    }
+  if (where.size() < 2) return {};
+  std::string text;
+  for (auto const& [rank, wait] : waits)
+    text +=
+        (text.empty() ? "NOTE: ranks wait on different communicators: rank " : ", rank ") + std::to_string(rank) + wait;
+  return text + ". Use communicators in the same order on every rank.\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -384,13 +406,18 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     try {
       read(argv[i], groups);
+    } catch (nlohmann::json::exception const&) {
+      std::fprintf(stderr, "tutti-doctor: %s: is no flight record of this version, or not all of one. Name the files "
+                           "that the ranks wrote\n", argv[i]);
+      return 1;
     } catch (std::exception const& error) {
       std::fprintf(stderr, "tutti-doctor: %s: %s\n", argv[i], error.what());
       return 1;
     }
   }
   for (auto const& [name, group] : groups) {
-    std::printf("communicator %s, %d ranks, %zu dumps\n", name.c_str(), group.size, group.ranks.size());
+    std::printf("communicator %s, %d ranks, %zu dump%s\n", name.c_str(), group.size, group.ranks.size(),
+                group.ranks.size() == 1 ? "" : "s");
     print_table(group, 8);
     for (auto const& [rank, log] : group.ranks)
       if (!log.reason.empty()) std::printf("  rank %d dumped after: %s\n", rank, log.reason.c_str());
@@ -400,5 +427,6 @@ int main(int argc, char** argv) {
     std::printf("%s",
                 finding ? finding->c_str() : "No culprit: all ranks made the same calls, and all are complete.\n");
   }
+  std::printf("%s", waits_apart(groups).c_str());
   return 0;
 }

@@ -24,16 +24,28 @@ enum class Collective : std::uint8_t {
   scatter,
   reduce_scatter,
   all_to_all,
+  scan,
+  exscan,
+  gather_v,
+  all_gather_v,
+  scatter_v,
+  reduce_scatter_v,
+  all_to_all_v,
+  all_reduce_contributions,  ///< of two rows a rank
   send_recv,
   barrier
 };
-inline constexpr Collective collectives[] = {Collective::broadcast,      Collective::reduce,     Collective::all_reduce,
-                                             Collective::gather,         Collective::all_gather, Collective::scatter,
-                                             Collective::reduce_scatter, Collective::all_to_all, Collective::send_recv,
-                                             Collective::barrier};
+inline constexpr Collective collectives[] = {
+    Collective::broadcast,        Collective::reduce,       Collective::all_reduce,   Collective::gather,
+    Collective::all_gather,       Collective::scatter,      Collective::reduce_scatter, Collective::all_to_all,
+    Collective::scan,             Collective::exscan,       Collective::gather_v,     Collective::all_gather_v,
+    Collective::scatter_v,        Collective::reduce_scatter_v, Collective::all_to_all_v,
+    Collective::all_reduce_contributions, Collective::send_recv, Collective::barrier};
 constexpr std::string_view name(Collective collective) {
-  constexpr std::string_view names[] = {"broadcast", "reduce",         "all_reduce", "gather",    "all_gather",
-                                        "scatter",   "reduce_scatter", "all_to_all", "send_recv", "barrier"};
+  constexpr std::string_view names[] = {"broadcast",        "reduce",       "all_reduce", "gather",       "all_gather",
+                                        "scatter",          "reduce_scatter", "all_to_all", "scan",       "exscan",
+                                        "gather_v",         "all_gather_v", "scatter_v",  "reduce_scatter_v",
+                                        "all_to_all_v",     "all_reduce_contributions", "send_recv", "barrier"};
   return names[static_cast<std::size_t>(collective)];
 }
 
@@ -76,20 +88,27 @@ decltype(auto) with_type(DType dtype, F&& f) {
 }
 
 constexpr bool reduces(Collective c) {
-  return c == Collective::reduce || c == Collective::all_reduce || c == Collective::reduce_scatter;
+  return c == Collective::reduce || c == Collective::all_reduce || c == Collective::reduce_scatter ||
+         c == Collective::scan || c == Collective::exscan || c == Collective::reduce_scatter_v ||
+         c == Collective::all_reduce_contributions;
 }
 constexpr bool has_root(Collective c) {
-  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter ||
+         c == Collective::gather_v || c == Collective::scatter_v;
 }
+/// Blocks have different sizes, see `Case::rows`.
+constexpr bool is_ragged(Collective c) { return c >= Collective::gather_v && c <= Collective::all_to_all_v; }
 /// Both buffers of every rank hold a block for each rank, or one of them does.
 constexpr bool has_blocks(Collective c) {
   return c == Collective::gather || c == Collective::all_gather || c == Collective::scatter ||
-         c == Collective::reduce_scatter || c == Collective::all_to_all;
+         c == Collective::reduce_scatter || c == Collective::all_to_all || is_ragged(c);
 }
 constexpr bool exists(Collective c, bool in_place) {
   if (c == Collective::broadcast || c == Collective::barrier) return in_place;  // one buffer, or none
-  return c != Collective::send_recv || !in_place;
+  return (c != Collective::send_recv && c != Collective::all_reduce_contributions) || !in_place;
 }
+/// Rows of each rank where a collective takes several.
+inline constexpr std::int64_t contributions = 2;
 
 /// Trivially copyable: it travels between processes, also of another MPI library.
 struct Case {
@@ -103,13 +122,39 @@ struct Case {
   std::int64_t block = 0;  ///< elements for each rank where has_blocks(), else of the buffer
 
   std::int64_t element() const { return static_cast<std::int64_t>(size_of(dtype)); }
-  std::int64_t count() const { return has_blocks(collective) ? block * ranks : block; }
+  std::int64_t count() const {
+    return has_blocks(collective)                                  ? block * ranks
+           : collective == Collective::all_reduce_contributions ? block * contributions
+                                                                : block;
+  }
+  /// Elements of block r where blocks have different sizes: half as many again and half as many, in turns, so that all
+  /// of them together are as long as equal ones.
+  std::int64_t rows(int r) const {
+    if (r == ranks - 1 && ranks % 2 == 1) return block;
+    return r % 2 == 0 ? block + block / 2 : block - block / 2;
+  }
+  /// Elements before it.
+  std::int64_t before(int r) const {
+    std::int64_t all = 0;
+    for (int other = 0; other < r; ++other) all += rows(other);
+    return all;
+  }
+  /// What `from` sends to `to` in an exchange of different sizes; every rank sends and gets as much as with equal ones.
+  std::int64_t exchanged(int from, int to) const { return rows((from + to) % ranks); }
+  /// Elements in front of rank r's block of an exchange, in either buffer of `rank`.
+  std::int64_t exchanged_before(int rank, int r) const {
+    std::int64_t all = 0;
+    for (int other = 0; other < r; ++other) all += exchanged(rank, other);
+    return all;
+  }
   std::int64_t bytes() const { return count() * element(); }
 };
 
 /// The case whose size is the nearest to `bytes` that its ranks can share, at least one element each.
 inline Case sized(Case c, std::int64_t bytes) {
-  std::int64_t const shares = c.element() * (has_blocks(c.collective) ? c.ranks : 1);
+  std::int64_t const shares = c.element() * (has_blocks(c.collective)                                ? c.ranks
+                                             : c.collective == Collective::all_reduce_contributions ? contributions
+                                                                                                    : 1);
   c.block = c.collective == Collective::barrier ? 0 : std::max<std::int64_t>(1, bytes / shares);
   return c;
 }
@@ -131,8 +176,18 @@ inline Operands operands(Case const& c, Slot const& slot, int rank) {
   std::byte* const b = slot.second;
   std::int64_t const all = c.count(), mine = c.block * c.element() * rank;
   bool const at_root = rank == c.root;
+  std::int64_t const own = is_ragged(c.collective) ? c.rows(rank) : 0;
+  std::int64_t const before = is_ragged(c.collective) ? c.before(rank) * c.element() : 0;
   switch (c.collective) {
     case Collective::barrier: return {};
+    case Collective::scan:
+    case Collective::exscan:
+    case Collective::all_to_all_v: return {c.in_place ? b : a, b, all, all};
+    case Collective::gather_v: return {c.in_place && at_root ? b + before : a, b, own, all};
+    case Collective::all_gather_v: return {c.in_place ? b + before : a, b, own, all};
+    case Collective::scatter_v: return {a, c.in_place && at_root ? a + before : b, all, own};
+    case Collective::reduce_scatter_v: return {a, c.in_place ? a + before : b, all, own};
+    case Collective::all_reduce_contributions: return {a, b, all, c.block};
     case Collective::broadcast: return {b, b, all, all};
     case Collective::reduce:
     case Collective::all_reduce:
@@ -156,6 +211,14 @@ constexpr comm::Kind kind_of(Collective c) {
     case Collective::scatter: return comm::Kind::scatter;
     case Collective::reduce_scatter: return comm::Kind::reduce_scatter;
     case Collective::all_to_all: return comm::Kind::all_to_all;
+    case Collective::scan: return comm::Kind::scan;
+    case Collective::exscan: return comm::Kind::exscan;
+    case Collective::gather_v: return comm::Kind::gather_v;
+    case Collective::all_gather_v: return comm::Kind::all_gather_v;
+    case Collective::scatter_v: return comm::Kind::scatter_v;
+    case Collective::reduce_scatter_v: return comm::Kind::reduce_scatter_v;
+    case Collective::all_to_all_v: return comm::Kind::all_to_all_v;
+    case Collective::all_reduce_contributions: return comm::Kind::all_reduce_contributions;
     case Collective::send_recv: case Collective::barrier: break;  // neither has a factor
   }
   return comm::Kind::barrier;
@@ -173,7 +236,20 @@ inline double least_traffic(Case const& c) {
     case Collective::reduce:
     case Collective::reduce_scatter: return (n + 1) * size;
     case Collective::all_reduce:
+    case Collective::scan:
     case Collective::send_recv: return 2 * n * size;
+    case Collective::exscan: return 2 * (n - 1) * size;
+    case Collective::reduce_scatter_v: return (n + 1) * size;
+    case Collective::gather_v:
+    case Collective::scatter_v:
+      return c.in_place ? 2 * (size - static_cast<double>(c.rows(c.root) * c.element())) : 2 * size;
+    case Collective::all_to_all_v: {
+      std::int64_t stays = 0;
+      for (int r = 0; r < c.ranks; ++r) stays += c.exchanged(r, r) * c.element();
+      return 2 * n * size - (c.in_place ? 2 * static_cast<double>(stays) : 0);
+    }
+    case Collective::all_reduce_contributions: return n * size * (1 + 1.0 / contributions);
+    case Collective::all_gather_v:
     case Collective::all_gather: return (c.in_place ? n : n + 1) * size;
     case Collective::gather:
     case Collective::scatter: return c.in_place ? 2 * size * (n - 1) / n : 2 * size;

@@ -63,8 +63,9 @@ Result execute(Team& team, int rank, Arena& arena, Find const& find, Command con
       Slot const slot = arena.next(command.what);
       Operands where = operands(command.what, slot, rank);
       // MPI's in-place reduce-scatter leaves its result at the beginning of the buffer.
-      if (command.contender == Contender::raw && command.what.collective == Collective::reduce_scatter &&
-          command.what.in_place)
+      bool const scatters = command.what.collective == Collective::reduce_scatter ||
+                            command.what.collective == Collective::reduce_scatter_v;
+      if (command.contender == Contender::raw && scatters && command.what.in_place)
         where.to = where.from;
       fill(command.what, where, rank);
       team.sync();

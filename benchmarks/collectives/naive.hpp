@@ -26,20 +26,22 @@ struct NaiveGroup {
   std::byte* from(int rank) const { return published[static_cast<std::size_t>(rank)].operands.from; }
 };
 
-/// out[i] = element i of all ranks' inputs, combined; 16-bit floats are accumulated in float.
+/// out[i] = element i of the first ranks' inputs, of all their rows, combined; 16-bit floats are accumulated in float.
 template <class T, class Combine>
-void naive_reduce(NaiveGroup const& group, Case const& c, std::int64_t first, std::int64_t count, T* out,
+void naive_reduce(NaiveGroup const& group, Case const& c, int ranks, std::int64_t first, std::int64_t count, T* out,
                   Combine combine) {
   using A = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+  int const rows = c.collective == Collective::all_reduce_contributions ? static_cast<int>(contributions) : 1;
   for (std::int64_t i = 0; i < count; ++i) {
     A result = static_cast<A>(reinterpret_cast<T const*>(group.from(0))[first + i]);
-    for (int r = 1; r < c.ranks; ++r)
-      result = combine(result, static_cast<A>(reinterpret_cast<T const*>(group.from(r))[first + i]));
-    if (c.op == Op::avg) result = static_cast<A>(result / static_cast<A>(c.ranks));
+    for (int input = 1; input < ranks * rows; ++input)
+      result = combine(result, static_cast<A>(reinterpret_cast<T const*>(
+                                   group.from(input / rows))[input % rows * c.block + first + i]));
+    if (c.op == Op::avg) result = static_cast<A>(result / static_cast<A>(ranks * rows));
     out[i] = static_cast<T>(result);
   }
 }
-inline void naive_reduce(NaiveGroup const& group, Case const& c, std::int64_t first, std::int64_t count,
+inline void naive_reduce(NaiveGroup const& group, Case const& c, int ranks, std::int64_t first, std::int64_t count,
                          std::byte* out) {
   with_type(c.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -47,20 +49,25 @@ inline void naive_reduce(NaiveGroup const& group, Case const& c, std::int64_t fi
     using A = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
     switch (c.op) {
       case Op::sum:
-      case Op::avg: return naive_reduce(group, c, first, count, to, [](A a, A b) { return static_cast<A>(a + b); });
-      case Op::prod: return naive_reduce(group, c, first, count, to, [](A a, A b) { return static_cast<A>(a * b); });
-      case Op::min: return naive_reduce(group, c, first, count, to, [](A a, A b) { return b < a ? b : a; });
-      case Op::max: return naive_reduce(group, c, first, count, to, [](A a, A b) { return a < b ? b : a; });
+      case Op::avg:
+        return naive_reduce(group, c, ranks, first, count, to, [](A a, A b) { return static_cast<A>(a + b); });
+      case Op::prod:
+        return naive_reduce(group, c, ranks, first, count, to, [](A a, A b) { return static_cast<A>(a * b); });
+      case Op::min: return naive_reduce(group, c, ranks, first, count, to, [](A a, A b) { return b < a ? b : a; });
+      case Op::max: return naive_reduce(group, c, ranks, first, count, to, [](A a, A b) { return a < b ? b : a; });
     }
   });
 }
 
 /// `scratch` holds in-place results until all ranks have read the inputs.
 inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case const& c, int rank) {
-  bool const receives = (c.collective != Collective::reduce && c.collective != Collective::gather) || rank == c.root;
+  bool const only_root = c.collective == Collective::reduce || c.collective == Collective::gather ||
+                         c.collective == Collective::gather_v;
+  bool const receives = (!only_root || rank == c.root) && !(c.collective == Collective::exscan && rank == 0);
   bool const overwrites_inputs = c.in_place && receives &&
                                  (c.collective == Collective::reduce || c.collective == Collective::all_reduce ||
-                                  c.collective == Collective::all_to_all);
+                                  c.collective == Collective::all_to_all || c.collective == Collective::all_to_all_v ||
+                                  c.collective == Collective::scan || c.collective == Collective::exscan);
   if (overwrites_inputs) scratch.resize(static_cast<std::size_t>(c.bytes()));
   return [&group, &scratch, c, rank, receives, overwrites_inputs](Slot const& slot) {
     if (c.collective == Collective::barrier) return group.barrier.arrive_and_wait();
@@ -70,7 +77,7 @@ inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case 
     auto const copy = [](std::byte* to, std::byte const* from, std::int64_t bytes) {
       if (to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
     };
-    std::int64_t const block = c.block * c.element();
+    std::int64_t const element = c.element(), block = c.block * element;
     std::byte* const to = overwrites_inputs ? scratch.data() : mine.to;
     if (receives) switch (c.collective) {
         case Collective::barrier: break;
@@ -85,8 +92,26 @@ inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case 
           for (int r = 0; r < c.ranks; ++r) copy(to + r * block, group.from(r) + rank * block, block);
           break;
         case Collective::reduce:
-        case Collective::all_reduce: naive_reduce(group, c, 0, c.block, to); break;
-        case Collective::reduce_scatter: naive_reduce(group, c, rank * c.block, c.block, to); break;
+        case Collective::all_reduce_contributions:
+        case Collective::all_reduce: naive_reduce(group, c, c.ranks, 0, c.block, to); break;
+        case Collective::reduce_scatter: naive_reduce(group, c, c.ranks, rank * c.block, c.block, to); break;
+        case Collective::scan: naive_reduce(group, c, rank + 1, 0, c.block, to); break;
+        case Collective::exscan: naive_reduce(group, c, rank, 0, c.block, to); break;
+        case Collective::reduce_scatter_v:
+          naive_reduce(group, c, c.ranks, c.before(rank), c.rows(rank), to);
+          break;
+        case Collective::gather_v:
+        case Collective::all_gather_v:
+          for (int r = 0; r < c.ranks; ++r) copy(to + c.before(r) * element, group.from(r), c.rows(r) * element);
+          break;
+        case Collective::scatter_v:
+          copy(to, group.from(c.root) + c.before(rank) * element, c.rows(rank) * element);
+          break;
+        case Collective::all_to_all_v:
+          for (int r = 0; r < c.ranks; ++r)
+            copy(to + c.exchanged_before(rank, r) * element, group.from(r) + c.exchanged_before(r, rank) * element,
+                 c.exchanged(r, rank) * element);
+          break;
       }
     group.barrier.arrive_and_wait();
     if (overwrites_inputs) copy(mine.to, to, c.bytes());

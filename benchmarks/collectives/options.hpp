@@ -67,8 +67,9 @@ inline void declare(CLI::App& app, Options& o, Words& words) {
                  "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, a list, or all");
   app.add_option("-r,--root", o.root, "of rooted collectives");
   app.add_option("-C,--collective", words.collectives,
-                 "broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, send_recv, "
-                 "barrier, a list, or all");
+                 "broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, scan, "
+                 "exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v, "
+                 "all_reduce_contributions, send_recv, barrier, a list, or all");
   app.add_option("--backend", o.backend, "whose collectives: mpi or threads")->check(CLI::IsMember({"mpi", "threads"}));
   app.add_option("--ranks", o.ranks, "ranks that are threads (default 2); under mpiexec the launcher says")
       ->check(CLI::Range(1, 1024));

@@ -7,6 +7,9 @@
 
 #include <tutti/comm.hpp>
 
+#include <cstdint>
+#include <vector>
+
 namespace tutti::bench {
 
 /// f(operator of the library)
@@ -33,8 +36,44 @@ Call ours_of(Comm& comm, Case const& c) {
     Operands const o = operands(c, slot, rank);
     return TensorView<T>(reinterpret_cast<T*>(o.to), Shape{o.to_count});
   };
+  auto const counts = [&](auto&& of) {
+    std::vector<std::int64_t> result;
+    for (int r = 0; r < c.ranks && is_ragged(c.collective); ++r) result.push_back(of(r));
+    return result;
+  };
+  auto const rows = counts([&](int r) { return c.rows(r); });
   switch (c.collective) {
     case Collective::barrier: return [&comm](Slot const&) { comm.barrier(); };
+    case Collective::gather_v:
+      return [&comm, from, to, rows, root](Slot const& s) { comm.gather_v(from(s), to(s), rows, root); };
+    case Collective::all_gather_v:
+      return [&comm, from, to, rows](Slot const& s) { comm.all_gather_v(from(s), to(s), rows); };
+    case Collective::scatter_v:
+      return [&comm, from, to, rows, root](Slot const& s) { comm.scatter_v(from(s), to(s), rows, root); };
+    case Collective::all_to_all_v: {
+      auto const exchanged = counts([&](int r) { return c.exchanged(rank, r); });
+      return [&comm, from, to, exchanged](Slot const& s) { comm.all_to_all_v(from(s), to(s), exchanged, exchanged); };
+    }
+    case Collective::reduce_scatter_v:
+      return with_op(c.op, [&](auto op) -> Call {
+        return [&comm, from, to, rows, op](Slot const& s) { comm.reduce_scatter_v(from(s), to(s), rows, op); };
+      });
+    case Collective::scan:
+      return with_op(c.op, [&](auto op) -> Call {
+        if (c.in_place) return [&comm, to, op](Slot const& s) { comm.scan(to(s), op); };
+        return [&comm, from, to, op](Slot const& s) { comm.scan(from(s), to(s), op); };
+      });
+    case Collective::exscan:
+      return with_op(c.op, [&](auto op) -> Call {
+        if (c.in_place) return [&comm, to, op](Slot const& s) { comm.exscan(to(s), op); };
+        return [&comm, from, to, op](Slot const& s) { comm.exscan(from(s), to(s), op); };
+      });
+    case Collective::all_reduce_contributions:
+      return with_op(c.op, [&](auto op) -> Call {
+        return [&comm, from, to, op, c](Slot const& s) {
+          comm.all_reduce_contributions(from(s).reshape({contributions, c.block}), to(s), op);
+        };
+      });
     case Collective::broadcast: return [&comm, to, root](Slot const& s) { comm.broadcast(to(s), root); };
     case Collective::gather: return [&comm, from, to, root](Slot const& s) { comm.gather(from(s), to(s), root); };
     case Collective::all_gather: return [&comm, from, to](Slot const& s) { comm.all_gather(from(s), to(s)); };

@@ -10,6 +10,7 @@
 #include <climits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace tutti::bench {
 
@@ -60,7 +61,58 @@ inline Call raw_call(Case const& c, int rank) {
   bool const in_place = c.in_place, at_root = rank == root;
   auto const in = [c, rank](Slot const& s) { return operands(c, s, rank); };
   MPI_Comm const world = MPI_COMM_WORLD;
+  std::vector<int> counts, displacements;
+  for (int r = 0; r < c.ranks && is_ragged(c.collective); ++r) {
+    bool const exchanges = c.collective == Collective::all_to_all_v;
+    counts.push_back(static_cast<int>(exchanges ? c.exchanged(rank, r) : c.rows(r)));
+    displacements.push_back(static_cast<int>(exchanges ? c.exchanged_before(rank, r) : c.before(r)));
+  }
+  int const own = is_ragged(c.collective) ? static_cast<int>(c.rows(rank)) : 0;
   switch (c.collective) {
+    case Collective::all_reduce_contributions: return {};  // MPI has none
+    case Collective::scan:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        must(MPI_Scan(in_place ? MPI_IN_PLACE : o.from, o.to, count, type, op, world), "MPI_Scan");
+      };
+    case Collective::exscan:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        must(MPI_Exscan(in_place ? MPI_IN_PLACE : o.from, o.to, count, type, op, world), "MPI_Exscan");
+      };
+    case Collective::gather_v:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        void const* const from = in_place && at_root ? MPI_IN_PLACE : o.from;
+        must(MPI_Gatherv(from, own, type, o.to, counts.data(), displacements.data(), type, root, world), "MPI_Gatherv");
+      };
+    case Collective::all_gather_v:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        void const* const from = in_place ? MPI_IN_PLACE : o.from;
+        must(MPI_Allgatherv(from, own, type, o.to, counts.data(), displacements.data(), type, world), "MPI_Allgatherv");
+      };
+    case Collective::scatter_v:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        void* const to = in_place && at_root ? MPI_IN_PLACE : o.to;
+        must(MPI_Scatterv(o.from, counts.data(), displacements.data(), type, to, own, type, root, world),
+             "MPI_Scatterv");
+      };
+    case Collective::reduce_scatter_v:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        must(in_place ? MPI_Reduce_scatter(MPI_IN_PLACE, o.from, counts.data(), type, op, world)
+                      : MPI_Reduce_scatter(o.from, o.to, counts.data(), type, op, world),
+             "MPI_Reduce_scatter");
+      };
+    case Collective::all_to_all_v:
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        must(MPI_Alltoallv(in_place ? MPI_IN_PLACE : o.from, counts.data(), displacements.data(), type, o.to,
+                           counts.data(), displacements.data(), type, world),
+             "MPI_Alltoallv");
+      };
     case Collective::barrier: return [=](Slot const&) { must(MPI_Barrier(world), "MPI_Barrier"); };
     case Collective::broadcast:
       return [=](Slot const& s) { must(MPI_Bcast(in(s).to, count, type, root, world), "MPI_Bcast"); };

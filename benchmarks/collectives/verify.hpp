@@ -19,11 +19,13 @@ inline int put(int r, std::int64_t j) {
   return 1 + static_cast<int>(((mixed >> 12 & 0xffffu) * 3) >> 16);
 }
 
-/// Element j of all ranks' inputs, combined. In double: exact for what few ranks put in.
-inline double combined(Case const& c, std::int64_t j) {
+/// Element j of the inputs of the first `ranks`, combined; of several rows in rank order. In double: exact for what few
+/// ranks put in.
+inline double combined(Case const& c, std::int64_t j, int ranks) {
+  int const rows = c.collective == Collective::all_reduce_contributions ? static_cast<int>(contributions) : 1;
   double result = put(0, j);
-  for (int r = 1; r < c.ranks; ++r) {
-    double const next = put(r, j);
+  for (int input = 1; input < ranks * rows; ++input) {
+    double const next = put(input / rows, input % rows * c.block + j);
     switch (c.op) {
       case Op::sum:
       case Op::avg: result += next; break;
@@ -32,8 +34,9 @@ inline double combined(Case const& c, std::int64_t j) {
       case Op::max: result = result < next ? next : result; break;
     }
   }
-  return c.op == Op::avg ? result / c.ranks : result;
+  return c.op == Op::avg ? result / (ranks * rows) : result;
 }
+inline double combined(Case const& c, std::int64_t j) { return combined(c, j, c.ranks); }
 
 /// Element j of what rank r gets.
 inline double got(Case const& c, int r, std::int64_t j) {
@@ -47,6 +50,22 @@ inline double got(Case const& c, int r, std::int64_t j) {
     case Collective::scatter: return put(c.root, r * c.block + j);
     case Collective::reduce_scatter: return combined(c, r * c.block + j);
     case Collective::all_to_all: return put(static_cast<int>(j / c.block), r * c.block + j % c.block);
+    case Collective::scan: return combined(c, j, r + 1);
+    case Collective::exscan: return combined(c, j, r);
+    case Collective::gather_v:
+    case Collective::all_gather_v: {
+      int from = 0;
+      for (; j >= c.rows(from); ++from) j -= c.rows(from);
+      return put(from, j);
+    }
+    case Collective::scatter_v: return put(c.root, c.before(r) + j);
+    case Collective::reduce_scatter_v: return combined(c, c.before(r) + j);
+    case Collective::all_to_all_v: {
+      int from = 0;
+      for (; j >= c.exchanged(from, r); ++from) j -= c.exchanged(from, r);
+      return put(from, c.exchanged_before(from, r) + j);
+    }
+    case Collective::all_reduce_contributions: return combined(c, j);
     case Collective::send_recv: return put((r + c.ranks - 1) % c.ranks, j);
   }
   return 0;
@@ -65,7 +84,10 @@ inline void fill(Case const& c, Operands const& where, int rank) {
 
 /// Elements of a rank's result that are wrong.
 inline std::int64_t count_wrong(Case const& c, Operands const& where, int rank) {
-  if ((c.collective == Collective::reduce || c.collective == Collective::gather) && rank != c.root) return 0;
+  bool const only_root = c.collective == Collective::reduce || c.collective == Collective::gather ||
+                         c.collective == Collective::gather_v;
+  if (only_root && rank != c.root) return 0;
+  if (c.collective == Collective::exscan && rank == 0) return 0;  // which gets nothing
   return with_type(c.dtype, [&](auto zero) {
     using T = decltype(zero);
     T const* const to = reinterpret_cast<T const*>(where.to);

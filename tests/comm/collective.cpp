@@ -60,7 +60,7 @@ TEST_CASE("structs, complex numbers, device memory and what a call is made for a
 
 TEST_CASE("what is compared comes back from its two numbers") {
   comm::Collective call;
-  call.kind = comm::Kind::all_reduce_contributions;
+  call.kind = comm::Kind::reduce;
   call.dtype = DType::float64;
   call.reduction.op = Operator::max_location;
   call.compound_bytes = 200;
@@ -80,6 +80,9 @@ TEST_CASE("what is compared comes back from its two numbers") {
     CHECK(found.staged_count == call.staged_count);
     CHECK(found.root == root);
   }
+  call.kind = comm::Kind::all_reduce_contributions;
+  call.contributions = 77;
+  CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).contributions == 77);
 }
 
 TEST_CASE("every kind has a name, and seven of them reduce") {

@@ -133,6 +133,28 @@ TEST_CASE("the first error of a communicator writes the files of all ranks, and 
   }
 }
 
+TEST_CASE("the first collective that fails is dumped also when a message failed before it") {
+  test::ScratchFolder const folder;
+  threads::run(
+      2,
+      [](auto& comm) {
+        try {
+          static_cast<void>(comm.template recv<int>(1 - comm.rank(), 3, within(0.1)));
+        } catch (Error const&) {
+        }
+        try {
+          comm.rank() == 0 ? comm.barrier() : static_cast<void>(comm.all_reduce(1, sum));
+        } catch (Error const&) {
+        }
+      },
+      {.flight_record = folder / "run"});
+  for (int rank : {0, 1}) {
+    auto const json = read_json(folder / ("run.rank" + std::to_string(rank) + ".json"));
+    CHECK(json.at("records").size() == 2);
+    CHECK(contains(json.at("reason").get<std::string>(), "ranks disagree"));
+  }
+}
+
 TEST_CASE("the environment variable names the files, and groups have their own") {
   test::ScratchFolder const folder;
   std::string const prefix = folder / "job";
@@ -343,6 +365,26 @@ TEST_CASE("the doctor names both ends of receives that wait for one another") {
   CHECK(contains(text, "rank 1 waits in recv from rank 0, tag 3"));
 }
 
+TEST_CASE("the doctor tells that ranks wait on different communicators") {
+  test::ScratchFolder const folder;
+  try {
+    threads::run(
+        2,
+        [](auto& comm) {
+          auto other = comm.duplicate();
+          comm.rank() == 0 ? comm.barrier() : other.barrier();
+        },
+        {.deadline_seconds = 0.4, .flight_record = folder / "run"});
+  } catch (Error const&) {
+  }
+  auto const text = doctor(folder / "run*.json");
+  CAPTURE(text);
+  CHECK(contains(text, "1 dump\n"));
+  CHECK(
+      contains(text, "NOTE: ranks wait on different communicators: rank 0 on world in barrier() at flight_dump.cpp:"));
+  CHECK(contains(text, "rank 1 on world-1-0 in barrier() at flight_dump.cpp:"));
+}
+
 TEST_CASE("of a healthy program the doctor says so") {
   test::ScratchFolder const folder;
   threads::run(2, [&](auto& comm) {
@@ -363,11 +405,13 @@ TEST_CASE("the doctor refuses what is no flight record, with the name of the fil
   std::ofstream(folder / "other") << "[1, 2]";
   FlightRecorder const recorder({});
   std::ofstream(folder / "good") << comm::to_json(recorder);
-  for (char const* name : {"half", "other", "missing"}) {
+  std::ofstream(folder / "old") << "{\"tutti_flight_record\": 1, \"rank\": 0}";
+  for (char const* name : {"half", "other", "missing", "old"}) {
     auto const text = doctor(folder / name);
     CAPTURE(text);
     CHECK(contains(text, folder / name));
     CHECK(contains(text, "status 1"));
+    CHECK(!contains(text, "json.exception"));
   }
   CHECK(contains(doctor((folder / "good") + " " + (folder / "good")), "Name one file for each rank"));
   CHECK(contains(doctor(""), "usage: tutti-doctor DUMP..."));

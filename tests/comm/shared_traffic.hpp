@@ -52,10 +52,11 @@ inline Moved shared_traffic(comm::Kind kind, int ranks, int rank, std::int64_t c
     if (kind == Kind::reduce) return {comm::Algorithm::shared_one_pass, root ? 0 : mine, others * mine};
     return {comm::Algorithm::shared_one_pass, 0, reads};
   }
-  Moved staged{comm::Algorithm::shared_staged, gives ? given : 0, whole ? others * mine : reads};
-  bool const results = kind == Kind::all_reduce || (kind == Kind::reduce && root);
-  if (kind == Kind::all_reduce || (kind == Kind::reduce && !root)) staged.sent += mine;  // the result, once for all
-  if (results) staged.received += block - mine;
+  // Without what only this rank takes.
+  std::int64_t const filled = given - (whole ? mine : blocked ? block : 0);
+  Moved staged{comm::Algorithm::shared_staged, gives ? filled : 0, whole ? others * mine : reads};
+  if (kind == Kind::all_reduce) staged.sent += others * mine;  // the result, to each
+  if (kind == Kind::reduce && !root) staged.sent += mine;
   return staged;
 }
 

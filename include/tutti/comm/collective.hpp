@@ -216,14 +216,18 @@ std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
 enum class CheckLevel : std::uint8_t { off, cheap, full };
 
 /// What must be the same on all ranks, beside `compared_count`: kind, whether the call goes in parts because it works
-/// on device memory, purpose, operator, type with its layout, and root, of which the first four million differ.
+/// on device memory, purpose, operator, type with its layout, and root, of which the first four million differ. In its
+/// place stands the number of contributions of the kind that has them.
 inline std::uint64_t facts_of(Collective const& call) noexcept {
   auto const compound = static_cast<std::uint64_t>(call.compound_bytes < 255 ? call.compound_bytes : 255);
+  auto const root = static_cast<std::uint32_t>(call.root + 1);
+  auto const contributions = static_cast<std::uint32_t>(call.contributions & 0x3fffff);
   return std::uint64_t{static_cast<std::uint8_t>(call.kind)} | (call.staged_count < 0 ? 0u : 1u) << 5 |
          std::uint64_t{static_cast<std::uint8_t>(call.purpose)} << 6 |
          std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
          std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 14 | compound << 20 |
-         std::uint64_t{call.layout} << 28 | std::uint64_t{static_cast<std::uint32_t>(call.root + 1)} << 42;
+         std::uint64_t{call.layout} << 28 |
+         std::uint64_t{call.kind == Kind::all_reduce_contributions ? contributions : root} << 42;
 }
 static_assert(kind_count <= 32 && operator_count <= 64 && dtype_count <= 64 && layouts == 1 << 14);
 /// A number that stands for the counts: of the kinds with a count for each rank a hash, where all ranks must pass all
@@ -247,7 +251,8 @@ inline Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
   call.dtype = static_cast<DType>(facts >> 14 & 63u);
   call.compound_bytes = static_cast<std::int64_t>(facts >> 20 & 255u);
   call.layout = static_cast<std::uint16_t>(facts >> 28 & (layouts - 1));
-  call.root = static_cast<int>(facts >> 42) - 1;
+  if (call.kind == Kind::all_reduce_contributions) call.contributions = static_cast<std::int64_t>(facts >> 42);
+  else call.root = static_cast<int>(facts >> 42) - 1;
   return call;
 }
 

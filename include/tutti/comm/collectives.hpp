@@ -77,7 +77,7 @@ class Collectives : public Endpoint<B> {
   /// Computes   result = x[0] of rank 0 op x[1] of rank 0 op ... op x[V / P - 1] of the last rank; avg divides by V
   template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] TensorOf<X> all_reduce_contributions(X&& x, Op const& op = {},
-                                                                    Where where = std::source_location::current()) {
+                                                     Where where = std::source_location::current()) {
     return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
@@ -87,7 +87,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X, NoBuffer Op = NoOperator>
   Request<TensorOf<X>> all_reduce_contributions_async(X&& x, Op op = {},
-                                                                     Where where = std::source_location::current()) {
+                                                      Where where = std::source_location::current()) {
     auto to = contribution<X>(x);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);

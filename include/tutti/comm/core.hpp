@@ -198,7 +198,7 @@ class Core final : public Progress, public Relative {
   /// Called from a handler of what kept an operation from starting: closes its record and rethrows, with this rank.
   [[noreturn]] void fail_start(FlightRecorder::Ticket ticket) {
     flight_recorder.fail(ticket);
-    dump_first_failure();
+    dump_first_failure(true);
     try {
       throw;
     } catch (Error& error) {
@@ -206,9 +206,13 @@ class Core final : public Progress, public Relative {
       throw;
     }
   }
-  /// Called from a handler of the error of an operation, whose record is closed: the first one is dumped.
-  void dump_first_failure() noexcept {
-    if (!std::exchange(failed_, true)) dump_failure(flight_recorder);
+  /// Called from a handler of the error of an operation, whose record is closed. The first one is dumped, and once more
+  /// the first of a collective, after which the communicator is no longer used: messages that failed before it may have
+  /// been caught.
+  void dump_first_failure(bool collective) noexcept {
+    if (failed_ || (!collective && message_failed_)) return;
+    (collective ? failed_ : message_failed_) = true;
+    dump_failure(flight_recorder);
   }
 
  private:
@@ -299,21 +303,21 @@ class Core final : public Progress, public Relative {
         backend.revoke(error.kind(),
                        concat(job.operation(), " failed on rank ", backend.rank(), ": ", error.message()));
       give_up(job);
-      dump_located(located);
+      dump_located(located, job.collective());
     } catch (...) {
       if (job.collective())
         backend.revoke(ErrorKind::communication,
                        concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
       give_up(job);
-      dump_first_failure();
+      dump_first_failure(job.collective());
       throw;
     }
   }
-  [[noreturn]] void dump_located(Error& located) {
+  [[noreturn]] void dump_located(Error& located, bool collective) {
     try {
       throw located;
     } catch (Error const&) {
-      dump_first_failure();
+      dump_first_failure(collective);
       throw;
     }
   }
@@ -332,7 +336,8 @@ class Core final : public Progress, public Relative {
   CommunicatorOptions options_;
   Shared<Family> family_;
   int signalled_ = -1;   // the recorder's place among those that signals dump
-  bool failed_ = false;  // and dumped
+  bool failed_ = false;  // in a collective, and dumped
+  bool message_failed_ = false;
   bool stale_ = false;   // what was announced
   pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;

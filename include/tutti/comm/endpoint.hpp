@@ -165,7 +165,7 @@ class Endpoint {
   }();
   /// Whether such a call goes in parts. Messages and the _v kinds, whose blocks may have any sizes, are staged whole.
   template <Kind kind, class From, class To>
-  static constexpr bool in_parts = (is_staged<From> || is_staged<To>)&&!has_counts(kind);
+  static constexpr bool in_parts = (is_staged<From> || is_staged<To>) && !has_counts(kind);
   /// The device of the first buffer, or of the only one.
   template <class From, class To>
   static auto place_of(From const& from, To const& to) {
@@ -365,10 +365,9 @@ class Endpoint {
     }
     std::int64_t const own = call.count * rank() * element_bytes<To>;
     if constexpr (share_memory<From, To>)
-      check_overlap(
-          name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
-                  {to.wire(), to.size() * element_bytes<To>, grows ? own : 0}, kind != Kind::all_reduce_contributions,
-                  where);
+      check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, shrinks ? own : 0},
+                    {to.wire(), to.size() * element_bytes<To>, grows ? own : 0},
+                    kind != Kind::all_reduce_contributions, where);
   }
 
   /// Memory that a call reads or writes, and where in it this rank's single block may be.
@@ -441,8 +440,8 @@ class Endpoint {
     std::int64_t const own_to = grows ? before(result.counts.to, rank()) * element_bytes<To> : 0;
     if constexpr (share_memory<From, To>)
       check_overlap(name(kind).data(), {from.wire(), from.size() * element_bytes<To>, own_from},
-                  {to.wire(), to.size() * element_bytes<To>, own_to},
-                  !exchange || result.counts.from == result.counts.to, where);
+                    {to.wire(), to.size() * element_bytes<To>, own_to},
+                    !exchange || result.counts.from == result.counts.to, where);
     if constexpr (exchange) result.collective.count = 0;
   }
   /// One of the buffers has blocks, and the other is this rank's; or both have, of all_to_all_v.

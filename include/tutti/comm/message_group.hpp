@@ -68,6 +68,7 @@ class MessageGroup : private comm::Endpoint<B> {
     try {
       // The first to fail ends the wait, whatever those before it wait for.
       while (comm::Job* const job = next()) {
+        if (job->failed()) this->core_->wait(*job, where);  // throws, as an error of that operation
         Some some(*this, *job);
         this->core_->wait(some, where);
       }
@@ -90,7 +91,7 @@ class MessageGroup : private comm::Endpoint<B> {
     comm::TransferJob<B> const* transfer = nullptr;
     bool receives = false;
   };
-  /// Waits for one of them, or for any other that fails first.
+  /// Complete with one of them, or when any other has failed.
   class Some final : public comm::Job {
    public:
     Some(MessageGroup& group, comm::Job& job) : Job(job.operation()), group_(group), job_(job) {
@@ -102,8 +103,8 @@ class MessageGroup : private comm::Endpoint<B> {
    protected:
     bool advance() override {
       for (Entry& entry : group_.entries_)
-        if (entry.job->poll_quietly() && entry.job->failed()) static_cast<void>(entry.job->poll());
-      return job_.poll();
+        if (entry.job->poll_quietly() && entry.job->failed()) return true;
+      return job_.done();
     }
 
    private:
@@ -111,11 +112,14 @@ class MessageGroup : private comm::Endpoint<B> {
     comm::Job& job_;
   };
 
-  /// The first that is not complete.
+  /// One that has failed, else the first that is not complete.
   comm::Job* next() const noexcept {
-    for (Entry const& entry : entries_)
-      if (!entry.job->done()) return entry.job.get();
-    return nullptr;
+    comm::Job* first = nullptr;
+    for (Entry const& entry : entries_) {
+      if (entry.job->failed()) return entry.job.get();
+      if (first == nullptr && !entry.job->done()) first = entry.job.get();
+    }
+    return first;
   }
 
   template <class Task>

@@ -118,7 +118,7 @@ class StagedJob : public Job {
     Copies<To> out;
     Owner<CollectiveJob<B>> job;
   };
-  /// Parts under way, as many as a rank has staging buffers in the memory that ranks share.
+  /// Parts under way: one copied in, one copied out, and two between the ranks, which are seldom all there at once.
   static constexpr int depth = 4;
   static constexpr std::int64_t least_bytes = 4096;
   static constexpr std::int64_t block_bytes = 64 << 10;  // so that blocks of small calls serve larger ones too

@@ -43,13 +43,11 @@ class VectorCollectives : public Collectives<B> {
   }
   /// The counts are found out; ranks other than the root get no blocks.
   template <Buffer X>
-  [[nodiscard]] RaggedOf<X> gather_v(X&& x, int root = 0,
-                                                    Where where = std::source_location::current()) {
+  [[nodiscard]] RaggedOf<X> gather_v(X&& x, int root = 0, Where where = std::source_location::current()) {
     return inferred<Kind::gather_v>(input_of(x), {}, root, where).wait(where);
   }
   template <Buffer X>
-  Request<RaggedOf<X>> gather_v_async(X&& x, int root = 0,
-                                                     Where where = std::source_location::current()) {
+  Request<RaggedOf<X>> gather_v_async(X&& x, int root = 0, Where where = std::source_location::current()) {
     return inferred<Kind::gather_v>(input_of(std::forward<X>(x)), {}, root, where);
   }
 
@@ -90,12 +88,12 @@ class VectorCollectives : public Collectives<B> {
   /// Each rank finds out its count from the root and gets its rows as a tensor.
   template <Buffer From>
   [[nodiscard]] TensorOf<From> scatter_v(From&& from, Counts counts, int root = 0,
-                                                        Where where = std::source_location::current()) {
+                                         Where where = std::source_location::current()) {
     return inferred<Kind::scatter_v>(input_of(from), counts, root, where).wait(where);
   }
   template <Buffer From>
   Request<TensorOf<From>> scatter_v_async(From&& from, Counts counts, int root = 0,
-                                                         Where where = std::source_location::current()) {
+                                          Where where = std::source_location::current()) {
     return inferred<Kind::scatter_v>(input_of(std::forward<From>(from)), counts, root, where);
   }
 
@@ -103,7 +101,7 @@ class VectorCollectives : public Collectives<B> {
   /// Computes   result = block `rank` of (x of rank 0 op x of rank 1 op ...)
   template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] TensorOf<X> reduce_scatter_v(X&& x, Counts counts, Op const& op = {},
-                                                            Where where = std::source_location::current()) {
+                                             Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter_v>(input_of(x), own_rows<X>(x, counts, where), op, -1, where,
                                                       {counts, {}});
   }
@@ -114,7 +112,7 @@ class VectorCollectives : public Collectives<B> {
   }
   template <Buffer X, NoBuffer Op = NoOperator>
   Request<TensorOf<X>> reduce_scatter_v_async(X&& x, Counts counts, Op op = {},
-                                                             Where where = std::source_location::current()) {
+                                              Where where = std::source_location::current()) {
     auto to = own_rows<X>(x, counts, where);
     return this->template start<Kind::reduce_scatter_v>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                         where, {counts, {}});
@@ -142,13 +140,11 @@ class VectorCollectives : public Collectives<B> {
   }
   /// What the others send is found out.
   template <Buffer From>
-  [[nodiscard]] RaggedOf<From> all_to_all_v(From&& from, Counts sent,
-                                                           Where where = std::source_location::current()) {
+  [[nodiscard]] RaggedOf<From> all_to_all_v(From&& from, Counts sent, Where where = std::source_location::current()) {
     return inferred<Kind::all_to_all_v>(input_of(from), sent, -1, where).wait(where);
   }
   template <Buffer From>
-  Request<RaggedOf<From>> all_to_all_v_async(From&& from, Counts sent,
-                                                            Where where = std::source_location::current()) {
+  Request<RaggedOf<From>> all_to_all_v_async(From&& from, Counts sent, Where where = std::source_location::current()) {
     return inferred<Kind::all_to_all_v>(input_of(std::forward<From>(from)), sent, -1, where);
   }
 

@@ -398,15 +398,18 @@ TEST_CASE("a group of messages ends with the first that fails, whatever the othe
   auto const found = outcomes(3, [](auto& comm) {
     std::vector<float> x(4), y(4);
     if (comm.rank() == 0) {
+      std::vector<float> const large(50'000);
       auto group = comm.group();
-      group.recv(x, 1, 7);  // nothing comes
-      group.recv(y, 2, 8);  // of another size
+      group.send(large, 1, 6);  // nobody takes it
+      group.recv(x, 1, 7);      // nothing comes
+      group.recv(y, 2, 8);      // of another size
       group.wait(within(20));
     }
     if (comm.rank() == 2) comm.send(std::vector<float>(5), 0, 8);
     if (comm.rank() == 1) pause_ms(1000);
   });
   CHECK(found[0].kind == ErrorKind::shape);
+  CHECK(contains(found[0].text, "tutti::recv [rank 0]: the message from rank 2"));
   CHECK(contains(found[0].text, "has 20 bytes, the buffer 16"));
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
 }
@@ -424,4 +427,34 @@ TEST_CASE("errors name the operation that was called, also where it is made of o
   CHECK(operation_of([](auto& comm) { comm.duplicate(); }) == "tutti::duplicate");
   CHECK(operation_of([](auto& comm) { comm.mesh({{"data", 2}}); }) == "tutti::mesh");
   CHECK(operation_of([](auto& comm) { static_cast<void>(comm.gather_v(std::vector<int>(3))); }) == "tutti::gather_v");
+}
+
+TEST_CASE("after a failed collective messages fail at once too, with its cause") {
+  auto const found = outcomes(2, [](auto& comm) {
+    std::vector<float> x(3);
+    try {
+      comm.rank() == 0 ? comm.broadcast(x) : comm.all_reduce(x, sum);
+    } catch (Error const&) {
+    }
+    auto const send = outcome([&] { comm.send(x, 1 - comm.rank()); });
+    auto const receive = outcome([&] { comm.recv(x, 1 - comm.rank()); });
+    auto const inferred = outcome([&] { static_cast<void>(comm.template recv<float>()); });
+    auto const probe = outcome([&] { static_cast<void>(comm.try_probe()); });
+    for (auto const& one : {send, receive, inferred, probe})
+      if (!contains(one.text, "ranks disagree: rank 0 calls broadcast"))
+        throw Error(ErrorKind::internal, "test", "this came instead: " + one.text);
+  });
+  for (auto const& one : found) CHECK(one.text == "");
+}
+
+TEST_CASE("ranks with different numbers of contributions are told") {
+  auto const found = outcomes(2, [](auto& comm) {
+    auto const x = zeros<float>(Shape{comm.rank() + 2, 3});
+    static_cast<void>(comm.all_reduce_contributions(x, sum));
+  });
+  for (auto const& one : found) {
+    INFO(one.text);
+    CHECK(contains(one.text, "count 3, 2 contributions)"));
+    CHECK(contains(one.text, "count 3, 3 contributions)"));
+  }
 }

@@ -149,6 +149,7 @@ class Mpi {
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
+    hear_late("send");
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
@@ -161,6 +162,7 @@ class Mpi {
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     Operation operation;
+    hear_late("recv");
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
@@ -174,6 +176,7 @@ class Mpi {
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
+    hear_late("recv");
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.room_ = bytes;
@@ -218,7 +221,7 @@ class Mpi {
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
-    check_revoked(comm::name(call.kind).data(), call.where);
+    hear_late(comm::name(call.kind).data(), call.where);
     expose(operation, call.lent, comm::name(call.kind).data(), call.where);
     if (hierarchy_ && hierarchy_->takes(call)) {
       operation.between_nodes_ = hierarchy_->start(call);
@@ -483,6 +486,16 @@ class Mpi {
     for (int looks = 0; looks < 2 && !shared_; ++looks) look_around();  // the first may only move in what is then seen
     check_revoked(call, where);
   }
+  /// Before anything is started: a rank that comes late finds the library ready to go on, and the notice that the
+  /// others have given the communicator up. Who was here a moment ago looks at what it has heard so far.
+  void hear_late(char const* operation, std::source_location where = std::source_location::current()) {
+    if (!shared_)
+      if (std::int64_t const now = exec::now_ns(); now - started_at_ > 1'000'000) {
+        for (int looks = 0; looks < 2; ++looks) look_around();  // the first may only move in what is then seen
+        started_at_ = now;
+      }
+    check_revoked(operation, where);
+  }
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {
     if (mpi::Environment::closed()) return;
@@ -557,6 +570,7 @@ class Mpi {
   std::unique_ptr<mpi::Notices> notices_;
   Shared<mpi::JobNotices> job_;
   std::int64_t count_limit_ = mpi::default_count_limit;
+  std::int64_t started_at_ = 0;
   std::int64_t probed_alone_ = 0;  // since when, for a probe
   bool revoked_ = false;
   ErrorKind cause_kind_ = ErrorKind::revoked;

@@ -275,7 +275,7 @@ struct MpiConfig {
   /// Divides nodes further, for tests and measurements of what happens between nodes: ranks of the world are on one
   /// node only if they are among the same `node_ranks` consecutive ones. 0: nodes are as MPI_Comm_split_type tells.
   mpi::Setting<mpi::NodeRanks> node_ranks = mpi::preset(mpi::NodeRanks(0));
-  /// Of each of a rank's four staging buffers, in shared memory: what private memory passes through on the node, this
+  /// Of each of a rank's two staging buffers, in shared memory: what private memory passes through on the node, this
   /// much at a time. As much of a device's memory passes through the host at a time.
   mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(64 << 10));
   /// No MPI takes back what it has begun: it may go on with the buffers of a call that failed. What it works on is

@@ -95,6 +95,7 @@ class Threads {
 
   template <class = void>
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
+    engine_.check("send");
     auto letter = make_shared_owner<threads::Letter>();
     letter->source = rank_;
     letter->tag = tag;
@@ -122,6 +123,7 @@ class Threads {
   }
   template <class = void>
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+    engine_.check("recv");
     State& state = take(State::receive);
     state.to = to;
     state.bytes = bytes;
@@ -133,6 +135,7 @@ class Threads {
   }
   template <class = void>
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
+    engine_.check("recv");
     State& state = take(State::receive);
     state.to = to;
     state.bytes = bytes;
@@ -142,6 +145,7 @@ class Threads {
   }
   template <class = void>
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
+    engine_.check("probe");
     match_receives();  // receives that were started earlier come first
     bool const gone = engine_.alone(from);
     {

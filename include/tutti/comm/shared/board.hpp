@@ -95,7 +95,6 @@ struct alignas(64) Status {
   // Rounds of staged collectives, counted over the communicator's life.
   alignas(64) std::atomic<std::uint64_t> filled{0};
   std::atomic<std::uint64_t> consumed{0};
-  std::atomic<std::uint64_t> drained{0};
   alignas(64) std::atomic<std::uint64_t> described{0};  ///< ticket of the call that `description` tells
   Text<248> description;
   Text<248> position;  ///< where it waits; empty while it does not wait long
@@ -132,10 +131,10 @@ class Board {
         base_(base),
         reach_(reach) {}
 
-  /// `stage_bytes`: of each of a rank's four staging buffers, a multiple of 64.
+  /// `stage_bytes`: of each of a rank's two staging buffers, a multiple of 64.
   static std::size_t bytes(int size, std::int64_t stage_bytes) noexcept {
     auto const ranks = static_cast<std::size_t>(size);
-    return stage_offset(ranks) + ranks * 4 * static_cast<std::size_t>(stage_bytes);
+    return stage_offset(ranks) + ranks * 2 * static_cast<std::size_t>(stage_bytes);
   }
   /// Called by one rank, before any other looks at the memory, which is 64-byte aligned.
   template <class = void>
@@ -158,9 +157,9 @@ class Board {
   Entry* entries(std::uint64_t sequence) const noexcept {
     return reinterpret_cast<Entry*>(entries_ + sequence % slots * slot_bytes_);
   }
-  /// Where a rank puts what others cannot reach: contributions of even and odd rounds, then results.
-  std::byte* stage(int rank, bool result, std::uint64_t round) const noexcept {
-    std::size_t const index = static_cast<std::size_t>(rank) * 4 + (result ? 2 : 0) + (round & 1u);
+  /// Where a rank puts what others cannot reach, and they the results for it: of even and of odd rounds.
+  std::byte* stage(int rank, std::uint64_t round) const noexcept {
+    std::size_t const index = static_cast<std::size_t>(rank) * 2 + (round & 1u);
     return memory_ + stage_offset(size_) + index * static_cast<std::size_t>(stage_bytes_);
   }
 

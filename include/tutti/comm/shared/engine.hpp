@@ -6,7 +6,8 @@
 ///   small     contributions travel in the board itself: one hand-over, no exit barrier
 ///   direct    all buffers are in reach: one pass, in which a rank combines its slice of all inputs, in rank order, and
 ///             writes it to all outputs; other collectives pull from the source
-///   staged    some buffers are not: their contents pass through staging memory in rounds
+///   staged    some buffers are not: their contents pass through staging memory in rounds. A rank puts its
+///             contribution there, and finds the result in its place
 /// The traffic of the direct path is the lower bound 2 n S for an all-reduce of n ranks and S bytes.
 
 #include <tutti/core/concat.hpp>
@@ -257,7 +258,6 @@ class BasicEngine {
           break;
         case Call::consuming:
           if (!reached(c, &Status::filled, c.round)) return false;
-          if (c.drains && c.round > 2 && !reached(c, &Status::drained, c.round - 2)) return false;
           if (!guarded(c, c.at, c.round_count())) return false;
           board_.status(rank_).consumed.store(c.round, std::memory_order_release);
           c.phase = Call::draining;
@@ -267,7 +267,6 @@ class BasicEngine {
             if (!reached(c, &Status::consumed, c.round)) return false;
             share_.drain(c);
           }
-          board_.status(rank_).drained.store(c.round, std::memory_order_release);
           c.at += c.chunk;
           if (c.at < c.call.count) c.round = ++round_;
           c.phase = c.at < c.call.count ? Call::filling : Call::closing;

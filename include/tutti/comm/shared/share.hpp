@@ -135,16 +135,25 @@ class BasicShare {
         board_.stage_bytes() / c.element_bytes() / (gives_blocks(c.call.kind) ? size_ : 1);
     c.chunk = elements > line ? elements / line * line : elements;
   }
-  /// This rank's contribution to the round, when the others cannot reach it.
+  /// This rank's contribution to the round, when the others cannot reach it; not what only this rank takes.
   void fill(Call& c) noexcept {
     Collective const& call = c.call;
     if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
     auto const* const from = static_cast<std::byte const*>(call.from);
-    std::byte* const stage = board_.stage(rank_, false, c.round);
+    std::byte* const stage = board_.stage(rank_, c.round);
     std::int64_t const element = c.element_bytes();
-    for (int block = 0; block < (gives_blocks(call.kind) ? size_ : 1); ++block)
-      put(c, stage + block * c.chunk * element, from + (c.begin_of(block) + c.at) * element,
-          c.round_count() * element);
+    bool const blocks = gives_blocks(call.kind);
+    Slice const own = slice_of(c, rank_, c.at, c.round_count());
+    for (int block = 0; block < (blocks ? size_ : 1); ++block) {
+      if (blocks && block == rank_) continue;
+      auto const fill_range = [&](std::int64_t begin, std::int64_t end) {
+        put(c, stage + (block * c.chunk + begin - c.at) * element, from + (c.begin_of(block) + begin) * element,
+            (end - begin) * element);
+      };
+      bool const slices = reduces_whole(call.kind);
+      fill_range(c.at, slices ? own.begin : c.at + c.round_count());
+      if (slices) fill_range(own.end, c.at + c.round_count());
+    }
   }
   /// This rank's share of the elements [at, at + count) of every block.
   void consume(Call& c, std::int64_t at, std::int64_t count) {
@@ -181,9 +190,8 @@ class BasicShare {
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       Slice const slice = slice_of(c, r, c.at, c.round_count());
-      c.moved.received += (slice.end - slice.begin) * element;
       copy(static_cast<std::byte*>(call.to) + slice.begin * element,
-           board_.stage(r, true, c.round) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
+           board_.stage(rank_, c.round) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
     }
   }
 
@@ -216,7 +224,7 @@ class BasicShare {
     Entry const& entry = board_.entry(c.sequence, rank);
     if (c.small) return entry.payload + offset;
     if (entry.from != 0) return board_.address(entry.from) + offset;
-    return board_.stage(rank, false, c.round) + (block * c.chunk + at - c.at) * element;
+    return board_.stage(rank, c.round) + (block * c.chunk + at - c.at) * element;
   }
   /// All ranks' elements of a block, combined into `to`.
   void fold(Call& c, std::int64_t block, std::int64_t at, void* to, std::int64_t count) {
@@ -248,7 +256,8 @@ class BasicShare {
     };
     return {bound(rank), bound(rank + 1)};
   }
-  /// This rank's slice of a reduction, to all that want it. Only the owner touches a slice, hence in place is safe.
+  /// This rank's slice of a reduction, to all that want it: to their buffers, or in place of what they have put into
+  /// their staging memory. Only the owner touches a slice until all are done, hence in place is safe.
   void reduce_slice(Call& c, std::int64_t at, std::int64_t count) {
     Collective const& call = c.call;
     std::int64_t const element = c.element_bytes();
@@ -259,14 +268,11 @@ class BasicShare {
     for (int r = 0; r < size_; ++r) {
       if (!all && r != call.root) continue;
       std::uint64_t const place = board_.entry(c.sequence, r).to;
-      if (r != rank_ && place == 0) continue;  // takes it from the stage
       std::byte* const to = r == rank_ ? static_cast<std::byte*>(call.to) : board_.address(place);
-      outputs_.push_back(to + slice.begin * element);
+      if (r != rank_ && place == 0)
+        outputs_.push_back(board_.stage(r, c.round) + (slice.begin - c.at) * element);
+      else outputs_.push_back(to + slice.begin * element);
       if (r != rank_) c.moved.sent += bytes;
-    }
-    if (c.drains && (all || rank_ != call.root)) {
-      outputs_.push_back(board_.stage(rank_, true, c.round) + (slice.begin - c.at) * element);
-      c.moved.sent += bytes;
     }
     // In place the line was read a moment ago and is written to the cache; elsewhere a large result goes around it.
     bool const streams = all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to;
