@@ -56,6 +56,9 @@ TEST_CASE("structs, complex numbers, device memory and what a call is made for a
   call.reduction.op = Operator::callable;
   call.compound_bytes = 24;
   CHECK(contains(comm::describe(call), "all_reduce(callable, 24-byte structs #77, count 8) at "));
+  call.compound_bytes = 320;  // too large for what travels
+  CHECK(contains(comm::describe(comm::call_of(comm::facts_of(call), comm::compared_count(call))),
+                 "all_reduce(callable, structs #77, count 8) at "));
 }
 
 TEST_CASE("what is compared comes back from its two numbers") {

@@ -20,6 +20,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,9 +43,9 @@ void check_nothing_is_left() {
   CHECK(counts.pinned_bytes == 0);
   CHECK(counts.live_bytes == 0);
 }
-/// What the ranks get for what they do, a text for each; empty for no error.
+/// What the ranks get for what they do, a text for each; empty for no error. `ends`: their errors end the run.
 template <class F>
-std::vector<std::string> errors(int ranks, F&& f) {
+std::vector<std::string> errors(int ranks, F&& f, bool ends = false) {
   std::vector<std::string> found(static_cast<std::size_t>(ranks));
   try {
     threads::run(ranks, [&](auto& comm) {
@@ -52,6 +53,7 @@ std::vector<std::string> errors(int ranks, F&& f) {
         f(comm);
       } catch (Error const& error) {
         found[static_cast<std::size_t>(comm.rank())] = error.what();
+        if (ends) throw;
       }
     });
   } catch (Error const&) {
@@ -161,30 +163,113 @@ TEST_CASE("a deadline that passes between parts names who is missing, and leaves
 
 namespace {
 
-/// Its seventh look at a copy fails.
+/// One look at a copy fails, or one pinning.
 struct FailingDevice : QueuedDevice {
   static constexpr std::string_view name = "failing";
-  static inline std::atomic<int> looks = 0;
+  static inline std::atomic<int> looks = 0;   // until that look; 0: none fails
+  static inline std::atomic<int> pins = 0;    // until that one
+  static inline std::atomic<bool> odd = false;  // throws what is no Error
   bool test(Copy& copy) const {
-    if (++looks == 7) throw Error(ErrorKind::communication, "FailingDevice", "the device has failed");
+    if (looks > 0 && --looks == 0) {
+      if (odd) throw std::runtime_error("out of order");
+      throw Error(ErrorKind::communication, "FailingDevice", "the device has failed");
+    }
     return QueuedDevice::test(copy);
+  }
+  void pin(void* memory, std::size_t bytes) const {
+    if (pins > 0 && --pins == 0) throw Error(ErrorKind::out_of_memory, "FailingDevice", "cannot pin");
+    QueuedDevice::pin(memory, bytes);
   }
   friend bool operator==(FailingDevice, FailingDevice) = default;
 };
+Tensor<float, FailingDevice> on_failing(std::int64_t size, float value = 1) {
+  return to_device(full<float>(Shape{size}, value), FailingDevice{});
+}
 
 }  // namespace
 
 TEST_CASE("a copy that fails ends the call on every rank") {
   TestDevice::reset();
-  FailingDevice::looks = 0;
+  for (bool const odd : {false, true}) {
+    FailingDevice::looks = 7;
+    FailingDevice::odd = odd;
+    auto const found = errors(2, [](auto& comm) {
+      auto x = on_failing(6 * part);
+      comm.all_reduce(x, sum);
+    });
+    FailingDevice::looks = 0;
+    FailingDevice::odd = false;
+    for (auto const& text : found) {
+      INFO(text);
+      CHECK(text.find(odd ? "the device failing failed: out of order" : "the device has failed") != std::string::npos);
+    }
+  }
+  check_nothing_is_left();
+}
+
+TEST_CASE("a dropped call that fails on one rank is told to all, and what comes behind it does not take its place") {
+  TestDevice::reset();
   auto const found = errors(2, [](auto& comm) {
-    auto x = to_device(full<float>(Shape{6 * part}, 1), FailingDevice{});
-    comm.all_reduce(x, sum);
+    auto y = on_failing(3, 100);
+    comm.barrier();
+    if (comm.rank() == 0) {
+      FailingDevice::pins = 1;
+      static_cast<void>(comm.all_reduce_async(on_failing(3), sum));
+      FailingDevice::pins = 0;
+    } else {
+      while (FailingDevice::pins != 0) std::this_thread::yield();
+      static_cast<void>(comm.all_reduce_async(on_failing(3), sum));
+    }
+    comm.all_reduce(y, sum);
   });
   for (auto const& text : found) {
     INFO(text);
+    CHECK(text.find("all_reduce failed on rank 0: cannot pin") != std::string::npos);
+  }
+  check_nothing_is_left();
+}
+
+TEST_CASE("who waits behind a call that has failed is told at once why, and so are the others") {
+  TestDevice::reset();
+  auto const begin = std::chrono::steady_clock::now();
+  auto const behind = errors(2, [](auto& comm) {
+    comm.barrier();
+    if (comm.rank() == 0) FailingDevice::looks = 1;
+    auto kept = comm.all_reduce_async(on_failing(6 * part), sum);
+    comm.barrier();
+    kept.wait();
+  });
+  FailingDevice::looks = 0;
+  for (auto const& text : behind) {
+    INFO(text);
     CHECK(text.find("the device has failed") != std::string::npos);
   }
+  auto const thrown = errors(3, [](auto& comm) {
+    comm.barrier();
+    if (comm.rank() == 2) throw Error(ErrorKind::format, "load", "the file is empty");
+    auto first = comm.all_reduce_async(on_device(6 * part), sum);
+    auto second = comm.all_gather_async(on_device(2 * part));
+    second.wait();
+    first.wait();
+  }, true);
+  for (std::size_t rank : {0u, 1u}) {
+    INFO(thrown[rank]);
+    CHECK(thrown[rank].find("the file is empty") != std::string::npos);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // the deadline is 600
+  check_nothing_is_left();
+}
+
+TEST_CASE("contributions and blocks share the staging memory of a part") {
+  TestDevice::reset();
+  std::size_t pinned = 0;
+  threads::run(1, [&](auto& comm) {
+    auto const x = to_device(full<float>(Shape{100, 4096}, 1), QueuedDevice{});
+    auto const sums = to_host(comm.all_reduce_contributions(x, sum));
+    if (sums(0) != 100) throw Error(ErrorKind::internal, "test", "a wrong sum");
+    pinned = TestDevice::counts().pinned_bytes;
+  });
+  CHECK(pinned <= 8 * (std::size_t{100} * 4096));  // 4 KiB of each contribution in each of four parts, and its results
   check_nothing_is_left();
 }
 

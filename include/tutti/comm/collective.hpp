@@ -250,6 +250,7 @@ inline Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
   call.reduction.op = static_cast<Operator>(facts >> 8 & 63u);
   call.dtype = static_cast<DType>(facts >> 14 & 63u);
   call.compound_bytes = static_cast<std::int64_t>(facts >> 20 & 255u);
+  if (call.compound_bytes == 255) call.compound_bytes = -1;  // or more
   call.layout = static_cast<std::uint16_t>(facts >> 28 & (layouts - 1));
   if (call.kind == Kind::all_reduce_contributions) call.contributions = static_cast<std::int64_t>(facts >> 42);
   else call.root = static_cast<int>(facts >> 42) - 1;
@@ -296,7 +297,8 @@ std::string describe_elements(Collective const& call) {
     text = concat("structs #", call.layout);
     if (counts) text += concat(", ", count, " bytes");
   } else {
-    if (call.layout > complex_layout) text = concat(call.compound_bytes, "-byte structs #", call.layout);
+    if (call.compound_bytes < 0) text = concat("structs #", call.layout);
+    else if (call.layout > complex_layout) text = concat(call.compound_bytes, "-byte structs #", call.layout);
     else text = concat(call.layout == complex_layout ? "complex " : "", tutti::name(call.dtype));
     if (counts) text += concat(", count ", call.layout == complex_layout && !compound ? count / 2 : count);
   }

@@ -88,7 +88,7 @@ struct DirectCall {
     try {
       return core.backend.start(call.collective);
     } catch (...) {
-      core.fail_start(flight);
+      core.fail_start(flight, name(call.collective.kind).data());
     }
   }
 };
@@ -121,7 +121,7 @@ class CollectiveJob : public Job {
       if (!native_) tag_ = core_.next_tag();
       try_begin();
     } catch (...) {
-      if (!comparison_ && !derived_ && !in_line_) core_.fail_start(flight_);
+      if (!comparison_ && !derived_ && !in_line_) core_.fail_start(flight_, operation);
       this->postpone();  // what is under way knows memory of the caller and of this job
     }
   }
@@ -224,7 +224,10 @@ class CollectiveJob : public Job {
   /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
   /// must start them in the same order.
   bool try_begin() {
-    if (in_line_ && !core_.is_first_in_line(*this)) return false;
+    if (in_line_ && !core_.is_first_in_line(*this)) {
+      core_.check_line();
+      return false;
+    }
     if (std::exchange(has_backend_compare_, false)) comparison_ = make_owner<Comparison<B>>(core_, call_);
     if (waits_ && comparison_) return false;
     if (in_line_) core_.leave_line(*this);

@@ -91,6 +91,17 @@ class Core final : public Progress, public Relative {
   void leave_line(Job const& job) noexcept {
     line_.erase_if([&](Job const* other) { return other == &job; });
   }
+  /// Those behind a call that has failed, which keeps its place until somebody takes its error, fail with it.
+  void check_line() const {
+    Job const& first = *line_.front();
+    if (!first.failed()) return;
+    try {
+      std::rethrow_exception(first.failure());
+    } catch (Error const& error) {
+      throw Error(error.kind(), first.operation(),
+                  concat("an earlier ", first.operation(), " failed: ", error.message()));
+    }
+  }
   /// What holds up those behind it.
   std::string awaiting_in_line() const {
     return concat("an earlier ", line_.front()->operation(), " must start first: ", line_.front()->awaiting());
@@ -119,7 +130,7 @@ class Core final : public Progress, public Relative {
       }
   }
   void adopt(Owner<Job> job) noexcept override {
-    bool const done = job->poll_quietly();
+    bool const done = poll_and_tell(*job);
     bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
     if (failing)  // the borrowed memory goes away while the exception passes
       backend.revoke(ErrorKind::communication,
@@ -163,9 +174,9 @@ class Core final : public Progress, public Relative {
 
   /// Moves on everything in flight.
   void progress() noexcept {
-    for (Job* job : jobs_) job->poll_quietly();
+    for (Job* job : jobs_) static_cast<void>(poll_and_tell(*job));
     for (std::size_t i = 0; i < orphans_.size();) {
-      if (!orphans_[i]->poll_quietly()) {
+      if (!poll_and_tell(*orphans_[i])) {
         ++i;
         continue;
       }
@@ -195,15 +206,17 @@ class Core final : public Progress, public Relative {
     }
   }
 
-  /// Called from a handler of what kept an operation from starting: closes its record and rethrows, with this rank.
-  [[noreturn]] void fail_start(FlightRecorder::Ticket ticket) {
+  /// Called from a handler of what kept a collective from starting: closes its record and rethrows, with this rank and
+  /// the name that was called.
+  [[noreturn]] void fail_start(FlightRecorder::Ticket ticket, char const* operation) {
     flight_recorder.fail(ticket);
     dump_first_failure(true);
     try {
       throw;
-    } catch (Error& error) {
-      if (error.rank() < 0) error.with_rank(backend.rank());
-      throw;
+    } catch (Error const& error) {
+      throw Error(error.kind(), operation, error.message(), error.where())
+          .with_rank(error.rank() < 0 ? backend.rank() : error.rank())
+          .with_native(error.native());
     }
   }
   /// Called from a handler of the error of an operation, whose record is closed. The first one is dumped, and once more
@@ -231,6 +244,22 @@ class Core final : public Progress, public Relative {
     if (options_.statistics) start_statistics();
     family_->join(*this);
     if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
+  }
+
+  /// As poll_quietly. The failure of a collective is told at once: nobody may wait for it here for long, or ever.
+  bool poll_and_tell(Job& job) noexcept {
+    if (!job.poll_quietly()) return false;
+    if (!job.collective() || !job.news()) return true;
+    try {
+      std::rethrow_exception(job.failure());
+    } catch (Error const& error) {
+      backend.revoke(error.kind(),
+                     concat(job.operation(), " failed on rank ", backend.rank(), ": ", error.message()));
+    } catch (...) {
+      backend.revoke(ErrorKind::communication,
+                     concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
+    }
+    return true;
   }
 
   static std::int64_t nanoseconds(double seconds) noexcept { return static_cast<std::int64_t>(seconds * 1e9); }

@@ -488,7 +488,7 @@ class Endpoint {
     if constexpr (in_parts<kind, From, To>) {
       Tally::Exposed const exposed(core_->tally, name(kind).data());
       StagedJobOf<From, To> job(*core_, name(kind).data(), place_of(from, to), to.device(), make);
-      core_->wait(job, where);
+      wait_for(job, from, to, where);
     } else if (is_direct<kind, To, Op>()) {
       DirectCall<B> direct(*core_, make);
       if (!direct.complete()) {
@@ -504,7 +504,7 @@ class Endpoint {
     return to.take();
   }
   template <class From, class To>
-  void wait_for(CollectiveJob<B>& job, From& from, To& to, Where where) {
+  void wait_for(Job& job, From& from, To& to, Where where) {
     try {
       core_->wait(job, where);
     } catch (...) {

@@ -30,7 +30,12 @@ class Job {
     if (done_) return true;
     if (failure_) std::rethrow_exception(failure_);
     if (given_up_) throw Error(ErrorKind::revoked, operation_, "the operation was given up after an earlier error");
-    done_ = advance();
+    try {
+      done_ = advance();
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
     return done_;
   }
   /// Keeps an exception for the next `poll`. True when there is nothing left to do.
@@ -53,8 +58,11 @@ class Job {
   }
   bool safe() const noexcept { return safe_; }
   bool done() const noexcept { return done_; }
-  /// Whether the next `poll` throws.
+  /// Whether the next `poll` throws, and what.
   bool failed() const noexcept { return failure_ != nullptr; }
+  std::exception_ptr failure() const noexcept { return failure_; }
+  /// True once, after it has failed: for who tells others.
+  bool news() noexcept { return failure_ && !std::exchange(told_, true); }
   virtual bool abandon() noexcept = 0;
   /// Whether it works on memory that it does not own.
   virtual bool borrows() const noexcept { return true; }
@@ -78,6 +86,7 @@ class Job {
   bool done_ = false;
   bool given_up_ = false;
   bool safe_ = true;
+  bool told_ = false;
   std::exception_ptr failure_;
 };
 

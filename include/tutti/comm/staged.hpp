@@ -42,7 +42,8 @@ class StagedJob : public Job {
     std::int64_t const element = whole_.element_bytes();
     bool const blocked = whole_.kind >= Kind::gather && whole_.kind <= Kind::all_to_all;
     // Where a block's part would be a small message, it is one of 4 KiB.
-    std::int64_t const bytes = staging_bytes(core.backend) / (blocked ? core.backend.size() : 1);
+    std::int64_t const bytes =
+        staging_bytes(core.backend) / (blocked ? core.backend.size() : whole_.contributions);
     step_ = (bytes < least_bytes ? least_bytes : bytes) / element;
     if (step_ > 16) step_ -= step_ % 16;
     if (step_ < 1) step_ = 1;
@@ -67,21 +68,23 @@ class StagedJob : public Job {
   StagedJob(StagedJob const&) = delete;
   StagedJob& operator=(StagedJob const&) = delete;
 
-  /// Nobody touches the caller's memory any more; staging memory that a peer may still reach is given up.
+  /// Staging memory that a peer may still reach is given up. The caller's memory is safe unless the device has failed,
+  /// which then may go on with a copy.
   bool abandon() noexcept override {
     core_.flight_recorder.fail(flight_);
+    bool copied = true;
     for (Owner<Part>& part : under_way_) {
       bool safe = part->job == nullptr || part->job->give_up();
       try {
         while (!part->in.done() || !part->out.done()) exec::relax();
       } catch (...) {
-        safe = false;
+        copied = safe = false;
       }
       if (!safe) static_cast<void>(part.release());
     }
     under_way_.clear();
     if (comparison_ && !comparison_->abandon()) static_cast<void>(comparison_.release());
-    return true;
+    return copied;
   }
   std::string awaiting() const override {
     if constexpr (requires { core_.backend.roll_call(number_); })
@@ -121,6 +124,7 @@ class StagedJob : public Job {
   /// Parts under way: one copied in, one copied out, and two between the ranks, which are seldom all there at once.
   static constexpr int depth = 4;
   static constexpr std::int64_t least_bytes = 4096;
+  static constexpr std::int64_t most_kept_bytes = 1 << 20;
   static constexpr std::int64_t block_bytes = 64 << 10;  // so that blocks of small calls serve larger ones too
 
   /// By messages, which may begin before this call's turn, or by the backend, which does it for what it makes itself.
@@ -156,6 +160,7 @@ class StagedJob : public Job {
   bool move_on() {
     if (comparison_ && comparison_->advance()) comparison_ = nullptr;
     bool const first = !in_line_ || core_.is_first_in_line(*this);
+    if (!first) core_.check_line();
     if (first && std::exchange(compares_in_turn_, false)) comparison_ = make_owner<Comparison<B>>(core_, whole_);
     for (bool moves = true; moves;) {
       moves = false;
@@ -236,8 +241,10 @@ class StagedJob : public Job {
     return core_.staging.take(device, wanted, [&] { return heap_memory(core_, wanted); });
   }
   void give_back(Part& part) {
-    if (part.from_memory) core_.staging.give_back(std::move(part.from_memory));
-    if (part.to_memory) core_.staging.give_back(std::move(part.to_memory));
+    std::int64_t const own = staging_bytes(core_.backend);
+    auto const most = static_cast<std::size_t>(own < most_kept_bytes ? most_kept_bytes : own);
+    if (part.from_memory) core_.staging.give_back(std::move(part.from_memory), most);
+    if (part.to_memory) core_.staging.give_back(std::move(part.to_memory), most);
   }
 
   Core<B>& core_;

@@ -4,11 +4,14 @@
 /// Host memory through which device memory travels where a backend reaches the host's alone: `PinnedMemory`, a pool of
 /// it, and copies that are under way beside other work.
 
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/tensor/storage.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <utility>
 
 namespace tutti::comm {
@@ -80,8 +83,9 @@ class StagingPool {
     }
     return make_owner<Pinned<D>>(device, allocate());
   }
-  void give_back(Owner<Block> block) {
-    if (free_.size() < most_kept) free_.push_back(std::move(block));
+  /// Larger ones than `most_bytes` are not kept.
+  void give_back(Owner<Block> block, std::size_t most_bytes) {
+    if (free_.size() < most_kept && block->bytes() <= most_bytes) free_.push_back(std::move(block));
   }
 
  private:
@@ -107,24 +111,43 @@ class Copies {
 
   void to_host(void* to, void const* from, std::size_t bytes) {
     if (bytes == 0) return;
-    if constexpr (beside) under_way_.push_back(device_.start_copy_to_host(to, from, bytes));
-    else device_.copy_to_host(to, from, bytes);
+    as_errors([&] {
+      if constexpr (beside) under_way_.push_back(device_.start_copy_to_host(to, from, bytes));
+      else device_.copy_to_host(to, from, bytes);
+    });
   }
   void from_host(void* to, void const* from, std::size_t bytes) {
     if (bytes == 0) return;
-    if constexpr (beside) under_way_.push_back(device_.start_copy_from_host(to, from, bytes));
-    else device_.copy_from_host(to, from, bytes);
+    as_errors([&] {
+      if constexpr (beside) under_way_.push_back(device_.start_copy_from_host(to, from, bytes));
+      else device_.copy_from_host(to, from, bytes);
+    });
   }
   bool done() {
     if constexpr (beside) {
-      for (auto& copy : under_way_)
-        if (!device_.test(copy)) return false;
+      for (auto& copy : under_way_) {
+        bool complete = false;
+        as_errors([&] { complete = device_.test(copy); });
+        if (!complete) return false;
+      }
       under_way_.clear();
     }
     return true;
   }
 
  private:
+  /// What else a device throws, as an Error that names it: of a collective another exception is its operator's.
+  template <class F>
+  static void as_errors(F&& f) {
+    try {
+      f();
+    } catch (Error const&) {
+      throw;
+    } catch (std::exception const& error) {
+      throw Error(ErrorKind::communication, "copy", concat("the device ", D::name, " failed: ", error.what()));
+    }
+  }
+
   static constexpr bool beside = requires(D device, void* to, void const* from, std::size_t bytes,
                                           typename D::Copy copy) {
     copy = device.start_copy_to_host(to, from, bytes);
