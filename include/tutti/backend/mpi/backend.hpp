@@ -149,6 +149,7 @@ class Mpi {
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
+    mpi::Environment::check_open("send");
     hear_late("send");
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
     if (labels(channel)) {
@@ -162,6 +163,7 @@ class Mpi {
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     Operation operation;
+    mpi::Environment::check_open("recv");
     hear_late("recv");
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
@@ -176,6 +178,7 @@ class Mpi {
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
+    mpi::Environment::check_open("recv");
     hear_late("recv");
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
