@@ -81,14 +81,31 @@ def other_job(other, ranks, folder):
         os.mkfifo(pipe)
     words, _ = launch_words(other[0], ranks)
     job = subprocess.Popen([*words, str(other[1]), *pipes], stdin=subprocess.DEVNULL, start_new_session=True)
+    patience = 0  # of a job that tutti-perf has not told to stop
     try:
         yield ["--other-commands", pipes[0], "--other-answers", pipes[1]]
+        patience = 20
     finally:
         try:
-            job.wait(timeout=20)
-        except subprocess.TimeoutExpired:  # tutti-perf ended without saying stop
+            job.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
+
+
+def run(command):
+    """Its status. A launcher that is asked to end ends its ranks."""
+    job = subprocess.Popen(command)
+    try:
+        return job.wait()
+    except BaseException:
+        job.terminate()
+        try:
+            job.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.wait()
+        raise
 
 
 def main():
@@ -136,9 +153,9 @@ def main():
                            "--suite", args.suite, *(["--json", json] if args.json else []), *other_words, *rest]
                 if has_mpi:
                     command = launch_words(args.mpiexec, ranks)[0] + command
-                status = subprocess.run(command).returncode
-            if status != 0:
-                raise Failed(f"{' '.join(command)} ended with {status}")
+                status = run(command)
+                if status != 0:
+                    raise Failed(f"{' '.join(command)} ended with {status}")
             if args.json:
                 rows += pathlib.Path(json).read_text()
     if args.json:
@@ -147,6 +164,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that jobs are ended on the way out
     try:
         sys.exit(main())
     except Failed as failure:

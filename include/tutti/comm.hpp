@@ -35,15 +35,15 @@
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/derived.hpp>
-#include <tutti/comm/misuse.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/shape.hpp>
 #include <tutti/tensor/view.hpp>
 #include <tutti/tensor/tensor.hpp>
+#include <tutti/comm/heap.hpp>
+#include <tutti/comm/misuse.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/comm/collective_job.hpp>
 #include <tutti/comm/collective_task.hpp>
-#include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/staged.hpp>
 #include <tutti/comm/endpoint.hpp>

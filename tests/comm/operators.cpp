@@ -125,8 +125,9 @@ std::vector<T> any_numbers(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 bits(seed);
   std::vector<T> numbers(n);
   for (T& number : numbers) {
-    std::uint64_t const word = bits();
-    std::memcpy(static_cast<void*>(&number), &word, sizeof(T));
+    std::uint64_t words[(sizeof(T) + 7) / 8];
+    for (std::uint64_t& word : words) word = bits();
+    std::memcpy(static_cast<void*>(&number), words, sizeof(T));
   }
   return numbers;
 }
@@ -219,6 +220,66 @@ TEST_CASE("every 16-bit float goes through vector registers and back as through 
   std::vector<float16> average(halves.size());
   for (std::size_t i = 0; i < halves.size(); ++i) average[i] = float16((float(halves[i]) + 0.0f) / 2.0f);
   CHECK(changed(average, folded<float16>(avg, {halves, zero})) == 0);
+}
+
+namespace {
+
+/// Elements of the results of a scan over `ranks` that are not the fold of as many inputs; 0 is wanted.
+template <class T, class Op>
+std::size_t wrong_prefixes(Op const& op, std::vector<std::vector<T>> const& inputs, bool inclusive, bool in_place) {
+  std::size_t const ranks = inputs.size(), n = inputs[0].size();
+  auto buffers = inputs;
+  std::vector<std::vector<T>> others = inputs;  // an output that must not be written keeps its input
+  std::vector<void const*> from;
+  std::vector<void*> to;
+  for (auto& buffer : buffers) from.push_back(buffer.data());
+  for (auto& buffer : in_place ? buffers : others) to.push_back(buffer.data());
+  to[1] = ranks > 2 ? nullptr : to[1];  // as of a rank that wants none
+  auto const reduction = comm::scan_reduction_of<T>(op);
+  reduction.prefixes(reduction.state, from.data(), static_cast<int>(ranks), to.data(), inclusive,
+                     static_cast<std::int64_t>(n));
+  std::size_t wrong = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::size_t const combined = r + (inclusive ? 1 : 0);
+    bool const written = to[r] != nullptr && combined != 0;
+    auto const expected = written ? folded<T>(op, std::vector<std::vector<T>>(inputs.begin(), inputs.begin() +
+                                                                             static_cast<std::ptrdiff_t>(combined)))
+                                  : inputs[r];
+    auto const& is = in_place ? buffers[r] : others[r];
+    for (std::size_t i = 0; i < n; ++i) {
+      if constexpr (Element<T>)
+        if (is_nan(is[i]) && is_nan(expected[i])) continue;
+      wrong += std::memcmp(&is[i], &expected[i], sizeof(T)) != 0;
+    }
+  }
+  return wrong;
+}
+template <class T, class Op>
+void check_prefixes(Op const& op) {
+  for (std::size_t const ranks : {2u, 3u, 5u})
+    for (std::size_t const n : {0u, 1u, 7u, 64u, 200u})
+      for (int form = 0; form < 4; ++form) {
+        std::vector<std::vector<T>> inputs;
+        for (std::size_t r = 0; r < ranks; ++r) inputs.push_back(any_numbers<T>(n, 10 * n + r));
+        INFO(ranks << " ranks, " << n << " elements, form " << form);
+        CHECK(wrong_prefixes<T>(op, inputs, (form & 1) != 0, (form & 2) != 0) == 0);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("a scan's results are the folds of so many inputs, bit for bit, also in place") {
+  check_prefixes<float>(sum);
+  check_prefixes<double>(avg);
+  check_prefixes<bfloat16>(sum);
+  check_prefixes<float16>(avg);
+  check_prefixes<std::int32_t>(avg);
+  check_prefixes<std::int8_t>(prod);
+  check_prefixes<std::int64_t>(min);
+  check_prefixes<std::uint16_t>(bitwise_xor);
+  check_prefixes<std::int32_t>(logical_and);
+  check_prefixes<std::int64_t>([](std::int64_t a, std::int64_t b) { return a / 2 - b / 4; });
+  check_prefixes<Located<double>>(max_location);
 }
 
 TEST_CASE("every operator has a name") {

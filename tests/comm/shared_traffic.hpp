@@ -22,42 +22,69 @@ struct Moved {
   std::int64_t sent = 0, received = 0;
 };
 
+/// Of each rank, to all_reduce_contributions.
+inline constexpr std::int64_t shared_contributions = 3;
+
 /// Of floats, in blocks of `count`; the root is rank 0.
 inline Moved shared_traffic(comm::Kind kind, int ranks, int rank, std::int64_t count, SharedPath const& path) {
   using comm::Kind;
   std::int64_t const block = 4 * count, others = ranks - 1;
-  bool const root = rank == 0;
+  bool const root = rank == 0, last = rank == others;
   bool const blocked = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
   bool const gives = kind == Kind::broadcast || kind == Kind::scatter ? root : kind != Kind::barrier;
-  std::int64_t const given = block * (blocked ? ranks : 1);  // by who gives
+  std::int64_t const rows = kind == Kind::all_reduce_contributions ? shared_contributions : 1;
+  std::int64_t const given = block * rows * (blocked ? ranks : 1);  // by who gives
   bool const small = kind == Kind::barrier || given <= 1000;
-  bool const whole = kind == Kind::all_reduce || kind == Kind::reduce;
+  bool const scans = kind == Kind::scan || kind == Kind::exscan;
+  bool const whole = kind == Kind::all_reduce || kind == Kind::reduce || scans || rows > 1;
 
-  std::int64_t reads = others * block;  // one block of every other rank
+  std::int64_t reads = others * block * rows;  // what every other rank gives this one
   if (kind == Kind::broadcast || kind == Kind::scatter) reads = root ? 0 : block;
   if ((kind == Kind::gather || kind == Kind::reduce) && !root) reads = 0;
   if (kind == Kind::barrier) reads = 0;
+  if (scans) reads = rank * block;
   if (small) return {comm::Algorithm::shared_board, gives ? given : 0, reads};
 
   // A reduction deals the cache lines of each round out to the ranks; who has a share reads it of all and writes it for
   // all.
-  std::int64_t const round = path.reachable ? count : path.stage_bytes / 4 / (blocked ? ranks : 1) / 16 * 16;
+  std::int64_t const round = path.reachable ? count : path.stage_bytes / 4 / (blocked ? ranks : rows) / 16 * 16;
   std::int64_t mine = 0;
   for (std::int64_t at = 0; at < count; at += round) {
     std::int64_t const n = std::min(round, count - at), lines = (n + 15) / 16;
     mine += 4 * (std::min(lines * (rank + 1) / ranks * 16, n) - std::min(lines * rank / ranks * 16, n));
   }
-  if (path.reachable) {
-    if (kind == Kind::all_reduce) return {comm::Algorithm::shared_one_pass, others * mine, others * mine};
-    if (kind == Kind::reduce) return {comm::Algorithm::shared_one_pass, root ? 0 : mine, others * mine};
-    return {comm::Algorithm::shared_one_pass, 0, reads};
-  }
+  if (whole) reads = others * mine * rows;
+  std::int64_t writes = whole ? others * mine : 0;  // results
+  if (kind == Kind::reduce) writes = root ? 0 : mine;
+  if (kind == Kind::exscan && !last) reads -= mine;   // what the last rank gives is in nobody's result
+  if (kind == Kind::exscan && !root) writes -= mine;  // and the first rank gets none
+  if (path.reachable) return {comm::Algorithm::shared_one_pass, writes, reads};
   // Without what only this rank takes.
-  std::int64_t const filled = given - (whole ? mine : blocked ? block : 0);
-  Moved staged{comm::Algorithm::shared_staged, gives ? filled : 0, whole ? others * mine : reads};
-  if (kind == Kind::all_reduce) staged.sent += others * mine;  // the result, to each
-  if (kind == Kind::reduce && !root) staged.sent += mine;
-  return staged;
+  std::int64_t const filled = given - (whole ? mine * rows : blocked ? block : 0);
+  return {comm::Algorithm::shared_staged, (gives ? filled : 0) + writes, reads};
+}
+
+/// Of blocks of `count` + r floats for or from rank r. The board carries what fits it with the sizes that only its rank
+/// knows, and whoever has more does without it.
+inline Moved ragged_traffic(comm::Kind kind, int ranks, int rank, std::int64_t count, SharedPath const& path) {
+  using comm::Kind;
+  std::int64_t const block = 4 * (count + rank), all = 4 * (ranks * count + ranks * (ranks - 1) / 2);
+  bool const root = rank == 0, gathers = kind == Kind::gather_v || kind == Kind::all_gather_v;
+  std::int64_t const told = kind == Kind::gather_v                                  ? 8
+                            : kind == Kind::scatter_v || kind == Kind::all_to_all_v ? 8 * ranks
+                                                                                    : 0;
+  std::int64_t reads = (ranks - 1) * block;
+  if (gathers) reads = all - block;
+  if (kind == Kind::gather_v && !root) reads = 0;
+  if (kind == Kind::scatter_v) reads = root ? 0 : block;
+  bool const gives = kind != Kind::scatter_v || root;
+  std::int64_t const given = !gives ? 0 : gathers ? block : all;
+  bool const fits = told + given <= 1000;
+  bool const all_fit = told + (gathers ? 4 * (count + ranks - 1) : all) <= 1000;
+  if (all_fit) return {comm::Algorithm::shared_board, given, reads};
+  if (path.reachable) return {comm::Algorithm::shared_one_pass, fits ? given : 0, reads};
+  // `reachable` is false, and a rank with nothing to give has a buffer that fits.
+  return {comm::Algorithm::shared_staged, fits ? given : given - (gathers ? 0 : block), reads};
 }
 
 /// Runs every kind that has a path on shared memory, at sizes around the limits, and adds to `text` what differs.
@@ -78,7 +105,8 @@ int compare_shared_traffic(Comm& comm, SharedPath const& path, std::string& text
       comm.start_statistics();
       operation();
       Statistics const statistics = comm.statistics();
-      Moved const moved = shared_traffic(kind, ranks, rank, count, path);
+      Moved const moved = comm::has_counts(kind) ? ragged_traffic(kind, ranks, rank, count, path)
+                                                 : shared_traffic(kind, ranks, rank, count, path);
       OperationStatistics const* const one = statistics.find(name(kind));
       bool good = statistics.operations.size() == 1 && one != nullptr && one->calls == 1;
       for (int a = 0; a < comm::algorithm_count && good; ++a) {
@@ -104,6 +132,26 @@ int compare_shared_traffic(Comm& comm, SharedPath const& path, std::string& text
     see(Kind::scatter, [&] { comm.scatter(blocks, y); });
     see(Kind::reduce_scatter, [&] { comm.reduce_scatter(blocks, y, max); });
     see(Kind::all_to_all, [&] { comm.all_to_all(blocks, others); });
+    see(Kind::scan, [&] { comm.scan(x, sum); });
+    see(Kind::scan, [&] { comm.scan(x, y, avg); });
+    see(Kind::exscan, [&] { comm.exscan(x, y, sum); });
+    auto rows = make(count * shared_contributions);
+    see(Kind::all_reduce_contributions, [&] {
+      comm.all_reduce_contributions(rows.reshape({shared_contributions, count}), y, sum);
+    });
+
+    List<std::int64_t> sizes, own_sizes;  // of the blocks for each rank; of those that this one gets
+    for (int r = 0; r < ranks; ++r) {
+      sizes.push_back(count + r);
+      own_sizes.push_back(count + rank);
+    }
+    std::int64_t const total = ranks * count + ranks * (ranks - 1) / 2;
+    auto own = make(count + rank), all = make(total), exchanged = make(ranks * (count + rank));
+    see(Kind::gather_v, [&] { comm.gather_v(own, all, sizes); });
+    see(Kind::all_gather_v, [&] { comm.all_gather_v(own, all, sizes); });
+    see(Kind::scatter_v, [&] { comm.scatter_v(all, own, sizes); });
+    see(Kind::reduce_scatter_v, [&] { comm.reduce_scatter_v(all, own, sizes, sum); });
+    see(Kind::all_to_all_v, [&] { comm.all_to_all_v(all, exchanged, sizes, own_sizes); });
   }
   return compared;
 }

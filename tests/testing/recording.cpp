@@ -60,7 +60,7 @@ TEST_CASE("the first difference is told, with all calls") {
   longer.push_back(first);
   REQUIRE_ERROR(backend.expect(longer), ErrorKind::invalid_argument, "call 4 is missing instead of all_reduce");
   // Every fact counts.
-  for (int fact = 0; fact < 7; ++fact) {
+  for (int fact = 0; fact < 10; ++fact) {
     List<RecordedCall> expected = backend.calls();
     RecordedCall& call = expected[0];
     if (fact == 0) call.operation = "reduce";
@@ -70,6 +70,9 @@ TEST_CASE("the first difference is told, with all calls") {
     if (fact == 4) call.root = 0;
     if (fact == 5) call.tag = 0;
     if (fact == 6) call.communicator = 1;
+    if (fact == 7) call.from_counts = {1};
+    if (fact == 8) call.to_counts = {1};
+    if (fact == 9) call.contributions = 2;
     REQUIRE_ERROR(backend.expect(expected), ErrorKind::invalid_argument, "call 0 is all_reduce(avg, float32, count 8)");
   }
 }
@@ -92,6 +95,33 @@ TEST_CASE("buffers stay as they are, allocated results are zeros, and all ranks 
   CHECK(half.size() == 3);
   half.barrier();
   CHECK(to_string(comm.backend().calls().back()) == "barrier() on communicator 1");
+}
+
+TEST_CASE("blocks of different sizes, contributions and reductions of structs are recorded as they are called") {
+  Communicator<Recording> comm(Recording(1, 3));
+  std::vector<float> from(4), to(7), part(2);
+  comm.all_gather_v(from, to, {1, 4, 2});
+  comm.scatter_v(to, part, {1, 4, 2}, 0);  // whose counts are the root's
+  comm.all_to_all_v(to, from, {5, 1, 1}, {2, 1, 1});
+  auto rows = zeros<double>(Shape{5, 2});
+  static_cast<void>(comm.all_reduce_contributions(rows, sum));
+  std::vector<Located<float>> located(6);
+  comm.all_reduce(located, max_location);
+  comm.backend().expect({
+      {.operation = "all_gather_v", .dtype = DType::float32, .count = 4, .to_counts = {1, 4, 2}},
+      {.operation = "scatter_v", .dtype = DType::float32, .count = 2, .root = 0},
+      {.operation = "all_to_all_v", .dtype = DType::float32, .from_counts = {5, 1, 1}, .to_counts = {2, 1, 1}},
+      {.operation = "all_reduce_contributions",
+       .dtype = DType::float64,
+       .count = 2,
+       .op = Operator::sum,
+       .contributions = 5},
+      {.operation = "all_reduce", .count = 6, .op = Operator::max_location},
+  });
+  CHECK(to_string(comm.backend().calls()[0]) == "all_gather_v(float32, count 4, to 1 + 4 + 2)");
+  CHECK(to_string(comm.backend().calls()[2]) == "all_to_all_v(float32, count 0, from 5 + 1 + 1, to 2 + 1 + 1)");
+  CHECK(to_string(comm.backend().calls()[3]) ==
+        "all_reduce_contributions(sum, float64, count 2, 5 contributions)");
 }
 
 TEST_CASE("no message comes, and there is no rank outside") {

@@ -6,6 +6,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/wire.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/fnv1a.hpp>
 
 #include <cstdint>
@@ -107,6 +108,10 @@ constexpr bool has_counts(Kind kind) noexcept { return kind >= Kind::gather_v &&
 constexpr bool gives_blocks(Kind kind) noexcept {
   return kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
 }
+/// The same of a result.
+constexpr bool takes_blocks(Kind kind) noexcept {
+  return kind == Kind::gather || kind == Kind::all_gather || kind == Kind::all_to_all;
+}
 constexpr bool rooted(Kind kind) noexcept {
   return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter ||
          kind == Kind::gather_v || kind == Kind::scatter_v;
@@ -199,6 +204,14 @@ struct Collective {
   std::int64_t block_bytes() const noexcept { return count * element_bytes(); }
 };
 
+/// Blocks of one size in this rank's buffers; 0 of a buffer that does not count.
+inline std::int64_t blocks_of_from(Collective const& call, int ranks) noexcept {
+  return call.from == nullptr ? 0 : gives_blocks(call.kind) ? ranks : call.contributions;
+}
+inline std::int64_t blocks_of_to(Collective const& call, int ranks) noexcept {
+  return call.to == nullptr ? 0 : takes_blocks(call.kind) ? ranks : 1;
+}
+
 /// Bytes that this rank gives to a call of `ranks` ranks, its own block included: all of `from`, where it counts.
 template <class = void>
 std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
@@ -208,7 +221,7 @@ std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
     for (std::int64_t const count : call.from_counts) elements += count;
     return elements * call.element_bytes();
   }
-  return call.block_bytes() * (gives_blocks(call.kind) ? ranks : call.contributions);
+  return call.block_bytes() * blocks_of_from(call, ranks);
 }
 
 /// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only
@@ -330,6 +343,13 @@ std::string describe_at(Collective const& call, std::string_view file, std::uint
 template <class = void>
 std::string describe(Collective const& call) {
   return describe_at(call, base_name(call.where.file_name()), call.where.line());
+}
+/// Of a rank that gives this one another number of bytes than it expects.
+template <class = void>
+[[noreturn]] void throw_unequal(Collective const& call, int rank, std::int64_t given, std::int64_t expected) {
+  throw Error(ErrorKind::communication, std::string(name(call.kind)),
+              concat("rank ", rank, " sent ", given, " bytes where this rank expects ", expected, " for ",
+                     describe(call), ". Make the same call with the same counts on every rank"));
 }
 
 }  // namespace comm

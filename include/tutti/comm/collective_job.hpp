@@ -7,6 +7,7 @@
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
+#include <tutti/comm/heap.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -30,18 +31,25 @@ struct Call {
   Counts counts;
 };
 
-/// Whether the backend makes the call itself, an average as a sum that is then divided; else it is derived.
+/// Whether the backend makes the call as it is.
+template <Backend B>
+bool takes(B const& backend, Collective const& call) {
+  if constexpr (requires { backend.takes(call); }) return backend.takes(call);
+  else return call.compound_bytes == 0 && backend.provides(call.kind, call.dtype, call.reduction.op);
+}
+/// Whether it makes it, an average as a sum that is then divided; else the call is derived.
 template <Backend B>
 bool is_native(B const& backend, Collective const& call) {
-  if (call.compound_bytes != 0) return false;
-  return backend.provides(call.kind, call.dtype, call.reduction.op) ||
-         (call.reduction.op == Operator::avg && backend.provides(call.kind, call.dtype, Operator::sum));
+  if (takes(backend, call)) return true;
+  if (call.reduction.op != Operator::avg || call.compound_bytes != 0) return false;
+  Collective as_sum = call;
+  as_sum.reduction.op = Operator::sum;
+  return takes(backend, as_sum);
 }
-/// Borrowed buffers of at most so many bytes are copied for the call; for messages, where there is none.
+/// Borrowed buffers of at most so many bytes are copied, for what the backend makes or for messages.
 template <Backend B>
-std::int64_t copied_bytes(B const& backend, Collective const* call = nullptr) {
-  if constexpr (requires { backend.copied_bytes(true); })
-    return backend.copied_bytes(call != nullptr && is_native(backend, *call));
+std::int64_t copied_bytes(B const& backend, bool native) {
+  if constexpr (requires { backend.copied_bytes(native); }) return backend.copied_bytes(native);
   else return 0;
 }
 
@@ -59,34 +67,43 @@ struct DirectCall {
   Call call;
   std::uint64_t number;
   FlightRecorder::Ticket flight;
-  typename B::Operation operation;
+  typename B::Operation operation{};
   std::exception_ptr failure{};
 
   template <class Make>
   DirectCall(Core<B>& c, Make&& make)
-      : core((c.forget_place(), c)), call(make()), number(c.next_number()),
-        flight(c.flight_recorder.begin(call.collective, number)), operation(start()) {}
+      : core(c), call(make()), number(c.next_number()), flight(c.flight_recorder.begin(call.collective, number)) {
+    call.collective.from_counts = call.counts.from;
+    call.collective.to_counts = call.counts.to;
+  }
   /// False when it takes longer, or has failed: then a CollectiveJob goes on with it.
-  bool complete() noexcept {
-    try {
-      for (int looks = core.backend.wait_policy().spins > 0 ? most_looks : 1; !core.backend.test(operation);) {
-        if (--looks <= 0) return false;
-        exec::relax();
+  bool complete() {
+    int const most_looks = core.backend.wait_policy().spins > 0 ? 16 : 1;
+    if (!begin(most_looks)) {
+      try {
+        for (int left = most_looks; !core.backend.test(operation);) {
+          if (--left <= 0) return false;
+          exec::relax();
+        }
+      } catch (...) {
+        failure = std::current_exception();
+        return false;
       }
-    } catch (...) {
-      failure = std::current_exception();
-      return false;
     }
     core.flight_recorder.complete(flight);
     return true;
   }
 
  private:
-  static constexpr int most_looks = 16;
-
-  typename B::Operation start() {
+  bool begin(int looks) {
+    core.forget_place();
     try {
-      return core.backend.start(call.collective);
+      if constexpr (requires { core.backend.run(call.collective, looks, operation); }) {
+        return core.backend.run(call.collective, looks, operation);
+      } else {
+        operation = core.backend.start(call.collective);
+        return false;
+      }
     } catch (...) {
       core.fail_start(flight, name(call.collective.kind).data());
     }
@@ -99,9 +116,60 @@ struct PartOf {
   int tag;
 };
 
+/// A collective that may have to stand in line until it starts, see Core.
+template <Backend B>
+class QueuedJob : public Job {
+ public:
+  QueuedJob(QueuedJob const&) = delete;
+  QueuedJob& operator=(QueuedJob const&) = delete;
+  bool collective() const noexcept override { return true; }
+
+ protected:
+  QueuedJob(Core<B>& core, char const* operation) noexcept : Job(operation), core_(core) {}
+  ~QueuedJob() override { leave_line(); }
+
+  /// Who finds out whether all ranks make a call.
+  enum class Comparer : std::uint8_t {
+    nobody,
+    messages,         ///< which may begin before its turn
+    backend,          ///< when it starts the call
+    backend_in_turn,  ///< before the call is made of messages, and in its turn
+  };
+  Comparer comparer(bool native) const noexcept {
+    if (core_.backend.size() == 1) return Comparer::nobody;
+    if (compares(core_.backend)) return native ? Comparer::backend : Comparer::backend_in_turn;
+    return check_level(core_.backend) == CheckLevel::off ? Comparer::nobody : Comparer::messages;
+  }
+
+  void stand_in_line() {
+    core_.stand_in_line(*this);
+    in_line_ = true;
+  }
+  void leave_line() noexcept {
+    if (std::exchange(in_line_, false)) core_.leave_line(*this);
+  }
+  bool in_line() const noexcept { return in_line_; }
+  bool waits_in_line() const noexcept { return in_line_ && !core_.is_first_in_line(*this); }
+  /// The same, for who would go on. Throws what failed before it.
+  bool is_held_up() const {
+    if (!waits_in_line()) return false;
+    core_.check_line();
+    return true;
+  }
+
+  Core<B>& core_;
+
+ private:
+  bool in_line_ = false;
+};
+
 /// A collective under way: by the backend where it provides it, else derived.
 template <Backend B>
-class CollectiveJob : public Job {
+class CollectiveJob : public QueuedJob<B> {
+  using Queued = QueuedJob<B>;
+  using Queued::core_;
+  using typename Queued::Comparer;
+
  public:
   /// The counts of a _v kind become the job's.
   CollectiveJob(Core<B>& core, Collective const& call, Counts counts = {})
@@ -109,7 +177,7 @@ class CollectiveJob : public Job {
   /// `make` gives the Call, which is made in its place: who copies what has just been written waits for the writing.
   template <class Make>
   CollectiveJob(Core<B>& core, char const* operation, Make&& make)
-      : Job(operation), core_(core), made_(make()), number_(core.next_number()),
+      : Queued(core, operation), made_(make()), number_(core.next_number()),
         flight_(core.flight_recorder.begin(call_, number_)), counted_(core.tally.begin(name(call_.kind).data())) {
     call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
@@ -121,7 +189,7 @@ class CollectiveJob : public Job {
       if (!native_) tag_ = core_.next_tag();
       try_begin();
     } catch (...) {
-      if (!comparison_ && !derived_ && !in_line_) core_.fail_start(flight_, operation);
+      if (!comparison_ && !derived_ && !this->in_line()) core_.fail_start(flight_, operation);
       this->postpone();  // what is under way knows memory of the caller and of this job
     }
   }
@@ -129,7 +197,7 @@ class CollectiveJob : public Job {
   /// A part, whose buffers are disjoint or one. The whole is recorded, compared where the backend does not do that
   /// itself, and started in its turn.
   CollectiveJob(Core<B>& core, Collective const& part, PartOf whole)
-      : Job(name(part.kind).data()), core_(core), made_{part, {}}, tag_(whole.tag), number_(whole.number),
+      : Queued(core, name(part.kind).data()), made_{part, {}}, tag_(whole.tag), number_(whole.number),
         flight_(FlightRecorder::no_ticket) {
     choose();
     try {
@@ -141,17 +209,11 @@ class CollectiveJob : public Job {
 
   /// Goes on with a call that was not complete in a moment, or failed.
   explicit CollectiveJob(DirectCall<B>&& begun)
-      : Job(name(begun.call.collective.kind).data()), core_(begun.core), made_(std::move(begun.call)), native_(true),
+      : Queued(begun.core, name(begun.call.collective.kind).data()), made_(std::move(begun.call)), native_(true),
         begun_(true), number_(begun.number), flight_(begun.flight) {
     operation_ = std::move(begun.operation);
     if (begun.failure) this->postpone(std::move(begun.failure));
   }
-
-  ~CollectiveJob() override {
-    if (in_line_) core_.leave_line(*this);
-  }
-  CollectiveJob(CollectiveJob const&) = delete;
-  CollectiveJob& operator=(CollectiveJob const&) = delete;
 
   bool abandon() noexcept override {
     core_.flight_recorder.fail(flight_);
@@ -169,11 +231,10 @@ class CollectiveJob : public Job {
     if constexpr (requires { core_.backend.roll_call(number_); })
       if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
-    if (in_line_ && core_.is_first_in_line(*this)) return "all ranks make this call, which is about to start";
-    if (in_line_) return core_.awaiting_in_line();
+    if (this->waits_in_line()) return core_.awaiting_in_line();
+    if (this->in_line()) return "all ranks make this call, which is about to start";
     return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
   }
-  bool collective() const noexcept override { return true; }
   bool lent() const noexcept override { return call_.lent; }
 
  protected:
@@ -191,8 +252,7 @@ class CollectiveJob : public Job {
 
  private:
   void choose() noexcept {
-    bool const as_it_is =
-        call_.compound_bytes == 0 && core_.backend.provides(call_.kind, call_.dtype, call_.reduction.op);
+    bool const as_it_is = takes(core_.backend, call_);
     native_ = as_it_is || is_native(core_.backend, call_);
     divides_ = native_ && !as_it_is;
     if (divides_) {
@@ -202,19 +262,13 @@ class CollectiveJob : public Job {
   }
   /// Has the ranks compare the call, unless the backend does; stands in line where it may not start at once.
   void compare() {
-    if (core_.backend.size() == 1) return;
-    bool const by_backend = compares(core_.backend);
-    CheckLevel const level = check_level(core_.backend);
-    bool const by_messages = !by_backend && level != CheckLevel::off;
+    Comparer const by = this->comparer(native_);
     // What a failure would leave to the transport begins when all ranks have come.
-    bool const exposed = call_.lent && copied_bytes(core_.backend) != 0;
-    has_backend_compare_ = by_backend && !native_;
-    if (by_messages || core_.has_line()) {
-      in_line_ = true;
-      core_.stand_in_line(*this);
-    }
-    if (by_messages) {
-      waits_ = exposed || level == CheckLevel::full || call_.block_bytes() > eager_bytes;
+    bool const exposed = call_.lent && copied_bytes(core_.backend, false) != 0;
+    has_backend_compare_ = by == Comparer::backend_in_turn;
+    if (by == Comparer::messages || (core_.has_line() && core_.backend.size() > 1)) this->stand_in_line();
+    if (by == Comparer::messages) {
+      waits_ = exposed || check_level(core_.backend) == CheckLevel::full || call_.block_bytes() > eager_bytes;
       comparison_ = make_owner<Comparison<B>>(core_, call_);
       comparison_->begin();
     } else if (has_backend_compare_) {
@@ -224,14 +278,10 @@ class CollectiveJob : public Job {
   /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks
   /// must start them in the same order.
   bool try_begin() {
-    if (in_line_ && !core_.is_first_in_line(*this)) {
-      core_.check_line();
-      return false;
-    }
+    if (this->is_held_up()) return false;
     if (std::exchange(has_backend_compare_, false)) comparison_ = make_owner<Comparison<B>>(core_, call_);
     if (waits_ && comparison_) return false;
-    if (in_line_) core_.leave_line(*this);
-    in_line_ = false;
+    this->leave_line();
     begun_ = true;
     if (native_) {
       operation_ = core_.backend.start(call_);
@@ -271,7 +321,7 @@ class CollectiveJob : public Job {
       std::int64_t bytes = block * core_.backend.size();
       for (std::int64_t const count : counts_.from) bytes += count * call_.element_bytes();
       if (bytes == 0) return;
-      scratch_ = scratch_memory<B>(bytes);
+      scratch_ = heap_memory(core_, static_cast<std::size_t>(bytes));
       typename B::Device{}.copy_within(scratch_.data(), call_.from, static_cast<std::size_t>(bytes));
       call_.from = scratch_.data();
     }
@@ -281,7 +331,7 @@ class CollectiveJob : public Job {
       for (int r = 0; r < core_.backend.rank() && !counts_.from.empty(); ++r)
         before += counts_.from[static_cast<std::size_t>(r)];
       if (call_.to != static_cast<std::byte const*>(call_.from) + before * call_.element_bytes()) return;
-      scratch_ = scratch_memory<B>(block);
+      scratch_ = heap_memory(core_, static_cast<std::size_t>(block));
       copy_back_ = std::exchange(call_.to, scratch_.data());
     }
   }
@@ -290,14 +340,12 @@ class CollectiveJob : public Job {
   /// which a call that differs never is.
   static constexpr std::int64_t eager_bytes = 4096;
 
-  Core<B>& core_;
   Call made_;
   Collective& call_ = made_.collective;
   Counts& counts_ = made_.counts;
   bool native_ = false;
   bool divides_ = false;
   bool begun_ = false;
-  bool in_line_ = false;
   bool has_backend_compare_ = false;  // which it does as soon as the job is first in line
   bool waits_ = false;                // for the comparison
   bool complete_ = false;

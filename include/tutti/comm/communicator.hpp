@@ -26,9 +26,7 @@ auto told_as(char const* operation, F&& f) {
   try {
     return f();
   } catch (Error const& error) {
-    throw Error(error.kind(), operation, error.message(), error.where())
-        .with_rank(error.rank())
-        .with_native(error.native());
+    throw error.of(operation);
   }
 }
 

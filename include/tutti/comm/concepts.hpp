@@ -71,9 +71,13 @@ concept Movable = requires(T a, T b) {
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
 ///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
 ///                                      Static and constexpr where the device's memory is not the host's
+///   b.takes(collective)                optional: whether b.start does this very call, a reduction of structs or of
+///                                      complex numbers for example, which are derived where it is missing
 ///   b.scatters_in_place()              whether reduce_scatter may write its own block of `from`
 ///   b.start(collective)                -> Operation; all ranks start the same collectives in the same order; what it
 ///                                      moves is added to collective.wire, where that is given
+///   b.run(collective, looks, rest)     optional: the same for a caller that asks for it at once, so many times; true
+///                                      when it is complete by then, else `rest` goes on
 /// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were
 /// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi.
 template <class B>

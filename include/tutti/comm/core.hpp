@@ -214,9 +214,7 @@ class Core final : public Progress, public Relative {
     try {
       throw;
     } catch (Error const& error) {
-      throw Error(error.kind(), operation, error.message(), error.where())
-          .with_rank(error.rank() < 0 ? backend.rank() : error.rank())
-          .with_native(error.native());
+      throw error.of(operation).with_rank(error.rank() < 0 ? backend.rank() : error.rank());
     }
   }
   /// Called from a handler of the error of an operation, whose record is closed. The first one is dumped, and once more
@@ -252,6 +250,15 @@ class Core final : public Progress, public Relative {
     if (!job.collective() || !job.news()) return true;
     try {
       std::rethrow_exception(job.failure());
+    } catch (...) {
+      revoke_for(job);
+    }
+    return true;
+  }
+  /// Called from a handler of a collective's failure, which is everybody's.
+  void revoke_for(Job const& job) noexcept {
+    try {
+      throw;
     } catch (Error const& error) {
       backend.revoke(error.kind(),
                      concat(job.operation(), " failed on rank ", backend.rank(), ": ", error.message()));
@@ -259,7 +266,6 @@ class Core final : public Progress, public Relative {
       backend.revoke(ErrorKind::communication,
                      concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
     }
-    return true;
   }
 
   static std::int64_t nanoseconds(double seconds) noexcept { return static_cast<std::int64_t>(seconds * 1e9); }
@@ -321,23 +327,16 @@ class Core final : public Progress, public Relative {
     if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
   }
 
-  /// Called from a handler: rethrows with this rank and the caller's place. The failure of a collective is everybody's.
+  /// Called from a handler: rethrows with this rank and the caller's place.
   [[noreturn]] void fail(Job& job, std::source_location where) {
+    if (job.collective()) revoke_for(job);
+    give_up(job);
     try {
       throw;
     } catch (Error const& error) {
       Error located(error.kind(), job.operation(), error.message(), where);
-      located.with_rank(backend.rank()).with_native(error.native());
-      if (job.collective())
-        backend.revoke(error.kind(),
-                       concat(job.operation(), " failed on rank ", backend.rank(), ": ", error.message()));
-      give_up(job);
-      dump_located(located, job.collective());
+      dump_located(located.with_rank(backend.rank()).with_native(error.native()), job.collective());
     } catch (...) {
-      if (job.collective())
-        backend.revoke(ErrorKind::communication,
-                       concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
-      give_up(job);
       dump_first_failure(job.collective());
       throw;
     }

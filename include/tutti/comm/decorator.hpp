@@ -46,6 +46,11 @@ class Decorator {
   {
     return inner_.provides(kind, dtype, op);
   }
+  bool takes(Collective const& call) const
+    requires requires(B const& backend) { backend.takes(call); }
+  {
+    return inner_.takes(call);
+  }
   bool scatters_in_place() const { return inner_.scatters_in_place(); }
 
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {

@@ -5,7 +5,6 @@
 /// scans spread the work: share r of the result is computed by rank r, in rank order. A tag per collective makes the
 /// order in which several of them progress irrelevant.
 
-#include <tutti/core/concat.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/tensor/storage.hpp>
@@ -111,10 +110,7 @@ class Derived {
     if (transfer.from < 0) return;
     std::int64_t const bytes = core_.backend.received(transfer.operation).bytes;
     Tally::count(call_.wire, Algorithm::messages, 0, bytes);
-    if (bytes != transfer.bytes)
-      throw Error(ErrorKind::communication, std::string(name(call_.kind)),
-                  concat("rank ", transfer.from, " sent ", bytes, " bytes where this rank expects ", transfer.bytes,
-                         " for ", describe(call_), ". Make the same call with the same counts on every rank"));
+    if (bytes != transfer.bytes) throw_unequal(call_, transfer.from, bytes, transfer.bytes);
   }
 
  public:
@@ -237,12 +233,14 @@ class Derived {
   void prefixes(List<void const*> const& inputs, Part own) {
     int const inclusive = call_.kind == Kind::scan ? 1 : 0;
     results_ = scratch_memory<B>(own.bytes * size_);
-    for (int step = 1; step <= size_; ++step) {  // this rank's last: in place it overwrites its input
+    List<void*> results;
+    for (int r = 0; r < size_; ++r) results.push_back(plus(results_.data(), r * own.bytes));
+    results[static_cast<std::size_t>(rank_)] = rank_ + inclusive > 0 ? plus(call_.to, own.at) : nullptr;
+    call_.reduction.prefixes(call_.reduction.state, inputs.data(), size_, results.data(), inclusive != 0,
+                             own.bytes / element_);
+    for (int step = 1; step < size_; ++step) {
       int const peer = (rank_ + step) % size_;
-      void* const result = peer == rank_ ? plus(call_.to, own.at) : plus(results_.data(), peer * own.bytes);
-      if (peer + inclusive > 0) fold(inputs, peer + inclusive, result);
-      if (peer == rank_) continue;
-      if (peer + inclusive > 0) send(result, own.bytes, peer);
+      if (peer + inclusive > 0) send(results[static_cast<std::size_t>(peer)], own.bytes, peer);
       if (rank_ + inclusive > 0) receive_share(peer);
     }
   }

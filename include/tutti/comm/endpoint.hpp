@@ -157,11 +157,11 @@ class Endpoint {
     if constexpr (std::is_same_v<X, NoOperand>) return true;
     else return std::is_same_v<typename X::Place, Device> || std::is_same_v<Device, Cpu> || !X::packable;
   }();
-  /// Whether it passes through host memory: a device's, with a backend that works on the host's.
+  /// Whether it passes through host memory.
   template <class X>
   static constexpr bool is_staged = [] {
     if constexpr (std::is_same_v<X, NoOperand>) return false;
-    else return std::is_same_v<Device, Cpu> && !X::Place::host_accessible;
+    else return passes_host<typename X::Place, Device>;
   }();
   /// Whether such a call goes in parts. Messages and the _v kinds, whose blocks may have any sizes, are staged whole.
   template <Kind kind, class From, class To>
@@ -206,7 +206,7 @@ class Endpoint {
       check_overlap(operation, {out.wire(), out.size() * element_bytes<Out>, 0},
                     {in.wire(), in.size() * element_bytes<In>, 0}, false, where);
     auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
-    std::int64_t const copied = copied_bytes(core_->backend);
+    std::int64_t const copied = copied_bytes(core_->backend, false);
     task->out.detach(copied, true);
     task->in.detach(copied, false);
     if constexpr (is_staged<Out>) task->out.stage(true);
@@ -286,6 +286,7 @@ class Endpoint {
         using Folded = std::conditional_t<by_parts, WireElement<T>, T>;
         if constexpr (!one_type<From, To>) {
         } else if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
+        else if constexpr (kind == Kind::scan || kind == Kind::exscan) made.reduction = scan_reduction_of<Folded>(op);
         else made.reduction = reduction_of<Folded>(op);
         if constexpr (!by_parts) made.compound_bytes = wire_bytes<T>();
         else scale<wire_parts<T>>(result);
@@ -302,9 +303,9 @@ class Endpoint {
   /// Before a call starts: borrowed buffers are copied where the backend asks for it, and those on a device are staged,
   /// unless the call goes in parts.
   template <Kind kind, class From, class To, class Op>
-  void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
+  void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where where, bool direct) const {
     Collective const& made = result.collective;
-    std::int64_t const copied = copied_bytes(core_->backend, &made);
+    std::int64_t const copied = copied_bytes(core_->backend, direct || is_native(core_->backend, made));
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
     bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
     bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);
@@ -467,15 +468,17 @@ class Endpoint {
 
   /// The call as it starts.
   template <Kind kind, class From, class To, class Op>
-  Call prepare(From& from, To& to, Op const& op, int root, Rows rows, Where where) const {
+  Call prepare(From& from, To& to, Op const& op, int root, Rows rows, Where where, bool direct = false) const {
     Call prepared = call<kind>(from, to, op, root, rows, where);
-    if constexpr (!in_parts<kind, From, To>) detach<kind>(prepared, from, to, op, root, rows, where);
+    if constexpr (!in_parts<kind, From, To>) detach<kind>(prepared, from, to, op, root, rows, where, direct);
     return prepared;
   }
   /// Whether the backend makes and compares this call itself, with buffers as they are, and nobody counts.
   template <Kind kind, class To, class Op>
   bool is_direct() const {
-    if constexpr (kind > Kind::all_to_all || aliases(kind)) return false;
+    if constexpr (aliases(kind) || kind == Kind::all_reduce_contributions) return false;
+    constexpr bool deals = kind == Kind::scatter || kind == Kind::scatter_v;
+    if (deals && size() > most_direct_blocks) return false;
     if (!compares(core_->backend) || core_->tally.on() || core_->has_line()) return false;
     constexpr Operator op = reduces(kind) ? operator_kind<Op>() : Operator::none;
     if constexpr (std::same_as<To, NoOperand>) return core_->backend.provides(kind, DType::byte, op);
@@ -484,15 +487,16 @@ class Endpoint {
   }
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
-    auto const make = [&] { return prepare<kind>(from, to, op, root, rows, where); };
+    bool const direct = is_direct<kind, To, Op>();
+    auto const make = [&] { return prepare<kind>(from, to, op, root, rows, where, direct); };
     if constexpr (in_parts<kind, From, To>) {
       Tally::Exposed const exposed(core_->tally, name(kind).data());
       StagedJobOf<From, To> job(*core_, name(kind).data(), place_of(from, to), to.device(), make);
       wait_for(job, from, to, where);
-    } else if (is_direct<kind, To, Op>()) {
-      DirectCall<B> direct(*core_, make);
-      if (!direct.complete()) {
-        CollectiveJob<B> job(std::move(direct));
+    } else if (direct) {
+      DirectCall<B> begun(*core_, make);
+      if (!begun.complete()) {
+        CollectiveJob<B> job(std::move(begun));
         wait_for(job, from, to, where);
       }
     } else {
@@ -526,6 +530,9 @@ class Endpoint {
     using Task = CollectiveTask<decltype(job(from, to, op)), From, To, Op>;
     return request(make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op), job), where);
   }
+
+  /// For more ranks a backend may lack the room; it is asked, then, when the call is known.
+  static constexpr int most_direct_blocks = 64;
 
   Shared<Core<B>> core_;
 };

@@ -25,6 +25,12 @@ struct Reduction {
   using Fold = void(void const* state, void const* const* inputs, int ranks, void* const* outputs, int copies,
                     std::int64_t count);
   Fold* fold = nullptr;
+  /// outputs[r][i] = inputs[0][i] op ... op inputs[r][i] for r < ranks, or without inputs[r] where not `inclusive`;
+  /// avg divides by the number of inputs. An output that is null is not written; others may be the input of their own
+  /// rank. Set for scans alone.
+  using Prefixes = void(void const* state, void const* const* inputs, int ranks, void* const* outputs, bool inclusive,
+                        std::int64_t count);
+  Prefixes* prefixes = nullptr;
   /// Of avg, the fold of a sum, and data[i] /= ranks: for backends that can only sum. Set for avg alone.
   Fold* sum = nullptr;
   void (*divide)(void* data, std::int64_t count, int ranks) = nullptr;
@@ -231,37 +237,102 @@ void fold(void const* state, void const* const* inputs, int ranks, void* const* 
   else fold_elements<T>(op, inputs, ranks, outputs, copies, count);
 }
 
-/// inputs[first] op ... op inputs[last - 1] as a balanced tree, whose form depends on their number alone.
-template <class T, class Op, class A>
-void fold_subtree(Op const& op, void const* const* inputs, int first, int last, std::int64_t at, int count, A* out) {
-  if (last - first == 1) {
-    for (int i = 0; i < count; ++i) out[i] = static_cast<A>(unpacked<T>(inputs[first], at + i));
-    return;
+/// Elements from `at` on, as what they are accumulated in; and back, rounded. Typed pointers, where elements travel as
+/// they are, let a compiler take many at once.
+template <class T, class A>
+inline void load_some(void const* input, std::int64_t at, int count, A* to) {
+  if constexpr (Element<T>) {
+    T const* const from = static_cast<T const*>(input) + at;
+    for (int i = 0; i < count; ++i) to[i] = static_cast<A>(from[i]);
+  } else {
+    for (int i = 0; i < count; ++i) to[i] = static_cast<A>(unpacked<T>(input, at + i));
   }
-  constexpr int capacity = Element<T> ? 64 : 8;
-  A right[capacity];
-  int const middle = first + (last - first) / 2;
-  fold_subtree<T, Op, A>(op, inputs, first, middle, at, count, out);
-  fold_subtree<T, Op, A>(op, inputs, middle, last, at, count, right);
-  for (int i = 0; i < count; ++i) out[i] = combine<Op, A>(op, out[i], right[i]);
+}
+template <class T, class A>
+inline void store_some(A const* from, void* output, std::int64_t at, int count) {
+  if constexpr (Element<T>) {
+    T* const to = static_cast<T*>(output) + at;
+    for (int i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+  } else {
+    for (int i = 0; i < count; ++i)
+      pack(static_cast<T>(from[i]), static_cast<std::byte*>(output) + (at + i) * wire_bytes<T>());
+  }
 }
 
+/// Elements that are combined at a time where each input or output is looked at on its own.
+template <class T>
+inline constexpr int block_of = Element<T> ? 64 : 8;
+/// inputs[first] op ... op inputs[last - 1] as a balanced tree, whose form depends on their number alone. `Count`
+/// elements, or `n` where Count is 0.
+template <int Count, class T, class Op, class A>
+void fold_subtree(Op const& op, void const* const* inputs, int first, int last, std::int64_t at, int n, A* out) {
+  int const count = Count != 0 ? Count : n;
+  if (last - first == 1) return load_some<T>(inputs[first], at, count, out);
+  alignas(64) A right[block_of<T>];
+  int const middle = first + (last - first) / 2;
+  fold_subtree<Count, T, Op, A>(op, inputs, first, middle, at, n, out);
+  fold_subtree<Count, T, Op, A>(op, inputs, middle, last, at, n, right);
+  for (int i = 0; i < count; ++i) out[i] = combine<Op, A>(op, out[i], right[i]);
+}
+template <int Count, class T, class Op>
+void fold_tree_block(Op const& op, void const* const* inputs, int number, void* const* outputs, int copies,
+                     std::int64_t at, int n) {
+  using A = FoldType<T, Op>;
+  int const count = Count != 0 ? Count : n;
+  alignas(64) A result[block_of<T>];
+  fold_subtree<Count, T, Op, A>(op, inputs, 0, number, at, n, result);
+  if constexpr (operator_kind<Op>() == Operator::avg)
+    for (int i = 0; i < count; ++i) result[i] = divided(result[i], number);
+  for (int copy = 0; copy < copies; ++copy) store_some<T>(result, outputs[copy], at, count);
+}
 template <class T, class Op>
 void fold_tree(void const* state, void const* const* inputs, int number, void* const* outputs, int copies,
                std::int64_t count) {
-  using A = FoldType<T, Op>;
   Op const& op = operator_at<Op>(state);
-  constexpr int capacity = Element<T> ? 64 : 8;
-  A result[capacity];
-  for (std::int64_t at = 0; at < count; at += capacity) {
-    int const n = count - at < capacity ? static_cast<int>(count - at) : capacity;
-    fold_subtree<T, Op, A>(op, inputs, 0, number, at, n, result);
-    for (int i = 0; i < n; ++i) {
-      if constexpr (operator_kind<Op>() == Operator::avg) result[i] = divided(result[i], number);
-      for (int copy = 0; copy < copies; ++copy)
-        pack(static_cast<T>(result[i]), static_cast<std::byte*>(outputs[copy]) + (at + i) * wire_bytes<T>());
-    }
+  constexpr int block = block_of<T>;
+  std::int64_t at = 0;
+  for (; at + block <= count; at += block) fold_tree_block<block, T>(op, inputs, number, outputs, copies, at, 0);
+  if (at < count)
+    fold_tree_block<0, T>(op, inputs, number, outputs, copies, at, static_cast<int>(count - at));
+}
+
+/// `Count` elements, or `n` where Count is 0.
+template <int Count, class T, class Op>
+void prefixes_block(Op const& op, void const* const* inputs, int ranks, void* const* outputs, bool inclusive,
+                    std::int64_t at, int n) {
+  using A = FoldType<T, Op>;
+  int const count = Count != 0 ? Count : n;
+  alignas(64) A sum_of[block_of<T>];
+  alignas(64) A next[block_of<T>];
+  for (int rank = 0; rank < ranks; ++rank) {
+    load_some<T>(inputs[rank], at, count, next);
+    auto const write = [&](int combined) {
+      if (outputs[rank] == nullptr || combined == 0) return;
+      if constexpr (operator_kind<Op>() == Operator::avg) {
+        alignas(64) A average[block_of<T>];
+        for (int i = 0; i < count; ++i) average[i] = divided(sum_of[i], combined);
+        store_some<T>(average, outputs[rank], at, count);
+      } else {
+        store_some<T>(sum_of, outputs[rank], at, count);
+      }
+    };
+    if (!inclusive) write(rank);
+    if (rank == 0)
+      for (int i = 0; i < count; ++i) sum_of[i] = next[i];
+    else
+      for (int i = 0; i < count; ++i) sum_of[i] = combine<Op, A>(op, sum_of[i], next[i]);
+    if (inclusive) write(rank + 1);
   }
+}
+template <class T, class Op>
+void prefixes(void const* state, void const* const* inputs, int ranks, void* const* outputs, bool inclusive,
+              std::int64_t count) {
+  Op const& op = operator_at<Op>(state);
+  constexpr int block = block_of<T>;
+  std::int64_t at = 0;
+  for (; at + block <= count; at += block) prefixes_block<block, T>(op, inputs, ranks, outputs, inclusive, at, 0);
+  if (at < count)
+    prefixes_block<0, T>(op, inputs, ranks, outputs, inclusive, at, static_cast<int>(count - at));
 }
 
 template <class T>
@@ -284,6 +355,14 @@ Reduction reduction_of(Op const& op) {
       reduction.divide = &detail::divide<T>;
     }
   }
+  return reduction;
+}
+
+/// The same with `prefixes`.
+template <Storable T, class Op>
+Reduction scan_reduction_of(Op const& op) {
+  Reduction reduction = reduction_of<T>(op);
+  if constexpr (reducible<T, Op>()) reduction.prefixes = &detail::prefixes<T, Op>;
   return reduction;
 }
 

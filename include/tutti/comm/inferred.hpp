@@ -28,7 +28,7 @@ class InferredTask final
   using T = typename From::Value;
   using Place = typename From::Place;
   using To = Operand<T, Place, true>;
-  static constexpr bool is_staged = !Place::host_accessible && B::Device::host_accessible;
+  static constexpr bool is_staged = passes_host<Place, typename B::Device>;
 
  public:
   using Result = std::conditional_t<kind == Kind::scatter_v, Tensor<T, Place>, Ragged<T, Place>>;
@@ -80,7 +80,7 @@ class InferredTask final
   };
 
   static From on_copies(Core<B>& core, From from, int root) {
-    from.detach(copied_bytes(core.backend), true);
+    from.detach(copied_bytes(core.backend, false), true);
     if constexpr (is_staged)
       if (kind != Kind::scatter_v || core.backend.rank() == root) from.stage(true);
     return from;

@@ -284,7 +284,7 @@ class SizedReceiveTask final : public Task<Tensor<T, D>> {
                  " bytes, which are no whole number of ", element_name<T>(), ". Receive it as what was sent"));
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
-    if constexpr (!D::host_accessible && B::Device::host_accessible) result_->stage(false);
+    if constexpr (passes_host<D, typename B::Device>) result_->stage(false);
     transfer_.receive(message.take(), result_->wire(), message.bytes(), wire_dtype<T>);
     matched_ = true;
   }

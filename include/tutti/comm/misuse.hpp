@@ -66,6 +66,12 @@ struct NotReceived {
                 "and described structs, or a buffer of them, which is a tensor, a view, or contiguous memory");
 };
 template <class T>
+struct NotReceivedThere {
+  Any wait(Any = {}) const;
+  static_assert(is_taken<T>,
+                "tutti: what recv<T, D> receives lives on a D, which is a type that models Device, as Cpu does");
+};
+template <class T>
 struct NotExchanged {
   Any wait(Any = {}) const;
   static_assert(is_taken<T>,

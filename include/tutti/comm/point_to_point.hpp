@@ -157,7 +157,7 @@ class PointToPoint : public VectorCollectives<B> {
                   "communicator's device first");
     this->check_target("recv", in, where);
     auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
-    task->in.detach(copied_bytes(this->core_->backend), false);
+    task->in.detach(copied_bytes(this->core_->backend, false), false);
     if constexpr (Base::template is_staged<decltype(in)>) task->in.stage(false);
     task->transfer.record(message.info(), where);
     task->transfer.receive(message.take(), task->in.wire(),
@@ -180,6 +180,10 @@ class PointToPoint : public VectorCollectives<B> {
   template <Sendable T, class... X>
     requires(!receives<B, X...>)
   NotReceived<T> recv(X const&...);
+  template <Sendable T, NotDevice D>
+  NotReceivedThere<D> recv(Any = {}, Any = {}, Any = {});
+  template <Sendable T, NotDevice D>
+  NotReceivedThere<D> recv_async(Any = {}, Any = {}, Any = {});
   template <NotSendable T = void>
   NotReceived<T> recv_async(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
   template <Sendable T, class... X>

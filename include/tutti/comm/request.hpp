@@ -27,16 +27,10 @@ class Job {
   /// True once complete, and from then on. Rethrows what went wrong.
   template <class = void>
   bool poll() {
+    if (!poll_quietly()) return false;
     if (done_) return true;
     if (failure_) std::rethrow_exception(failure_);
-    if (given_up_) throw Error(ErrorKind::revoked, operation_, "the operation was given up after an earlier error");
-    try {
-      done_ = advance();
-    } catch (...) {
-      failure_ = std::current_exception();
-      throw;
-    }
-    return done_;
+    throw Error(ErrorKind::revoked, operation_, "the operation was given up after an earlier error");
   }
   /// Keeps an exception for the next `poll`. True when there is nothing left to do.
   bool poll_quietly() noexcept {

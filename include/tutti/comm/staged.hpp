@@ -30,17 +30,21 @@ std::int64_t staging_bytes(B const& backend) noexcept {
 
 /// `From` and `To` are where the call's buffers live.
 template <Backend B, Device From, Device To>
-class StagedJob : public Job {
+class StagedJob : public QueuedJob<B> {
+  using Queued = QueuedJob<B>;
+  using Queued::core_;
+  using typename Queued::Comparer;
+
  public:
   /// `make` gives the Call, with the devices' addresses; not of a _v kind.
   template <class Make>
   StagedJob(Core<B>& core, char const* operation, From const& from, To const& to, Make&& make)
-      : Job(operation), core_(core), from_(from), to_(to), whole_(make().collective), number_(core.next_number()),
+      : Queued(core, operation), from_(from), to_(to), whole_(make().collective), number_(core.next_number()),
         flight_(core.flight_recorder.begin(whole_, number_)), counted_(core.tally.begin(operation)) {
     whole_.wire = counted_.wire();
     whole_.staged_count = whole_.count;
     std::int64_t const element = whole_.element_bytes();
-    bool const blocked = whole_.kind >= Kind::gather && whole_.kind <= Kind::all_to_all;
+    bool const blocked = gives_blocks(whole_.kind) || takes_blocks(whole_.kind);
     // Where a block's part would be a small message, it is one of 4 KiB.
     std::int64_t const bytes =
         staging_bytes(core.backend) / (blocked ? core.backend.size() : whole_.contributions);
@@ -50,24 +54,15 @@ class StagedJob : public Job {
     if (step_ > whole_.count) step_ = whole_.count > 0 ? whole_.count : 1;
     parts_ = whole_.count == 0 ? 1 : (whole_.count - 1) / step_ + 1;
     in_place_ = std::is_same_v<From, To> && whole_.from == whole_.to && !blocked;
-    if (core.backend.size() > 1) {
-      in_line_ = true;
-      core.stand_in_line(*this);
-    }
+    if (core.backend.size() > 1) this->stand_in_line();
     try {
-      if (core.backend.size() > 1) compare();
+      compare();
       for (int& tag : tags_) tag = core.next_tag();
       static_cast<void>(move_on());
     } catch (...) {
       this->postpone();
     }
   }
-  ~StagedJob() override {
-    if (in_line_) core_.leave_line(*this);
-  }
-  StagedJob(StagedJob const&) = delete;
-  StagedJob& operator=(StagedJob const&) = delete;
-
   /// Staging memory that a peer may still reach is given up. The caller's memory is safe unless the device has failed,
   /// which then may go on with a copy.
   bool abandon() noexcept override {
@@ -90,12 +85,11 @@ class StagedJob : public Job {
     if constexpr (requires { core_.backend.roll_call(number_); })
       if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
-    if (in_line_ && !core_.is_first_in_line(*this)) return core_.awaiting_in_line();
+    if (this->waits_in_line()) return core_.awaiting_in_line();
     for (Owner<Part> const& part : under_way_)
       if (part->job != nullptr && part->stage == Stage::between_ranks) return part->job->awaiting();
     return "copies between the host and the device";
   }
-  bool collective() const noexcept override { return true; }
 
  protected:
   bool advance() override {
@@ -127,28 +121,16 @@ class StagedJob : public Job {
   static constexpr std::int64_t most_kept_bytes = 1 << 20;
   static constexpr std::int64_t block_bytes = 64 << 10;  // so that blocks of small calls serve larger ones too
 
-  /// By messages, which may begin before this call's turn, or by the backend, which does it for what it makes itself.
   void compare() {
-    bool const by_backend = compares(core_.backend);
-    if (!by_backend && check_level(core_.backend) == CheckLevel::off) return;
-    if (by_backend) {
-      compares_in_turn_ = !is_native(core_.backend, whole_);
-      return;
-    }
+    Comparer const by = this->comparer(is_native(core_.backend, whole_));
+    compares_in_turn_ = by == Comparer::backend_in_turn;
+    if (by != Comparer::messages) return;
     comparison_ = make_owner<Comparison<B>>(core_, whole_);
     comparison_->begin();
   }
 
-  /// Blocks in this rank's buffers.
-  std::int64_t blocks_of_from() const noexcept {
-    if (whole_.from == nullptr) return 0;
-    return gives_blocks(whole_.kind) ? core_.backend.size() : whole_.contributions;
-  }
-  std::int64_t blocks_of_to() const noexcept {
-    if (whole_.to == nullptr) return 0;
-    bool const collects = whole_.kind == Kind::gather || whole_.kind == Kind::all_gather;
-    return collects || whole_.kind == Kind::all_to_all ? core_.backend.size() : 1;
-  }
+  std::int64_t blocks_of_from() const noexcept { return comm::blocks_of_from(whole_, core_.backend.size()); }
+  std::int64_t blocks_of_to() const noexcept { return comm::blocks_of_to(whole_, core_.backend.size()); }
   /// Whether the call writes to this rank's `to`.
   bool writes() const noexcept {
     int const rank = core_.backend.rank();
@@ -159,8 +141,7 @@ class StagedJob : public Job {
   /// True when all parts are complete.
   bool move_on() {
     if (comparison_ && comparison_->advance()) comparison_ = nullptr;
-    bool const first = !in_line_ || core_.is_first_in_line(*this);
-    if (!first) core_.check_line();
+    bool const first = !this->is_held_up();
     if (first && std::exchange(compares_in_turn_, false)) comparison_ = make_owner<Comparison<B>>(core_, whole_);
     for (bool moves = true; moves;) {
       moves = false;
@@ -187,10 +168,7 @@ class StagedJob : public Job {
       });
       moves = moves || under_way_.size() != before;
     }
-    if (in_line_ && started_ == parts_) {
-      core_.leave_line(*this);
-      in_line_ = false;
-    }
+    if (started_ == parts_) this->leave_line();
     return started_ == parts_ && under_way_.empty() && !comparison_;
   }
 
@@ -247,7 +225,6 @@ class StagedJob : public Job {
     if (part.to_memory) core_.staging.give_back(std::move(part.to_memory), most);
   }
 
-  Core<B>& core_;
   From from_;
   To to_;
   Collective whole_;
@@ -257,7 +234,6 @@ class StagedJob : public Job {
   Owner<Comparison<B>> comparison_;
   int tags_[depth] = {};
   bool compares_in_turn_ = false;
-  bool in_line_ = false;
   bool in_place_ = false;
   std::int64_t step_ = 1;     // elements of a block in a part
   std::int64_t parts_ = 1;

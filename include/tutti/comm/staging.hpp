@@ -16,6 +16,10 @@
 
 namespace tutti::comm {
 
+/// Whether memory of device D passes through the host's on its way: with a backend that works on that.
+template <class D, class BackendDevice>
+inline constexpr bool passes_host = !D::host_accessible && std::is_same_v<BackendDevice, Cpu>;
+
 /// Host memory that is fit for the copies of a device. Move-only.
 template <Device D>
 class PinnedMemory {

@@ -98,7 +98,7 @@ constexpr char const* operation_name(int number) noexcept {
 /// the blocks that this rank knows of, and of all_reduce_contributions the result.
 template <class = void>
 std::int64_t asked_bytes(Collective const& call, int ranks) noexcept {
-  bool const blocks = call.kind >= Kind::gather && call.kind <= Kind::all_to_all;
+  bool const blocks = gives_blocks(call.kind) || takes_blocks(call.kind);
   std::int64_t elements = call.kind == Kind::barrier ? 0 : call.count * (blocks ? ranks : 1);
   std::int64_t from = 0, to = 0;
   for (std::int64_t const count : call.from_counts) from += count;

@@ -83,6 +83,15 @@ class Error : public std::exception {
     return *this;
   }
 
+  /// The same error, told as one of `operation`.
+  template <class = void>
+  Error of(std::string operation) const {
+    Error renamed = *this;
+    renamed.operation_ = std::move(operation);
+    renamed.compose();
+    return renamed;
+  }
+
   ErrorKind kind() const noexcept { return kind_; }
   std::string const& operation() const noexcept { return operation_; }
   std::string const& message() const noexcept { return message_; }

@@ -52,6 +52,8 @@ concept Device = std::is_class_v<D> &&
                    device.copy_from_host(to, from, bytes);
                    device.copy_to_host(to, from, bytes);
                  };
+template <class D>
+concept NotDevice = !Device<D>;
 
 /// Host memory.
 struct Cpu {

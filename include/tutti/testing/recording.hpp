@@ -27,14 +27,20 @@ struct RecordedCall {
   int tag = any_tag;
   int communicator = 0;              ///< 0, or the number of the split that made it
   std::source_location where{};      ///< of a collective
+  /// Elements of the blocks of `from` and of `to`, of the _v kinds, where this rank passes them.
+  List<std::int64_t> from_counts{};
+  List<std::int64_t> to_counts{};
+  std::int64_t contributions = 1;    ///< of this rank, to all_reduce_contributions
 
   friend bool operator==(RecordedCall const& a, RecordedCall const& b) noexcept {
     return a.operation == b.operation && a.dtype == b.dtype && a.count == b.count && a.op == b.op &&
-           a.root == b.root && a.peer == b.peer && a.tag == b.tag && a.communicator == b.communicator;
+           a.root == b.root && a.peer == b.peer && a.tag == b.tag && a.communicator == b.communicator &&
+           a.from_counts == b.from_counts && a.to_counts == b.to_counts && a.contributions == b.contributions;
   }
 };
 
-/// "all_reduce(sum, float32, count 8)", "send(32 bytes, to 1, tag 0)", "recv(4 bytes, from any, any tag)"
+/// "all_reduce(sum, float32, count 8)", "all_gather_v(float32, count 4, to 3 + 4 + 0)", "send(32 bytes, to 1, tag 0)",
+/// "recv(4 bytes, from any, any tag)"
 inline std::string to_string(RecordedCall const& call) {
   bool const sends = call.operation == "send";
   bool const receives = call.operation == "recv";
@@ -48,6 +54,9 @@ inline std::string to_string(RecordedCall const& call) {
     if (call.op != Operator::none) text += std::string(name(call.op)) + ", ";
     if (call.root >= 0) text += "root " + std::to_string(call.root) + ", ";
     text += std::string(name(call.dtype)) + ", count " + std::to_string(call.count);
+    if (call.contributions != 1) text += ", " + std::to_string(call.contributions) + " contributions";
+    if (!call.from_counts.empty()) text += ", from " + comm::listed(call.from_counts);
+    if (!call.to_counts.empty()) text += ", to " + comm::listed(call.to_counts);
   }
   text += ')';
   if (call.communicator != 0) text += " on communicator " + std::to_string(call.communicator);
@@ -58,7 +67,6 @@ inline std::string to_string(RecordedCall const& call) {
 /// stay as they are; results that the communicator allocates are zeros. One thing is answered, because programs branch
 /// on it: in all_gather every rank contributes what this one does. Hence a split keeps rank and size, whatever the
 /// color. No message ever comes, so that a probe finds none, and a receive that infers its size ends at the deadline.
-/// What a derived operation does is recorded as the messages it sends: reductions of structs, for instance.
 class Recording {
  public:
   using Device = Cpu;
@@ -103,6 +111,7 @@ class Recording {
   exec::WaitPolicy wait_policy() const noexcept { return {}; }
 
   static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
+  static constexpr bool takes(comm::Collective const&) noexcept { return true; }
   static constexpr bool scatters_in_place() noexcept { return true; }
   static constexpr bool compares() noexcept { return true; }
   /// A call on device memory is one call here too.
@@ -115,7 +124,10 @@ class Recording {
     record.op = call.reduction.op;
     record.root = call.root;
     record.where = call.where;
-    note(record);
+    record.from_counts = List<std::int64_t>(call.from_counts.begin(), call.from_counts.end());
+    record.to_counts = List<std::int64_t>(call.to_counts.begin(), call.to_counts.end());
+    record.contributions = call.contributions;
+    note(std::move(record));
     auto const bytes = static_cast<std::size_t>(call.block_bytes());
     for (int r = 0; call.kind == comm::Kind::all_gather && bytes != 0 && r < size_; ++r)
       if (void* const block = static_cast<std::byte*>(call.to) + static_cast<std::size_t>(r) * bytes;
@@ -156,7 +168,7 @@ class Recording {
   Recording split(int, int, List<int> const&) {
     RecordedCall record;
     record.operation = "split";
-    note(record);
+    note(std::move(record));
     Recording child(rank_, size_);
     child.log_ = log_;
     child.communicator_ = ++log_->communicators;
@@ -178,7 +190,7 @@ class Recording {
   };
   void note(RecordedCall record) {
     record.communicator = communicator_;
-    log_->calls.push_back(record);
+    log_->calls.push_back(std::move(record));
   }
   void note_message(std::string_view operation, std::int64_t bytes, int peer, int tag) {
     RecordedCall record;
@@ -186,7 +198,7 @@ class Recording {
     record.count = bytes;
     record.peer = peer;
     record.tag = tag;
-    note(record);
+    note(std::move(record));
   }
 
   int rank_;

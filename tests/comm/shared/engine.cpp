@@ -66,23 +66,38 @@ struct Drawn {
   Kind kind;
   int root;
   std::int64_t count;
+  std::int64_t contributions;
   bool in_place;
   std::vector<bool> from_in_reach, to_in_reach;
+  std::vector<List<std::int64_t>> counts;  // [r][s]: elements that rank r has for rank s
+
+  /// Elements that `r` gives to `s`, of blocks that have sizes of their own.
+  std::int64_t between(int r, int s) const {
+    int const from = kind == Kind::reduce_scatter_v ? 0 : r;  // everybody gives the same
+    int const to = kind == Kind::gather_v || kind == Kind::all_gather_v ? 0 : s;
+    return counts[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+  }
 };
 
 std::vector<Drawn> draw(unsigned seed, int ranks, int calls) {
   std::mt19937 random(seed);
   std::int64_t const sizes[] = {0, 1, 7, 61, 124, 125, 126, 250, 512, 513, 1500, 4001};
+  auto const size = [&] { return sizes[random() % std::size(sizes)]; };
   std::vector<Drawn> all;
   for (int i = 0; i < calls; ++i) {
-    Drawn drawn{static_cast<Kind>(random() % 9), static_cast<int>(random() % static_cast<unsigned>(ranks)),
-                sizes[random() % std::size(sizes)], random() % 3 == 0, {}, {}};
+    Drawn drawn{static_cast<Kind>(random() % comm::kind_count),
+                static_cast<int>(random() % static_cast<unsigned>(ranks)), size(), 1, random() % 3 == 0, {}, {}, {}};
+    if (drawn.kind == Kind::all_reduce_contributions) drawn.contributions = 1 + static_cast<int>(random() % 5);
     auto const all_alike = random() % 3;  // 0: nobody's in reach, 1: everybody's, 2: mixed
+    bool const short_blocks = random() % 2 == 0;
     for (int r = 0; r < ranks; ++r) {
       drawn.from_in_reach.push_back(all_alike == 2 ? random() % 2 == 0 : all_alike == 1);
       drawn.to_in_reach.push_back(all_alike == 2 ? random() % 2 == 0 : all_alike == 1);
+      drawn.counts.emplace_back();
+      for (int s = 0; s < ranks; ++s)
+        drawn.counts.back().push_back(short_blocks ? static_cast<std::int64_t>(random() % 40) : size());
     }
-    all.push_back(drawn);
+    all.push_back(std::move(drawn));
   }
   return all;
 }
@@ -122,17 +137,67 @@ class Sequence {
     std::size_t index;
     Engine::Call* call;
     std::vector<double> own_from, own_to;  // where private
+    List<std::int64_t> from_counts, to_counts;
     double* from;
     double* to;
   };
 
+  /// What this rank gives: what all its blocks hold together.
   std::int64_t from_size(Drawn const& d) const {
-    bool const blocks = d.kind == Kind::scatter || d.kind == Kind::reduce_scatter || d.kind == Kind::all_to_all;
-    return d.kind == Kind::barrier ? 0 : d.count * (blocks ? ranks_ : 1);
+    switch (d.kind) {
+      case Kind::barrier: return 0;
+      case Kind::gather_v: case Kind::all_gather_v: return d.between(rank_, 0);
+      case Kind::scatter_v: case Kind::reduce_scatter_v: case Kind::all_to_all_v: return before(d, rank_, ranks_);
+      default: return d.count * (comm::gives_blocks(d.kind) ? ranks_ : d.contributions);
+    }
   }
-  std::int64_t to_size(Drawn const& d) const {
-    bool const blocks = d.kind == Kind::gather || d.kind == Kind::all_gather || d.kind == Kind::all_to_all;
-    return d.kind == Kind::barrier ? 0 : d.count * (blocks ? ranks_ : 1);
+  /// Elements that rank r has for the ranks before s.
+  std::int64_t before(Drawn const& d, int r, int s) const {
+    std::int64_t elements = 0;
+    for (int t = 0; t < s; ++t) elements += d.between(r, t);
+    return elements;
+  }
+  /// What this rank gets; nothing where it has no result.
+  std::vector<double> expected(std::size_t index) const {
+    Drawn const& d = drawn_[index];
+    std::vector<double> result;
+    bool const to_root = d.kind == Kind::reduce || d.kind == Kind::gather || d.kind == Kind::gather_v;
+    if (d.kind == Kind::barrier || (to_root && rank_ != d.root) || (d.kind == Kind::exscan && rank_ == 0)) return {};
+    auto const append = [&](int r, std::int64_t begin, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) result.push_back(value(r, index, begin + i));
+    };
+    auto const add_up = [&](int ranks, std::int64_t begin, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        result.push_back(0);
+        for (int r = 0; r < ranks; ++r)
+          for (std::int64_t row = 0; row < d.contributions; ++row)
+            result.back() += value(r, index, begin + row * count + i);
+      }
+    };
+    switch (d.kind) {
+      case Kind::broadcast: append(d.root, 0, d.count); break;
+      case Kind::scatter: append(d.root, rank_ * d.count, d.count); break;
+      case Kind::scatter_v: append(d.root, before(d, d.root, rank_), d.between(d.root, rank_)); break;
+      case Kind::gather: case Kind::all_gather:
+        for (int r = 0; r < ranks_; ++r) append(r, 0, d.count);
+        break;
+      case Kind::gather_v: case Kind::all_gather_v:
+        for (int r = 0; r < ranks_; ++r) append(r, 0, d.between(r, 0));
+        break;
+      case Kind::all_to_all:
+        for (int r = 0; r < ranks_; ++r) append(r, rank_ * d.count, d.count);
+        break;
+      case Kind::all_to_all_v:
+        for (int r = 0; r < ranks_; ++r) append(r, before(d, r, rank_), d.between(r, rank_));
+        break;
+      case Kind::reduce: case Kind::all_reduce: case Kind::all_reduce_contributions: add_up(ranks_, 0, d.count); break;
+      case Kind::scan: add_up(rank_ + 1, 0, d.count); break;
+      case Kind::exscan: add_up(rank_, 0, d.count); break;
+      case Kind::reduce_scatter: add_up(ranks_, rank_ * d.count, d.count); break;
+      case Kind::reduce_scatter_v: add_up(ranks_, before(d, rank_, rank_), d.between(rank_, rank_)); break;
+      case Kind::barrier: break;
+    }
+    return result;
   }
   double* memory(bool in_reach, std::int64_t size, std::vector<double>& own) {
     own.assign(in_reach ? 1 : static_cast<std::size_t>(size) + 1, -1.0);
@@ -146,52 +211,56 @@ class Sequence {
   Running start(std::size_t index) {
     Drawn const& d = drawn_[index];
     auto const self = static_cast<std::size_t>(rank_);
-    Running r{index, nullptr, {}, {}, nullptr, nullptr};
-    bool const one_buffer = d.in_place && (d.kind == Kind::all_reduce || d.kind == Kind::reduce);
+    Running r{index, nullptr, {}, {}, {}, {}, nullptr, nullptr};
+    bool const one_buffer = d.in_place && (d.kind == Kind::all_reduce || d.kind == Kind::reduce ||
+                                           d.kind == Kind::scan || d.kind == Kind::exscan);
     r.from = memory(d.from_in_reach[self], from_size(d), r.own_from);
     for (std::int64_t i = 0; i < from_size(d); ++i) r.from[i] = value(rank_, index, i);
-    r.to = one_buffer ? r.from : memory(d.to_in_reach[self], to_size(d), r.own_to);
+    auto const size = static_cast<std::int64_t>(expected(index).size());
+    r.to = one_buffer ? r.from : memory(d.to_in_reach[self], size, r.own_to);
+    bool const at_root = rank_ == d.root;
+    bool const from_root = d.kind == Kind::broadcast || d.kind == Kind::scatter || d.kind == Kind::scatter_v;
+    bool const to_root = d.kind == Kind::reduce || d.kind == Kind::gather || d.kind == Kind::gather_v;
     Collective call;
     call.kind = d.kind;
     call.dtype = DType::float64;
     call.root = comm::rooted(d.kind) ? d.root : -1;
     call.count = d.kind == Kind::barrier ? 0 : d.count;
-    bool const at_root = rank_ == d.root;
-    call.from = (d.kind == Kind::broadcast || d.kind == Kind::scatter) && !at_root ? nullptr : r.from;
-    call.to = (d.kind == Kind::reduce || d.kind == Kind::gather) && !at_root ? nullptr : r.to;
+    call.contributions = d.contributions;
+    call.from = from_root && !at_root ? nullptr : r.from;
+    call.to = to_root && !at_root ? nullptr : r.to;
     if (d.kind == Kind::barrier) call.from = call.to = nullptr;
-    if (comm::reduces(d.kind)) call.reduction = comm::reduction_of<double>(sum);
+    switch (d.kind) {  // counts as the caller knows them
+      case Kind::gather_v: case Kind::all_gather_v:
+        call.count = d.between(rank_, 0);
+        for (int s = 0; s < ranks_ && call.to != nullptr; ++s) r.to_counts.push_back(d.between(s, 0));
+        break;
+      case Kind::scatter_v: case Kind::reduce_scatter_v:
+        call.count = d.between(d.kind == Kind::scatter_v ? d.root : 0, rank_);
+        for (int s = 0; s < ranks_ && call.from != nullptr; ++s) r.from_counts.push_back(d.between(rank_, s));
+        break;
+      case Kind::all_to_all_v:
+        call.count = 0;
+        for (int s = 0; s < ranks_; ++s) r.from_counts.push_back(d.between(rank_, s));
+        for (int s = 0; s < ranks_; ++s) r.to_counts.push_back(d.between(s, rank_));
+        break;
+      default: break;
+    }
+    call.from_counts = r.from_counts;
+    call.to_counts = r.to_counts;
+    if (comm::reduces(d.kind)) call.reduction = comm::scan_reduction_of<double>(sum);
     r.call = engine_.start(call);
     return r;
   }
 
   std::string verify(Running const& r) const {
     Drawn const& d = drawn_[r.index];
-    bool const at_root = rank_ == d.root;
-    if ((d.kind == Kind::reduce || d.kind == Kind::gather) && !at_root) return {};
-    for (std::int64_t i = 0; i < to_size(d); ++i) {
-      std::int64_t const block = d.count == 0 ? 0 : i / d.count;
-      std::int64_t const within = d.count == 0 ? 0 : i % d.count;
-      double expected = 0;
-      switch (d.kind) {
-        case Kind::barrier: break;
-        case Kind::broadcast: expected = value(d.root, r.index, i); break;
-        case Kind::scatter: expected = value(d.root, r.index, rank_ * d.count + i); break;
-        case Kind::gather: case Kind::all_gather: expected = value(static_cast<int>(block), r.index, within); break;
-        case Kind::all_to_all: expected = value(static_cast<int>(block), r.index, rank_ * d.count + within); break;
-        case Kind::reduce: case Kind::all_reduce:
-          for (int s = 0; s < ranks_; ++s) expected += value(s, r.index, i);
-          break;
-        case Kind::reduce_scatter:
-          for (int s = 0; s < ranks_; ++s) expected += value(s, r.index, rank_ * d.count + i);
-          break;
-        default: return "unknown kind";
-      }
-      if (r.to[i] != expected)
+    auto const right = expected(r.index);
+    for (std::size_t i = 0; i < right.size(); ++i)
+      if (r.to[i] != right[i])
         return "rank " + std::to_string(rank_) + ", call " + std::to_string(r.index) + " " + std::string(name(d.kind)) +
                " count " + std::to_string(d.count) + ": element " + std::to_string(i) + " is " +
-               std::to_string(r.to[i]) + " instead of " + std::to_string(expected);
-    }
+               std::to_string(r.to[i]) + " instead of " + std::to_string(right[i]);
     return {};
   }
 
@@ -290,13 +359,74 @@ TEST_CASE("many staged collectives in flight share staging memory in one order")
   std::vector<Drawn> drawn;
   std::vector<bool> const nobody(ranks, false);
   for (std::size_t i = 0; i < 600; ++i)
-    drawn.push_back({Kind::all_reduce, -1, 126 + static_cast<std::int64_t>(i % 3), true, nobody, nobody});
+    drawn.push_back({Kind::all_reduce, -1, 126 + static_cast<std::int64_t>(i % 3), 1, true, nobody, nobody, {}});
   Node node(ranks, 4096, 64);
   std::vector<std::string> wrong(ranks);
   on_threads(ranks, [&](int rank) {
     wrong[static_cast<std::size_t>(rank)] = Sequence(node, rank, ranks, drawn).run(12, true);
   });
   for (auto const& text : wrong) CHECK(text == "");
+}
+
+TEST_CASE("a rank that gets another number of elements than it expects says so, and from whom") {
+  for (std::int64_t const given : {2, 300}) {  // on the board, and not
+    Node node(2, 4096, 64);
+    std::string said[2];
+    on_threads(2, [&](int rank) {
+      Engine engine(node.board(), rank, nullptr);
+      std::vector<double> from(static_cast<std::size_t>(given)), to(10);
+      std::int64_t const counts[] = {3, 7};
+      Collective call;
+      call.kind = Kind::gather_v;
+      call.dtype = DType::float64;
+      call.root = 1;
+      call.count = rank == 0 ? given : 7;
+      if (rank == 0) {
+        call.from = from.data();
+      } else {
+        call.from = to.data() + 3;  // its own block is in place
+        call.to = to.data();
+        call.to_counts = PerRank(counts);
+      }
+      Engine::Call* const started = engine.start(call);
+      try {
+        while (!engine.test(started)) ::sched_yield();
+      } catch (Error const& error) {
+        said[rank] = error.message();
+        engine.abandon(started);
+      }
+      engine.leave();
+    });
+    CAPTURE(given);
+    CHECK(contains(said[1], "rank 0 sent " + std::to_string(8 * given) + " bytes where this rank expects 24 for " +
+                                "gather_v(root 1, float64, count 7, to 3 + 7)"));
+    CHECK((given == 2) == said[0].empty());  // what was small is under way no more
+  }
+}
+
+TEST_CASE("an engine refuses what has no room in its entries or in staging memory") {
+  Collective call;
+  call.dtype = DType::float64;
+  Node node(2, 4096, 64);
+  Engine const engine(node.board(), 0, nullptr);
+  call.kind = Kind::all_reduce_contributions;
+  call.contributions = 512;
+  CHECK(engine.can(call));
+  call.contributions = 513;
+  CHECK_FALSE(engine.can(call));
+  call.contributions = 1;
+  call.compound_bytes = 4097;
+  CHECK_FALSE(engine.can(call));
+  for (int const ranks : {125, 126}) {
+    Node many(ranks, 4096, 64);
+    Engine const one(many.board(), 0, nullptr);
+    for (int k = 0; k < comm::kind_count; ++k) {
+      Collective each;
+      each.kind = static_cast<Kind>(k);
+      bool const tells = each.kind == Kind::scatter_v || each.kind == Kind::all_to_all_v;
+      CHECK(one.can(each) == (ranks == 125 || !tells));
+    }
+  }
 }
 
 TEST_CASE("an engine names who is missing, who waits where, and who has left") {

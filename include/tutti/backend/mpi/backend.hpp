@@ -92,17 +92,21 @@ class Mpi {
   };
   using Match = mpi::Match;
 
-  /// Movement of everything, and the reductions that MPI defines on its own types; on shared memory every reduction,
-  /// and with shared memory on each node also those of 16-bit floats.
+  /// Everything on shared memory; else movement of everything in blocks of one size, and the reductions that MPI
+  /// defines on its own types, with shared memory on each node also those of 16-bit floats.
   bool provides(comm::Kind kind, DType dtype, Operator op) const noexcept {
-    if (kind > comm::Kind::all_to_all || op > Operator::callable) return false;
     if (shared_ != nullptr) return true;
+    if (kind > comm::Kind::all_to_all || op > Operator::callable) return false;
     if (!comm::reduces(kind)) return true;
     if (hierarchy_ && hierarchy_->reduces_narrow(kind, dtype, op)) return true;
     if (dtype == DType::byte || dtype == DType::bfloat16 || dtype == DType::float16) return false;
     bool const logical = op == Operator::logical_and || op == Operator::logical_or;
     if (dtype == DType::boolean) return logical;
     return logical || op == Operator::sum || op == Operator::prod || op == Operator::min || op == Operator::max;
+  }
+  bool takes(comm::Collective const& call) const noexcept {
+    if (shared_ != nullptr) return shared_->engine().can(call);
+    return call.compound_bytes == 0 && provides(call.kind, call.dtype, call.reduction.op);
   }
   /// MpiConfig::copy_bytes, of what is handed to the library.
   std::int64_t copied_bytes(bool native) const noexcept { return native && shared_ ? 0 : config_.copy_bytes->bytes; }
@@ -149,8 +153,6 @@ class Mpi {
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
-    mpi::Environment::check_open("send");
-    hear_late("send");
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
@@ -163,8 +165,6 @@ class Mpi {
   }
   Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
     Operation operation;
-    mpi::Environment::check_open("recv");
-    hear_late("recv");
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
@@ -178,8 +178,6 @@ class Mpi {
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
-    mpi::Environment::check_open("recv");
-    hear_late("recv");
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.room_ = bytes;
@@ -217,6 +215,11 @@ class Mpi {
     operation.call_ = shared_->engine().start(call, true);
     return operation;
   }
+  bool run(comm::Collective const& call, int looks, Operation& rest) {
+    if (shared_ != nullptr && !revoked_) return shared_->engine().run(call, looks, rest.call_);
+    rest = start(call);
+    return false;
+  }
   Operation start(comm::Collective const& call) {
     Operation operation;
     if (shared_ != nullptr) {
@@ -224,7 +227,6 @@ class Mpi {
       operation.call_ = shared_->engine().start(call);
       return operation;
     }
-    hear_late(comm::name(call.kind).data(), call.where);
     expose(operation, call.lent, comm::name(call.kind).data(), call.where);
     if (hierarchy_ && hierarchy_->takes(call)) {
       operation.between_nodes_ = hierarchy_->start(call);
@@ -378,7 +380,7 @@ class Mpi {
     shared_->engine().leave();
     exec::Backoff backoff(policy_);
     for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step())
-      if (shared_->engine().all_reported()) return true;
+      if (shared_->engine().board().all_reported()) return true;
     return false;
   }
 
@@ -410,7 +412,7 @@ class Mpi {
       if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
       if (job_->notices().poll()) throw Error(job_->notices().cause_kind(), "launch", job_->notices().cause_text());
       if (!revoked_ || !shared_ || exec::now_ns() < end) continue;
-      if (int const deaf = shared_->engine().first_deaf(); deaf >= 0)
+      if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0)
         throw Error(ErrorKind::timeout, "launch",
                     concat("rank ", deaf, " has neither ended nor noticed within ", patience_seconds,
                            " s that the communicator failed: ", cause_));
@@ -480,24 +482,21 @@ class Mpi {
     if (since == 0) since = now;
     if (now - since > 200'000'000) shared_->engine().throw_departed(operation, from);
   }
-  /// Before the library gets memory, which it `may_keep` after a failure: peers that failed have told so.
+  /// Before anything is started: refuses what the process or the communicator has given up. Peers that failed have told
+  /// so, which must have been heard before the library gets memory that it `may_keep` after a failure, and by a rank
+  /// that comes late, for which it may be ready to go on. Who was here a moment ago looks at what it has heard so far.
   void expose(Operation& operation, bool may_keep, char const* call,
               std::source_location where = std::source_location::current()) {
     mpi::Environment::check_open(call, where);
     operation.exposed_ = may_keep && config_.copy_bytes->bytes != 0;
-    if (!operation.exposed_) return;
-    for (int looks = 0; looks < 2 && !shared_; ++looks) look_around();  // the first may only move in what is then seen
-    check_revoked(call, where);
-  }
-  /// Before anything is started: a rank that comes late finds the library ready to go on, and the notice that the
-  /// others have given the communicator up. Who was here a moment ago looks at what it has heard so far.
-  void hear_late(char const* operation, std::source_location where = std::source_location::current()) {
-    if (!shared_)
-      if (std::int64_t const now = exec::now_ns(); now - started_at_ > 1'000'000) {
+    if (!shared_) {
+      std::int64_t const now = exec::now_ns();
+      if (operation.exposed_ || now - started_at_ > 1'000'000) {
         for (int looks = 0; looks < 2; ++looks) look_around();  // the first may only move in what is then seen
         started_at_ = now;
       }
-    check_revoked(operation, where);
+    }
+    check_revoked(call, where);
   }
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {

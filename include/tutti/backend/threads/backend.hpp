@@ -55,9 +55,9 @@ class Threads {
   };
   using Match = Shared<threads::Letter>;
 
-  static constexpr bool provides(comm::Kind kind, DType, Operator op) noexcept {
-    return kind <= comm::Kind::all_to_all && op <= Operator::callable;
-  }
+  static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return true; }
+  template <class = void>
+  bool takes(comm::Collective const& call) const noexcept { return engine_.can(call); }
   static constexpr bool scatters_in_place() noexcept { return true; }
 
   template <class = void>
@@ -89,6 +89,10 @@ class Threads {
 
   template <class = void>
   Operation start(comm::Collective const& call) { return Operation(engine_.start(call)); }
+  template <class = void>
+  bool run(comm::Collective const& call, int looks, Operation& rest) {
+    return engine_.run(call, looks, rest.call_);
+  }
   static constexpr bool compares() noexcept { return true; }
   template <class = void>
   Operation start_comparison(comm::Collective const& call) { return Operation(engine_.start(call, true)); }

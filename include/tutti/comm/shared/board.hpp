@@ -107,8 +107,12 @@ struct alignas(64) Entry {
   std::atomic<std::uint64_t> arrived{0};  ///< ticket: sequence number + 1
   std::uint64_t facts = 0;                ///< kind, operator, type and root
   std::int64_t count = 0;
+  /// A contribution that fits, or a part of one whose blocks have sizes of their own: these come first, as far as the
+  /// other ranks do not know them.
   alignas(8) std::byte payload[inline_bytes];
-  std::uint64_t from = 0;  ///< Board::place of the buffers
+  /// Board::place of the buffers. A contribution that the payload holds is `in_payload`, where not all do that.
+  static constexpr std::uint64_t in_payload = ~std::uint64_t{0};
+  std::uint64_t from = 0;
   std::uint64_t to = 0;
   alignas(64) std::atomic<std::uint64_t> done{0};  ///< ticket: this rank's share of direct work is done
   std::atomic<std::uint64_t> working{0};           ///< ticket while it touches other ranks' buffers
@@ -168,6 +172,7 @@ class Board {
     auto const address = reinterpret_cast<std::uintptr_t>(buffer);
     return address > base_ && address - base_ < reach_ ? address - base_ : 0;
   }
+  bool reaches_all() const noexcept { return reach_ == ~std::uint64_t{0}; }
   std::byte* address(std::uint64_t place) const noexcept {
     return reinterpret_cast<std::byte*>(base_ + static_cast<std::uintptr_t>(place));
   }
@@ -184,6 +189,17 @@ class Board {
     for (int r = 0; r < size(); ++r)
       if (status(r).left.load(std::memory_order_acquire) != 0) return true;
     return false;
+  }
+  /// A rank that has neither heard of a failure nor left; -1: none.
+  int first_deaf() const noexcept {
+    for (int r = 0; r < size(); ++r)
+      if (!left(r) && status(r).heard.load(std::memory_order_acquire) == 0) return r;
+    return -1;
+  }
+  bool all_reported() const noexcept {
+    for (int r = 0; r < size(); ++r)
+      if (status(r).reported.load(std::memory_order_acquire) == 0) return false;
+    return true;
   }
   bool left(int rank) const noexcept { return status(rank).left.load(std::memory_order_acquire) != 0; }
 

@@ -39,9 +39,48 @@ class BasicEngine {
   /// What messages call the ranks, where a larger communicator counts them otherwise.
   void call_ranks(List<int> names) { names_ = std::move(names); }
 
+  /// Whether `start` takes this call; else it is made of messages, compared here. The same on all ranks.
+  bool can(Collective const& call) const noexcept { return share_.can(call); }
   /// All ranks start the same calls in the same order. Does not touch the buffers. With `compares_only` it never does:
   /// complete means that all ranks make this call.
   Call* start(Collective const& call, bool compares_only = false) { return start(call, -1, 0, nullptr, compares_only); }
+  /// The same for a caller that looks at the call at once anyhow, `looks` times: true where it is complete by then, as
+  /// small ones are; else `rest` is what goes on.
+  bool run(Collective const& call, int looks, Call*& rest) {
+    if (!share_.posts(call) || !active_.empty() || sequence_ != compared_ || !has_slot(sequence_)) {
+      rest = start(call);
+      return false;
+    }
+    if (broken()) check(name(call.kind).data(), call.where);
+    std::uint64_t const sequence = sequence_++;
+    Entry* const entries = board_.entries(sequence);
+    share_.post(entries[rank_], call, sequence + 1);
+    int next = 0;
+    for (; looks > 0; --looks) {
+      while (next < size_ && entries[next].arrived.load(std::memory_order_acquire) > sequence) ++next;
+      if (next < size_) {
+        exec::relax();
+        continue;
+      }
+      if (first_that_differs(entries) != 0) break;
+      ++compared_;
+      std::exception_ptr failure;
+      try {
+        share_.take_posted(entries, call);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      board_.status(rank_).completed.store(sequence_, std::memory_order_release);
+      if (!failure) return true;
+      rest = &make(call, sequence);
+      rest->failure = std::move(failure);
+      return false;
+    }
+    rest = &make(call, sequence);
+    rest->phase = Call::arriving;
+    active_.push_back(rest);
+    return false;
+  }
   /// What these ranks do of a collective that outlives the call: it is what is compared, and what messages name.
   Call* start(Part const& part, Collective const* part_of, bool compares_only = false) {
     return start(part.call, part.extent, part.result_bytes, part_of, compares_only);
@@ -139,17 +178,6 @@ class BasicEngine {
   void report() noexcept { board_.status(rank_).reported.store(1, std::memory_order_release); }
   /// This rank knows that the communicator has failed.
   void hear() noexcept { board_.status(rank_).heard.store(1, std::memory_order_release); }
-  /// A rank that has neither heard of it nor left; -1: none.
-  int first_deaf() const noexcept {
-    for (int r = 0; r < size_; ++r)
-      if (!board_.left(r) && board_.status(r).heard.load(std::memory_order_acquire) == 0) return r;
-    return -1;
-  }
-  bool all_reported() const noexcept {
-    for (int r = 0; r < size_; ++r)
-      if (board_.status(r).reported.load(std::memory_order_acquire) == 0) return false;
-    return true;
-  }
   bool left(int rank) const noexcept { return board_.left(rank); }
   /// Whether nobody is left who could send what is expected from this rank, or from any for -1.
   bool alone(int from) const noexcept {
@@ -172,6 +200,17 @@ class BasicEngine {
               bool compares_only) {
     Collective const& whole = part_of != nullptr ? *part_of : call;
     if (broken()) check(name(whole.kind).data(), whole.where);
+    Call& state = make(call, sequence_);
+    ++sequence_;
+    state.part_of = part_of;
+    state.extent = extent;
+    state.result_bytes = result_bytes;
+    state.compares_only = compares_only;
+    state.small = compares_only || share_.is_small(state);
+    active_.push_back(&state);
+    return &state;
+  }
+  Call& make(Collective const& call, std::uint64_t sequence) {
     if (free_.empty()) {
       calls_.push_back(make_owner<Call>());
       free_.push_back(calls_.back().get());
@@ -181,14 +220,9 @@ class BasicEngine {
     free_.pop_back();
     state.~Call();  // made anew in its place: a temporary to copy from takes as long as the exchange of a cache line
     ::new (static_cast<void*>(&state)) Call(call);
-    state.part_of = part_of;
-    state.extent = extent;
-    state.result_bytes = result_bytes;
-    state.sequence = sequence_++;
-    state.compares_only = compares_only;
-    state.small = compares_only || share_.contribution_bound(state) <= Entry::inline_bytes;
-    active_.push_back(&state);
-    return &state;
+    state.sequence = sequence;
+    state.small = true;
+    return state;
   }
 
   using Word = std::atomic<std::uint64_t> Status::*;
@@ -205,12 +239,15 @@ class BasicEngine {
     return true;
   }
 
+  bool has_slot(std::uint64_t sequence) noexcept {
+    if (sequence >= free_slots_until_) free_slots_until_ = board_.completed_by_all() + Board::slots;
+    return sequence < free_slots_until_;
+  }
   bool advance(Call& c) {
     std::uint64_t const ticket = c.ticket();
     for (;;) switch (c.phase) {
         case Call::unpublished:
-          if (c.sequence >= free_slots_until_) free_slots_until_ = board_.completed_by_all() + Board::slots;
-          if (c.sequence >= free_slots_until_) return false;
+          if (!has_slot(c.sequence)) return false;
           share_.publish(c);
           c.phase = Call::arriving;
           break;
@@ -220,7 +257,8 @@ class BasicEngine {
           for (Entry const* const entries = board_.entries(c.sequence); c.next < size_; ++c.next)
             if (entries[c.next].arrived.load(std::memory_order_acquire) < ticket) return false;
           c.next = 0;
-          if (!agree(c)) {
+          c.other = first_that_differs(board_.entries(c.sequence));
+          if (c.other != 0) {
             board_.status(rank_).description.store(describe(c.whole()));
             board_.status(rank_).described.store(ticket, std::memory_order_release);
             c.give_up_at = exec::now_ns() + 1'000'000'000;
@@ -228,13 +266,14 @@ class BasicEngine {
             break;
           }
           ++compared_;
+          if (has_counts(c.call.kind) && !c.compares_only) share_.measure(c);
           if (c.small) {
-            share_.consume(c, 0, c.call.count);
+            share_.consume(c, 0, c.length);
             return true;
           }
           share_.choose(c);
           if (c.phase != Call::filling) {
-            if (!guarded(c, 0, c.call.count)) return false;
+            if (!guarded(c, 0, c.length)) return false;
             board_.entry(c.sequence, rank_).done.store(ticket, std::memory_order_release);
           }
           break;
@@ -268,8 +307,8 @@ class BasicEngine {
             share_.drain(c);
           }
           c.at += c.chunk;
-          if (c.at < c.call.count) c.round = ++round_;
-          c.phase = c.at < c.call.count ? Call::filling : Call::closing;
+          if (c.at < c.length) c.round = ++round_;
+          c.phase = c.at < c.length ? Call::filling : Call::closing;
           break;
         case Call::closing:  // peers may still be at this rank's buffers
           if (!reached(c, &Status::consumed, c.round)) return false;
@@ -290,17 +329,12 @@ class BasicEngine {
     share_.consume(c, at, count);
     return true;
   }
-  /// All ranks find the same pair: rank 0 and the first that differs from it.
-  bool agree(Call& c) const noexcept {
-    Entry const* const entries = board_.entries(c.sequence);
+  /// All ranks find the same pair: rank 0 and this one, or 0 where all make the same call.
+  int first_that_differs(Entry const* entries) const noexcept {
     Entry const& first = entries[0];
-    for (int r = 1; r < size_; ++r) {
-      Entry const& other = entries[r];
-      if (other.facts == first.facts && other.count == first.count) continue;
-      c.other = r;
-      return false;
-    }
-    return true;
+    for (int r = 1; r < size_; ++r)
+      if (entries[r].facts != first.facts || entries[r].count != first.count) return r;
+    return 0;
   }
   /// Waits a moment for the two parties to have written down what they call, and fails.
   bool explain(Call& c) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// One rank's work on a collective of ranks that share memory: where contributions lie, and what is done with them. Who
-/// may do it when is the engine's business.
+/// One rank's work on a collective of ranks that share memory: what is done with the contributions. Who may do it when
+/// is the engine's business.
 
 #include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/call.hpp>
+#include <tutti/comm/shared/contributions.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/list.hpp>
 
@@ -43,118 +45,32 @@ inline void streams_done() noexcept {
 #endif
 }
 
-/// What ranks of a node do together as a part of a collective of more ranks.
-struct Part {
-  Collective call{};  ///< with the node's own ranks
-  /// Elements of a buffer with a block for each rank, the last ones of which overlap those before them where `count` of
-  /// each would be more; -1: the blocks lie end to end. For reduce_scatter out of place, gather and all_gather.
-  std::int64_t extent = -1;
-  /// Bytes of an element of the result, where it is wider than the contributions are; 0: the same. For reduce_scatter.
-  std::int64_t result_bytes = 0;
-};
-
-/// A collective under way.
-struct Call {
-  enum Phase : std::uint8_t { unpublished, arriving, disagreeing, sharing, filling, consuming, draining, closing };
-  Call() = default;
-  explicit Call(Collective const& made) : call(made), element(made.element_bytes()) {}
-
-  Collective call;
-  std::int64_t element = 1;  // bytes
-  Collective const* part_of = nullptr;
-  std::int64_t extent = -1;
-  std::int64_t result_bytes = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t round = 0;     // of staged collectives: the engine's number of the round under way
-  std::int64_t at = 0;         // first element of the round in each block
-  std::int64_t chunk = 0;      // elements of a round in each block
-  std::int64_t give_up_at = 0;
-  int next = 0;                // the first rank not yet seen in this phase
-  int other = 0;               // who disagrees with rank 0
-  Phase phase = unpublished;
-  bool complete = false;
-  std::exception_ptr failure{};  // of this call, whoever moved it on
-  bool compares_only = false;  // the rest goes by messages
-  bool small = false;          // the board carries the contributions
-  WireTraffic moved{};         // by this rank, see comm/tally.hpp
-  bool fills = false;          // whether some contribution, or some result, passes through staging memory
-  bool drains = false;
-
-  /// What the user called.
-  Collective const& whole() const noexcept { return part_of != nullptr ? *part_of : call; }
-  std::uint64_t ticket() const noexcept { return sequence + 1; }
-  std::int64_t element_bytes() const noexcept { return element; }
-  Algorithm algorithm() const noexcept {
-    if (small) return Algorithm::shared_board;
-    return fills || drains ? Algorithm::shared_staged : Algorithm::shared_one_pass;
-  }
-  /// Where a rank's block begins in a buffer with one for each rank.
-  std::int64_t begin_of(std::int64_t block) const noexcept {
-    std::int64_t const begin = block * call.count;
-    return extent < 0 || begin <= extent - call.count ? begin : extent - call.count;
-  }
-  /// Elements of the round under way in each block.
-  std::int64_t round_count() const noexcept { return call.count - at < chunk ? call.count - at : chunk; }
-};
-
 template <class = void>
-class BasicShare {
+class BasicShare : public Contributions {
  public:
   BasicShare() = default;
-  BasicShare(Board board, int rank)
-      : board_(board), rank_(rank), size_(board.size()), inputs_(static_cast<std::size_t>(size_)) {}
+  BasicShare(Board board, int rank) : Contributions(board, rank), inputs_(static_cast<std::size_t>(size_)) {}
 
-  /// The most that any rank contributes: the same number on all ranks, which decides whether the board carries it.
-  std::int64_t contribution_bound(Call const& c) const noexcept {
-    return (gives_blocks(c.call.kind) ? c.begin_of(size_ - 1) + c.call.count : c.call.count) * c.element_bytes();
+  /// Of one block, which the board carries: kinds that a rank can finish as soon as all have arrived, without a Call.
+  bool posts(Collective const& call) const noexcept {
+    constexpr unsigned kinds = 1u << static_cast<int>(Kind::barrier) | 1u << static_cast<int>(Kind::broadcast) |
+                               1u << static_cast<int>(Kind::reduce) | 1u << static_cast<int>(Kind::all_reduce) |
+                               1u << static_cast<int>(Kind::scan) | 1u << static_cast<int>(Kind::exscan);
+    return (kinds >> static_cast<int>(call.kind) & 1u) != 0 && call.block_bytes() <= Entry::inline_bytes &&
+           call.wire == nullptr;
   }
-  void publish(Call& c) noexcept {
-    Entry& own = board_.entry(c.sequence, rank_);
-    own.facts = facts_of(c.whole());
-    own.count = compared_count(c.whole());
-    if (c.small) {
-      if (!c.compares_only && contributes(c.call, rank_)) put(c, own.payload, c.call.from, contribution_bound(c));
-    } else {
-      own.from = board_.place(c.call.from);
-      own.to = board_.place(c.call.to);
-    }
-    own.arrived.store(c.ticket(), std::memory_order_release);
+  void post(Entry& own, Collective const& call, std::uint64_t ticket) noexcept {
+    own.facts = facts_of(call);
+    own.count = compared_count(call);
+    if (contributes(call, rank_)) copy(own.payload, call.from, call.block_bytes());
+    own.arrived.store(ticket, std::memory_order_release);
   }
-  /// All ranks see the same places and choose the same path.
-  void choose(Call& c) const noexcept {
-    c.fills = c.drains = false;
-    for (int r = 0; r < size_; ++r) {
-      Entry const& entry = board_.entry(c.sequence, r);
-      c.fills |= contributes(c.call, r) && c.call.kind != Kind::barrier && entry.from == 0;
-      c.drains |= reduces_whole(c.call.kind) && (c.call.kind == Kind::all_reduce || r == c.call.root) && entry.to == 0;
-    }
-    c.phase = c.fills || c.drains ? Call::filling : Call::sharing;
-    c.at = 0;
-    std::int64_t const line = 64 / c.element_bytes() > 0 ? 64 / c.element_bytes() : 1;
-    std::int64_t const elements =
-        board_.stage_bytes() / c.element_bytes() / (gives_blocks(c.call.kind) ? size_ : 1);
-    c.chunk = elements > line ? elements / line * line : elements;
+  void take_posted(Entry const* entries, Collective const& call) {
+    if (call.kind == Kind::broadcast)
+      copy(call.to, rank_ == call.root ? call.from : entries[call.root].payload, call.block_bytes());
+    else if (call.kind != Kind::barrier && gets_result(call, rank_)) fold_posted(entries, call);
   }
-  /// This rank's contribution to the round, when the others cannot reach it; not what only this rank takes.
-  void fill(Call& c) noexcept {
-    Collective const& call = c.call;
-    if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
-    auto const* const from = static_cast<std::byte const*>(call.from);
-    std::byte* const stage = board_.stage(rank_, c.round);
-    std::int64_t const element = c.element_bytes();
-    bool const blocks = gives_blocks(call.kind);
-    Slice const own = slice_of(c, rank_, c.at, c.round_count());
-    for (int block = 0; block < (blocks ? size_ : 1); ++block) {
-      if (blocks && block == rank_) continue;
-      auto const fill_range = [&](std::int64_t begin, std::int64_t end) {
-        put(c, stage + (block * c.chunk + begin - c.at) * element, from + (c.begin_of(block) + begin) * element,
-            (end - begin) * element);
-      };
-      bool const slices = reduces_whole(call.kind);
-      fill_range(c.at, slices ? own.begin : c.at + c.round_count());
-      if (slices) fill_range(own.end, c.at + c.round_count());
-    }
-  }
+
   /// This rank's share of the elements [at, at + count) of every block.
   void consume(Call& c, std::int64_t at, std::int64_t count) {
     if (c.compares_only) return;
@@ -167,25 +83,38 @@ class BasicShare {
       case Kind::broadcast: take(c, to, call.root, 0, at, bytes); break;
       case Kind::scatter: take(c, to, call.root, rank_, at, bytes); break;
       case Kind::gather: case Kind::all_gather:
-        if (call.kind == Kind::gather && rank_ != call.root) break;
+        if (!gets_result(call, rank_)) break;
         for (int r = 0; r < size_; ++r) take(c, to + c.begin_of(r) * element, r, 0, at, bytes);
         break;
       case Kind::all_to_all:
         for (int r = 0; r < size_; ++r) take(c, to + r * call.block_bytes(), r, rank_, at, bytes);
         break;
-      case Kind::reduce_scatter: fold(c, rank_, at, to, count); break;
-      case Kind::reduce: case Kind::all_reduce:
-        if (!c.small) reduce_slice(c, at, count);
-        else if (call.kind == Kind::all_reduce || rank_ == call.root) fold(c, 0, at, to, count);
+      case Kind::scatter_v: take_some(c, to, call.root, rank_, at, count); break;
+      case Kind::gather_v: case Kind::all_gather_v: case Kind::all_to_all_v: {
+        if (!gets_result(call, rank_)) break;
+        std::int64_t begin = 0;
+        for (int r = 0; r < size_; ++r) {
+          take_some(c, to + begin * element, r, has_blocks(call.kind) ? rank_ : 0, at, count);
+          begin += call.to_counts[r];
+        }
         break;
-      default: break;  // derived from messages
+      }
+      case Kind::reduce_scatter: fold(c, rank_, at, to, count); break;
+      case Kind::reduce_scatter_v: {
+        std::int64_t const left = call.count - at;
+        if (left > 0) fold(c, rank_, at, to, left < count ? left : count);
+        break;
+      }
+      case Kind::reduce: case Kind::all_reduce: case Kind::scan: case Kind::exscan: case Kind::all_reduce_contributions:
+        if (!c.small) reduce_slice(c, at, count);
+        else if (gets_result(call, rank_)) fold_board(c);
+        break;
     }
   }
   /// Results of the round that the owners could not write here themselves.
   void drain(Call& c) noexcept {
     Collective const& call = c.call;
-    if (call.kind == Kind::reduce && rank_ != call.root) return;
-    if (board_.entry(c.sequence, rank_).to != 0) return;
+    if (!gets_result(call, rank_) || board_.entry(c.sequence, rank_).to != 0) return;
     std::int64_t const element = c.element_bytes();
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
@@ -196,66 +125,53 @@ class BasicShare {
   }
 
  private:
-  static bool reduces_whole(Kind kind) noexcept { return kind == Kind::all_reduce || kind == Kind::reduce; }
-  static bool rooted_source(Kind kind) noexcept { return kind == Kind::broadcast || kind == Kind::scatter; }
-  bool contributes(Collective const& call, int rank) const noexcept {
-    return !rooted_source(call.kind) || rank == call.root;
-  }
-  static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
-    if (to != from && bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  }
-
-  /// To where others read it.
-  static void put(Call& c, void* to, void const* from, std::int64_t bytes) noexcept {
-    copy(to, from, bytes);
-    c.moved.sent += bytes;
-  }
   /// From a block that `rank` contributes, of its elements from `at` on.
   void take(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t bytes) noexcept {
     copy(to, source(c, rank, block, at), bytes);
     if (rank != rank_) c.moved.received += bytes;
   }
-
-  /// Elements from `at` on of a block that `rank` contributes.
-  std::byte const* source(Call const& c, int rank, std::int64_t block, std::int64_t at) const noexcept {
-    std::int64_t const element = c.element_bytes();
-    std::int64_t const offset = (c.begin_of(block) + at) * element;
-    if (rank == rank_) return static_cast<std::byte const*>(c.call.from) + offset;
-    Entry const& entry = board_.entry(c.sequence, rank);
-    if (c.small) return entry.payload + offset;
-    if (entry.from != 0) return board_.address(entry.from) + offset;
-    return board_.stage(rank, c.round) + (block * c.chunk + at - c.at) * element;
+  /// At most `count` elements of it, where it has so many.
+  void take_some(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t count) noexcept {
+    std::int64_t const left = count_of(c, rank, block) - at;
+    if (left > 0) take(c, to, rank, block, at, (left < count ? left : count) * c.element_bytes());
   }
-  /// All ranks' elements of a block, combined into `to`.
+
+  /// All ranks' elements of a block, combined into `to`: all contributions of each.
   void fold(Call& c, std::int64_t block, std::int64_t at, void* to, std::int64_t count) {
     fold(c, block, at, &to, 1, count);
   }
   void fold(Call& c, std::int64_t block, std::int64_t at, void* const* outputs, int copies, std::int64_t count) {
-    if (c.small) {
-      std::int64_t const offset = (c.begin_of(block) + at) * c.element_bytes();
-      Entry const* const entries = board_.entries(c.sequence);
-      for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = entries[r].payload + offset;
-      inputs_[static_cast<std::size_t>(rank_)] = static_cast<std::byte const*>(c.call.from) + offset;
-    } else {
-      for (int r = 0; r < size_; ++r) inputs_[static_cast<std::size_t>(r)] = source(c, r, block, at);
-    }
-    c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_, outputs, copies, count);
-    c.moved.received += (size_ - 1) * count * c.element_bytes();
+    find_inputs(c, block, at);
+    c.call.reduction.fold(c.call.reduction.state, inputs_.data(), size_ * static_cast<int>(c.call.contributions),
+                          outputs, copies, count);
+    c.moved.received += (size_ - 1) * c.call.contributions * count * c.element_bytes();
+  }
+  /// Of the ranks whose contributions are in this rank's result of a small call.
+  int ranks_in_result(Collective const& call) const noexcept {
+    return call.kind == Kind::scan ? rank_ + 1 : call.kind == Kind::exscan ? rank_ : size_;
+  }
+  void fold_posted(Entry const* entries, Collective const& call) {
+    int const ranks = ranks_in_result(call);
+    for (int r = 0; r < ranks; ++r) inputs_[static_cast<std::size_t>(r)] = entries[r].payload;
+    inputs_[static_cast<std::size_t>(rank_)] = call.from;
+    void* to = call.to;
+    call.reduction.fold(call.reduction.state, inputs_.data(), ranks, &to, 1, call.count);
+  }
+  void fold_board(Call& c) {
+    if (c.call.contributions != 1) return fold(c, 0, 0, c.call.to, c.call.count);
+    fold_posted(board_.entries(c.sequence), c.call);
+    int const ranks = ranks_in_result(c.call);
+    c.moved.received += (ranks > rank_ ? ranks - 1 : ranks) * c.call.block_bytes();
+  }
+  void find_inputs(Call const& c, std::int64_t block, std::int64_t at) {
+    std::int64_t const rows = c.call.contributions;
+    auto const number = static_cast<std::size_t>(size_ * rows);
+    if (inputs_.size() < number) inputs_.resize(number);
+    std::size_t i = 0;
+    for (int r = 0; r < size_; ++r)
+      for (std::int64_t row = 0; row < rows; ++row) inputs_[i++] = source(c, r, rows > 1 ? row : block, at);
   }
 
-  struct Slice {
-    std::int64_t begin, end;
-  };
-  /// Whole cache lines of the elements [at, at + count) that a rank reduces.
-  Slice slice_of(Call const& c, int rank, std::int64_t at, std::int64_t count) const noexcept {
-    std::int64_t const line = c.element_bytes() < 64 ? 64 / c.element_bytes() : 1;
-    std::int64_t const lines = (count + line - 1) / line;
-    auto const bound = [&](int r) {
-      std::int64_t const elements = lines * r / size_ * line;
-      return at + (elements < count ? elements : count);
-    };
-    return {bound(rank), bound(rank + 1)};
-  }
   /// This rank's slice of a reduction, to all that want it: to their buffers, or in place of what they have put into
   /// their staging memory. Only the owner touches a slice until all are done, hence in place is safe.
   void reduce_slice(Call& c, std::int64_t at, std::int64_t count) {
@@ -263,10 +179,13 @@ class BasicShare {
     std::int64_t const element = c.element_bytes();
     Slice const slice = slice_of(c, rank_, at, count);
     std::int64_t const bytes = (slice.end - slice.begin) * element;
-    bool const all = call.kind == Kind::all_reduce;
+    bool const scans = is_scan(call.kind);
     outputs_.clear();
     for (int r = 0; r < size_; ++r) {
-      if (!all && r != call.root) continue;
+      if (!gets_result(call, r)) {
+        if (scans) outputs_.push_back(nullptr);
+        continue;
+      }
       std::uint64_t const place = board_.entry(c.sequence, r).to;
       std::byte* const to = r == rank_ ? static_cast<std::byte*>(call.to) : board_.address(place);
       if (r != rank_ && place == 0)
@@ -274,11 +193,22 @@ class BasicShare {
       else outputs_.push_back(to + slice.begin * element);
       if (r != rank_) c.moved.sent += bytes;
     }
+    if (scans) return scan_slice(c, slice.begin, slice.end - slice.begin);
     // In place the line was read a moment ago and is written to the cache; elsewhere a large result goes around it.
-    bool const streams = all && !c.drains && call.count * element >= streaming_bytes && call.from != call.to;
+    bool const streams = call.kind != Kind::reduce && !c.drains && call.count * element >= streaming_bytes &&
+                         call.from != call.to;
     if ((streams || outputs_.size() > most_outputs) && element <= tile_bytes)
       return fold_by_tiles(c, slice.begin, slice.end, streams);
     fold(c, 0, slice.begin, outputs_.data(), static_cast<int>(outputs_.size()), slice.end - slice.begin);
+  }
+  /// Of a scan the results differ: outputs_[r] is rank r's.
+  void scan_slice(Call& c, std::int64_t begin, std::int64_t count) {
+    bool const inclusive = c.call.kind == Kind::scan;
+    find_inputs(c, 0, begin);
+    c.call.reduction.prefixes(c.call.reduction.state, inputs_.data(), size_, outputs_.data(), inclusive, count);
+    int const others =
+        inclusive || rank_ == size_ - 1 ? size_ - 1 : size_ - 2;  // nobody gets the last one of an exscan
+    c.moved.received += others * count * c.element_bytes();
   }
   /// Tile by tile, by way of the first-level cache.
   void fold_by_tiles(Call& c, std::int64_t begin, std::int64_t end, bool streams) {
@@ -300,9 +230,6 @@ class BasicShare {
   static constexpr std::int64_t tile_bytes = 8192;
   static constexpr std::size_t most_outputs = 8;  // at once: more streams than a cache has ways push each other out
 
-  Board board_;
-  int rank_ = 0;
-  int size_ = 0;
   List<void const*> inputs_;
   List<void*> outputs_;
 };

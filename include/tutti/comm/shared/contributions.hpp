@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What ranks that share memory give to a collective: which of them, in how many blocks, and where it lies: beside the
+/// arrival word, in the rank's own buffer, or in staging memory.
+
+#include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/call.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+namespace tutti::comm::shared {
+
+template <class = void>
+class BasicContributions {
+ public:
+  BasicContributions() = default;
+  BasicContributions(Board board, int rank) : board_(board), rank_(rank), size_(board.size()) {}
+
+  /// Whether the ranks can do this on shared memory: an entry needs room for sizes that only one rank knows, and
+  /// staging memory for an element of each block. The same on all ranks.
+  bool can(Collective const& call) const noexcept {
+    if (tells_blocks(call.kind) && size_ > Entry::inline_bytes / 8) return false;
+    return board_.reaches_all() || board_.stage_bytes() >= blocks(call) * call.element_bytes();
+  }
+  /// Whether the board carries the contributions: by what any rank contributes at most, the same number on all of them.
+  /// Of blocks with sizes of their own `measure` finds out.
+  bool is_small(Call& c) const noexcept {
+    Collective const& call = c.call;
+    if (has_counts(call.kind)) {
+      if (tells_blocks(call.kind)) c.header = static_cast<std::uint16_t>(8 * size_);
+      else if (call.kind == Kind::gather_v) c.header = 8;
+      return false;
+    }
+    return most_contributed(c) <= Entry::inline_bytes;
+  }
+  void publish(Call& c) noexcept {
+    Entry& own = board_.entry(c.sequence, rank_);
+    own.facts = facts_of(c.whole());
+    own.count = compared_count(c.whole());
+    if (c.small) {
+      if (!c.compares_only && contributes(c.call, rank_)) put(c, own.payload, c.call.from, most_contributed(c));
+    } else {
+      own.from = board_.place(c.call.from);
+      own.to = board_.place(c.call.to);
+      if (has_counts(c.call.kind)) publish_blocks(c, own);
+    }
+    own.arrived.store(c.ticket(), std::memory_order_release);
+  }
+  /// Of blocks with sizes of their own, when all have arrived: finds the longest, and whether the board carries all.
+  /// Errors     communication, when another rank gives this one more or less than it expects.
+  void measure(Call& c) const {
+    Collective const& call = c.call;
+    c.small = true;
+    c.length = 0;
+    for (int r = 0; r < size_; ++r) {
+      if (!contributes(call, r)) continue;
+      c.small &= board_.entry(c.sequence, r).from == Entry::in_payload;
+      for (int block = 0; block < blocks(call); ++block) {
+        std::int64_t const count = count_of(c, r, block);
+        if (count > c.length) c.length = count;
+      }
+      bool const takes = call.kind == Kind::gather_v ? rank_ == call.root : tells_blocks(call.kind);
+      if (!takes) continue;
+      std::int64_t const given = count_of(c, r, call.kind == Kind::gather_v ? 0 : rank_);
+      std::int64_t const expected = call.kind == Kind::scatter_v ? call.count : call.to_counts[r];
+      if (given != expected) throw_unequal(call, r, given * c.element_bytes(), expected * c.element_bytes());
+    }
+  }
+  /// All ranks see the same places and choose the same path.
+  void choose(Call& c) const noexcept {
+    c.fills = c.drains = false;
+    for (int r = 0; r < size_; ++r) {
+      Entry const& entry = board_.entry(c.sequence, r);
+      c.fills |= contributes(c.call, r) && c.call.kind != Kind::barrier && entry.from == 0;
+      c.drains |= reduces_slices(c.call.kind) && gets_result(c.call, r) && entry.to == 0;
+    }
+    c.phase = c.fills || c.drains ? Call::filling : Call::sharing;
+    c.at = 0;
+    std::int64_t const line = 64 / c.element_bytes() > 0 ? 64 / c.element_bytes() : 1;
+    std::int64_t const elements = board_.stage_bytes() / c.element_bytes() / blocks(c.call);
+    c.chunk = elements > line ? elements / line * line : elements;
+  }
+  /// This rank's contribution to the round, when the others cannot reach it; not what only this rank takes.
+  void fill(Call& c) noexcept {
+    Collective const& call = c.call;
+    if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
+    auto const* const from = static_cast<std::byte const*>(call.from);
+    std::byte* const stage = board_.stage(rank_, c.round);
+    std::int64_t const element = c.element_bytes();
+    bool const slices = reduces_slices(call.kind);
+    Slice const own = slices ? slice_of(c, rank_, c.at, c.round_count()) : Slice{};
+    for (std::int64_t block = 0; block < blocks(call); ++block) {
+      if (has_blocks(call.kind) && block == rank_) continue;
+      std::int64_t const first = begin_of(c, rank_, block);
+      auto const fill_range = [&](std::int64_t begin, std::int64_t end) {
+        if (begin < end)
+          put(c, stage + (block * c.chunk + begin - c.at) * element, from + (first + begin) * element,
+              (end - begin) * element);
+      };
+      std::int64_t const length = count_of(c, rank_, block);
+      std::int64_t const end = length < c.at + c.round_count() ? length : c.at + c.round_count();
+      fill_range(c.at, slices ? own.begin : end);
+      if (slices) fill_range(own.end, end);
+    }
+  }
+
+ protected:
+  /// Whether every rank gets a result of all elements, so that the ranks deal the elements out among them.
+  static bool reduces_slices(Kind kind) noexcept {
+    return kind == Kind::all_reduce || kind == Kind::reduce || is_scan(kind) || kind == Kind::all_reduce_contributions;
+  }
+  static bool is_scan(Kind kind) noexcept { return kind == Kind::scan || kind == Kind::exscan; }
+  /// Whether a contribution has a block for each rank.
+  static bool has_blocks(Kind kind) noexcept {
+    return gives_blocks(kind) || tells_blocks(kind) || kind == Kind::reduce_scatter_v;
+  }
+  /// Whether these have sizes that only their rank knows.
+  static bool tells_blocks(Kind kind) noexcept { return kind == Kind::scatter_v || kind == Kind::all_to_all_v; }
+  static bool rooted_source(Kind kind) noexcept {
+    return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
+  }
+  bool contributes(Collective const& call, int rank) const noexcept {
+    return !rooted_source(call.kind) || rank == call.root;
+  }
+  static bool gets_result(Collective const& call, int rank) noexcept {
+    switch (call.kind) {
+      case Kind::reduce: case Kind::gather: case Kind::gather_v: return rank == call.root;
+      case Kind::exscan: return rank != 0;
+      default: return true;
+    }
+  }
+  static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
+    if (to == from || bytes == 0) return;
+    if (bytes == 8) std::memcpy(to, from, 8);  // a library that is asked for so little takes longer than the copy
+    else if (bytes == 4) std::memcpy(to, from, 4);
+    else std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  /// To where others read it.
+  static void put(Call& c, void* to, void const* from, std::int64_t bytes) noexcept {
+    copy(to, from, bytes);
+    c.moved.sent += bytes;
+  }
+
+  /// Of a contribution.
+  std::int64_t blocks(Collective const& call) const noexcept {
+    return has_blocks(call.kind) ? size_ : call.contributions;
+  }
+  /// Elements of a block that `rank` contributes, of kinds with counts once it has arrived.
+  std::int64_t count_of(Call const& c, int rank, std::int64_t block) const noexcept {
+    switch (c.call.kind) {
+      case Kind::all_gather_v: return c.call.to_counts[rank];
+      case Kind::reduce_scatter_v: return c.call.from_counts[static_cast<int>(block)];
+      case Kind::gather_v: case Kind::scatter_v: case Kind::all_to_all_v: {
+        std::int64_t count;
+        std::memcpy(&count, board_.entry(c.sequence, rank).payload + 8 * block, 8);
+        return count;
+      }
+      default: return c.call.count;
+    }
+  }
+  /// Where it begins there.
+  std::int64_t begin_of(Call const& c, int rank, std::int64_t block) const noexcept {
+    if (!has_counts(c.call.kind)) return c.begin_of(block);
+    std::int64_t begin = 0;
+    for (std::int64_t before = 0; before < block; ++before) begin += count_of(c, rank, before);
+    return begin;
+  }
+  /// Bytes that any rank contributes at most, of kinds without counts.
+  std::int64_t most_contributed(Call const& c) const noexcept {
+    Collective const& call = c.call;
+    return (gives_blocks(call.kind) ? c.begin_of(size_ - 1) + call.count : call.count * call.contributions) *
+           c.element_bytes();
+  }
+  void publish_blocks(Call& c, Entry& own) noexcept {
+    Collective const& call = c.call;
+    bool const gives = contributes(call, rank_);
+    std::int64_t const bytes = gives ? contributed_bytes(call, size_) : 0;
+    if (gives && call.kind == Kind::gather_v) std::memcpy(own.payload, &call.count, 8);
+    if (gives && tells_blocks(call.kind)) std::memcpy(own.payload, call.from_counts.begin(), c.header);
+    if (c.header + bytes > Entry::inline_bytes) return;
+    put(c, own.payload + c.header, call.from, bytes);
+    own.from = Entry::in_payload;
+  }
+  /// Elements from `at` on of a block that `rank` contributes.
+  std::byte const* source(Call const& c, int rank, std::int64_t block, std::int64_t at) const noexcept {
+    std::int64_t const element = c.element_bytes();
+    std::int64_t const offset = (begin_of(c, rank, block) + at) * element;
+    if (rank == rank_) return static_cast<std::byte const*>(c.call.from) + offset;
+    Entry const& entry = board_.entry(c.sequence, rank);
+    if (c.small || entry.from == Entry::in_payload) return entry.payload + c.header + offset;
+    if (entry.from != 0) return board_.address(entry.from) + offset;
+    return board_.stage(rank, c.round) + (block * c.chunk + at - c.at) * element;
+  }
+  struct Slice {
+    std::int64_t begin = 0, end = 0;
+  };
+  /// Whole cache lines of the elements [at, at + count) that a rank reduces.
+  Slice slice_of(Call const& c, int rank, std::int64_t at, std::int64_t count) const noexcept {
+    std::int64_t const line = c.element_bytes() < 64 ? 64 / c.element_bytes() : 1;
+    std::int64_t const lines = (count + line - 1) / line;
+    auto const bound = [&](int r) {
+      std::int64_t const elements = lines * r / size_ * line;
+      return at + (elements < count ? elements : count);
+    };
+    return {bound(rank), bound(rank + 1)};
+  }
+
+  Board board_;
+  int rank_ = 0;
+  int size_ = 0;
+};
+using Contributions = BasicContributions<>;
+
+}  // namespace tutti::comm::shared
