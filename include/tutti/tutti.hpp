@@ -17,8 +17,8 @@
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/fold.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>

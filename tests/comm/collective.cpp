@@ -86,6 +86,9 @@ TEST_CASE("what is compared comes back from its two numbers") {
   call.kind = comm::Kind::all_reduce_contributions;
   call.contributions = 77;
   CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).contributions == 77);
+  call.contributions += std::int64_t{3} << 22;  // as many as facts alone do not tell
+  CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).contributions == (3 << 22) + 77);
+  CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).staged_count == call.staged_count);
 }
 
 TEST_CASE("every kind has a name, and seven of them reduce") {

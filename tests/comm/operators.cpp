@@ -282,6 +282,19 @@ TEST_CASE("a scan's results are the folds of so many inputs, bit for bit, also i
   check_prefixes<Located<double>>(max_location);
 }
 
+TEST_CASE("an exclusive scan leaves the last input alone, which is in nobody's result") {
+  bool met = false;
+  auto const divide = [&met](int a, int b) {
+    met = met || b == 0;
+    return b == 0 ? 0 : a / b;
+  };
+  for (std::size_t const n : {1u, 3u, 64u, 200u}) {
+    std::vector<std::vector<int>> inputs{std::vector<int>(n, 20), std::vector<int>(n, 3), std::vector<int>(n, 0)};
+    CHECK(wrong_prefixes<int>(divide, inputs, false, true) == 0);
+    CHECK(!met);
+  }
+}
+
 TEST_CASE("every operator has a name") {
   for (int op = 0; op < operator_count; ++op) CHECK(name(static_cast<Operator>(op)) != "unknown");
 }

@@ -6,7 +6,6 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/wire.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/fnv1a.hpp>
 
 #include <cstdint>
@@ -246,7 +245,11 @@ static_assert(kind_count <= 32 && operator_count <= 64 && dtype_count <= 64 && l
 /// A number that stands for the counts: of the kinds with a count for each rank a hash, where all ranks must pass all
 /// of them, else 0.
 inline std::int64_t compared_count(Collective const& call) noexcept {
-  if (!has_counts(call.kind)) return call.staged_count < 0 ? call.count : call.staged_count;
+  if (!has_counts(call.kind)) {
+    std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
+    // So many contributions, of which facts_of has the rest, leave no room for a count of that size.
+    return call.contributions < 1 << 22 ? count : count | call.contributions >> 22 << 41;
+  }
   if (call.kind != Kind::all_gather_v && call.kind != Kind::reduce_scatter_v) return 0;
   Fnv1a hash;
   for (std::int64_t const count : call.kind == Kind::all_gather_v ? call.to_counts : call.from_counts)
@@ -265,8 +268,11 @@ inline Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
   call.compound_bytes = static_cast<std::int64_t>(facts >> 20 & 255u);
   if (call.compound_bytes == 255) call.compound_bytes = -1;  // or more
   call.layout = static_cast<std::uint16_t>(facts >> 28 & (layouts - 1));
-  if (call.kind == Kind::all_reduce_contributions) call.contributions = static_cast<std::int64_t>(facts >> 42);
-  else call.root = static_cast<int>(facts >> 42) - 1;
+  if (call.kind == Kind::all_reduce_contributions) {
+    call.contributions = static_cast<std::int64_t>(facts >> 42) | count >> 41 << 22;
+    call.count &= (std::int64_t{1} << 41) - 1;
+    if (call.staged_count >= 0) call.staged_count = call.count;
+  } else call.root = static_cast<int>(facts >> 42) - 1;
   return call;
 }
 
@@ -343,13 +349,6 @@ std::string describe_at(Collective const& call, std::string_view file, std::uint
 template <class = void>
 std::string describe(Collective const& call) {
   return describe_at(call, base_name(call.where.file_name()), call.where.line());
-}
-/// Of a rank that gives this one another number of bytes than it expects.
-template <class = void>
-[[noreturn]] void throw_unequal(Collective const& call, int rank, std::int64_t given, std::int64_t expected) {
-  throw Error(ErrorKind::communication, std::string(name(call.kind)),
-              concat("rank ", rank, " sent ", given, " bytes where this rank expects ", expected, " for ",
-                     describe(call), ". Make the same call with the same counts on every rank"));
 }
 
 }  // namespace comm

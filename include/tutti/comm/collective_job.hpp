@@ -258,6 +258,7 @@ class CollectiveJob : public QueuedJob<B> {
     if (divides_) {
       call_.reduction.op = Operator::sum;
       call_.reduction.fold = call_.reduction.sum;
+      call_.reduction.prefixes = nullptr;  // they divide
     }
   }
   /// Has the ranks compare the call, unless the backend does; stands in line where it may not start at once.

@@ -71,8 +71,9 @@ concept Movable = requires(T a, T b) {
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
 ///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
 ///                                      Static and constexpr where the device's memory is not the host's
-///   b.takes(collective)                optional: whether b.start does this very call, a reduction of structs or of
-///                                      complex numbers for example, which are derived where it is missing
+///   b.takes(collective)                optional: whether b.start does this very call. Of what `provides` grants it may
+///                                      deny kinds with a block for each of more than 64 ranks, and those with several
+///                                      contributions; it may grant more, as reductions of structs
 ///   b.scatters_in_place()              whether reduce_scatter may write its own block of `from`
 ///   b.start(collective)                -> Operation; all ranks start the same collectives in the same order; what it
 ///                                      moves is added to collective.wire, where that is given

@@ -6,6 +6,7 @@
 /// order in which several of them progress irrelevant.
 
 #include <tutti/comm/core.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/tensor/storage.hpp>
 
@@ -110,7 +111,10 @@ class Derived {
     if (transfer.from < 0) return;
     std::int64_t const bytes = core_.backend.received(transfer.operation).bytes;
     Tally::count(call_.wire, Algorithm::messages, 0, bytes);
-    if (bytes != transfer.bytes) throw_unequal(call_, transfer.from, bytes, transfer.bytes);
+    if (bytes != transfer.bytes)
+      throw Error(ErrorKind::communication, std::string(name(call_.kind)),
+                  concat("rank ", transfer.from, " sent ", bytes, " bytes where this rank expects ", transfer.bytes,
+                         " for ", describe(call_), ". Make the same call with the same counts on every rank"));
   }
 
  public:

@@ -477,8 +477,8 @@ class Endpoint {
   template <Kind kind, class To, class Op>
   bool is_direct() const {
     if constexpr (aliases(kind) || kind == Kind::all_reduce_contributions) return false;
-    constexpr bool deals = kind == Kind::scatter || kind == Kind::scatter_v;
-    if (deals && size() > most_direct_blocks) return false;
+    constexpr bool has_blocks = kind >= Kind::gather && kind != Kind::scan && kind != Kind::exscan;
+    if (has_blocks && size() > most_direct_blocks) return false;
     if (!compares(core_->backend) || core_->tally.on() || core_->has_line()) return false;
     constexpr Operator op = reduces(kind) ? operator_kind<Op>() : Operator::none;
     if constexpr (std::same_as<To, NoOperand>) return core_->backend.provides(kind, DType::byte, op);

@@ -27,7 +27,7 @@ struct Reduction {
   Fold* fold = nullptr;
   /// outputs[r][i] = inputs[0][i] op ... op inputs[r][i] for r < ranks, or without inputs[r] where not `inclusive`;
   /// avg divides by the number of inputs. An output that is null is not written; others may be the input of their own
-  /// rank. Set for scans alone.
+  /// rank. Set for scans, but not where an average is asked for as a sum.
   using Prefixes = void(void const* state, void const* const* inputs, int ranks, void* const* outputs, bool inclusive,
                         std::int64_t count);
   Prefixes* prefixes = nullptr;
@@ -259,9 +259,11 @@ inline void store_some(A const* from, void* output, std::int64_t at, int count) 
   }
 }
 
-/// Elements that are combined at a time where each input or output is looked at on its own.
+/// Elements that are combined at a time where each input or output is looked at on its own. Structs and complex numbers
+/// one by one, as fold_compound does: they may be large, and a compiler rounds products differently in a loop of
+/// several.
 template <class T>
-inline constexpr int block_of = Element<T> ? 64 : 8;
+inline constexpr int block_of = Element<T> ? 64 : 1;
 /// inputs[first] op ... op inputs[last - 1] as a balanced tree, whose form depends on their number alone. `Count`
 /// elements, or `n` where Count is 0.
 template <int Count, class T, class Op, class A>
@@ -305,7 +307,6 @@ void prefixes_block(Op const& op, void const* const* inputs, int ranks, void* co
   alignas(64) A sum_of[block_of<T>];
   alignas(64) A next[block_of<T>];
   for (int rank = 0; rank < ranks; ++rank) {
-    load_some<T>(inputs[rank], at, count, next);
     auto const write = [&](int combined) {
       if (outputs[rank] == nullptr || combined == 0) return;
       if constexpr (operator_kind<Op>() == Operator::avg) {
@@ -316,6 +317,11 @@ void prefixes_block(Op const& op, void const* const* inputs, int ranks, void* co
         store_some<T>(sum_of, outputs[rank], at, count);
       }
     };
+    if (!inclusive && rank == ranks - 1) {  // its input is in nobody's result, and the operator may not be for it
+      write(rank);
+      break;
+    }
+    load_some<T>(inputs[rank], at, count, next);  // before it is written over
     if (!inclusive) write(rank);
     if (rank == 0)
       for (int i = 0; i < count; ++i) sum_of[i] = next[i];

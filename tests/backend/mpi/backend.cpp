@@ -197,8 +197,14 @@ TEST_CASE("a rank that waits for a message learns at once that another has given
 
 TEST_CASE("a message longer than the buffer is an error on the receiver alone") {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // as an environment does when it initialises MPI itself
-  on_ranks([](auto& comm, laws::Report& report) {
-    std::vector<int> const sent(100'000, 1);
+#ifdef OMPI_MAJOR_VERSION
+  std::size_t const size = 500;
+  WARN("skipped for large messages, which Open MPI 4.1 writes past the buffer: docs/guides/mpi.md");
+#else
+  std::size_t const size = 100'000;
+#endif
+  on_ranks([size](auto& comm, laws::Report& report) {
+    std::vector<int> const sent(size, 1);
     auto request = comm.send_async(sent, comm.rank(), 1);
     std::vector<int> received(10);
     try {

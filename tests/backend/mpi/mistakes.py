@@ -94,7 +94,8 @@ def run(program, launcher, mistake, way):
     if (process.returncode == 0) != (mistake == "caught"):
         problems.append("the job ended well" if process.returncode == 0 else "the job failed after an error was caught")
     if pattern:
-        lines = [re.match(r"(?:\[[\d,]+\](?:<std\w+>:)? ?)?(rank (\d): .*)", line) for line in text.splitlines()]
+        # The library itself may begin a line that a launcher does not end.
+        lines = [re.search(r"(?:^|\[[\d,]+\](?:<std\w+>:)? ?)(rank (\d): .*)", line) for line in text.splitlines()]
         said = {int(line[2]) for line in lines if line and re.search(pattern, line[1])}
         wanted = on_shared if way == "on shared memory" else otherwise
         if not wanted <= said:

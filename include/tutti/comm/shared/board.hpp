@@ -107,8 +107,7 @@ struct alignas(64) Entry {
   std::atomic<std::uint64_t> arrived{0};  ///< ticket: sequence number + 1
   std::uint64_t facts = 0;                ///< kind, operator, type and root
   std::int64_t count = 0;
-  /// A contribution that fits, or a part of one whose blocks have sizes of their own: these come first, as far as the
-  /// other ranks do not know them.
+  /// A contribution that fits. Before it the sizes of blocks, as far as the other ranks do not know them.
   alignas(8) std::byte payload[inline_bytes];
   /// Board::place of the buffers. A contribution that the payload holds is `in_payload`, where not all do that.
   static constexpr std::uint64_t in_payload = ~std::uint64_t{0};
@@ -160,6 +159,12 @@ class Board {
   /// Of all ranks.
   Entry* entries(std::uint64_t sequence) const noexcept {
     return reinterpret_cast<Entry*>(entries_ + sequence % slots * slot_bytes_);
+  }
+  /// The first rank that makes another call than rank 0; 0 where all make the same.
+  int first_that_differs(Entry const* entries) const noexcept {
+    for (int r = 1; r < size(); ++r)
+      if (entries[r].facts != entries[0].facts || entries[r].count != entries[0].count) return r;
+    return 0;
   }
   /// Where a rank puts what others cannot reach, and they the results for it: of even and of odd rounds.
   std::byte* stage(int rank, std::uint64_t round) const noexcept {

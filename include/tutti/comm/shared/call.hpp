@@ -38,13 +38,14 @@ struct Call {
   std::int64_t chunk = 0;      // elements of a round in each block
   std::int64_t give_up_at = 0;
   int next = 0;                // the first rank not yet seen in this phase
-  int other = 0;               // who disagrees with rank 0
+  int one = 0, other = 0;      // who disagree
+  std::int64_t given = 0;      // bytes of a block from `one` to `other`, where the two disagree on that, as is the next
+  std::int64_t expected = 0;
   Phase phase = unpublished;
   bool complete = false;
   std::exception_ptr failure{};  // of this call, whoever moved it on
   bool compares_only = false;  // the rest goes by messages
   bool small = false;          // the board carries the contributions
-  std::uint16_t header = 0;    // bytes of a payload before the contribution: of blocks whose sizes it tells
   WireTraffic moved{};         // by this rank, see comm/tally.hpp
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;

@@ -21,19 +21,14 @@ class BasicContributions {
   /// Whether the ranks can do this on shared memory: an entry needs room for sizes that only one rank knows, and
   /// staging memory for an element of each block. The same on all ranks.
   bool can(Collective const& call) const noexcept {
-    if (tells_blocks(call.kind) && size_ > Entry::inline_bytes / 8) return false;
+    std::int64_t const sizes = call.kind == Kind::all_to_all_v ? 2 * size_ : tells_sizes(call.kind) ? size_ + 1 : 0;
+    if (8 * sizes > Entry::inline_bytes) return false;
     return board_.reaches_all() || board_.stage_bytes() >= blocks(call) * call.element_bytes();
   }
   /// Whether the board carries the contributions: by what any rank contributes at most, the same number on all of them.
   /// Of blocks with sizes of their own `measure` finds out.
-  bool is_small(Call& c) const noexcept {
-    Collective const& call = c.call;
-    if (has_counts(call.kind)) {
-      if (tells_blocks(call.kind)) c.header = static_cast<std::uint16_t>(8 * size_);
-      else if (call.kind == Kind::gather_v) c.header = 8;
-      return false;
-    }
-    return most_contributed(c) <= Entry::inline_bytes;
+  bool is_small(Call const& c) const noexcept {
+    return !has_counts(c.call.kind) && most_contributed(c) <= Entry::inline_bytes;
   }
   void publish(Call& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
@@ -49,24 +44,27 @@ class BasicContributions {
     own.arrived.store(c.ticket(), std::memory_order_release);
   }
   /// Of blocks with sizes of their own, when all have arrived: finds the longest, and whether the board carries all.
-  /// Errors     communication, when another rank gives this one more or less than it expects.
-  void measure(Call& c) const {
+  /// False where two ranks disagree on a block between them; all ranks find the same two.
+  bool measure(Call& c) const noexcept {
     Collective const& call = c.call;
     c.small = true;
     c.length = 0;
     for (int r = 0; r < size_; ++r) {
       if (!contributes(call, r)) continue;
       c.small &= board_.entry(c.sequence, r).from == Entry::in_payload;
-      for (int block = 0; block < blocks(call); ++block) {
-        std::int64_t const count = count_of(c, r, block);
-        if (count > c.length) c.length = count;
+      for (std::int64_t block = 0; block < blocks(call); ++block)
+        if (std::int64_t const count = count_of(c, r, block); count > c.length) c.length = count;
+      for (int s = 0; s < size_ && tells_sizes(call.kind); ++s) {
+        if (!gets_result(call, s)) continue;
+        c.given = count_of(c, r, has_blocks(call.kind) ? s : 0) * c.element_bytes();
+        c.expected =
+            size_at(c, s, given_sizes(call, s) + (call.kind == Kind::scatter_v ? 0 : r)) * c.element_bytes();
+        c.one = r;
+        c.other = s;
+        if (c.given != c.expected) return false;
       }
-      bool const takes = call.kind == Kind::gather_v ? rank_ == call.root : tells_blocks(call.kind);
-      if (!takes) continue;
-      std::int64_t const given = count_of(c, r, call.kind == Kind::gather_v ? 0 : rank_);
-      std::int64_t const expected = call.kind == Kind::scatter_v ? call.count : call.to_counts[r];
-      if (given != expected) throw_unequal(call, r, given * c.element_bytes(), expected * c.element_bytes());
     }
+    return true;
   }
   /// All ranks see the same places and choose the same path.
   void choose(Call& c) const noexcept {
@@ -114,10 +112,13 @@ class BasicContributions {
   static bool is_scan(Kind kind) noexcept { return kind == Kind::scan || kind == Kind::exscan; }
   /// Whether a contribution has a block for each rank.
   static bool has_blocks(Kind kind) noexcept {
-    return gives_blocks(kind) || tells_blocks(kind) || kind == Kind::reduce_scatter_v;
+    return gives_blocks(kind) || kind == Kind::scatter_v || kind == Kind::all_to_all_v ||
+           kind == Kind::reduce_scatter_v;
   }
-  /// Whether these have sizes that only their rank knows.
-  static bool tells_blocks(Kind kind) noexcept { return kind == Kind::scatter_v || kind == Kind::all_to_all_v; }
+  /// Whether there are blocks whose sizes only the two ranks know that give and get them.
+  static bool tells_sizes(Kind kind) noexcept {
+    return kind == Kind::gather_v || kind == Kind::scatter_v || kind == Kind::all_to_all_v;
+  }
   static bool rooted_source(Kind kind) noexcept {
     return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
   }
@@ -152,13 +153,35 @@ class BasicContributions {
     switch (c.call.kind) {
       case Kind::all_gather_v: return c.call.to_counts[rank];
       case Kind::reduce_scatter_v: return c.call.from_counts[static_cast<int>(block)];
-      case Kind::gather_v: case Kind::scatter_v: case Kind::all_to_all_v: {
-        std::int64_t count;
-        std::memcpy(&count, board_.entry(c.sequence, rank).payload + 8 * block, 8);
-        return count;
-      }
+      case Kind::gather_v: case Kind::scatter_v: case Kind::all_to_all_v: return size_at(c, rank, block);
       default: return c.call.count;
     }
+  }
+  /// Sizes that a rank's entry tells: of the blocks that it gives, then of those that it expects.
+  std::int64_t given_sizes(Collective const& call, int rank) const noexcept {
+    switch (call.kind) {
+      case Kind::gather_v: return 1;
+      case Kind::scatter_v: return rank == call.root ? size_ : 0;
+      case Kind::all_to_all_v: return size_;
+      default: return 0;
+    }
+  }
+  std::int64_t expected_sizes(Collective const& call, int rank) const noexcept {
+    switch (call.kind) {
+      case Kind::gather_v: return rank == call.root ? size_ : 0;
+      case Kind::scatter_v: return 1;
+      case Kind::all_to_all_v: return size_;
+      default: return 0;
+    }
+  }
+  std::int64_t size_at(Call const& c, int rank, std::int64_t index) const noexcept {
+    std::int64_t size;
+    std::memcpy(&size, board_.entry(c.sequence, rank).payload + 8 * index, 8);
+    return size;
+  }
+  /// Bytes of them all, before the contribution.
+  std::int64_t header_bytes(Collective const& call, int rank) const noexcept {
+    return has_counts(call.kind) ? 8 * (given_sizes(call, rank) + expected_sizes(call, rank)) : 0;
   }
   /// Where it begins there.
   std::int64_t begin_of(Call const& c, int rank, std::int64_t block) const noexcept {
@@ -175,12 +198,15 @@ class BasicContributions {
   }
   void publish_blocks(Call& c, Entry& own) noexcept {
     Collective const& call = c.call;
-    bool const gives = contributes(call, rank_);
-    std::int64_t const bytes = gives ? contributed_bytes(call, size_) : 0;
-    if (gives && call.kind == Kind::gather_v) std::memcpy(own.payload, &call.count, 8);
-    if (gives && tells_blocks(call.kind)) std::memcpy(own.payload, call.from_counts.begin(), c.header);
-    if (c.header + bytes > Entry::inline_bytes) return;
-    put(c, own.payload + c.header, call.from, bytes);
+    std::int64_t const given = given_sizes(call, rank_), expected = expected_sizes(call, rank_);
+    std::int64_t const* const from = call.kind == Kind::gather_v ? &call.count : call.from_counts.begin();
+    std::int64_t const* const to = call.kind == Kind::scatter_v ? &call.count : call.to_counts.begin();
+    copy(own.payload, from, 8 * given);
+    copy(own.payload + 8 * given, to, 8 * expected);
+    std::int64_t const header = 8 * (given + expected);
+    std::int64_t const bytes = contributes(call, rank_) ? contributed_bytes(call, size_) : 0;
+    if (header + bytes > Entry::inline_bytes) return;
+    put(c, own.payload + header, call.from, bytes);
     own.from = Entry::in_payload;
   }
   /// Elements from `at` on of a block that `rank` contributes.
@@ -189,14 +215,14 @@ class BasicContributions {
     std::int64_t const offset = (begin_of(c, rank, block) + at) * element;
     if (rank == rank_) return static_cast<std::byte const*>(c.call.from) + offset;
     Entry const& entry = board_.entry(c.sequence, rank);
-    if (c.small || entry.from == Entry::in_payload) return entry.payload + c.header + offset;
+    if (c.small || entry.from == Entry::in_payload) return entry.payload + header_bytes(c.call, rank) + offset;
     if (entry.from != 0) return board_.address(entry.from) + offset;
     return board_.stage(rank, c.round) + (block * c.chunk + at - c.at) * element;
   }
   struct Slice {
     std::int64_t begin = 0, end = 0;
   };
-  /// Whole cache lines of the elements [at, at + count) that a rank reduces.
+  /// The elements of [at, at + count) that a rank reduces: whole cache lines, where elements divide one.
   Slice slice_of(Call const& c, int rank, std::int64_t at, std::int64_t count) const noexcept {
     std::int64_t const line = c.element_bytes() < 64 ? 64 / c.element_bytes() : 1;
     std::int64_t const lines = (count + line - 1) / line;

@@ -52,6 +52,7 @@ class BasicEngine {
       return false;
     }
     if (broken()) check(name(call.kind).data(), call.where);
+    reserve();  // before the others see this call
     std::uint64_t const sequence = sequence_++;
     Entry* const entries = board_.entries(sequence);
     share_.post(entries[rank_], call, sequence + 1);
@@ -62,7 +63,7 @@ class BasicEngine {
         exec::relax();
         continue;
       }
-      if (first_that_differs(entries) != 0) break;
+      if (board_.first_that_differs(entries) != 0) break;
       ++compared_;
       std::exception_ptr failure;
       try {
@@ -210,12 +211,14 @@ class BasicEngine {
     active_.push_back(&state);
     return &state;
   }
+  void reserve() {
+    if (!free_.empty()) return;
+    calls_.push_back(make_owner<Call>());
+    free_.push_back(calls_.back().get());
+    active_.reserve(calls_.size());
+  }
   Call& make(Collective const& call, std::uint64_t sequence) {
-    if (free_.empty()) {
-      calls_.push_back(make_owner<Call>());
-      free_.push_back(calls_.back().get());
-      active_.reserve(calls_.size());
-    }
+    reserve();
     Call& state = *free_.back();
     free_.pop_back();
     state.~Call();  // made anew in its place: a temporary to copy from takes as long as the exchange of a cache line
@@ -257,8 +260,7 @@ class BasicEngine {
           for (Entry const* const entries = board_.entries(c.sequence); c.next < size_; ++c.next)
             if (entries[c.next].arrived.load(std::memory_order_acquire) < ticket) return false;
           c.next = 0;
-          c.other = first_that_differs(board_.entries(c.sequence));
-          if (c.other != 0) {
+          if (!agree(c)) {
             board_.status(rank_).description.store(describe(c.whole()));
             board_.status(rank_).described.store(ticket, std::memory_order_release);
             c.give_up_at = exec::now_ns() + 1'000'000'000;
@@ -266,7 +268,6 @@ class BasicEngine {
             break;
           }
           ++compared_;
-          if (has_counts(c.call.kind) && !c.compares_only) share_.measure(c);
           if (c.small) {
             share_.consume(c, 0, c.length);
             return true;
@@ -329,24 +330,27 @@ class BasicEngine {
     share_.consume(c, at, count);
     return true;
   }
-  /// All ranks find the same pair: rank 0 and this one, or 0 where all make the same call.
-  int first_that_differs(Entry const* entries) const noexcept {
-    Entry const& first = entries[0];
-    for (int r = 1; r < size_; ++r)
-      if (entries[r].facts != first.facts || entries[r].count != first.count) return r;
-    return 0;
+  /// All ranks find the same two that disagree.
+  bool agree(Call& c) const noexcept {
+    c.other = board_.first_that_differs(board_.entries(c.sequence));
+    if (c.other != 0) return false;
+    return c.compares_only || !has_counts(c.call.kind) || share_.measure(c);
   }
   /// Waits a moment for the two parties to have written down what they call, and fails.
   bool explain(Call& c) {
     std::string text = "ranks disagree: ";
-    for (int r : {0, c.other}) {
+    for (int r : {c.one, c.other}) {
       bool const described = board_.status(r).described.load(std::memory_order_acquire) == c.ticket();
       if (!described && exec::now_ns() < c.give_up_at) return false;
       text +=
           concat("rank ", named(r), " calls ",
-                 described ? board_.status(r).description.load() : std::string("something else"), r == 0 ? ", " : "");
+                 described ? board_.status(r).description.load() : std::string("something else"),
+                 r == c.one ? ", " : "");
     }
-    text += ". Make the same call on every rank";
+    if (c.given != c.expected)
+      text += concat(", which expects ", c.expected, " bytes from rank ", named(c.one), " and gets ", c.given,
+                     ". Make the same call with counts that fit on every rank");
+    else text += ". Make the same call on every rank";
     board_.alarm().raise(ErrorKind::communication, text);
     throw Error(ErrorKind::communication, std::string(name(c.whole().kind)), std::move(text));
   }

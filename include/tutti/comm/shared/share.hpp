@@ -16,8 +16,9 @@
 namespace tutti::comm::shared {
 
 /// Copies past the caches: what is larger than they are would be read into them only to be overwritten. Visible to
-/// others after `streams_done`.
-inline void copy_streaming(void* to, void const* from, std::int64_t bytes) noexcept {
+/// others after `streams_done`. Fetches as many bytes from `ahead`, which will be read next, into the caches: memory
+/// would read nothing while it writes.
+inline void copy_streaming(void* to, void const* from, std::int64_t bytes, void const* ahead) noexcept {
 #if TUTTI_HAS_X86
   using Vector [[gnu::vector_size(16)]] = long long;
   if (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
@@ -25,6 +26,7 @@ inline void copy_streaming(void* to, void const* from, std::int64_t bytes) noexc
     auto const* const in = static_cast<std::byte const*>(from);
     std::int64_t at = 0;
     for (; at + 16 <= bytes; at += 16) {
+      if (at % 64 == 0) __builtin_prefetch(static_cast<std::byte const*>(ahead) + at);
       Vector value;
       std::memcpy(&value, in + at, 16);
 #if defined(__clang__)
@@ -210,17 +212,20 @@ class BasicShare : public Contributions {
         inclusive || rank_ == size_ - 1 ? size_ - 1 : size_ - 2;  // nobody gets the last one of an exscan
     c.moved.received += others * count * c.element_bytes();
   }
-  /// Tile by tile, by way of the first-level cache.
+  /// Tile by tile, by way of the first-level cache. Streamed tiles are small, so that memory reads and writes at once.
   void fold_by_tiles(Call& c, std::int64_t begin, std::int64_t end, bool streams) {
     std::int64_t const element = c.element_bytes();
-    std::int64_t const tile = tile_bytes / element;
+    std::int64_t const wanted = streams ? streamed_tile_bytes : tile_bytes;
+    std::int64_t const whole = wanted / element / 16 * 16;  // whose bytes keep the outputs aligned
+    std::int64_t const tile = whole > 0 ? whole : 1;
     alignas(64) std::byte result[tile_bytes];
     for (std::int64_t i = begin; i < end; i += tile) {
       std::int64_t const n = end - i < tile ? end - i : tile;
       fold(c, 0, i, result, n);
-      for (void* const output : outputs_) {
-        std::byte* const to = static_cast<std::byte*>(output) + (i - begin) * element;
-        if (streams) copy_streaming(to, result, n * element);
+      for (std::size_t k = 0; k < outputs_.size(); ++k) {
+        std::byte* const to = static_cast<std::byte*>(outputs_[k]) + (i - begin) * element;
+        // There are as many inputs, at least. Nothing happens where nothing lies behind the last tile.
+        if (streams) copy_streaming(to, result, n * element, static_cast<std::byte const*>(inputs_[k]) + n * element);
         else copy(to, result, n * element);
       }
     }
@@ -228,6 +233,7 @@ class BasicShare : public Contributions {
   }
   static constexpr std::int64_t streaming_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t tile_bytes = 8192;
+  static constexpr std::int64_t streamed_tile_bytes = 1024;
   static constexpr std::size_t most_outputs = 8;  // at once: more streams than a cache has ways push each other out
 
   List<void const*> inputs_;
