@@ -24,9 +24,7 @@ inline void copy_streaming(void* to, void const* from, std::int64_t bytes, void 
   if (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
     auto* const out = static_cast<std::byte*>(to);
     auto const* const in = static_cast<std::byte const*>(from);
-    std::int64_t at = 0;
-    for (; at + 16 <= bytes; at += 16) {
-      if (at % 64 == 0) __builtin_prefetch(static_cast<std::byte const*>(ahead) + at);
+    auto const stream = [out, in](std::int64_t at) {
       Vector value;
       std::memcpy(&value, in + at, 16);
 #if defined(__clang__)
@@ -34,6 +32,14 @@ inline void copy_streaming(void* to, void const* from, std::int64_t bytes, void 
 #else
       __builtin_ia32_movntdq(reinterpret_cast<Vector*>(out + at), value);
 #endif
+    };
+    std::int64_t at = 0;
+    for (; at + 64 <= bytes; at += 64) {  // a cache line at a time
+      __builtin_prefetch(static_cast<std::byte const*>(ahead) + at);
+      stream(at);
+      stream(at + 16);
+      stream(at + 32);
+      stream(at + 48);
     }
     std::memcpy(out + at, in + at, static_cast<std::size_t>(bytes - at));
     return;
