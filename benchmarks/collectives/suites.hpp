@@ -96,7 +96,8 @@ inline bool sweep(Options const& o, Stage const& stage, Json& json) {
   return right;
 }
 
-/// One promise: a size range and the least ratio to MPI in time.
+/// One promise: a size range and the least ratio in time, of `Mpi` to raw MPI of its own library, of `Threads` to the
+/// fastest of the MPI libraries.
 struct Goal {
   std::int64_t from, to;
   double ratio;
@@ -133,7 +134,9 @@ inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend
           if (i == 0 || !figures[i].timed() || !ours.timed()) continue;
           double const ratio = figures[i].median / ours.median;
           ratios += fmt::format("  {} {:.2f}", entries[i].label, ratio);
-          if (entries[i].contender == Contender::raw) worst_ratio[cold] = std::min(worst_ratio[cold], ratio);
+          bool const judges = backend == "threads" || entries[i].crew == stage.processes;
+          if (entries[i].contender == Contender::raw && judges)
+            worst_ratio[cold] = std::min(worst_ratio[cold], ratio);
         }
         auto const share = efficiency(what, ours, copy_bandwidth(what, entries, figures));
         if (share && cold) worst_efficiency = std::min(worst_efficiency, *share);
@@ -144,8 +147,9 @@ inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend
     for (Goal const& goal : goals)
       for (bool cold : {false, true})
         if (double const worst = worst_ratio[cold]; bytes >= goal.from && bytes <= goal.to && std::isfinite(worst))
-          fmt::print("{:>12}  goal: {} x MPI or better, {}; worse form {:.2f}: {}\n", bytes, goal.ratio,
-                     cold ? "cold" : "warm", worst, worst >= goal.ratio ? "met" : "MISSED");
+          fmt::print("{:>12}  goal: {} x {} or better, {}; worse form {:.2f}: {}\n", bytes, goal.ratio,
+                     backend == "threads" ? "MPI" : stage.library, cold ? "cold" : "warm", worst,
+                     worst >= goal.ratio ? "met" : "MISSED");
     // Above the caches: two buffers of two ranks are 64 MiB from here on.
     if (least_efficiency > 0 && bytes >= 16 << 20 && std::isfinite(worst_efficiency))
       fmt::print("{:>12}  goal: memory efficiency {} or better, cold; worse form {:.2f}: {}\n", bytes, least_efficiency,
