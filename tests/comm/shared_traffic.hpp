@@ -64,27 +64,34 @@ inline Moved shared_traffic(comm::Kind kind, int ranks, int rank, std::int64_t c
   return {comm::Algorithm::shared_staged, (gives ? filled : 0) + writes, reads};
 }
 
-/// Of blocks of `count` + r floats for or from rank r. The board carries what fits it with the sizes that only its rank
-/// knows, and whoever has more does without it.
+/// Of blocks of `count` + r floats for or from rank r. The board carries what fits it behind the sizes that a rank
+/// tells: of the blocks that it gives, and of those that it expects, as far as the others do not know them. Whoever has
+/// more does without it.
 inline Moved ragged_traffic(comm::Kind kind, int ranks, int rank, std::int64_t count, SharedPath const& path) {
   using comm::Kind;
-  std::int64_t const block = 4 * (count + rank), all = 4 * (ranks * count + ranks * (ranks - 1) / 2);
-  bool const root = rank == 0, gathers = kind == Kind::gather_v || kind == Kind::all_gather_v;
-  std::int64_t const told = kind == Kind::gather_v                                  ? 8
-                            : kind == Kind::scatter_v || kind == Kind::all_to_all_v ? 8 * ranks
-                                                                                    : 0;
-  std::int64_t reads = (ranks - 1) * block;
-  if (gathers) reads = all - block;
-  if (kind == Kind::gather_v && !root) reads = 0;
-  if (kind == Kind::scatter_v) reads = root ? 0 : block;
-  bool const gives = kind != Kind::scatter_v || root;
-  std::int64_t const given = !gives ? 0 : gathers ? block : all;
-  bool const fits = told + given <= 1000;
-  bool const all_fit = told + (gathers ? 4 * (count + ranks - 1) : all) <= 1000;
-  if (all_fit) return {comm::Algorithm::shared_board, given, reads};
-  if (path.reachable) return {comm::Algorithm::shared_one_pass, fits ? given : 0, reads};
-  // `reachable` is false, and a rank with nothing to give has a buffer that fits.
-  return {comm::Algorithm::shared_staged, fits ? given : given - (gathers ? 0 : block), reads};
+  std::int64_t const all = 4 * (ranks * count + ranks * (ranks - 1) / 2);
+  bool const gathers = kind == Kind::gather_v || kind == Kind::all_gather_v;
+  auto const block = [&](int r) { return 4 * (count + r); };
+  auto const given = [&](int r) { return kind == Kind::scatter_v && r != 0 ? 0 : gathers ? block(r) : all; };
+  auto const told = [&](int r) {
+    switch (kind) {
+      case Kind::gather_v: case Kind::scatter_v: return 8 * (r == 0 ? ranks + 1 : 1);
+      case Kind::all_to_all_v: return 8 * 2 * ranks;
+      default: return 0;
+    }
+  };
+  auto const fits = [&](int r) { return told(r) + given(r) <= 1000; };
+  bool all_fit = true;
+  for (int r = 0; r < ranks; ++r) all_fit = all_fit && fits(r);
+
+  std::int64_t reads = gathers ? all - block(rank) : (ranks - 1) * block(rank);
+  if (kind == Kind::gather_v && rank != 0) reads = 0;
+  if (kind == Kind::scatter_v) reads = rank == 0 ? 0 : block(rank);
+  if (all_fit) return {comm::Algorithm::shared_board, given(rank), reads};
+  std::int64_t const inside = fits(rank) ? given(rank) : 0;
+  if (path.reachable) return {comm::Algorithm::shared_one_pass, inside, reads};
+  // Without what only this rank takes.
+  return {comm::Algorithm::shared_staged, fits(rank) ? inside : given(rank) - (gathers ? 0 : block(rank)), reads};
 }
 
 /// Runs every kind that has a path on shared memory, at sizes around the limits, and adds to `text` what differs.
@@ -94,7 +101,7 @@ int compare_shared_traffic(Comm& comm, SharedPath const& path, std::string& text
   using comm::Kind;
   int const ranks = comm.size(), rank = comm.rank();
   int compared = 0;
-  for (std::int64_t const count : {0, 1, 62, 63, 250, 251, 5000, 100'003}) {
+  for (std::int64_t const count : {0, 1, 62, 63, 245, 250, 251, 5000, 100'003}) {
     auto const make = [&](std::int64_t n) {
       auto made = path.reachable ? tensor<float>(comm, Shape{n}) : Tensor<float, Cpu>(Shape{n});
       made.fill(1.0f);
