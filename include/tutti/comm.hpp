@@ -32,6 +32,7 @@
 #include <tutti/tensor/storage.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
+#include <tutti/comm/verdict.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/derived.hpp>

@@ -36,6 +36,7 @@
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
+#include <tutti/comm/verdict.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/derived.hpp>

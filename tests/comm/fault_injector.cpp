@@ -11,6 +11,7 @@
 #include <tutti/exec/wait.hpp>
 #include <tutti/testing/laws.hpp>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -180,21 +181,40 @@ TEST_CASE("a dropped message is lost, and so is what would arrive in its place")
   }
 }
 
-TEST_CASE("a derived reduction whose contribution is dropped ends in an error on both ranks") {
-  std::vector<std::string> errors(2);
-  threads::run(2, [&](auto& plain) {
-    Communicator<FaultInjector<test::MessagesOnly>> comm(
-        FaultInjector<test::MessagesOnly>(test::MessagesOnly(plain.backend().split(0, 0, {0, 1})),
-                                          one(0, 2, Fault::drop)),  // after the two messages of the comparison
-        {0.1});
-    std::vector<float> x(8, static_cast<float>(comm.rank() + 1));
-    try {
-      comm.all_reduce(x, sum);
-    } catch (Error const& error) {
-      errors[static_cast<std::size_t>(comm.rank())] = error.what();
+TEST_CASE("a reduction by messages of which one is dropped ends in an error, or right") {
+  struct Case {
+    std::size_t count;
+    std::int64_t operation;  // of rank 0
+    std::vector<int> failing;
+  };
+  // The two messages of the comparison carry what is small: who has got it has all it needs.
+  for (auto const& [count, operation, failing] : {Case{2000, 2, {0, 1}}, Case{8, 0, {0}}, Case{8, 1, {1}}}) {
+    std::vector<std::string> errors(2);
+    std::vector<float> results(2);
+    threads::run(2, [&](auto& plain) {
+      Communicator<FaultInjector<test::MessagesOnly>> comm(
+          FaultInjector<test::MessagesOnly>(test::MessagesOnly(plain.backend().split(0, 0, {0, 1})),
+                                            one(0, operation, Fault::drop)),
+          {0.1});
+      auto const r = static_cast<std::size_t>(comm.rank());
+      std::vector<float> x(count, static_cast<float>(comm.rank() + 1));
+      try {
+        comm.all_reduce(x, sum);
+      } catch (Error const& error) {
+        errors[r] = error.what();
+      }
+      results[r] = x.back();
+    });
+    CAPTURE(count, operation);
+    for (int r : {0, 1}) {
+      CAPTURE(r);
+      bool const fails = std::find(failing.begin(), failing.end(), r) != failing.end();
+      auto const& error = errors[static_cast<std::size_t>(r)];
+      if (fails) CHECK(contains(error, "all_reduce"));
+      else CHECK(error.empty());
+      if (!fails) CHECK(results[static_cast<std::size_t>(r)] == 3.0f);
     }
-  });
-  for (auto const& error : errors) CHECK(contains(error, "all_reduce"));
+  }
 }
 
 TEST_CASE("a killed rank throws at every further call, and the others learn its name at once") {

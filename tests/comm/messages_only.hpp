@@ -20,7 +20,9 @@ class MessagesOnly {
   static constexpr bool provides(comm::Kind, DType, Operator) noexcept { return false; }
   static constexpr bool scatters_in_place() noexcept { return true; }
 
-  explicit MessagesOnly(Threads inner) : inner_(std::move(inner)) {}
+  explicit MessagesOnly(Threads inner, comm::CheckLevel level = comm::CheckLevel::cheap)
+      : inner_(std::move(inner)), level_(level) {}
+  comm::CheckLevel check_level() const noexcept { return level_; }
   int rank() const noexcept { return inner_.rank(); }
   int size() const noexcept { return inner_.size(); }
   int node() const noexcept { return inner_.node(); }
@@ -46,22 +48,23 @@ class MessagesOnly {
   std::string awaiting(Operation const& operation) const { return inner_.awaiting(operation); }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
   MessagesOnly split(int color, int key, tutti::List<int> const& members) {
-    return MessagesOnly(inner_.split(color, key, members));
+    return MessagesOnly(inner_.split(color, key, members), level_);
   }
 
  private:
   Threads inner_;
+  comm::CheckLevel level_;
 };
 
 static_assert(Backend<MessagesOnly>);
 
-/// f(communicator) on `ranks` ranks that can only pass messages.
+/// f(communicator) on `ranks` ranks that can only pass messages. Without comparisons small calls are derived too.
 template <class F>
-void run_messages_only(int ranks, F&& f) {
+void run_messages_only(int ranks, F&& f, comm::CheckLevel level = comm::CheckLevel::cheap) {
   threads::run(ranks, [&](Communicator<Threads>& outer) {
     List<int> members;
     for (int r = 0; r < ranks; ++r) members.push_back(r);
-    Communicator<MessagesOnly> comm(MessagesOnly(outer.backend().split(0, 0, members)));
+    Communicator<MessagesOnly> comm(MessagesOnly(outer.backend().split(0, 0, members), level));
     f(comm);
   });
 }

@@ -227,7 +227,7 @@ TEST_CASE("derived collectives and comparisons count the messages that they are 
     CAPTURE(ranks);
     std::vector<OperationStatistics> counted(static_cast<std::size_t>(ranks));
     test::run_messages_only(ranks, [&](auto& comm) {
-      std::vector<float> x(10), all(static_cast<std::size_t>(10 * ranks));
+      std::vector<float> x(1030), all(static_cast<std::size_t>(1030 * ranks));
       comm.start_statistics();
       comm.all_gather(x, all);
       Statistics const statistics = comm.statistics();
@@ -239,11 +239,34 @@ TEST_CASE("derived collectives and comparisons count the messages that they are 
     auto const card = static_cast<std::int64_t>(sizeof(comm::Verdict));
     for (OperationStatistics const& one : counted) {
       CHECK(one.by(Algorithm::messages).operations == 2 * others);
-      CHECK(one.by(Algorithm::messages).sent == 40 * others);
-      CHECK(one.by(Algorithm::messages).received == 40 * others);
+      CHECK(one.by(Algorithm::messages).sent == 4120 * others);
+      CHECK(one.by(Algorithm::messages).received == 4120 * others);
       CHECK(one.by(Algorithm::comparison).operations == 2 * rounds);
       CHECK(one.by(Algorithm::comparison).sent == card * rounds);
       CHECK(one.by(Algorithm::comparison).received == card * rounds);
+    }
+  }
+}
+
+TEST_CASE("small contributions count with the comparison that carries them") {
+  for (int const ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    std::vector<OperationStatistics> counted(static_cast<std::size_t>(ranks));
+    test::run_messages_only(ranks, [&](auto& comm) {
+      std::vector<float> x(10), all(static_cast<std::size_t>(10 * ranks));
+      comm.start_statistics();
+      comm.all_gather(x, all);
+      Statistics const statistics = comm.statistics();
+      counted[static_cast<std::size_t>(comm.rank())] = *statistics.find("all_gather");
+    });
+    int const rounds = ranks == 1 ? 0 : ranks == 2 ? 1 : 2;
+    auto const bytes = static_cast<std::int64_t>(sizeof(comm::Verdict)) * rounds + 40 * (ranks - 1);
+    for (OperationStatistics const& one : counted) {
+      CHECK(one.by(Algorithm::messages).operations == 0);
+      CHECK(one.by(Algorithm::comparison).operations == 0);
+      CHECK(one.by(Algorithm::exchange).operations == 2 * rounds);
+      CHECK(one.by(Algorithm::exchange).sent == bytes);
+      CHECK(one.by(Algorithm::exchange).received == bytes);
     }
   }
 }

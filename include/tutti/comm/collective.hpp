@@ -123,9 +123,10 @@ enum class Algorithm : std::uint8_t {
   shared_staged,    ///< through staging memory, in rounds
   library,          ///< the transport's own collective
   messages,         ///< a user's message, or one of a derived collective
-  comparison        ///< messages by which ranks compare a call
+  comparison,       ///< messages by which ranks compare a call
+  exchange          ///< the same, which carry small contributions too
 };
-inline constexpr int algorithm_count = 6;
+inline constexpr int algorithm_count = 7;
 
 /// What a rank has moved by one algorithm.
 struct WireTraffic {
@@ -221,6 +222,11 @@ std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
     return elements * call.element_bytes();
   }
   return call.block_bytes() * blocks_of_from(call, ranks);
+}
+
+/// Bytes that any rank gives to a call of a kind without counts at most, the same number on all ranks.
+inline std::int64_t most_contributed(Collective const& call, int ranks) noexcept {
+  return call.block_bytes() * (gives_blocks(call.kind) ? ranks : call.contributions);
 }
 
 /// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only

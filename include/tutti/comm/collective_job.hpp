@@ -182,12 +182,17 @@ class CollectiveJob : public QueuedJob<B> {
     call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
-    choose();
-    if (aliases(call_.kind)) prepare_aliases(native_);
+    exchanged_ = is_exchanged(core.backend, call_);
+    if (!exchanged_) choose();
+    if (!exchanged_ && aliases(call_.kind)) prepare_aliases(native_);
     try {
-      compare();
-      if (!native_) tag_ = core_.next_tag();
-      try_begin();
+      if (exchanged_) {
+        exchange();
+      } else {
+        compare();
+        if (!native_) tag_ = core_.next_tag();
+        try_begin();
+      }
     } catch (...) {
       if (!comparison_ && !derived_ && !this->in_line()) core_.fail_start(flight_, operation);
       this->postpone();  // what is under way knows memory of the caller and of this job
@@ -239,12 +244,18 @@ class CollectiveJob : public QueuedJob<B> {
 
  protected:
   bool advance() override {
-    if (comparison_ && comparison_->advance()) comparison_ = nullptr;
-    if (!begun_ && !try_begin()) return false;
-    if (!complete_) complete_ = attempt();
-    if (failure_ && (!comparison_ || exec::now_ns() - failed_at_ > 1'000'000'000)) std::rethrow_exception(failure_);
-    if (!complete_ || comparison_) return false;
-    finish();
+    if (exchanged_) {
+      if (!comparison_->advance()) return false;
+      comparison_->deliver(call_);
+      comparison_ = nullptr;
+    } else {
+      if (comparison_ && comparison_->advance()) comparison_ = nullptr;
+      if (!begun_ && !try_begin()) return false;
+      if (!complete_) complete_ = attempt();
+      if (failure_ && (!comparison_ || exec::now_ns() - failed_at_ > 1'000'000'000)) std::rethrow_exception(failure_);
+      if (!complete_ || comparison_) return false;
+      finish();
+    }
     core_.flight_recorder.complete(flight_);
     if (counted_.row != nullptr) counted_.complete(asked_bytes(call_, core_.backend.size()));
     return true;
@@ -260,6 +271,13 @@ class CollectiveJob : public QueuedJob<B> {
       call_.reduction.fold = call_.reduction.sum;
       call_.reduction.prefixes = nullptr;  // they divide
     }
+  }
+  /// Of a call whose contributions travel with the comparison: nothing else of it has to start, hence it never stands
+  /// in line, and the transport sees no memory of the caller.
+  void exchange() {
+    comparison_ = make_owner<Comparison<B>>(core_, call_);
+    comparison_->carry(call_);
+    comparison_->begin();
   }
   /// Has the ranks compare the call, unless the backend does; stands in line where it may not start at once.
   void compare() {
@@ -344,6 +362,7 @@ class CollectiveJob : public QueuedJob<B> {
   Call made_;
   Collective& call_ = made_.collective;
   Counts& counts_ = made_.counts;
+  bool exchanged_ = false;
   bool native_ = false;
   bool divides_ = false;
   bool begun_ = false;

@@ -3,14 +3,21 @@
 /// @file
 /// Comparison of a collective call between the ranks: by the backend where it can, else by messages. Then, in
 /// log2(ranks) rounds of dissemination, every rank learns whether all make the same call, and otherwise the call of the
-/// lowest rank and of the lowest one that differs from it.
+/// lowest rank and of the lowest one that differs from it. Small contributions travel with it (Bruck et al., Efficient
+/// algorithms for all-to-all communications in multiport message-passing systems, 1997), and make the result: one
+/// exchange for what would be two.
 
-#include <tutti/core/concat.hpp>
 #include <tutti/comm/core.hpp>
+#include <tutti/comm/verdict.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace tutti::comm {
 
@@ -27,46 +34,15 @@ CheckLevel check_level(B const& b) noexcept {
   else return CheckLevel::cheap;
 }
 
-/// One rank's call, as it travels.
-struct Card {
-  std::uint64_t facts = 0;
-  std::int64_t count = 0;
-  std::int32_t rank = -1;  ///< -1: no card
-  std::uint32_t line = 0;
-  char file[40] = {};
-
-  Card() = default;
-  Card(Collective const& call, int of) noexcept
-      : facts(facts_of(call)), count(compared_count(call)), rank(of), line(call.where.line()) {
-    std::string_view const name = base_name(call.where.file_name());
-    std::memcpy(file, name.data(), name.size() < sizeof file - 1 ? name.size() : sizeof file - 1);
-  }
-  bool same_call(Card const& other) const noexcept { return facts == other.facts && count == other.count; }
-};
-
-/// "rank 0 calls all_reduce(sum, float32, count 8) at app.cpp:12"
-template <class = void>
-std::string describe(Card const& card) {
-  Collective const call = call_of(card.facts, card.count);
-  std::string text = concat("rank ", card.rank, " calls ", describe_at(call, card.file, card.line));
-  if (has_counts(call.kind) && card.count != 0) text += concat(" with counts #", card.count % 10000);  // of their hash
-  return text;
+/// Whether all contributions travel with the comparison, by what any rank contributes at most: the same on all ranks
+/// that make the same call.
+template <Backend B>
+bool is_exchanged(B const& b, Collective const& call) noexcept {
+  if constexpr (B::Device::host_accessible)
+    return b.size() > 1 && !has_counts(call.kind) && !compares(b) && check_level(b) != CheckLevel::off &&
+           most_contributed(call, b.size()) <= ComparisonMessage::most_contributed / b.size();
+  return false;
 }
-
-/// What a rank knows of a call after some rounds.
-struct Verdict {
-  Card first;    ///< of the lowest rank
-  Card differs;  ///< of the lowest rank with another call
-
-  /// Takes in what another rank knows; in which order, and how often, makes no difference.
-  void merge(Verdict const& other) noexcept {
-    Card const cards[] = {first, differs, other.first, other.differs};
-    if (other.first.rank < first.rank) first = other.first;
-    differs = Card();
-    for (Card const& card : cards)
-      if (card.rank >= 0 && !card.same_call(first) && (differs.rank < 0 || card.rank < differs.rank)) differs = card;
-  }
-};
 
 template <Backend B>
 class Comparison {
@@ -83,7 +59,18 @@ class Comparison {
       }
     }
     tag_ = core.next_tag();
-    known_.first = Card(call, rank_);
+    memory_ = core.comparison_memory.take();
+    memory_->known.verdict = {.first = Card(call, rank_), .differs = {}};
+  }
+  Comparison(Comparison const&) = delete;
+  Comparison& operator=(Comparison const&) = delete;
+  ~Comparison() { core_.comparison_memory.give_back(std::move(memory_)); }
+
+  /// Before it begins: takes this rank's contribution along, of a call that `is_exchanged`.
+  void carry(Collective const& call) noexcept {
+    contribution_ = most_contributed(call, size_);
+    algorithm_ = Algorithm::exchange;
+    if (call.from != nullptr) copy(memory_->known.contributions, call.from, contribution_);
   }
   /// Starts the first messages. When it throws, one of them may be under way.
   void begin() {
@@ -93,17 +80,53 @@ class Comparison {
   /// True once all ranks are known to make the same call. Throws when they do not.
   bool advance() {
     if (distance_ == own) return core_.backend.test(receive_);
+    ComparisonMessage& known = memory_->known;
+    ComparisonMessage const& received = memory_->received;
     while (distance_ < size_) {
       if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
-      Tally::count(wire_, Algorithm::comparison, 0, sizeof received_);
-      known_.merge(received_);
+      std::int64_t const bytes = core_.backend.received(receive_).bytes;
+      Tally::count(wire_, algorithm_, 0, bytes);
+      known.verdict.merge(received.verdict);
+      // Ranks that make the same call send as many bytes as this one does.
+      if (bytes == message_bytes())
+        copy(known.contributions + distance_ * contribution_, received.contributions, blocks() * contribution_);
       distance_ *= 2;
       next_round();
     }
-    if (known_.differs.rank < 0) return true;
+    if (known.verdict.differs.rank < 0) return true;
     throw Error(ErrorKind::communication, operation_,
-                concat("ranks disagree: ", describe(known_.first), ", ", describe(known_.differs),
+                concat("ranks disagree: ", describe(known.verdict.first), ", ", describe(known.verdict.differs),
                        ". Make the same call on every rank"));
+  }
+  /// Once it is complete, of a call whose contributions it has carried: makes this rank's result of them, reductions in
+  /// rank order.
+  void deliver(Collective const& call) const {
+    std::int64_t const block = call.block_bytes();
+    auto* const to = static_cast<std::byte*>(call.to);
+    bool const root_here = rank_ == call.root;
+    switch (call.kind) {
+      case Kind::barrier: break;
+      case Kind::broadcast:
+        if (!root_here) copy(to, contribution_of(call.root), block);
+        break;
+      case Kind::scatter: copy(to, contribution_of(call.root) + rank_ * block, block); break;
+      case Kind::gather: case Kind::all_gather:
+        for (int r = 0; r < size_ && (call.kind != Kind::gather || root_here); ++r)
+          copy(to + r * block, contribution_of(r), block);
+        break;
+      case Kind::all_to_all:
+        for (int r = 0; r < size_; ++r) copy(to + r * block, contribution_of(r) + rank_ * block, block);
+        break;
+      case Kind::reduce:
+        if (root_here) fold(call, size_, 0);
+        break;
+      case Kind::reduce_scatter: fold(call, size_, rank_ * block); break;
+      case Kind::scan: fold(call, rank_ + 1, 0); break;
+      case Kind::exscan:
+        if (rank_ > 0) fold(call, rank_, 0);
+        break;
+      default: fold(call, size_, 0);
+    }
   }
   bool abandon() noexcept {
     bool const sent = core_.backend.abandon(send_);
@@ -118,14 +141,35 @@ class Comparison {
  private:
   static constexpr int own = -1;
 
+  static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
+    if (bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  /// Ranks whose contributions travel in this round: of those known, what the receiver lacks.
+  std::int64_t blocks() const noexcept { return distance_ < size_ - distance_ ? distance_ : size_ - distance_; }
+  std::int64_t message_bytes() const noexcept {
+    return static_cast<std::int64_t>(sizeof(Verdict)) + blocks() * contribution_;
+  }
+  std::byte const* contribution_of(int rank) const noexcept {
+    return memory_->known.contributions + (rank_ - rank + (rank > rank_ ? size_ : 0)) * contribution_;
+  }
+  /// Of the first `ranks` ranks, all contributions of each, from a byte on.
+  void fold(Collective const& call, int ranks, std::int64_t at) const {
+    List<void const*> inputs(static_cast<std::size_t>(ranks * call.contributions));
+    void const** input = inputs.begin();
+    for (int r = 0; r < ranks; ++r)
+      for (std::int64_t row = 0; row < call.contributions; ++row)
+        *input++ = contribution_of(r) + at + row * call.block_bytes();
+    void* to = call.to;
+    call.reduction.fold(call.reduction.state, inputs.data(), static_cast<int>(inputs.size()), &to, 1, call.count);
+  }
+
   void next_round() {
     if (distance_ >= size_) return;
-    sent_ = known_;
-    receive_ = core_.backend.start_recv(&received_, sizeof received_, (rank_ - distance_ + size_) % size_, tag_,
-                                        Channel::internal);
-    send_ = core_.backend.start_send(&sent_, sizeof sent_, DType::byte, (rank_ + distance_) % size_, tag_,
+    receive_ = core_.backend.start_recv(&memory_->received, sizeof(ComparisonMessage),
+                                        (rank_ - distance_ + size_) % size_, tag_, Channel::internal);
+    send_ = core_.backend.start_send(&memory_->known, message_bytes(), DType::byte, (rank_ + distance_) % size_, tag_,
                                      Channel::internal);
-    Tally::count(wire_, Algorithm::comparison, sizeof sent_, 0);
+    Tally::count(wire_, algorithm_, message_bytes(), 0);
   }
 
   Core<B>& core_;
@@ -133,9 +177,11 @@ class Comparison {
   int rank_;
   int size_;
   WireTraffic* wire_;
+  Algorithm algorithm_ = Algorithm::comparison;
   int distance_ = 1;
   int tag_ = 0;
-  Verdict known_, sent_, received_;
+  std::int64_t contribution_ = 0;  // bytes of each rank's
+  Owner<ComparisonMemory> memory_;
   typename B::Operation receive_;
   typename B::Operation send_;
 };

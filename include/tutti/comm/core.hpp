@@ -12,6 +12,7 @@
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
+#include <tutti/comm/verdict.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
@@ -60,6 +61,7 @@ class Core final : public Progress, public Relative {
   Inbox<B> inbox;
   FlightRecorder flight_recorder;
   StagingPool staging;
+  ComparisonPool comparison_memory;
 
   CommunicatorOptions const& options() const noexcept { return options_; }
   double deadline_seconds() const noexcept { return options_.deadline_seconds; }

@@ -305,7 +305,9 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where where, bool direct) const {
     Collective const& made = result.collective;
-    std::int64_t const copied = copied_bytes(core_->backend, direct || is_native(core_->backend, made));
+    std::int64_t const copied = is_exchanged(core_->backend, made)
+                                    ? 0
+                                    : copied_bytes(core_->backend, direct || is_native(core_->backend, made));
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
     bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
     bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);

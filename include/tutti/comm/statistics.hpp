@@ -92,6 +92,7 @@ constexpr std::string_view name(Algorithm algorithm) noexcept {
     case Algorithm::library: return "library";
     case Algorithm::messages: return "messages";
     case Algorithm::comparison: return "comparison";
+    case Algorithm::exchange: return "exchange";
   }
   return "unknown";
 }

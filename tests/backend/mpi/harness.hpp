@@ -2,9 +2,10 @@
 #pragma once
 /// @file
 /// Runs a law on the ranks that mpiexec started; reports are combined with MPI's own reduction, so that every rank sees
-/// the verdict of all. Each law runs several times: on shared memory; by the library's collectives, compared while they
-/// are under way; and compared before they start, with a count limit of 1000, which sends small messages along the path
-/// of large counts. On three and four ranks also as if they were on several nodes, of one rank each, of two, of three.
+/// the verdict of all. Each law runs several times: on shared memory; small calls exchanged, larger ones by the
+/// library's collectives and compared while they are under way; compared before they start; and not compared, all by
+/// the library. The last two with a count limit of 1000, which sends small messages along the path of large counts. On
+/// three and four ranks also as if they were on several nodes, of one rank each, of two, of three.
 
 #include "backend/mpi/world.hpp"
 #include "support/catch.hpp"
@@ -25,6 +26,9 @@ inline List<MpiConfig> configurations(int ranks) {
                                     : MpiConfig{.node_ranks = std::int64_t{1}};  // each rank on a node of its own
   List<MpiConfig> all = {MpiConfig{.node_shared = mpi::Switch::on, .staging_bytes = std::int64_t{4096}}, apart,
                          MpiConfig{.check_level = comm::CheckLevel::full,
+                                   .node_shared = mpi::Switch::off,
+                                   .count_limit = std::int64_t{1000}},
+                         MpiConfig{.check_level = comm::CheckLevel::off,
                                    .node_shared = mpi::Switch::off,
                                    .count_limit = std::int64_t{1000}}};
   if (ranks > 2) all.push_back(MpiConfig{.node_shared = mpi::Switch::on, .node_ranks = std::int64_t{2}});

@@ -2,6 +2,7 @@
 /// @file
 /// A program that makes the mistake named by its first argument; mistakes.py looks at what each rank says of it.
 // Covers: <tutti/comm/comparison.hpp>
+// Covers: <tutti/comm/verdict.hpp>
 
 #include <tutti/backend/mpi.hpp>
 #include <tutti/comm.hpp>

@@ -12,6 +12,7 @@
 #include <tutti/comm/statistics.hpp>
 
 #include <ctime>
+#include <set>
 #include <string>
 
 using namespace tutti;
@@ -24,6 +25,7 @@ struct Count {
   std::int64_t others = 0;                                  // calls that the backend does not make for an operation
 };
 Count counted;
+std::set<MPI_Request> receives;  // under way; what comes may be shorter than their buffers
 
 std::int64_t bytes_of(std::int64_t n, MPI_Datatype type) {
   MPI_Count size = 0;
@@ -55,9 +57,9 @@ void give(std::int64_t bytes) {
     return PMPI_Isend##C(p, n, t, to, tag, comm, request);                                                             \
   }                                                                                                                    \
   int MPI_Irecv##C(void* p, N n, MPI_Datatype t, int from, int tag, MPI_Comm comm, MPI_Request* request) {             \
-    ++counted.messages;                                                                                                \
-    counted.received += bytes_of(n, t);                                                                                \
-    return PMPI_Irecv##C(p, n, t, from, tag, comm, request);                                                           \
+    int const code = PMPI_Irecv##C(p, n, t, from, tag, comm, request);                                                 \
+    receives.insert(*request);                                                                                         \
+    return code;                                                                                                       \
   }                                                                                                                    \
   int MPI_Imrecv##C(void* p, N n, MPI_Datatype t, MPI_Message* message, MPI_Request* request) {                        \
     ++counted.messages;                                                                                                \
@@ -126,6 +128,24 @@ int MPI_Recv(void* p, int n, MPI_Datatype t, int from, int tag, MPI_Comm comm, M
   counted.received += bytes_of(n, t);
   return PMPI_Recv(p, n, t, from, tag, comm, status);
 }
+int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  auto const receive = receives.find(*request);
+  if (receive == receives.end()) return PMPI_Test(request, flag, status);
+  MPI_Status own;
+  int const code = PMPI_Test(request, flag, &own);
+  if (status != MPI_STATUS_IGNORE) *status = own;
+  if (code != MPI_SUCCESS || *flag == 0) return code;
+  int cancelled = 0;
+  PMPI_Test_cancelled(&own, &cancelled);
+  MPI_Count bytes = 0;
+  PMPI_Get_elements_x(&own, MPI_BYTE, &bytes);
+  if (cancelled == 0) {
+    ++counted.messages;
+    counted.received += bytes;
+  }
+  receives.erase(receive);
+  return code;
+}
 int MPI_Send(void const* p, int n, MPI_Datatype t, int to, int tag, MPI_Comm comm) {
   ++counted.others;
   return PMPI_Send(p, n, t, to, tag, comm);
@@ -150,7 +170,7 @@ namespace {
 Count told(Statistics const& statistics) {
   Count count{statistics.notices.operations, statistics.notices.sent, statistics.notices.received, 0, 0, 0, 0};
   for (OperationStatistics const& one : statistics.operations) {
-    for (auto const algorithm : {comm::Algorithm::messages, comm::Algorithm::comparison}) {
+    for (auto const algorithm : {comm::Algorithm::messages, comm::Algorithm::comparison, comm::Algorithm::exchange}) {
       count.messages += one.by(algorithm).operations;
       count.sent += one.by(algorithm).sent;
       count.received += one.by(algorithm).received;
@@ -219,7 +239,8 @@ TEST_CASE("statistics of every operation are what an interposer counts, byte for
       bool const several_nodes = config.node_ranks->count != 0 && comm.size() > config.node_ranks->count;
       bool const by_library = config.node_shared == mpi::Switch::off || several_nodes;
       bool const busy = counted.sent > 0 && counted.received > 0 && (counted.given > 0) == by_library;
-      if (n > 0 && !busy) text += "the interposer has not seen what it must see\n";
+      bool const large = n > 1024;  // the library gets nothing that is exchanged
+      if (large && !busy) text += "the interposer has not seen what it must see\n";
     }
   all_true(text.empty() && seen > 0, text);
 }
@@ -252,12 +273,12 @@ TEST_CASE("collectives on shared memory move what their paths have to") {
 
 TEST_CASE("statistics of all ranks are the same on every rank") {
   Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, library), {.statistics = true});
-  std::vector<float> x(100);
+  std::vector<float> x(10000);
   comm.all_reduce(x, sum);
   Statistics const all = comm::reduced(comm, comm.statistics());
   std::int64_t const ranks = comm.size();
   OperationStatistics const* const one = all.find("all_reduce");
   bool const good = all.rank == -1 && all.ranks == ranks && one != nullptr && one->calls == ranks &&
-                    one->bytes == 400 * ranks && one->by(comm::Algorithm::library).sent == 400 * ranks;
+                    one->bytes == 40000 * ranks && one->by(comm::Algorithm::library).sent == 40000 * ranks;
   all_true(good, comm::to_json(all));
 }

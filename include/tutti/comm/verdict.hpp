@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What ranks that compare a collective call by messages tell each other.
+
+#include <tutti/comm/collective.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::comm {
+
+/// One rank's call, as it travels.
+struct Card {
+  std::uint64_t facts = 0;
+  std::int64_t count = 0;
+  std::int32_t rank = -1;  ///< -1: no card
+  std::uint32_t line = 0;
+  char file[40] = {};
+
+  Card() = default;
+  Card(Collective const& call, int of) noexcept
+      : facts(facts_of(call)), count(compared_count(call)), rank(of), line(call.where.line()) {
+    std::string_view const name = base_name(call.where.file_name());
+    std::memcpy(file, name.data(), name.size() < sizeof file - 1 ? name.size() : sizeof file - 1);
+  }
+  /// Of the file, also of a card that came damaged.
+  std::string_view name() const noexcept { return {file, ::strnlen(file, sizeof file)}; }
+  bool same_call(Card const& other) const noexcept { return facts == other.facts && count == other.count; }
+};
+
+/// "rank 0 calls all_reduce(sum, float32, count 8) at app.cpp:12"
+template <class = void>
+std::string describe(Card const& card) {
+  Collective const call = call_of(card.facts, card.count);
+  std::string text = concat("rank ", card.rank, " calls ", describe_at(call, card.name(), card.line));
+  if (has_counts(call.kind) && card.count != 0) text += concat(" with counts #", card.count % 10000);  // of their hash
+  return text;
+}
+
+/// What a rank knows of a call after some rounds.
+struct Verdict {
+  Card first;    ///< of the lowest rank
+  Card differs;  ///< of the lowest rank with another call
+
+  /// Takes in what another rank knows; in which order, and how often, makes no difference.
+  void merge(Verdict const& other) noexcept {
+    if (differs.rank < 0 && other.differs.rank < 0 && first.same_call(other.first)) {
+      if (other.first.rank < first.rank) first = other.first;
+      return;
+    }
+    Card const cards[] = {first, differs, other.first, other.differs};
+    if (other.first.rank < first.rank) first = other.first;
+    differs = Card();
+    for (Card const& card : cards)
+      if (card.rank >= 0 && !card.same_call(first) && (differs.rank < 0 || card.rank < differs.rank)) differs = card;
+  }
+};
+
+/// A message of a comparison.
+struct ComparisonMessage {
+  /// Of all ranks together: what a transport sends at once.
+  static constexpr std::int64_t most_contributed = 4096;
+  Verdict verdict;
+  /// Of the sender and the ranks before it, each of the same size, where the call has small ones.
+  std::byte contributions[most_contributed] = {};
+};
+/// What one comparison needs while messages are under way.
+struct ComparisonMemory {
+  ComparisonMessage known;
+  ComparisonMessage received;  // of ranks that make another call, perhaps with larger contributions
+};
+/// What is not in use: comparisons are made for every call.
+class ComparisonPool {
+ public:
+  Owner<ComparisonMemory> take() {
+    if (free_.empty()) return make_owner<ComparisonMemory>();
+    Owner<ComparisonMemory> memory = std::move(free_.back());
+    free_.pop_back();
+    return memory;
+  }
+  void give_back(Owner<ComparisonMemory> memory) {
+    if (memory && free_.size() < most_kept) free_.push_back(std::move(memory));
+  }
+
+ private:
+  static constexpr std::size_t most_kept = 8;
+  List<Owner<ComparisonMemory>> free_;
+};
+
+}  // namespace tutti::comm
