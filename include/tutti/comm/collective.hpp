@@ -111,6 +111,10 @@ constexpr bool gives_blocks(Kind kind) noexcept {
 constexpr bool takes_blocks(Kind kind) noexcept {
   return kind == Kind::gather || kind == Kind::all_gather || kind == Kind::all_to_all;
 }
+/// Whether there are blocks whose sizes only the two ranks know that give and get them.
+constexpr bool tells_sizes(Kind kind) noexcept {
+  return kind == Kind::gather_v || kind == Kind::scatter_v || kind == Kind::all_to_all_v;
+}
 constexpr bool rooted(Kind kind) noexcept {
   return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter ||
          kind == Kind::gather_v || kind == Kind::scatter_v;

@@ -72,6 +72,22 @@ class Comparison {
     algorithm_ = Algorithm::exchange;
     if (call.from != nullptr) copy(memory_->known.contributions, call.from, contribution_);
   }
+  /// Before it begins: takes along the sizes of blocks that only two ranks know, so that all hear of two that do not
+  /// fit each other. Of more than 14 ranks (all_to_all_v) or 19 only the one that gets the block finds out.
+  void carry_sizes(Collective const& call) noexcept {
+    bool const pairs = call.kind == Kind::all_to_all_v;
+    std::int64_t const first = pairs ? size_ : 1;  // sizes of what this rank gives, or of its only block
+    std::int64_t const bytes = 8 * (first + size_) + static_cast<std::int64_t>(sizeof(SourcePlace));
+    if (distance_ == own || bytes > ComparisonMessage::most_contributed / size_) return;
+    contribution_ = bytes;
+    has_sizes_ = true;
+    std::byte* const to = memory_->known.contributions;
+    PerRank const& others = call.kind == Kind::scatter_v ? call.from_counts : call.to_counts;
+    SourcePlace const place(call.where);
+    copy(to, pairs ? call.from_counts.begin() : &call.count, 8 * first);
+    copy(to + 8 * first, others.begin(), 8 * others.size());
+    copy(to + 8 * (first + size_), &place, sizeof place);
+  }
   /// Starts the first messages. When it throws, one of them may be under way.
   void begin() {
     if (distance_ != own) next_round();
@@ -93,7 +109,10 @@ class Comparison {
       distance_ *= 2;
       next_round();
     }
-    if (known.verdict.differs.rank < 0) return true;
+    if (known.verdict.differs.rank < 0) {
+      if (has_sizes_) compare_sizes();
+      return true;
+    }
     throw Error(ErrorKind::communication, operation_,
                 concat("ranks disagree: ", describe(known.verdict.first), ", ", describe(known.verdict.differs),
                        ". Make the same call on every rank"));
@@ -163,6 +182,44 @@ class Comparison {
     call.reduction.fold(call.reduction.state, inputs.data(), static_cast<int>(inputs.size()), &to, 1, call.count);
   }
 
+  std::int64_t size_at(int rank, int index) const noexcept {
+    std::int64_t size;
+    std::memcpy(&size, contribution_of(rank) + 8 * index, 8);
+    return size;
+  }
+  /// Throws where a rank gives another one a block of a different size than that expects. All ranks find the same two.
+  void compare_sizes() const {
+    Collective const call = call_of(memory_->known.verdict.first.facts, 0);
+    bool const pairs = call.kind == Kind::all_to_all_v, gathers = call.kind == Kind::gather_v;
+    for (int from = 0; from < size_; ++from)
+      for (int to = 0; to < size_; ++to) {
+        if (!pairs && call.root != (gathers ? to : from)) continue;
+        std::int64_t const given = size_at(from, pairs ? to : gathers ? 0 : 1 + to);
+        std::int64_t const expected = size_at(to, pairs ? size_ + from : gathers ? 1 + from : 0);
+        if (given == expected) continue;
+        throw Error(ErrorKind::communication, operation_,
+                    concat("ranks disagree: ", with_sizes(call, from), ", ", with_sizes(call, to), ", which expects ",
+                           expected * call.element_bytes(), " bytes from rank ", from, " and gets ",
+                           given * call.element_bytes(), ". Make the same call with counts that fit on every rank"));
+      }
+  }
+  /// What a rank has told of its call.
+  std::string with_sizes(Collective call, int rank) const {
+    bool const pairs = call.kind == Kind::all_to_all_v;
+    auto const sizes = [&](int first) {
+      List<std::int64_t> list;
+      for (int r = 0; r < size_; ++r) list.push_back(size_at(rank, first + r));
+      return list;
+    };
+    List<std::int64_t> const from = sizes(pairs ? 0 : 1), to = sizes(pairs ? size_ : 1);
+    if (!pairs) call.count = size_at(rank, 0);
+    if (pairs || (call.kind == Kind::scatter_v && rank == call.root)) call.from_counts = from;
+    if (pairs || (call.kind == Kind::gather_v && rank == call.root)) call.to_counts = to;
+    SourcePlace place;
+    std::memcpy(&place, contribution_of(rank) + contribution_ - sizeof place, sizeof place);
+    return concat("rank ", rank, " calls ", describe_at(call, place.name(), place.line));
+  }
+
   void next_round() {
     if (distance_ >= size_) return;
     receive_ = core_.backend.start_recv(&memory_->received, sizeof(ComparisonMessage),
@@ -177,6 +234,7 @@ class Comparison {
   int rank_;
   int size_;
   WireTraffic* wire_;
+  bool has_sizes_ = false;
   Algorithm algorithm_ = Algorithm::comparison;
   int distance_ = 1;
   int tag_ = 0;

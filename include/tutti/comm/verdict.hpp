@@ -11,28 +11,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace tutti::comm {
 
+/// A place in a program, as it travels.
+struct SourcePlace {
+  std::uint32_t line = 0;
+  char file[40] = {};
+
+  SourcePlace() = default;
+  explicit SourcePlace(std::source_location const& where) noexcept : line(where.line()) {
+    std::string_view const base = base_name(where.file_name());
+    std::memcpy(file, base.data(), base.size() < sizeof file - 1 ? base.size() : sizeof file - 1);
+  }
+  /// Also of one that came damaged.
+  std::string_view name() const noexcept { return {file, ::strnlen(file, sizeof file)}; }
+};
+
 /// One rank's call, as it travels.
 struct Card {
   std::uint64_t facts = 0;
   std::int64_t count = 0;
   std::int32_t rank = -1;  ///< -1: no card
-  std::uint32_t line = 0;
-  char file[40] = {};
+  SourcePlace where;
 
   Card() = default;
   Card(Collective const& call, int of) noexcept
-      : facts(facts_of(call)), count(compared_count(call)), rank(of), line(call.where.line()) {
-    std::string_view const name = base_name(call.where.file_name());
-    std::memcpy(file, name.data(), name.size() < sizeof file - 1 ? name.size() : sizeof file - 1);
-  }
-  /// Of the file, also of a card that came damaged.
-  std::string_view name() const noexcept { return {file, ::strnlen(file, sizeof file)}; }
+      : facts(facts_of(call)), count(compared_count(call)), rank(of), where(call.where) {}
   bool same_call(Card const& other) const noexcept { return facts == other.facts && count == other.count; }
 };
 
@@ -40,7 +49,7 @@ struct Card {
 template <class = void>
 std::string describe(Card const& card) {
   Collective const call = call_of(card.facts, card.count);
-  std::string text = concat("rank ", card.rank, " calls ", describe_at(call, card.name(), card.line));
+  std::string text = concat("rank ", card.rank, " calls ", describe_at(call, card.where.name(), card.where.line));
   if (has_counts(call.kind) && card.count != 0) text += concat(" with counts #", card.count % 10000);  // of their hash
   return text;
 }

@@ -63,6 +63,15 @@ int main(int argc, char** argv) {
       std::vector<int> integers(8);
       odd ? static_cast<void>(comm.all_gather_v(integers)) : static_cast<void>(comm.all_gather_v(x));
     }
+    if (mistake == "blocks") {
+      std::vector<float> all(12);
+      comm.gather_v(std::span(x.data(), odd ? 3 : 4), all, {4, 4, 4}, 2);
+    }
+    if (mistake == "pairs") {
+      std::vector<double> from(6), to(6);
+      if (odd) comm.all_to_all_v(from, to, {1, 2, 3}, {2, 2, 2});
+      else comm.all_to_all_v(from, to, {2, 2, 2}, {2, 2, 2});
+    }
     if (mistake == "communicator") odd ? row.barrier() : comm.barrier();
     if (mistake == "leave_message") {
       if (comm.rank() == 0) static_cast<void>(comm.template recv<float>(1));

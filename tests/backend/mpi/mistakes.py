@@ -35,7 +35,11 @@ MISTAKES = {
     "complex": (both(r"all_reduce\(sum, float32, count 8\)", r"all_reduce\(sum, complex float32, count 4\)"), ALL, ALL),
     "split": (both(r"split\(\)", r"barrier\(\)"), ALL, ALL),
     "inferred": (r"rank 0 calls all_gather_v\(counts to be found, elements #\d+\)", ALL, ALL),
-    "communicator": (r"waits in barrier at " + PLACE + r" on another communicator \(world", {0, 2}, set()),
+    "blocks": (rf"ranks disagree: rank 1 calls gather_v\(root 2, float32, count 3\) at {PLACE}, rank 2 calls gather_v\(root 2, "
+               rf"float32, count 4, to 4 \+ 4 \+ 4\) at {PLACE}, which expects 16 bytes from rank 1 and gets 12", ALL, ALL),
+    "pairs": (rf"ranks disagree: rank 1 calls all_to_all_v\(float64, from 1 \+ 2 \+ 3, to 2 \+ 2 \+ 2\) at {PLACE}, "
+              rf"rank 0 calls all_to_all_v\(float64, from 2 \+ 2 \+ 2, to 2 \+ 2 \+ 2\) at {PLACE}, which expects 16 bytes from rank 1 and gets 8", ALL, ALL),
+    "communicator": (r"waits in barrier at " + PLACE + r" on another communicator \(world", {0, 2}, {0, 2}),
     "leave_message": (r"rank 1 has left the communicator|no message from rank 1", {0}, {0}),
     "async": (r"ranks disagree: rank 0 calls all_reduce\(max, float32, count 60000\)", ALL, ALL),
     "message": (r"(waits in recv at|waits in barrier at) " + PLACE, {0}, {0}),

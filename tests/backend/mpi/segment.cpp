@@ -138,20 +138,23 @@ TEST_CASE("notices tell where ranks wait and why a communicator was revoked") {
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   {
     mpi::Notices notices(comm, world_rank(), world_size());
+    auto const roll_call = [&](std::uint64_t number) {
+      return notices.roll_call(number, [&](int rank) { return notices.place(rank); });
+    };
     CHECK(!notices.poll());
-    CHECK(contains(notices.roll_call(0), "missing: "));
+    CHECK(contains(roll_call(0), "missing: "));
     if (world_rank() == 1) notices.tell_position("barrier at app.cpp:12", 5);
     MPI_Barrier(comm);
     pause_ms(20);
     CHECK(!notices.poll());
     if (world_rank() != 1) {
-      CHECK(notices.whereabouts(1) == "waits in barrier at app.cpp:12");
-      std::string const arrived = notices.roll_call(4);
+      CHECK(notices.place(1) == "barrier at app.cpp:12");
+      std::string const arrived = roll_call(4);
       INFO(arrived);
       CHECK((world_size() == 2 ? arrived == "all ranks have arrived, not all have finished"
                                : contains(arrived.substr(0, arrived.find(';')), "1")));
-      std::string const missing = notices.roll_call(5);
-      CHECK(contains(missing.substr(missing.find(';')), "1 (waits in barrier at app.cpp:12)"));
+      std::string const missing = roll_call(5);
+      CHECK(contains(missing.substr(missing.find(';')), "1 (barrier at app.cpp:12)"));
     }
     MPI_Barrier(comm);
     if (world_rank() == 0) notices.tell_revoked(ErrorKind::timeout, "rank 0 has had enough");

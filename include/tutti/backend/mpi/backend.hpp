@@ -325,25 +325,29 @@ class Mpi {
   std::string whereabouts(int rank) const {
     if (rank < 0 || rank == rank_ || size_ == 1) return {};
     return "; rank " + std::to_string(rank) + " " +
-           (shared_ ? shared_->engine().whereabouts(rank) : notices_->whereabouts(rank));
+           (shared_ ? shared_->engine().whereabouts(rank) : place(rank));
   }
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
     if (shared_) shared_->engine().announce(text);
     else if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
   }
-  /// Where ranks share memory: notices on a communicator that nobody looks at would pile up.
+  /// Where ranks share no memory through `watch_job`: notices on a communicator that nobody looks at would pile up.
   void announce_elsewhere(std::string_view text) noexcept {
     if (shared_) shared_->engine().announce(text);
+    else if (job_ && !mpi::Environment::closed()) job_notices().tell_elsewhere(text);
   }
   /// Messages carry their data type where calls are fully checked.
   std::int64_t label_bytes() const noexcept {
     return labels(comm::Channel::user) ? mpi::Envelope::label_bytes : 0;
   }
   void count_notices(comm::WireTraffic* notices) noexcept {
+    traffic_ = notices;
     if (notices_) notices_->count(notices);
   }
   /// Empty where ranks share memory: then `awaiting` knows better.
-  std::string roll_call(std::uint64_t number) const { return notices_ ? notices_->roll_call(number) : std::string(); }
+  std::string roll_call(std::uint64_t number) const {
+    return notices_ ? notices_->roll_call(number, [this](int rank) { return place(rank); }) : std::string();
+  }
 
   /// 64-byte aligned, of the memory that the node's ranks share; where that is full, private memory.
   Storage<Cpu> allocate(std::size_t bytes) {
@@ -368,7 +372,7 @@ class Mpi {
   /// and is false.
   bool fail_job(std::string const& cause) noexcept {
     revoke(ErrorKind::communication, cause);
-    if (job_) job_->notices().tell_revoked(ErrorKind::communication, cause);
+    if (job_) job_notices().notices().tell_revoked(ErrorKind::communication, cause);
     if (hierarchy_) hierarchy_->segment()->alarm().raise(ErrorKind::communication, cause);
     if (!shared_) {  // the library is left alone: it may still write to buffers that the exception has freed
       timespec const moment{1, 0};
@@ -410,7 +414,8 @@ class Mpi {
       }
       if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
       if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
-      if (job_->notices().poll()) throw Error(job_->notices().cause_kind(), "launch", job_->notices().cause_text());
+      if (mpi::Notices& told = job_notices().notices(); told.poll())
+        throw Error(told.cause_kind(), "launch", told.cause_text());
       if (!revoked_ || !shared_ || exec::now_ns() < end) continue;
       if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0)
         throw Error(ErrorKind::timeout, "launch",
@@ -498,10 +503,22 @@ class Mpi {
     }
     check_revoked(call, where);
   }
+  /// They are those of all this rank's communicators, and counted by the one that uses them.
+  mpi::JobNotices& job_notices() noexcept {
+    job_->notices().count(traffic_);
+    return *job_;
+  }
+  /// Where a rank waits, as far as it has told.
+  std::string place(int rank) const {
+    std::string text = notices_->place(rank);
+    if (text.empty() && job_ && !mpi::Environment::closed()) text = job_->place(handles_->user, rank);
+    return text.empty() ? "does not say that it waits" : "waits in " + text;
+  }
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {
     if (mpi::Environment::closed()) return;
-    if (job_ && !revoked_ && job_->notices().poll()) revoke(job_->notices().cause_kind(), job_->notices().cause_text());
+    if (job_ && !revoked_)
+      if (mpi::Notices& told = job_notices().notices(); told.poll()) revoke(told.cause_kind(), told.cause_text());
     int flag = 0;
     if (!notices_ && !job_) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
     if (notices_ && notices_->poll() && !revoked_) fall(notices_->cause_kind(), notices_->cause_text());
@@ -571,6 +588,7 @@ class Mpi {
   std::unique_ptr<mpi::Hierarchy> hierarchy_;
   std::unique_ptr<mpi::Notices> notices_;
   Shared<mpi::JobNotices> job_;
+  comm::WireTraffic* traffic_ = nullptr;
   std::int64_t count_limit_ = mpi::default_count_limit;
   std::int64_t started_at_ = 0;
   std::int64_t probed_alone_ = 0;  // since when, for a probe

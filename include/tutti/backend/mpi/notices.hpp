@@ -79,24 +79,22 @@ class Notices {
   ErrorKind cause_kind() const noexcept { return static_cast<ErrorKind>(cause_.kind); }
   std::string cause_text() const { return cause_.text; }
 
-  /// Who has called collective number `number` and who has not, by what the ranks have told.
-  std::string roll_call(std::uint64_t number) {
+  /// Who has called collective number `number` and who has not, by what the ranks have told. `where(rank)` says what is
+  /// known of one that has not.
+  template <class Where>
+  std::string roll_call(std::uint64_t number, Where&& where) const {
     std::string here, missing;
     for (int r = 0; r < static_cast<int>(heard_.size()); ++r) {
       bool const arrived = r == rank_ || heard_[static_cast<std::size_t>(r)].collectives > number;
       std::string& list = arrived ? here : missing;
       list += (list.empty() ? "" : ", ") + std::to_string(r);
-      if (!arrived) list += " (" + whereabouts(r) + ")";
+      if (!arrived) list += " (" + where(r) + ")";
     }
     if (missing.empty()) return "all ranks have arrived, not all have finished";
     return "ranks that have arrived: " + here + "; missing: " + missing;
   }
-  /// "waits in barrier at app.cpp:12"
-  std::string whereabouts(int rank) const {
-    Notice const& notice = heard_[static_cast<std::size_t>(rank)];
-    return notice.text[0] == 0 ? "does not say that it waits on this communicator"
-                               : "waits in " + std::string(notice.text);
-  }
+  /// "barrier at app.cpp:12": where a rank waits; empty when it has told of nothing, or that it goes on.
+  std::string place(int rank) const { return heard_[static_cast<std::size_t>(rank)].text; }
 
  private:
   enum Type : std::uint32_t { none, position, revoked };
@@ -141,12 +139,29 @@ class Notices {
   List<Owner<Sent>> sent_;
 };
 
-/// The way to all ranks of a job, for the one notice that each must hear whichever communicator it waits on: that a
-/// rank has failed.
+/// The way to all ranks of a job, for what each must hear whichever communicator it waits on: that a rank has failed,
+/// and where those are that it waits for.
 class JobNotices {
  public:
   /// Collective over `parent`.
   JobNotices(MPI_Comm parent, int rank, int size) : comm_(duplicate(parent)), notices_(comm_, rank, size) {}
+  /// Once for all communicators of this rank on which it does not wait.
+  void tell_elsewhere(std::string_view text) {
+    if (told_ == text) return;
+    told_ = text;
+    notices_.tell_position(text, 0);
+  }
+  /// Of a rank of another communicator.
+  std::string place(MPI_Comm comm, int rank) const {
+    MPI_Group group = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+    int here = MPI_UNDEFINED;
+    check(MPI_Comm_group(comm, &group), "MPI_Comm_group");
+    check(MPI_Comm_group(comm_, &all), "MPI_Comm_group");
+    check(MPI_Group_translate_ranks(group, 1, &rank, all, &here), "MPI_Group_translate_ranks");
+    MPI_Group_free(&group);
+    MPI_Group_free(&all);
+    return here == MPI_UNDEFINED ? std::string() : notices_.place(here);
+  }
   JobNotices(JobNotices const&) = delete;
   JobNotices& operator=(JobNotices const&) = delete;
   ~JobNotices() {
@@ -167,6 +182,7 @@ class JobNotices {
 
   MPI_Comm comm_;
   Notices notices_;
+  std::string told_;
 };
 
 }  // namespace tutti::mpi

@@ -115,10 +115,6 @@ class BasicContributions {
     return gives_blocks(kind) || kind == Kind::scatter_v || kind == Kind::all_to_all_v ||
            kind == Kind::reduce_scatter_v;
   }
-  /// Whether there are blocks whose sizes only the two ranks know that give and get them.
-  static bool tells_sizes(Kind kind) noexcept {
-    return kind == Kind::gather_v || kind == Kind::scatter_v || kind == Kind::all_to_all_v;
-  }
   static bool rooted_source(Kind kind) noexcept {
     return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
   }
