@@ -258,7 +258,7 @@ inline std::int64_t compared_count(Collective const& call) noexcept {
   if (!has_counts(call.kind)) {
     std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
     // So many contributions, of which facts_of has the rest, leave no room for a count of that size.
-    return call.contributions < 1 << 22 ? count : count | call.contributions >> 22 << 41;
+    return call.kind == Kind::all_reduce_contributions ? count | call.contributions >> 22 << 41 : count;
   }
   if (call.kind != Kind::all_gather_v && call.kind != Kind::reduce_scatter_v) return 0;
   Fnv1a hash;

@@ -37,14 +37,18 @@ bool takes(B const& backend, Collective const& call) {
   if constexpr (requires { backend.takes(call); }) return backend.takes(call);
   else return call.compound_bytes == 0 && backend.provides(call.kind, call.dtype, call.reduction.op);
 }
-/// Whether it makes it, an average as a sum that is then divided; else the call is derived.
+/// Whether it makes an average as a sum that is then divided.
 template <Backend B>
-bool is_native(B const& backend, Collective const& call) {
-  if (takes(backend, call)) return true;
+bool takes_as_sum(B const& backend, Collective const& call) {
   if (call.reduction.op != Operator::avg || call.compound_bytes != 0) return false;
   Collective as_sum = call;
   as_sum.reduction.op = Operator::sum;
   return takes(backend, as_sum);
+}
+/// Whether it makes it, so or so; else the call is derived.
+template <Backend B>
+bool is_native(B const& backend, Collective const& call) {
+  return takes(backend, call) || takes_as_sum(backend, call);
 }
 /// Borrowed buffers of at most so many bytes are copied, for what the backend makes or for messages.
 template <Backend B>
@@ -263,9 +267,9 @@ class CollectiveJob : public QueuedJob<B> {
 
  private:
   void choose() noexcept {
-    bool const as_it_is = takes(core_.backend, call_);
-    native_ = as_it_is || is_native(core_.backend, call_);
-    divides_ = native_ && !as_it_is;
+    native_ = takes(core_.backend, call_);
+    divides_ = !native_ && takes_as_sum(core_.backend, call_);
+    native_ |= divides_;
     if (divides_) {
       call_.reduction.op = Operator::sum;
       call_.reduction.fold = call_.reduction.sum;

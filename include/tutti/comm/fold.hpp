@@ -153,7 +153,16 @@ template <class T, class Op>
 }
 #endif
 
-/// `Count` elements, or `n` where Count is 0. A constant trip count on a local array is what -O2 vectorises.
+/// f(block, at, 0) for all whole blocks from `at` on, then f(0, at, n) for the n elements that are left; the first
+/// argument is a constant. A constant trip count on a local array is what -O2 vectorises.
+template <int block, class F>
+inline void in_blocks(std::int64_t at, std::int64_t count, F&& f) {
+  for (; at + block <= count; at += block) f(std::integral_constant<int, block>{}, at, 0);
+  if constexpr (block > 1)
+    if (at < count) f(std::integral_constant<int, 0>{}, at, static_cast<int>(count - at));
+}
+
+/// `Count` elements, or `n` where Count is 0.
 template <int Count, class T, class Op, class Out>
 inline void fold_block(Op const& op, void const* const* inputs, int ranks, void* const* outputs, int copies,
                        std::int64_t at, int n) {
@@ -213,7 +222,7 @@ inline void fold_few(Op const& op, void const* const* inputs, int ranks, void* c
 template <class T, class Op, class Out = T>
 void fold_elements(Op const& op, void const* const* inputs, int ranks, void* const* outputs, int copies,
                    std::int64_t count) {
-  constexpr std::int64_t block = 64;
+  constexpr int block = 64;
   if (count <= 4) return fold_few<T, Op, Out>(op, inputs, ranks, outputs, copies, count);
   std::int64_t at = 0;
   if constexpr (std::same_as<T, Out> && has_lanes<T, Op>()) {
@@ -223,10 +232,9 @@ void fold_elements(Op const& op, void const* const* inputs, int ranks, void* con
 #endif
       at = fold_lanes<16, T, Op>(inputs, ranks, outputs, copies, count);
   }
-  for (; at + block <= count; at += block)
-    fold_block<int{block}, T, Op, Out>(op, inputs, ranks, outputs, copies, at, 0);
-  if (at < count)
-    fold_block<0, T, Op, Out>(op, inputs, ranks, outputs, copies, at, static_cast<int>(count - at));
+  in_blocks<block>(at, count, [&](auto whole, std::int64_t begin, int n) {
+    fold_block<whole, T, Op, Out>(op, inputs, ranks, outputs, copies, begin, n);
+  });
 }
 
 template <class T, class Op>
@@ -291,11 +299,9 @@ template <class T, class Op>
 void fold_tree(void const* state, void const* const* inputs, int number, void* const* outputs, int copies,
                std::int64_t count) {
   Op const& op = operator_at<Op>(state);
-  constexpr int block = block_of<T>;
-  std::int64_t at = 0;
-  for (; at + block <= count; at += block) fold_tree_block<block, T>(op, inputs, number, outputs, copies, at, 0);
-  if (at < count)
-    fold_tree_block<0, T>(op, inputs, number, outputs, copies, at, static_cast<int>(count - at));
+  in_blocks<block_of<T>>(0, count, [&](auto whole, std::int64_t at, int n) {
+    fold_tree_block<whole, T>(op, inputs, number, outputs, copies, at, n);
+  });
 }
 
 /// `Count` elements, or `n` where Count is 0.
@@ -334,11 +340,9 @@ template <class T, class Op>
 void prefixes(void const* state, void const* const* inputs, int ranks, void* const* outputs, bool inclusive,
               std::int64_t count) {
   Op const& op = operator_at<Op>(state);
-  constexpr int block = block_of<T>;
-  std::int64_t at = 0;
-  for (; at + block <= count; at += block) prefixes_block<block, T>(op, inputs, ranks, outputs, inclusive, at, 0);
-  if (at < count)
-    prefixes_block<0, T>(op, inputs, ranks, outputs, inclusive, at, static_cast<int>(count - at));
+  in_blocks<block_of<T>>(0, count, [&](auto whole, std::int64_t at, int n) {
+    prefixes_block<whole, T>(op, inputs, ranks, outputs, inclusive, at, n);
+  });
 }
 
 template <class T>
