@@ -76,7 +76,8 @@ def other_job(other, ranks, folder):
     if other is None:
         yield []
         return
-    pipes = [os.path.join(folder, name) for name in (f"commands-{ranks}", f"answers-{ranks}")]
+    os.mkdir(folder)
+    pipes = [os.path.join(folder, name) for name in ("commands", "answers")]
     for pipe in pipes:
         os.mkfifo(pipe)
     words, _ = launch_words(other[0], ranks)
@@ -93,9 +94,9 @@ def other_job(other, ranks, folder):
             job.wait()
 
 
-def run(command):
+def run(command, environment):
     """Its status. A launcher that is asked to end ends its ranks."""
-    job = subprocess.Popen(command)
+    job = subprocess.Popen(command, env={**os.environ, **environment})
     try:
         return job.wait()
     except BaseException:
@@ -142,18 +143,20 @@ def main():
     if has_mpi:
         other = build_other(args.build, args.other_mpi, launch_words(args.mpiexec, 1)[1])
 
-    # The goals have a second part: ranks that outnumber the processors.
-    parts = [args.ranks] + ([4] if args.suite == "goals" and args.ranks == 2 and has_mpi else [])
+    # The goals have two parts more: ranks that share no memory, and such as outnumber the processors.
+    parts = [(args.ranks, {})]
+    if args.suite == "goals" and args.ranks == 2 and has_mpi:
+        parts += [(2, {"TUTTI_MPI_NODE_SHARED": "off"}), (4, {})]
     rows = ""
     with tempfile.TemporaryDirectory(prefix="tutti-perf-") as folder:
-        for ranks in parts:
-            json = os.path.join(folder, f"rows-{ranks}")
-            with other_job(other, ranks, folder) as other_words:
+        for number, (ranks, environment) in enumerate(parts):
+            json = os.path.join(folder, f"rows-{number}")
+            with other_job(other, ranks, os.path.join(folder, str(number))) as other_words:
                 command = [str(program), "--backend", args.backend or ("mpi" if has_mpi else "threads"), "--ranks", str(ranks),
                            "--suite", args.suite, *(["--json", json] if args.json else []), *other_words, *rest]
                 if has_mpi:
                     command = launch_words(args.mpiexec, ranks)[0] + command
-                status = run(command)
+                status = run(command, environment)
                 if status != 0:
                     raise Failed(f"{' '.join(command)} ended with {status}")
             if args.json:

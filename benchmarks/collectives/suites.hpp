@@ -21,6 +21,7 @@ struct Stage {
   Crew* other = nullptr;
   std::string library, other_library;
   int ranks = 2;
+  bool shares_memory = true;  // the processes, on the node
 
   /// Who runs beside `backend`'s tutti, which comes first. Copies only where bandwidth and not latency decides.
   std::vector<Entry> entries(std::string const& backend, std::int64_t bytes) const {
@@ -110,7 +111,9 @@ inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend
                        Json& json) {
   bool right = true;
   o.backend = backend;
-  fmt::print("#\n# {}, all_reduce float sum, {} ranks. Ratios: time of the contender / time of tutti.\n", backend,
+  std::string const title =
+      backend == "threads" || stage.shares_memory ? backend : backend + " without shared memory";
+  fmt::print("#\n# {}, all_reduce float sum, {} ranks. Ratios: time of the contender / time of tutti.\n", title,
              stage.ranks);
   fmt::print("#{:>11}  {:12} {:5} {:>10} {:>10} {:>6}  {}\n", "size (B)", "form", "cache", "time (us)", "p99 (us)",
              "eff", "ratios");
@@ -123,7 +126,7 @@ inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend
             sized({Collective::all_reduce, Op::sum, DType::float32, in_place, cold, 0, stage.ranks, 0}, bytes);
         auto const entries = stage.entries(backend, bytes);
         auto const figures = compete(o, what, entries);
-        add_rows(json, backend, what, entries, figures);
+        add_rows(json, title, what, entries, figures);
         Figures const& ours = figures[0];
         std::string ratios;
         for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -159,7 +162,8 @@ inline bool goal_sizes(Options o, Stage const& stage, std::string const& backend
   return right;
 }
 
-/// With two ranks the sizes from 8 B to 64 MiB; with more of them the 4 bytes that oversubscribed ranks are judged by.
+/// With two ranks the sizes from 8 B to 64 MiB, or the 8 bytes that ranks are judged by that share no memory; with more
+/// ranks the 4 bytes of those that outnumber the processors.
 inline bool goals(Options const& o, Stage const& stage, Json& json) {
   std::int64_t const kib = 1024, mib = 1024 * kib;
   bool right = true;
@@ -167,6 +171,7 @@ inline bool goals(Options const& o, Stage const& stage, Json& json) {
     if (stage.processes == nullptr) throw std::runtime_error("this goal is against MPI: start it under mpiexec");
     return goal_sizes(o, stage, "mpi", {4}, {{4, 4, 100}}, 0, json);
   }
+  if (!stage.shares_memory) return goal_sizes(o, stage, "mpi", {8}, {{8, 8, 0.4}}, 0, json);
   std::vector<std::int64_t> sizes;
   for (std::int64_t bytes = 8; bytes <= 64 * mib; bytes *= 2) sizes.push_back(bytes);
   if (stage.processes != nullptr)

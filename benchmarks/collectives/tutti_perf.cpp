@@ -38,6 +38,7 @@ int report(Options const& o, int processors, Processes const& processes) {
   head.arena = processes.crew != nullptr ? processes.arena_bytes : arena_bytes(o, stage.ranks, largest(o));
   head.backend = o.suite == "goals" ? "mpi, then threads" : o.backend;
   head.shared_heap = o.backend == "threads" || processes.shared_heap;
+  stage.shares_memory = processes.crew == nullptr || processes.shared_heap;
   std::unique_ptr<RemoteCrew> other;
   if (!o.other_commands.empty()) {
     other = std::make_unique<RemoteCrew>(o.other_commands, o.other_answers, head.arena);
