@@ -28,8 +28,9 @@ namespace tutti {
 struct CommunicatorOptions {
   /// Every wait ends after this time with an Error of kind timeout that names who is missing.
   double deadline_seconds = 600;
-  /// After the first error of the communicator this rank writes its flight record to `flight_record`.rank3.json. Empty:
-  /// what the environment variable TUTTI_FLIGHT_RECORD says, without which nothing is written.
+  /// After the first error of the communicator, and when the function that it was launched for throws, this rank writes
+  /// its flight record to `flight_record`.rank3.json. Empty: what the environment variable TUTTI_FLIGHT_RECORD says,
+  /// without which nothing is written.
   std::string flight_record = "";
   /// Whether operations are counted, at about 100 ns each, as `start_statistics` has it. Children inherit it.
   bool statistics = false;
@@ -219,9 +220,9 @@ class Core final : public Progress, public Relative {
       throw error.of(operation).with_rank(error.rank() < 0 ? backend.rank() : error.rank());
     }
   }
-  /// Called from a handler of the error of an operation, whose record is closed. The first one is dumped, and once more
-  /// the first of a collective, after which the communicator is no longer used: messages that failed before it may have
-  /// been caught.
+  /// Called from a handler of the error of an operation, whose record is closed, or of the program. The first one is
+  /// dumped, and once more the first of a collective, after which the communicator is no longer used: messages that
+  /// failed before it may have been caught.
   void dump_first_failure(bool collective) noexcept {
     if (failed_ || (!collective && message_failed_)) return;
     (collective ? failed_ : message_failed_) = true;

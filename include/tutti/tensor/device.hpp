@@ -64,8 +64,8 @@ struct Cpu {
   template <class = void>
   void* allocate(std::size_t bytes) const {
     if (bytes == 0) return nullptr;
-    // From a few huge pages on at the bounds of one, so that the system can give them: fewer faults, and fewer misses of
-    // the translation cache (4 MiB are summed in 90 us instead of 109).
+    // From a few huge pages on at the bounds of one, so that the system can give them: fewer faults, and fewer misses
+    // when addresses are translated.
     constexpr std::size_t huge_page = std::size_t{2} << 20;
     std::size_t const alignment = bytes >= 2 * huge_page ? huge_page : storage_alignment;
     std::size_t const rounded = (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;

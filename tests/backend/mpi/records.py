@@ -25,7 +25,7 @@ MISTAKES = {
     "stall": (r"CULPRIT: rank 1 came late to collective 1, barrier\(\) at mistakes\.cpp:\d+|CULPRIT: probably rank 1, of which",
               {0, 2}),
     "leave": (r"CULPRIT: (rank 1 has left the communicator|probably rank 1, of which there is no dump)", {0, 2}),
-    "throw": (r"CULPRIT: rank 1 failed by itself: .*no such luck", {0, 2}),
+    "throw": (r"CULPRIT: rank 1 failed by itself: no such luck", {1}),
 }
 WAYS = {"on shared memory": {"TUTTI_MPI_NODE_SHARED": "on"}, "by messages": {"TUTTI_MPI_NODE_SHARED": "off"}}
 

@@ -53,7 +53,13 @@ int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
       Communicator<Mpi> communicator(std::move(world), {.deadline_seconds = environment.config().deadline_seconds});
       told = &communicator;
       try {
-        int const code = comm::invoke_main(f, communicator);
+        int code = 1;
+        try {
+          code = comm::invoke_main(f, communicator);
+        } catch (...) {
+          communicator.core()->dump_first_failure(true);
+          throw;
+        }
         communicator.core()->drain();
         return communicator.backend().finish_job(code, communicator.deadline_seconds());
       } catch (std::exception const& error) {

@@ -40,6 +40,7 @@ class Run {
       try {
         f(communicator);
       } catch (...) {
+        communicator.core()->dump_first_failure(true);
         note(rank, std::current_exception());  // before the communicator drains what others will never complete
       }
     } catch (...) {
