@@ -21,10 +21,10 @@ MISTAKES = {
     "operator": (r"CULPRIT: rank 1 makes another call at collective 1: operator max against sum\.", ALL),
     "root": (r"CULPRIT: rank 1 makes another call at collective 1: root 1 against 0\.", ALL),
     "type": (r"CULPRIT: rank 1 makes another call at collective 1: .*int32 against float32\.", ALL),
-    # The job may be over before it comes back.
-    "stall": (r"CULPRIT: rank 1 came late to collective 1, barrier\(\) at mistakes\.cpp:\d+|CULPRIT: probably rank 1, of which",
+    # The job may be over before it comes back. Some launchers end the others by a signal on which they dump.
+    "stall": (r"CULPRIT: (rank 1 came late to collective 1, barrier\(\) at mistakes\.cpp:\d+|rank 1 is behind|probably rank 1, of which)",
               {0, 2}),
-    "leave": (r"CULPRIT: (rank 1 has left the communicator|probably rank 1, of which there is no dump)", {0, 2}),
+    "leave": (r"CULPRIT: (rank 1 has left the communicator|rank 1 is behind|probably rank 1, of which there is no dump)", {0, 2}),
     "throw": (r"CULPRIT: rank 1 failed by itself: no such luck", {1}),
 }
 WAYS = {"on shared memory": {"TUTTI_MPI_NODE_SHARED": "on"}, "by messages": {"TUTTI_MPI_NODE_SHARED": "off"}}
