@@ -23,7 +23,12 @@ class Counting final : public comm::Relative {
     announced = text;
     here = ::pthread_equal(thread, ::pthread_self()) != 0;
   }
+  void inherit_place(pthread_t thread) noexcept override {
+    heir = true;
+    here = ::pthread_equal(thread, ::pthread_self()) != 0;
+  }
   int calls = 0;
+  bool heir = false;
   std::string announced;
   bool here = false;
 
@@ -57,4 +62,7 @@ TEST_CASE("the others announce where whoever waits is") {
   CHECK(first.announced.empty());
   CHECK(second.announced == "barrier");
   CHECK(second.here);
+  family.leave_place(first);
+  CHECK(!first.heir);
+  CHECK(second.heir);
 }

@@ -52,7 +52,9 @@ class Core final : public Progress, public Relative {
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
-    forget_place();
+    // Where it failed is what others are told who wait for it, until they hear of the failure.
+    if (stale_ && std::uncaught_exceptions() > 0) family_->leave_place(*this);
+    else forget_place();
     family_->leave(*this);
     FlightSignals::instance().remove(signalled_);
   }
@@ -117,6 +119,10 @@ class Core final : public Progress, public Relative {
   void announce_elsewhere(pthread_t thread, std::string const& text) noexcept override {
     if constexpr (requires { backend.announce_elsewhere(text); })
       if (::pthread_equal(thread, thread_) != 0) backend.announce_elsewhere(text);
+  }
+
+  void inherit_place(pthread_t thread) noexcept override {
+    if (::pthread_equal(thread, thread_) != 0) stale_ = true;
   }
 
   void enlist(Job& job) override {

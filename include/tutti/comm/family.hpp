@@ -23,6 +23,8 @@ class Relative {
   virtual void move_on(pthread_t thread) noexcept = 0;
   /// This thread waits on another communicator, as `text` tells; empty when it goes on.
   virtual void announce_elsewhere(pthread_t thread, std::string const& text) noexcept = 0;
+  /// What this thread has announced is left to this one: to be taken back when it is used next.
+  virtual void inherit_place(pthread_t thread) noexcept = 0;
 };
 
 class Family {
@@ -47,6 +49,12 @@ class Family {
     Guard const guard(mutex_);
     for (Relative* member : members_)
       if (member != &waiting) member->announce_elsewhere(::pthread_self(), text);
+  }
+  /// For one that goes away while what it failed with passes.
+  void leave_place(Relative const& waiting) noexcept {
+    Guard const guard(mutex_);
+    for (Relative* member : members_)
+      if (member != &waiting) member->inherit_place(::pthread_self());
   }
 
  private:

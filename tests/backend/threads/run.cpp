@@ -379,6 +379,39 @@ TEST_CASE("ranks that wait on different communicators are told where the others 
   CHECK(told >= 1);  // the other one may find the first gone
 }
 
+TEST_CASE("where a rank failed stands, after that communicator is gone, until it calls something else") {
+  std::string before, after;
+  threads::run(2, [&](auto& comm) {
+    auto const refused = [&](double seconds) -> std::string {
+      try {
+        static_cast<void>(comm.template recv<int>(1, 5, within(seconds)));
+      } catch (Error const& error) {
+        return error.what();
+      }
+      return {};
+    };
+    try {
+      auto other = comm.duplicate();
+      if (comm.rank() == 1) other.barrier(within(0.1));
+      before = refused(0.6);
+    } catch (Error const&) {  // by which `other` is gone on rank 1
+      pause_ms(900);
+      comm.send(std::vector<int>{1}, 0, 4);
+    }
+    if (comm.rank() == 0) {
+      static_cast<void>(comm.template recv<int>(1, 4));
+      after = refused(0.1);
+    } else {
+      pause_ms(300);
+    }
+  });
+  CAPTURE(before, after);
+  CHECK(contains(before, "rank 1 waits in barrier at run.cpp"));
+  CHECK(contains(before, "on another communicator (world-"));
+  CHECK(contains(after, "no message from rank 1"));
+  CHECK(!contains(after, "waits in barrier"));
+}
+
 TEST_CASE("a rank that waits for nothing any more says so on its other communicators") {
   threads::run(2, [](auto& comm) {
     auto other = comm.duplicate();
