@@ -163,6 +163,38 @@ TEST_CASE("what travels with the comparison gives the bits of shared memory, on 
   }
 }
 
+TEST_CASE("a message of a derived collective is not taken for a comparison of an other call in flight") {
+  std::vector<std::string> errors(2);
+  std::vector<float> second(2);
+  test::run_messages_only(2, [&](auto& comm) {
+    std::vector<float> x(2, 100.0f), y(2, 100.0f);
+    auto a = comm.all_reduce_async(x, sum), b = comm.all_reduce_async(y, sum);  // what was kept of them is right
+    a.wait();
+    b.wait();
+    std::vector<float> z(2, 7.0f);
+    auto const r = static_cast<std::size_t>(comm.rank());
+    try {
+      if (comm.rank() == 0) {
+        auto p = comm.all_reduce_async(x, sum);
+        auto q = comm.all_reduce_async(z, sum);
+        q.wait();
+        p.wait();
+      } else {
+        std::vector<float> from, to;
+        comm.all_to_all_v_async(from, to, {0, 0}, {0, 0}).wait();
+      }
+    } catch (Error const& error) {
+      errors[r] = error.what();
+    }
+    second[r] = z[0];
+  });
+  for (auto const& error : errors) {
+    INFO(error);
+    CHECK(error.find("ranks disagree: rank 0 calls all_reduce(sum, float32, count 2)") != std::string::npos);
+  }
+  CHECK(second[0] == 7.0f);
+}
+
 TEST_CASE("the port of a communicator is usable after the communicator object is gone") {
   threads::run(2, [](auto& comm) {
     auto const port = comm::port(comm);

@@ -58,7 +58,7 @@ class Comparison {
         return;
       }
     }
-    tag_ = core.next_tag();
+    tag_ = core.next_comparison_tag();
     memory_ = core.comparison_memory.take();
     memory_->known.verdict = {.first = Card(call, rank_), .differs = {}};
   }
@@ -103,9 +103,12 @@ class Comparison {
       std::int64_t const bytes = core_.backend.received(receive_).bytes;
       Tally::count(wire_, algorithm_, 0, bytes);
       known.verdict.merge(received.verdict);
-      // Ranks that make the same call send as many bytes as this one does.
       if (bytes == message_bytes())
         copy(known.contributions + distance_ * contribution_, received.contributions, blocks() * contribution_);
+      else if (known.verdict.differs.rank < 0)  // ranks that make the same call send as much as this one does
+        throw Error(ErrorKind::communication, operation_,
+                    concat("a comparison of calls came with ", bytes, " bytes instead of ", message_bytes(),
+                           ". Something else than tutti sends on its communicator, or damages messages"));
       distance_ *= 2;
       next_round();
     }
@@ -120,6 +123,7 @@ class Comparison {
   /// Once it is complete, of a call whose contributions it has carried: makes this rank's result of them, reductions in
   /// rank order.
   void deliver(Collective const& call) const {
+    if (call.count == 0) return;
     std::int64_t const block = call.block_bytes();
     auto* const to = static_cast<std::byte*>(call.to);
     bool const root_here = rank_ == call.root;

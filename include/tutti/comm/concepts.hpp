@@ -54,6 +54,7 @@ concept Movable = requires(T a, T b) {
 ///                                      collectives it has called; an empty text when it goes on
 ///   b.announce_elsewhere(text)         optional: the same of a wait on another communicator of this rank, where it
 ///                                      costs nothing
+///   b.announce_to_all(text)            optional: the same of a long wait on `b`, to ranks that wait on others
 ///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
 ///   b.whereabouts(rank)                optional: where another rank waits
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait

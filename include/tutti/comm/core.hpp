@@ -52,9 +52,11 @@ class Core final : public Progress, public Relative {
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
-    // Where it failed is what others are told who wait for it, until they hear of the failure.
-    if (stale_ && std::uncaught_exceptions() > 0) family_->leave_place(*this);
-    else forget_place();
+    // Where this rank failed is what others are told who wait for it elsewhere, until it calls something else.
+    if (stale_) {
+      announce({});
+      family_->leave_place(*this);
+    }
     family_->leave(*this);
     FlightSignals::instance().remove(signalled_);
   }
@@ -83,6 +85,9 @@ class Core final : public Progress, public Relative {
   /// Tag of the next derived collective: the same on every rank, because all start the same ones in the same order. The
   /// range is half of what every MPI grants; messages of one pair and tag stay in order, so reuse is harmless.
   int next_tag() noexcept { return static_cast<int>(sequence_++ & 0x3fffu); }
+  /// Of a comparison: of every collective one, hence ranks that call different ones still compare the same two calls,
+  /// and no message of a derived collective is taken for a comparison. The last one is left to backends.
+  int next_comparison_tag() noexcept { return 0x4000 + static_cast<int>(comparisons_++ % 0x3fffu); }
 
   /// Number of a collective call, the same on every rank.
   std::uint64_t next_number() noexcept { return collectives_++; }
@@ -297,6 +302,7 @@ class Core final : public Progress, public Relative {
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const begin = exec::now_ns();
     std::int64_t const end = begin + nanoseconds(deadline);
+    bool told_all = false;
     for (unsigned steps = 0;; ++steps) {
       backoff.step();
       progress();
@@ -306,10 +312,12 @@ class Core final : public Progress, public Relative {
       std::int64_t const now = exec::now_ns();
       if (!announcement.made && now - begin > announce_after_ns(deadline)) {
         announcement.made = true;
-        std::string const text = concat(job.operation(), " at ", place(where));
-        announce(text);
-        family_->announce(*this, concat(text, " on another communicator (", flight_recorder.identity().communicator,
-                                        ")"));
+        announce(concat(job.operation(), " at ", place(where)));
+        family_->announce(*this, seen_from_elsewhere(job, where));
+      }
+      if (!told_all && now - begin > (end - begin) / 2) {
+        told_all = true;
+        announce_to_all(seen_from_elsewhere(job, where));
       }
       if (now <= end) continue;
       std::string const awaited = job.awaiting();
@@ -324,6 +332,14 @@ class Core final : public Progress, public Relative {
     std::int64_t const part = nanoseconds(deadline) / 8;
     return part < 250'000'000 ? part : 250'000'000;
   }
+  std::string seen_from_elsewhere(Job const& job, CallSite where) const {
+    return concat(job.operation(), " at ", place(where), " on another communicator (",
+                  flight_recorder.identity().communicator, ")");
+  }
+  /// To ranks that wait on other communicators. Among many it costs many messages, hence nearer to the deadline.
+  void announce_to_all(std::string const& text) noexcept {
+    if constexpr (requires { backend.announce_to_all(text); }) backend.announce_to_all(text);
+  }
   /// Tells the others where this rank waits, for their messages.
   void announce(std::string const& text) noexcept {
     if constexpr (requires { backend.announce(text, collectives_); }) backend.announce(text, collectives_);
@@ -331,6 +347,7 @@ class Core final : public Progress, public Relative {
   void go_on() noexcept {
     announce({});
     family_->announce(*this, {});
+    announce_to_all({});
   }
   void note_wait(bool begins) noexcept {
     if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
@@ -378,6 +395,7 @@ class Core final : public Progress, public Relative {
   bool stale_ = false;   // what was announced
   pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;
+  std::uint32_t comparisons_ = 0;
   std::uint64_t collectives_ = 0;
   List<Job*> line_;
   List<Job*> jobs_;

@@ -103,6 +103,11 @@ class Decorator {
   {
     inner_.announce_elsewhere(text);
   }
+  void announce_to_all(std::string const& text) noexcept
+    requires requires(B& backend) { backend.announce_to_all(text); }
+  {
+    inner_.announce_to_all(text);
+  }
   std::string roll_call(std::uint64_t number) const
     requires requires(B const& backend) { backend.roll_call(number); }
   {

@@ -344,6 +344,7 @@ class Endpoint {
     char const* rule = ", which must be equal";
     if constexpr (kind == Kind::all_reduce_contributions) {
       call.contributions = from.shape().rank() == 0 ? 0 : from.shape()[0];
+      if (call.contributions > 0 && to.size() == 0) call.contributions = 1;  // as good as any number of nothing
       fits = call.contributions > 0 && Shape::of(from.shape().begin() + 1, from.shape().rank() - 1) == to.shape();
       rule = "; the first must hold at least one of the second";
     } else if constexpr (grows) {

@@ -19,7 +19,8 @@ using RaggedOf = Ragged<ValueOf<X>, DeviceOf<X>>;
 /// order, one for each rank; blocks lie one after another. Where the caller knows the counts he passes both buffers;
 /// where he does not, the ranks exchange them first and the result is allocated.
 /// Requires   a communicating rank knows the counts of both sides: what one rank sends to another is what that one
-///            expects. Anything else is an Error (communication) on the rank that receives.
+///            expects. Anything else is an Error (communication), on every rank, by messages between more than 14 to 19
+///            ranks on the one that receives.
 /// Errors     invalid_argument, unless there is a count for each rank; shape, unless they add up to the buffer.
 template <Backend B>
 class VectorCollectives : public Collectives<B> {

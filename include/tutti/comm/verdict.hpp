@@ -75,8 +75,8 @@ struct Verdict {
 
 /// A message of a comparison.
 struct ComparisonMessage {
-  /// Of all ranks together: what a transport sends at once.
-  static constexpr std::int64_t most_contributed = 4096;
+  /// Of all ranks together: with the verdict 4 KiB, what a transport sends at once.
+  static constexpr std::int64_t most_contributed = 4096 - sizeof(Verdict);
   Verdict verdict;
   /// Of the sender and the ranks before it, each of the same size, where the call has small ones.
   std::byte contributions[most_contributed] = {};
@@ -90,12 +90,13 @@ struct ComparisonMemory {
 class ComparisonPool {
  public:
   Owner<ComparisonMemory> take() {
+    free_.reserve(most_kept);  // giving back must not throw
     if (free_.empty()) return make_owner<ComparisonMemory>();
     Owner<ComparisonMemory> memory = std::move(free_.back());
     free_.pop_back();
     return memory;
   }
-  void give_back(Owner<ComparisonMemory> memory) {
+  void give_back(Owner<ComparisonMemory> memory) noexcept {
     if (memory && free_.size() < most_kept) free_.push_back(std::move(memory));
   }
 

@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
       std::vector<int> integers(8);
       odd ? static_cast<void>(comm.all_gather_v(integers)) : static_cast<void>(comm.all_gather_v(x));
     }
+    if (mistake == "inferred_kind") odd ? static_cast<void>(comm.all_gather_v(x)) : comm.all_reduce(x, sum);
     if (mistake == "blocks") {
       std::vector<float> all(12);
       comm.gather_v(std::span(x.data(), odd ? 3 : 4), all, {4, 4, 4}, 2);

@@ -35,6 +35,8 @@ MISTAKES = {
     "complex": (both(r"all_reduce\(sum, float32, count 8\)", r"all_reduce\(sum, complex float32, count 4\)"), ALL, ALL),
     "split": (both(r"split\(\)", r"barrier\(\)"), ALL, ALL),
     "inferred": (r"rank 0 calls all_gather_v\(counts to be found, elements #\d+\)", ALL, ALL),
+    "inferred_kind": (rf"ranks disagree: rank 0 calls all_reduce\(sum, float32, count 8\) at {PLACE}, rank 1 calls all_gather_v\(counts",
+                      ALL, ALL),
     "blocks": (rf"ranks disagree: rank 1 calls gather_v\(root 2, float32, count 3\) at {PLACE}, rank 2 calls gather_v\(root 2, "
                rf"float32, count 4, to 4 \+ 4 \+ 4\) at {PLACE}, which expects 16 bytes from rank 1 and gets 12", ALL, ALL),
     "pairs": (rf"ranks disagree: rank 1 calls all_to_all_v\(float64, from 1 \+ 2 \+ 3, to 2 \+ 2 \+ 2\) at {PLACE}, "

@@ -331,10 +331,13 @@ class Mpi {
     if (shared_) shared_->engine().announce(text);
     else if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
   }
-  /// Where ranks share no memory through `watch_job`: notices on a communicator that nobody looks at would pile up.
+  /// Where ranks share memory: notices on a communicator that nobody looks at would pile up.
   void announce_elsewhere(std::string_view text) noexcept {
     if (shared_) shared_->engine().announce(text);
-    else if (job_ && !mpi::Environment::closed()) job_notices().tell_elsewhere(text);
+  }
+  /// Through `watch_job`, unless all ranks of the job share memory.
+  void announce_to_all(std::string_view text) noexcept {
+    if (job_ && !mpi::Environment::closed()) job_->tell_place(text, traffic_);
   }
   /// Messages carry their data type where calls are fully checked.
   std::int64_t label_bytes() const noexcept {
@@ -364,7 +367,7 @@ class Mpi {
 
   /// From here on a rank that waits hears of `fail_job`, on this communicator and on those split off it. Collective.
   void watch_job() {
-    if (size_ > 1) job_ = make_shared_owner<mpi::JobNotices>(handles_->internal, rank_, size_);
+    if (size_ > 1) job_ = make_shared_owner<mpi::JobNotices>(handles_->internal, rank_, size_, shared_ == nullptr);
   }
   /// Called by a rank that has said why it ends. Fails every communicator of the ranks that share this one's memory and
   /// gives them two seconds to say so too: the launcher may kill them as soon as this one ends. False when they do not.
@@ -372,7 +375,7 @@ class Mpi {
   /// and is false.
   bool fail_job(std::string const& cause) noexcept {
     revoke(ErrorKind::communication, cause);
-    if (job_) job_notices().notices().tell_revoked(ErrorKind::communication, cause);
+    if (job_) job_->tell_revoked(ErrorKind::communication, cause, traffic_);
     if (hierarchy_) hierarchy_->segment()->alarm().raise(ErrorKind::communication, cause);
     if (!shared_) {  // the library is left alone: it may still write to buffers that the exception has freed
       timespec const moment{1, 0};
@@ -414,8 +417,7 @@ class Mpi {
       }
       if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
       if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
-      if (mpi::Notices& told = job_notices().notices(); told.poll())
-        throw Error(told.cause_kind(), "launch", told.cause_text());
+      if (job_->poll(traffic_)) throw Error(job_->cause_kind(), "launch", job_->cause_text());
       if (!revoked_ || !shared_ || exec::now_ns() < end) continue;
       if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0)
         throw Error(ErrorKind::timeout, "launch",
@@ -503,11 +505,6 @@ class Mpi {
     }
     check_revoked(call, where);
   }
-  /// They are those of all this rank's communicators, and counted by the one that uses them.
-  mpi::JobNotices& job_notices() noexcept {
-    job_->notices().count(traffic_);
-    return *job_;
-  }
   /// Where a rank waits, as far as it has told.
   std::string place(int rank) const {
     std::string text = notices_->place(rank);
@@ -517,8 +514,7 @@ class Mpi {
   /// Lets the library move messages of other communicators on, and hears what other ranks tell.
   void look_around() noexcept {
     if (mpi::Environment::closed()) return;
-    if (job_ && !revoked_)
-      if (mpi::Notices& told = job_notices().notices(); told.poll()) revoke(told.cause_kind(), told.cause_text());
+    if (job_ && !revoked_ && job_->poll(traffic_)) revoke(job_->cause_kind(), job_->cause_text());
     int flag = 0;
     if (!notices_ && !job_) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->internal, &flag, MPI_STATUS_IGNORE);
     if (notices_ && notices_->poll() && !revoked_) fall(notices_->cause_kind(), notices_->cause_text());

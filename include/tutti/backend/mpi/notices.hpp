@@ -2,13 +2,14 @@
 #pragma once
 /// @file
 /// What ranks that share no memory tell each other when something takes long or has failed: where they wait, and why
-/// the communicator was revoked. Nothing is sent while all is well.
+/// the communicator was revoked. Nothing is sent while nobody waits long.
 
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/exec/wait.hpp>
 
@@ -140,15 +141,49 @@ class Notices {
 };
 
 /// The way to all ranks of a job, for what each must hear whichever communicator it waits on: that a rank has failed,
-/// and where those are that it waits for.
+/// and where those are that it waits for. Of all communicators of the job together, which several threads may use: what
+/// moves is counted by the one that is named.
 class JobNotices {
+  using WireTraffic = tutti::comm::WireTraffic;
+
  public:
-  /// Collective over `parent`.
-  JobNotices(MPI_Comm parent, int rank, int size) : comm_(duplicate(parent)), notices_(comm_, rank, size) {}
-  /// Once for all communicators of this rank on which it does not wait.
-  void tell_elsewhere(std::string_view text) {
-    if (told_ == text) return;
+  /// Collective over `parent`. `tells_places`: whether some communicators have no memory in which ranks see each other.
+  JobNotices(MPI_Comm parent, int rank, int size, bool tells_places)
+      : comm_(duplicate(parent)), notices_(comm_, rank, size), tells_places_(tells_places) {}
+  JobNotices(JobNotices const&) = delete;
+  JobNotices& operator=(JobNotices const&) = delete;
+  ~JobNotices() {
+    if (Environment::abandoned().load() || !Environment::usable()) return;
+    Notices::drain(comm_);
+    MPI_Comm_free(&comm_);
+  }
+  MPI_Comm comm() const noexcept { return comm_; }
+
+  bool poll(WireTraffic* traffic) {
+    Guard const guard(mutex_);
+    notices_.count(traffic);
+    return notices_.poll();
+  }
+  /// What `poll` has found.
+  ErrorKind cause_kind() const noexcept {
+    Guard const guard(mutex_);
+    return notices_.cause_kind();
+  }
+  std::string cause_text() const {
+    Guard const guard(mutex_);
+    return notices_.cause_text();
+  }
+  void tell_revoked(ErrorKind kind, std::string_view text, WireTraffic* traffic) noexcept {
+    Guard const guard(mutex_);
+    notices_.count(traffic);
+    notices_.tell_revoked(kind, text);
+  }
+  /// Where this rank waits, once; an empty text when it goes on.
+  void tell_place(std::string_view text, WireTraffic* traffic) {
+    Guard const guard(mutex_);
+    if (!tells_places_ || told_ == text) return;
     told_ = text;
+    notices_.count(traffic);
     notices_.tell_position(text, 0);
   }
   /// Of a rank of another communicator.
@@ -160,17 +195,9 @@ class JobNotices {
     check(MPI_Group_translate_ranks(group, 1, &rank, all, &here), "MPI_Group_translate_ranks");
     MPI_Group_free(&group);
     MPI_Group_free(&all);
+    Guard const guard(mutex_);
     return here == MPI_UNDEFINED ? std::string() : notices_.place(here);
   }
-  JobNotices(JobNotices const&) = delete;
-  JobNotices& operator=(JobNotices const&) = delete;
-  ~JobNotices() {
-    if (Environment::abandoned().load() || !Environment::usable()) return;
-    Notices::drain(comm_);
-    MPI_Comm_free(&comm_);
-  }
-  Notices& notices() noexcept { return notices_; }
-  MPI_Comm comm() const noexcept { return comm_; }
 
  private:
   static MPI_Comm duplicate(MPI_Comm parent) {
@@ -181,7 +208,9 @@ class JobNotices {
   }
 
   MPI_Comm comm_;
+  mutable Mutex mutex_;
   Notices notices_;
+  bool tells_places_;
   std::string told_;
 };
 
