@@ -119,6 +119,16 @@ void read(std::string const& file, std::map<std::string, Group>& groups) {
     if (record.collective) read.collectives[record.number] = std::move(record);
     else read.messages.push_back(std::move(record));
   }
+  // What a program calls after an error that it has caught, and what is refused for that, says nothing of the error.
+  std::int64_t failed = std::numeric_limits<std::int64_t>::max();
+  auto const note = [&](Record const& record) {
+    if (record.state == "failed") failed = std::min(failed, record.end);
+  };
+  for (auto const& message : read.messages) note(message);
+  for (auto const& [number, record] : read.collectives) note(record);
+  std::erase_if(read.collectives, [&](auto const& entry) {
+    return entry.second.state == "refused" && entry.second.begin >= failed;
+  });
 }
 
 std::string seconds(std::int64_t ns) {
@@ -308,7 +318,8 @@ std::optional<std::string> find_late(Group const& group) {
   for (auto const& [rank, log] : group.ranks)
     if (auto const call = log.collectives.find(stuck); call != log.collectives.end()) {
       calls.push_back({rank, &call->second});
-      if (call->second.state == "failed") given_up = std::min(given_up, call->second.end);
+      bool const ended = call->second.state == "failed" || call->second.state == "refused";
+      if (ended) given_up = std::min(given_up, call->second.end);
     }
   std::string text;
   for (auto const& [rank, call] : calls) {

@@ -63,6 +63,11 @@ class Communicator : public comm::Plans<B> {
     if (this->core_) this->core_->drain();
   }
 
+  /// Completes operations whose requests or plans were dropped. What they had borrowed may be freed or used again from
+  /// then on, and not before: other calls that complete say nothing of these. Local; blocks within the deadline.
+  /// Errors     of the first that failed.
+  void complete_dropped(Where where = std::source_location::current()) { this->core_->complete_dropped(where); }
+
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   Communicator split(int color, int key = 0, Where where = std::source_location::current()) {
     if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);

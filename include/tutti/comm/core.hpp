@@ -180,6 +180,19 @@ class Core final : public Progress, public Relative {
     }
   }
 
+  void complete_dropped(CallSite where) {
+    while (!orphans_.empty()) {
+      Owner<Job> job = std::move(orphans_.back());
+      orphans_.pop_back();
+      try {
+        wait(*job, where);
+      } catch (...) {
+        discard(std::move(job));
+        throw;
+      }
+    }
+  }
+
   /// Gives up what failed together with something else; a borrowed buffer may go away now.
   void give_up(Owner<Job> job) noexcept {
     dismiss(*job);
@@ -223,7 +236,7 @@ class Core final : public Progress, public Relative {
   /// Called from a handler of what kept a collective from starting: closes its record and rethrows, with this rank and
   /// the name that was called.
   [[noreturn]] void fail_start(FlightRecorder::Ticket ticket, char const* operation) {
-    flight_recorder.fail(ticket);
+    flight_recorder.refuse(ticket);
     dump_first_failure(true);
     try {
       throw;

@@ -42,6 +42,7 @@ constexpr std::string_view name(FlightRecord::State state) noexcept {
     case FlightRecord::State::started: return "started";
     case FlightRecord::State::completed: return "completed";
     case FlightRecord::State::failed: return "failed";
+    case FlightRecord::State::refused: return "refused";
   }
   return "unknown";
 }

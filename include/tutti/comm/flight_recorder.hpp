@@ -22,7 +22,7 @@ namespace tutti {
 /// One operation.
 struct FlightRecord {
   enum class What : std::uint8_t { collective, send, recv, probe, match };
-  enum class State : std::uint8_t { started, completed, failed };
+  enum class State : std::uint8_t { started, completed, failed, refused };  // refused: before it began
 
   std::int64_t begin = 0;     ///< nanoseconds since 1970
   std::int64_t end = 0;       ///< the same; 0 while it is started
@@ -95,6 +95,8 @@ class FlightRecorder {
   void complete(Ticket ticket) noexcept { close(ticket, State::completed); }
   template <class = void>
   void fail(Ticket ticket) noexcept { close(ticket, State::failed); }
+  template <class = void>
+  void refuse(Ticket ticket) noexcept { close(ticket, State::refused); }
   /// What a message turned out to hold.
   template <class = void>
   void set_bytes(Ticket ticket, std::int64_t bytes) noexcept {

@@ -10,6 +10,7 @@
 #include <complex>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -132,6 +133,18 @@ int main(int argc, char** argv) {
       try {
         comm.barrier();
       } catch (Error const&) {
+      }
+    }
+    if (mistake == "exit") {
+      if (odd) std::exit(0);
+      comm.barrier();
+    }
+    if (mistake == "stop") {  // for good; the others catch the error and end
+      if (odd) ::raise(SIGSTOP);
+      try {
+        comm.barrier();
+      } catch (Error const& error) {
+        std::fprintf(stderr, "rank %d: caught %s\n", comm.rank(), error.what());
       }
     }
     if (mistake == "kill") {

@@ -54,12 +54,10 @@ MISTAKES = {
     "caught": (r"caught .*ranks disagree: rank 0 calls all_reduce", ALL, ALL),
     "stuck": (None, set(), set()),
     "code": (None, set(), set()),
+    "exit": (r"rank 1 failed: the process exits inside of launch|^rank 1: the process exits inside of launch", ALL, ALL),
+    "stop": (r"caught .*missing: 1 \(", {0, 2}, {0, 2}),
     "kill": (None, set(), set()),
 }
-
-
-# Elsewhere nobody knows whether a rank has noticed.
-ONLY_ON_SHARED = {"stuck"}
 
 
 def children_of(program):
@@ -123,8 +121,7 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     launcher = sys.argv[2:split]
     mistake = sys.argv[split + 1]
-    ways = [way for way in WAYS if mistake not in ONLY_ON_SHARED or way == "on shared memory"]
-    good = [run(program, launcher, mistake, way) for way in ways]
+    good = [run(program, launcher, mistake, way) for way in WAYS]
     sys.exit(0 if all(good) else 1)
 
 

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -377,6 +378,39 @@ TEST_CASE("ranks that wait on different communicators are told where the others 
     told += contains(outcome.text, "on another communicator (world");
   }
   CHECK(told >= 1);  // the other one may find the first gone
+}
+
+TEST_CASE("what was dropped is complete when complete_dropped returns, and its buffers are the caller's again") {
+  threads::run(3, [](auto& comm) {
+    for (int round = 0; round < 50; ++round) {
+      auto x = std::make_unique<std::vector<double>>(20'000, 1.0);
+      std::vector<float> y(3, 1.0f);
+      {
+        auto plan = comm.all_reduce_plan(*x, sum);
+        plan.start();
+        static_cast<void>(comm.all_reduce_async(y, sum));
+      }
+      if (comm.rank() == round % 3) pause_ms(1);
+      comm.complete_dropped();
+      bool const right = (*x)[7] == 3.0 && y[2] == 3.0f;
+      x.reset();
+      if (!right) throw Error(ErrorKind::internal, "test", "not complete");
+    }
+  });
+}
+
+TEST_CASE("complete_dropped throws what a dropped call failed with, or when nobody else calls it") {
+  auto const found = outcomes(2, [](auto& comm) {
+    comm.set_deadline_seconds(0.3);
+    std::vector<float> x(8, 1.0f);
+    if (comm.rank() == 0) static_cast<void>(comm.all_reduce_async(x, sum));
+    else pause_ms(600);
+    comm.complete_dropped();
+  });
+  CAPTURE(found[0].text, found[1].text);
+  CHECK(contains(found[0].text, "all_reduce"));
+  CHECK(contains(found[0].text, "missing: 1"));
+  CHECK(!found[1].thrown);
 }
 
 TEST_CASE("where a rank failed stands, after that communicator is gone, until it calls something else") {

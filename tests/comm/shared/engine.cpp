@@ -523,11 +523,11 @@ TEST_CASE("an engine names who is missing, who waits where, and who has left") {
   CHECK(!first.test(call));
   second.announce("recv at app.cpp:12");
   CHECK(first.awaiting(call) ==
-        "ranks that have arrived: 0; missing: 1 (waits in recv at app.cpp:12, 0 collectives behind it), 2 (waits for "
-        "nothing on this communicator, 0 collectives behind it)");
+        "ranks that have arrived: 0; missing: 1 (waits in recv at app.cpp:12, after 0 collectives), 2 (waits for "
+        "nothing on this communicator, after 0 collectives)");
   second.announce({});
   third.leave();
-  CHECK(contains(first.awaiting(call), "2 (has left the communicator, 0"));
+  CHECK(contains(first.awaiting(call), "2 (has left the communicator, after 0 collectives"));
   auto const look = [&] {
     for (int i = 0; i < 16; ++i) static_cast<void>(first.test(call));  // it does not look at every test
   };

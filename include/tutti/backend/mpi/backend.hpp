@@ -21,6 +21,7 @@
 #include <tutti/backend/mpi/node_memory.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
+#include <tutti/comm/launch.hpp>
 #include <tutti/comm/shared/engine.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/shared.hpp>
@@ -392,8 +393,9 @@ class Mpi {
   }
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
-  /// ranks that is not 0, or 0. Waits without a deadline: others may work for hours on their own, after an error that
-  /// they caught as well. Where ranks share memory, one that has not noticed the failure gets `patience_seconds`.
+  /// ranks that is not 0, or 0. Waits without a deadline while all is well, because others may work for hours on their
+  /// own; after `patience_seconds` it says once that it waits. When the communicator has failed, ranks get so long to
+  /// notice that, where they share memory, and else to end.
   /// Errors     communication, with the cause, when a rank failed meanwhile; timeout; revoked, after
   ///            Environment::close.
   int finish_job(int code, double patience_seconds) {
@@ -407,7 +409,9 @@ class Mpi {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Iallreduce(&codes[0], &codes[1], 1, MPI_INT, MPI_MAX, job_->comm(), &request), "MPI_Iallreduce");
     exec::Backoff backoff(policy_);
-    std::int64_t const end = exec::now_ns() + static_cast<std::int64_t>(patience_seconds * 1e9);
+    auto const patience = static_cast<std::int64_t>(patience_seconds * 1e9);
+    std::int64_t const end = exec::now_ns() + patience;
+    bool told = false, warned = false;
     for (int done = 0;; backoff.step()) {
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
       if (done != 0) {
@@ -418,11 +422,24 @@ class Mpi {
       if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
       if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
       if (job_->poll(traffic_)) throw Error(job_->cause_kind(), "launch", job_->cause_text());
-      if (!revoked_ || !shared_ || exec::now_ns() < end) continue;
-      if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0)
+      std::int64_t const now = exec::now_ns();
+      if (!told && now > end - patience / 2) {
+        told = true;
+        job_->tell_place("launch, because its program has returned", traffic_);
+      }
+      if (now < end) continue;
+      if (!revoked_) {
+        if (!std::exchange(warned, true))
+          comm::report(rank_, concat("has ended ", patience_seconds, " s ago and waits for ", who_works()).c_str());
+      } else if (!shared_) {
+        throw Error(ErrorKind::timeout, "launch",
+                    concat("some rank has not ended within ", patience_seconds, " s after the communicator failed: ",
+                           cause_));
+      } else if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0) {
         throw Error(ErrorKind::timeout, "launch",
                     concat("rank ", deaf, " has neither ended nor noticed within ", patience_seconds,
                            " s that the communicator failed: ", cause_));
+      }
     }
   }
 
@@ -504,6 +521,14 @@ class Mpi {
       }
     }
     check_revoked(call, where);
+  }
+  /// "ranks 0 and 2", those that have not left.
+  std::string who_works() const {
+    if (!shared_) return "others, which still work or do not answer";
+    std::string text;
+    for (int r = 0; r < size_; ++r)
+      if (!shared_->engine().board().left(r)) text += concat(text.empty() ? "rank " : ", ", r);
+    return text + ", still at work or stuck";
   }
   /// Where a rank waits, as far as it has told.
   std::string place(int rank) const {

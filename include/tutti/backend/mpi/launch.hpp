@@ -6,10 +6,15 @@
 #include <tutti/backend/mpi/backend.hpp>
 #include <tutti/comm/launch.hpp>
 #include <tutti/comm/launcher.hpp>
+#include <tutti/core/concat.hpp>
 
 #include <mpi.h>
 
+#include <cstdlib>
 #include <exception>
+#include <string>
+#include <unistd.h>
+#include <utility>
 
 namespace tutti {
 
@@ -27,6 +32,44 @@ inline comm::BackendInfo Mpi::info() {
           .processes = true,
           .text = "ranks are processes that mpiexec starts, on " + mpi::library()};
 }
+
+namespace mpi {
+
+/// A program that calls exit inside of launch would end the job as if all had gone well: MPICH's launcher ends the
+/// others then and reports success. Not in a child that was forked meanwhile.
+class ExitWatch {
+ public:
+  explicit ExitWatch(Communicator<Mpi>& communicator) {
+    static bool const registered = std::atexit(&ExitWatch::exits) == 0;
+    static_cast<void>(registered);
+    watched() = {&communicator, ::getpid()};
+  }
+  ExitWatch(ExitWatch const&) = delete;
+  ExitWatch& operator=(ExitWatch const&) = delete;
+  ~ExitWatch() { watched() = {}; }
+
+ private:
+  struct Watched {
+    Communicator<Mpi>* communicator = nullptr;
+    ::pid_t process = 0;
+  };
+  static Watched& watched() noexcept {
+    static constinit Watched watched;
+    return watched;
+  }
+  static void exits() {
+    Watched const job = std::exchange(watched(), {});
+    if (job.communicator == nullptr || job.process != ::getpid()) return;
+    int const rank = job.communicator->rank();
+    constexpr char const* what = "the process exits inside of launch, by exit or MPI_Abort. Return from the function";
+    comm::report(rank, what);
+    if (job.communicator->size() > 1)
+      static_cast<void>(job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what)));
+    std::_Exit(1);
+  }
+};
+
+}  // namespace mpi
 
 /// A rank that fails must not leave the others waiting. Where ranks share memory, they learn the cause from their next
 /// call and end by themselves; where they do not, or one of them does not look within a moment, MPI_Abort ends the job.
@@ -55,6 +98,7 @@ int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
       try {
         int code = 1;
         try {
+          mpi::ExitWatch const watch(communicator);
           code = comm::invoke_main(f, communicator);
         } catch (...) {
           communicator.core()->dump_first_failure(true);

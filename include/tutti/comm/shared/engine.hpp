@@ -156,7 +156,7 @@ class BasicEngine {
     if (missing.empty()) return "all ranks have arrived, not all have finished";
     return concat("ranks that have arrived: ", here.empty() ? "none" : here, "; missing: ", missing);
   }
-  /// "waits in barrier at app.cpp:12, 7 collectives behind it"
+  /// "waits in barrier at app.cpp:12, after 7 collectives"
   std::string whereabouts(int rank) const {
     Status const& status = board_.status(rank);
     std::string const position = status.position.load();
@@ -164,7 +164,7 @@ class BasicEngine {
     std::string text = "waits for nothing on this communicator";
     if (board_.left(rank)) text = "has left the communicator";
     else if (!position.empty()) text = concat("waits in ", position);
-    return concat(text, ", ", completed, completed == 1 ? " collective" : " collectives", " behind it");
+    return concat(text, ", after ", completed, completed == 1 ? " collective" : " collectives");
   }
   /// What the others read when they ask where this rank is; empty when it goes on.
   void announce(std::string_view text) noexcept { board_.status(rank_).position.store(text); }
