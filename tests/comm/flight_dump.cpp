@@ -351,6 +351,25 @@ TEST_CASE("the doctor names the rank whose operator threw") {
   CHECK(contains(text, "CULPRIT: rank 0 failed by itself: no such luck"));
 }
 
+TEST_CASE("what a rank calls after an error that it has caught is no other call") {
+  auto const text = diagnosed(
+      3,
+      [](auto& comm) {
+        std::vector<int> x(1);
+        if (comm.rank() != 1) return comm.all_reduce(x, sum);
+        try {
+          comm.recv(x, 0, 5);
+        } catch (Error const&) {
+        }
+        comm.barrier();
+      },
+      0.3);
+  CAPTURE(text);
+  CHECK(!contains(text, "another call"));
+  CHECK(contains(text, "CULPRIT: rank 1 is behind"));
+  CHECK(contains(text, "rank 1 waits in recv from rank 0, tag 5"));
+}
+
 TEST_CASE("the doctor names both ends of receives that wait for one another") {
   auto const text = diagnosed(
       2,
