@@ -48,6 +48,7 @@ struct Complete : test::MessagesOnly {
   static std::string announced;
   static int waits_begun;
   void announce(std::string const& text, std::uint64_t) noexcept { announced = text; }
+  void announce_to_all(std::string const&) noexcept {}
   void waits(bool begins) noexcept { waits_begun += begins; }
   std::string whereabouts(int rank) const { return "; rank " + std::to_string(rank) + " is here"; }
   Storage<Cpu> allocate(std::size_t bytes) { return Storage<Cpu>(Cpu{}, bytes); }
@@ -61,6 +62,9 @@ static_assert(Backend<Flaky<Threads>> && Backend<Flaky<Flaky<test::MessagesOnly>
 
 template <class B>
 concept Announces = requires(B& b) { b.announce(std::string(), 0); };
+template <class B>
+concept AnnouncesToAll = requires(B& b) { b.announce_to_all(std::string()); };
+static_assert(AnnouncesToAll<Flaky<Complete>> && !AnnouncesToAll<Flaky<test::MessagesOnly>>);
 template <class B>
 concept SaysWhere = requires(B const& b) { b.whereabouts(0); };
 template <class B>
