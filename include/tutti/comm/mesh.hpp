@@ -17,6 +17,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -56,7 +57,15 @@ class Mesh {
   /// The ranks that differ from this one in this coordinate alone; its rank there is the coordinate.
   /// Errors: invalid_argument, for a name that no axis has.
   Communicator<B>& axis(std::string_view name, Where where = Where::current()) { return *find(name, where).line; }
-  Communicator<B>& operator[](std::string_view name) { return *find(name, Where::current()).line; }
+  /// The name of an axis, and where it is written: an operator has no argument for that.
+  struct Name {
+    template <class S>
+      requires std::is_convertible_v<S const&, std::string_view>
+    Name(S const& name, Where place = Where::current()) : text(name), where(place) {}
+    std::string_view text;
+    Where where;
+  };
+  Communicator<B>& operator[](Name name) { return *find(name.text, name.where).line; }
   /// Number of ranks along the axis.
   int size(std::string_view name, Where where = Where::current()) const { return find(name, where).size; }
   int coordinate(std::string_view name, Where where = Where::current()) const { return find(name, where).coordinate; }

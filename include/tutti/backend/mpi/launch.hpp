@@ -36,7 +36,7 @@ inline comm::BackendInfo Mpi::info() {
 namespace mpi {
 
 /// A program that calls exit inside of launch would end the job as if all had gone well: MPICH's launcher ends the
-/// others then and reports success. Not in a child that was forked meanwhile.
+/// others then and reports success. A rank alone may; so may a child that was forked meanwhile.
 class ExitWatch {
  public:
   explicit ExitWatch(Communicator<Mpi>& communicator) {
@@ -59,12 +59,11 @@ class ExitWatch {
   }
   static void exits() {
     Watched const job = std::exchange(watched(), {});
-    if (job.communicator == nullptr || job.process != ::getpid()) return;
+    if (job.communicator == nullptr || job.process != ::getpid() || job.communicator->size() == 1) return;
     int const rank = job.communicator->rank();
     constexpr char const* what = "the process exits inside of launch, by exit or MPI_Abort. Return from the function";
     comm::report(rank, what);
-    if (job.communicator->size() > 1)
-      static_cast<void>(job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what)));
+    static_cast<void>(job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what)));
     std::_Exit(1);
   }
 };
