@@ -2,6 +2,7 @@
 #pragma once
 /// @file
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
+/// Above 400 lines: one class, whose parts all look at what is in flight.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
