@@ -211,9 +211,9 @@ TEST_CASE("a dropped call that fails on one rank is told to all, and what comes 
   TestDevice::reset();
   auto const found = errors(2, [](auto& comm) {
     auto y = on_failing(3, 100);
+    if (comm.rank() == 0) FailingDevice::pins = 1;
     comm.barrier();
     if (comm.rank() == 0) {
-      FailingDevice::pins = 1;
       static_cast<void>(comm.all_reduce_async(on_failing(3), sum));
       FailingDevice::pins = 0;
     } else {

@@ -60,6 +60,10 @@ MISTAKES = {
 }
 
 
+# Elsewhere nobody knows whether a rank has noticed.
+ONLY_ON_SHARED = {"stuck", "stop"}
+
+
 def children_of(program):
     """Processes that run the program."""
     found = []
@@ -121,7 +125,8 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     launcher = sys.argv[2:split]
     mistake = sys.argv[split + 1]
-    good = [run(program, launcher, mistake, way) for way in WAYS]
+    ways = [way for way in WAYS if mistake not in ONLY_ON_SHARED or way == "on shared memory"]
+    good = [run(program, launcher, mistake, way) for way in ways]
     sys.exit(0 if all(good) else 1)
 
 

@@ -393,9 +393,9 @@ class Mpi {
   }
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
-  /// ranks that is not 0, or 0. Waits without a deadline while all is well, because others may work for hours on their
-  /// own; after `patience_seconds` it says once that it waits. When the communicator has failed, ranks get so long to
-  /// notice that, where they share memory, and else to end.
+  /// ranks that is not 0, or 0. Waits without a deadline, because others may work for hours on their own, after an
+  /// error that they caught as well; after `patience_seconds` it says once that it waits. Where ranks share memory, one
+  /// that has not noticed by then that the communicator failed ends the wait.
   /// Errors     communication, with the cause, when a rank failed meanwhile; timeout; revoked, after
   ///            Environment::close.
   int finish_job(int code, double patience_seconds) {
@@ -428,18 +428,13 @@ class Mpi {
         job_->tell_place("launch, because its program has returned", traffic_);
       }
       if (now < end) continue;
-      if (!revoked_) {
-        if (!std::exchange(warned, true))
-          comm::report(rank_, concat("has ended ", patience_seconds, " s ago and waits for ", who_works()).c_str());
-      } else if (!shared_) {
-        throw Error(ErrorKind::timeout, "launch",
-                    concat("some rank has not ended within ", patience_seconds, " s after the communicator failed: ",
-                           cause_));
-      } else if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0) {
+      if (!std::exchange(warned, true))
+        comm::report(rank_, concat("has ended ", patience_seconds, " s ago and waits for ", who_works()).c_str());
+      if (!revoked_ || !shared_) continue;
+      if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0)
         throw Error(ErrorKind::timeout, "launch",
                     concat("rank ", deaf, " has neither ended nor noticed within ", patience_seconds,
                            " s that the communicator failed: ", cause_));
-      }
     }
   }
 
