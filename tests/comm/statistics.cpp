@@ -222,22 +222,27 @@ TEST_CASE("a result of 32 MiB, which is written past the caches, counts alike") 
   }
 }
 
+/// What each rank counts of one all_gather by messages, of so many floats a rank.
+static std::vector<OperationStatistics> count_all_gather(int ranks, std::int64_t floats) {
+  std::vector<OperationStatistics> counted(static_cast<std::size_t>(ranks));
+  test::run_messages_only(ranks, [&](auto& comm) {
+    std::vector<float> x(static_cast<std::size_t>(floats)), all(static_cast<std::size_t>(floats * ranks));
+    comm.start_statistics();
+    comm.all_gather(x, all);
+    Statistics const statistics = comm.statistics();
+    counted[static_cast<std::size_t>(comm.rank())] = *statistics.find("all_gather");
+  });
+  return counted;
+}
+
 TEST_CASE("derived collectives and comparisons count the messages that they are made of") {
   for (int const ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
-    std::vector<OperationStatistics> counted(static_cast<std::size_t>(ranks));
-    test::run_messages_only(ranks, [&](auto& comm) {
-      std::vector<float> x(1030), all(static_cast<std::size_t>(1030 * ranks));
-      comm.start_statistics();
-      comm.all_gather(x, all);
-      Statistics const statistics = comm.statistics();
-      counted[static_cast<std::size_t>(comm.rank())] = *statistics.find("all_gather");
-    });
     std::int64_t const others = ranks - 1;
     std::int64_t rounds = 0;
     while ((1 << rounds) < ranks) ++rounds;
     auto const card = static_cast<std::int64_t>(sizeof(comm::Verdict));
-    for (OperationStatistics const& one : counted) {
+    for (OperationStatistics const& one : count_all_gather(ranks, 1030)) {
       CHECK(one.by(Algorithm::messages).operations == 2 * others);
       CHECK(one.by(Algorithm::messages).sent == 4120 * others);
       CHECK(one.by(Algorithm::messages).received == 4120 * others);
@@ -251,17 +256,9 @@ TEST_CASE("derived collectives and comparisons count the messages that they are 
 TEST_CASE("small contributions count with the comparison that carries them") {
   for (int const ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
-    std::vector<OperationStatistics> counted(static_cast<std::size_t>(ranks));
-    test::run_messages_only(ranks, [&](auto& comm) {
-      std::vector<float> x(10), all(static_cast<std::size_t>(10 * ranks));
-      comm.start_statistics();
-      comm.all_gather(x, all);
-      Statistics const statistics = comm.statistics();
-      counted[static_cast<std::size_t>(comm.rank())] = *statistics.find("all_gather");
-    });
     int const rounds = ranks == 1 ? 0 : ranks == 2 ? 1 : 2;
     auto const bytes = static_cast<std::int64_t>(sizeof(comm::Verdict)) * rounds + 40 * (ranks - 1);
-    for (OperationStatistics const& one : counted) {
+    for (OperationStatistics const& one : count_all_gather(ranks, 10)) {
       CHECK(one.by(Algorithm::messages).operations == 0);
       CHECK(one.by(Algorithm::comparison).operations == 0);
       CHECK(one.by(Algorithm::exchange).operations == 2 * rounds);

@@ -50,7 +50,7 @@ class Family {
     for (Relative* member : members_)
       if (member != &waiting) member->announce_elsewhere(::pthread_self(), text);
   }
-  /// For one that goes away while what it failed with passes.
+  /// For one that goes away after a wait that failed.
   void leave_place(Relative const& waiting) noexcept {
     Guard const guard(mutex_);
     for (Relative* member : members_)

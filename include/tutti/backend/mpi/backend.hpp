@@ -517,7 +517,7 @@ class Mpi {
     }
     check_revoked(call, where);
   }
-  /// "ranks 0 and 2", those that have not left.
+  /// "rank 0, 2, still at work or stuck": those that have not left.
   std::string who_works() const {
     if (!shared_) return "others, which still work or do not answer";
     std::string text;
