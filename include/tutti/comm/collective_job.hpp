@@ -293,7 +293,7 @@ class CollectiveJob : public QueuedJob<B> {
     if (by == Comparer::messages) {
       waits_ = exposed || check_level(core_.backend) == CheckLevel::full || call_.block_bytes() > eager_bytes;
       comparison_ = make_owner<Comparison<B>>(core_, call_);
-      if (tells_sizes(call_.kind)) comparison_->carry_sizes(call_);
+      if (has_counts(call_.kind)) comparison_->carry_sizes(call_);
       comparison_->begin();
     } else if (has_backend_compare_) {
       waits_ = exposed;

@@ -49,7 +49,7 @@ class Comparison {
  public:
   /// Every rank makes it at the same point of the sequence of collectives.
   Comparison(Core<B>& core, Collective const& call)
-      : core_(core), operation_(name(call.kind).data()), rank_(core.backend.rank()), size_(core.backend.size()),
+      : core_(core), kind_(call.kind), rank_(core.backend.rank()), size_(core.backend.size()),
         wire_(call.wire) {
     if constexpr (requires { core.backend.start_comparison(call); }) {
       if (compares(core.backend)) {
@@ -72,8 +72,9 @@ class Comparison {
     algorithm_ = Algorithm::exchange;
     if (call.from != nullptr) copy(memory_->known.contributions, call.from, contribution_);
   }
-  /// Before it begins: takes along the sizes of blocks that only two ranks know, so that all hear of two that do not
-  /// fit each other. Of more than 14 ranks (all_to_all_v) or 19 only the one that gets the block finds out.
+  /// Before it begins: takes along the sizes of a _v kind's blocks, so that all ranks can name them, and hear of two
+  /// that do not fit each other where only the two ranks know them. Of more than 14 ranks (all_to_all_v) or 19 only the
+  /// one that gets the block finds out, and counts that all pass are named by a hash.
   void carry_sizes(Collective const& call) noexcept {
     bool const pairs = call.kind == Kind::all_to_all_v;
     std::int64_t const first = pairs ? size_ : 1;  // sizes of what this rank gives, or of its only block
@@ -82,7 +83,7 @@ class Comparison {
     contribution_ = bytes;
     has_sizes_ = true;
     std::byte* const to = memory_->known.contributions;
-    PerRank const& others = call.kind == Kind::scatter_v ? call.from_counts : call.to_counts;
+    PerRank const& others = counts_from(call.kind) ? call.from_counts : call.to_counts;
     SourcePlace const place(call.where);
     copy(to, pairs ? call.from_counts.begin() : &call.count, 8 * first);
     copy(to + 8 * first, others.begin(), 8 * others.size());
@@ -103,22 +104,24 @@ class Comparison {
       std::int64_t const bytes = core_.backend.received(receive_).bytes;
       Tally::count(wire_, algorithm_, 0, bytes);
       known.verdict.merge(received.verdict);
-      if (bytes == message_bytes())
-        copy(known.contributions + distance_ * contribution_, received.contributions, blocks() * contribution_);
-      else if (known.verdict.differs.rank < 0)  // ranks that make the same call send as much as this one does
-        throw Error(ErrorKind::communication, operation_,
+      std::byte* const news = known.contributions + distance_ * contribution_;
+      if (bytes == message_bytes()) copy(news, received.contributions, blocks() * contribution_);
+      else if (known.verdict.differs.rank >= 0)  // what those sent that make another call is not passed on
+        std::memset(news, 0, static_cast<std::size_t>(blocks() * contribution_));
+      else  // ranks that make the same call send as much as this one does
+        throw Error(ErrorKind::communication, name(kind_).data(),
                     concat("a comparison of calls came with ", bytes, " bytes instead of ", message_bytes(),
                            ". Something else than tutti sends on its communicator, or damages messages"));
       distance_ *= 2;
       next_round();
     }
     if (known.verdict.differs.rank < 0) {
-      if (has_sizes_) compare_sizes();
+      if (has_sizes_ && tells_sizes(kind_)) compare_sizes();
       return true;
     }
-    throw Error(ErrorKind::communication, operation_,
-                concat("ranks disagree: ", describe(known.verdict.first), ", ", describe(known.verdict.differs),
-                       ". Make the same call on every rank"));
+    throw Error(ErrorKind::communication, name(kind_).data(),
+                concat("ranks disagree: ", describe_card(known.verdict.first), ", ",
+                       describe_card(known.verdict.differs), ". Make the same call on every rank"));
   }
   /// Once it is complete, of a call whose contributions it has carried: makes this rank's result of them, reductions in
   /// rank order.
@@ -201,15 +204,29 @@ class Comparison {
         std::int64_t const given = size_at(from, pairs ? to : gathers ? 0 : 1 + to);
         std::int64_t const expected = size_at(to, pairs ? size_ + from : gathers ? 1 + from : 0);
         if (given == expected) continue;
-        throw Error(ErrorKind::communication, operation_,
+        throw Error(ErrorKind::communication, name(kind_).data(),
                     concat("ranks disagree: ", with_sizes(call, from), ", ", with_sizes(call, to), ", which expects ",
                            expected * call.element_bytes(), " bytes from rank ", from, " and gets ",
                            given * call.element_bytes(), ". Make the same call with counts that fit on every rank"));
       }
   }
+  /// Whether the blocks of `from` have the sizes that are told beside `count`, and not those of `to`.
+  static bool counts_from(Kind kind) noexcept { return kind == Kind::scatter_v || kind == Kind::reduce_scatter_v; }
+  SourcePlace place_of(int rank) const noexcept {
+    SourcePlace place;
+    std::memcpy(&place, contribution_of(rank) + contribution_ - sizeof place, sizeof place);
+    return place;
+  }
+  /// With the sizes of its blocks where they have come.
+  std::string describe_card(Card const& card) const {
+    Collective const call = call_of(card.facts, 0);
+    if (!has_sizes_ || call.kind != kind_ || place_of(card.rank).line == 0) return describe(card);
+    return with_sizes(call, card.rank);
+  }
   /// What a rank has told of its call.
   std::string with_sizes(Collective call, int rank) const {
     bool const pairs = call.kind == Kind::all_to_all_v;
+    bool const counts = !rooted(call.kind) || rank == call.root;
     auto const sizes = [&](int first) {
       List<std::int64_t> list;
       for (int r = 0; r < size_; ++r) list.push_back(size_at(rank, first + r));
@@ -217,10 +234,9 @@ class Comparison {
     };
     List<std::int64_t> const from = sizes(pairs ? 0 : 1), to = sizes(pairs ? size_ : 1);
     if (!pairs) call.count = size_at(rank, 0);
-    if (pairs || (call.kind == Kind::scatter_v && rank == call.root)) call.from_counts = from;
-    if (pairs || (call.kind == Kind::gather_v && rank == call.root)) call.to_counts = to;
-    SourcePlace place;
-    std::memcpy(&place, contribution_of(rank) + contribution_ - sizeof place, sizeof place);
+    if (counts && (pairs || counts_from(call.kind))) call.from_counts = from;
+    if (counts && !counts_from(call.kind)) call.to_counts = to;
+    SourcePlace const place = place_of(rank);
     return concat("rank ", rank, " calls ", describe_at(call, place.name(), place.line));
   }
 
@@ -234,7 +250,7 @@ class Comparison {
   }
 
   Core<B>& core_;
-  char const* operation_;
+  Kind kind_;
   int rank_;
   int size_;
   WireTraffic* wire_;

@@ -69,6 +69,10 @@ int main(int argc, char** argv) {
       std::vector<float> all(12);
       comm.gather_v(std::span(x.data(), odd ? 3 : 4), all, {4, 4, 4}, 2);
     }
+    if (mistake == "counts") {
+      std::vector<float> all(odd ? 11 : 12);
+      comm.all_gather_v(std::span(x.data(), 4), all, {4, 4, odd ? 3 : 4});
+    }
     if (mistake == "pairs") {
       std::vector<double> from(6), to(6);
       if (odd) comm.all_to_all_v(from, to, {1, 2, 3}, {2, 2, 2});

@@ -369,6 +369,7 @@ class Mpi {
   /// From here on a rank that waits hears of `fail_job`, on this communicator and on those split off it. Collective.
   void watch_job() {
     if (size_ > 1) job_ = make_shared_owner<mpi::JobNotices>(handles_->internal, rank_, size_, shared_ == nullptr);
+    tells_aware_ = job_ && !shared_;
   }
   /// Called by a rank that has said why it ends. Fails every communicator of the ranks that share this one's memory and
   /// gives them two seconds to say so too: the launcher may kill them as soon as this one ends. False when they do not.
@@ -394,8 +395,8 @@ class Mpi {
 
   /// Leaves the communicator, so that ranks which still wait for this one learn it, and returns the largest code of all
   /// ranks that is not 0, or 0. Waits without a deadline, because others may work for hours on their own, after an
-  /// error that they caught as well; after `patience_seconds` it says once that it waits. Where ranks share memory, one
-  /// that has not noticed by then that the communicator failed ends the wait.
+  /// error that they caught as well; after `patience_seconds` it says once that it waits. A rank that has not noticed
+  /// by then that the communicator failed ends the wait.
   /// Errors     communication, with the cause, when a rank failed meanwhile; timeout; revoked, after
   ///            Environment::close.
   int finish_job(int code, double patience_seconds) {
@@ -419,9 +420,7 @@ class Mpi {
         mpi::Environment::agree(agreed);
         return agreed;
       }
-      if (shared_) shared_->segment()->alarm().check("launch", std::source_location::current());
-      if (hierarchy_) hierarchy_->segment()->alarm().check("launch", std::source_location::current());
-      if (job_->poll(traffic_)) throw Error(job_->cause_kind(), "launch", job_->cause_text());
+      check_job();
       std::int64_t const now = exec::now_ns();
       if (!told && now > end - patience / 2) {
         told = true;
@@ -430,8 +429,8 @@ class Mpi {
       if (now < end) continue;
       if (!std::exchange(warned, true))
         comm::report(rank_, concat("has ended ", patience_seconds, " s ago and waits for ", who_works()).c_str());
-      if (!revoked_ || !shared_) continue;
-      if (int const deaf = shared_->engine().board().first_deaf(); deaf >= 0)
+      if (!revoked_) continue;
+      if (int const deaf = shared_ ? shared_->engine().board().first_deaf() : job_->first_unaware(); deaf >= 0)
         throw Error(ErrorKind::timeout, "launch",
                     concat("rank ", deaf, " has neither ended nor noticed within ", patience_seconds,
                            " s that the communicator failed: ", cause_));
@@ -517,6 +516,13 @@ class Mpi {
     }
     check_revoked(call, where);
   }
+  /// For a rank whose program has returned: throws what has failed the job, and answers those that ask who has noticed.
+  void check_job(std::source_location where = std::source_location::current()) {
+    if (shared_) shared_->segment()->alarm().check("launch", where);
+    if (hierarchy_) hierarchy_->segment()->alarm().check("launch", where);
+    if (job_->poll(traffic_)) throw Error(job_->cause_kind(), "launch", job_->cause_text());
+    if (tells_aware_ && job_->any_aware()) job_->tell_aware(traffic_);  // nobody may take this rank for stuck
+  }
   /// "rank 0, 2, still at work or stuck": those that have not left.
   std::string who_works() const {
     if (!shared_) return "others, which still work or do not answer";
@@ -549,6 +555,7 @@ class Mpi {
     mpi::Environment::abandoned().store(true);
     handles_->leaked = true;
     if (hierarchy_) hierarchy_->leak();
+    if (tells_aware_ && !mpi::Environment::closed()) job_->tell_aware(traffic_);
   }
 
   /// Whether messages carry their data type.
@@ -609,6 +616,7 @@ class Mpi {
   std::int64_t started_at_ = 0;
   std::int64_t probed_alone_ = 0;  // since when, for a probe
   bool revoked_ = false;
+  bool tells_aware_ = false;  // this is the communicator that the job began with, and not all ranks share memory
   ErrorKind cause_kind_ = ErrorKind::revoked;
   std::string cause_;
 };

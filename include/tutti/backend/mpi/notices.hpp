@@ -19,6 +19,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti::mpi {
 
@@ -56,6 +57,11 @@ class Notices {
   void tell_revoked(ErrorKind kind, std::string_view text) noexcept {
     tell(revoked, static_cast<std::uint32_t>(kind), text, 0);
   }
+  /// That this rank knows of a failure, once.
+  void tell_aware() noexcept {
+    if (std::exchange(heard_[static_cast<std::size_t>(rank_)].aware, true)) return;
+    tell(aware, 0, {}, 0);
+  }
 
   /// Gives what was told a moment to leave.
   void flush() noexcept {
@@ -73,12 +79,25 @@ class Notices {
       check(MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
       if (traffic_ != nullptr) traffic_->add(0, sizeof notice);
       if (notice.type == revoked && cause_.type != revoked) cause_ = notice;
-      if (notice.type == position) heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = notice;
+      Heard& heard = heard_[static_cast<std::size_t>(status.MPI_SOURCE)];
+      if (notice.type == position) heard.position = notice;
+      if (notice.type == aware) heard.aware = true;
     }
     return cause_.type == revoked;
   }
   ErrorKind cause_kind() const noexcept { return static_cast<ErrorKind>(cause_.kind); }
   std::string cause_text() const { return cause_.text; }
+  bool any_aware() const noexcept {
+    for (Heard const& heard : heard_)
+      if (heard.aware) return true;
+    return false;
+  }
+  /// A rank that has not told that it knows of a failure; -1: none.
+  int first_unaware() const noexcept {
+    for (std::size_t r = 0; r < heard_.size(); ++r)
+      if (!heard_[r].aware) return static_cast<int>(r);
+    return -1;
+  }
 
   /// Who has called collective number `number` and who has not, by what the ranks have told. `where(rank)` says what is
   /// known of one that has not.
@@ -86,7 +105,7 @@ class Notices {
   std::string roll_call(std::uint64_t number, Where&& where) const {
     std::string here, missing;
     for (int r = 0; r < static_cast<int>(heard_.size()); ++r) {
-      bool const arrived = r == rank_ || heard_[static_cast<std::size_t>(r)].collectives > number;
+      bool const arrived = r == rank_ || heard_[static_cast<std::size_t>(r)].position.collectives > number;
       std::string& list = arrived ? here : missing;
       list += (list.empty() ? "" : ", ") + std::to_string(r);
       if (!arrived) list += " (" + where(r) + ")";
@@ -95,15 +114,19 @@ class Notices {
     return "ranks that have arrived: " + here + "; missing: " + missing;
   }
   /// "barrier at app.cpp:12": where a rank waits; empty when it has told of nothing, or that it goes on.
-  std::string place(int rank) const { return heard_[static_cast<std::size_t>(rank)].text; }
+  std::string place(int rank) const { return heard_[static_cast<std::size_t>(rank)].position.text; }
 
  private:
-  enum Type : std::uint32_t { none, position, revoked };
+  enum Type : std::uint32_t { none, position, revoked, aware };
   struct Notice {
     std::uint32_t type = none;
     std::uint32_t kind = 0;
     std::uint64_t collectives = 0;
     char text[1008] = {};
+  };
+  struct Heard {
+    Notice position;
+    bool aware = false;
   };
   struct Sent {
     Notice notice;
@@ -135,7 +158,7 @@ class Notices {
   MPI_Comm comm_;
   int rank_;
   tutti::comm::WireTraffic* traffic_ = nullptr;
-  List<Notice> heard_;
+  List<Heard> heard_;
   Notice cause_;
   List<Owner<Sent>> sent_;
 };
@@ -177,6 +200,22 @@ class JobNotices {
     Guard const guard(mutex_);
     notices_.count(traffic);
     notices_.tell_revoked(kind, text);
+  }
+  /// That this rank knows that the communicator which the job began with has failed, once.
+  void tell_aware(WireTraffic* traffic) noexcept {
+    Guard const guard(mutex_);
+    notices_.count(traffic);
+    notices_.tell_aware();
+    notices_.flush();  // this rank may work on for hours without a call
+  }
+  /// Of what `poll` has found: whether a rank knows of such a failure, and one that has not told that it does, or -1.
+  bool any_aware() const noexcept {
+    Guard const guard(mutex_);
+    return notices_.any_aware();
+  }
+  int first_unaware() const noexcept {
+    Guard const guard(mutex_);
+    return notices_.first_unaware();
   }
   /// Where this rank waits, once; an empty text when it goes on.
   void tell_place(std::string_view text, WireTraffic* traffic) {
