@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Matrix products of GPT-2 124M against OpenBLAS, and attention against our own matrix product, in one process, in
-/// random order. Operands are verified before anything is timed. Ratios above 1 mean that tutti is faster.
+/// Matrix products of GPT-2 124M against OpenBLAS, those of bfloat16 against oneDNN and our own of float32, and
+/// attention against our own matrix product, in one process, in random order. Results are verified before anything is
+/// timed. Ratios above 1 mean that tutti is faster.
 ///
-///   gemm [--threads N] [--isa NAME] [--rows M] [--json FILE] [Google Benchmark's flags]
+///   kernels [--threads N] [--isa NAME] [--rows M] [--json FILE] [Google Benchmark's flags]
 
 #include "peaks.hpp"
+
+#ifdef TUTTI_BENCH_ONEDNN
+#include "onednn.hpp"
+#endif
 
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
@@ -53,6 +58,7 @@ struct Product {
   int64_t m, n, k;
   Form form;
   std::vector<float> a, b, c;
+  std::vector<tutti::bfloat16> narrow_a, narrow_b;
   Product(int64_t rows, int64_t columns, int64_t terms, Form which)
       : m(rows),
         n(columns),
@@ -60,7 +66,10 @@ struct Product {
         form(which),
         a(random_floats(rows * terms, 1)),
         b(random_floats(terms * columns, 2)),
-        c(static_cast<std::size_t>(rows * columns), NAN) {}
+        c(static_cast<std::size_t>(rows * columns), NAN) {
+    for (float& value : a) narrow_a.push_back(tutti::bfloat16(value)), value = narrow_a.back();
+    for (float& value : b) narrow_b.push_back(tutti::bfloat16(value)), value = narrow_b.back();
+  }
   std::string name() const {
     char const* const forms[] = {"nt", "nn", "tn"};
     return std::string("gemm_") + forms[static_cast<int>(form)] + "/" + std::to_string(m) + "x" + std::to_string(n) +
@@ -75,13 +84,22 @@ struct Product {
     g.b_column = form == Form::nt ? k : 1;
     return g;
   }
+  /// The same of bfloat16 operands, stored so or rounded from float32 on the way.
+  kernel::Gemm bfloat16_product(bool stored) {
+    kernel::Gemm g = ours();
+    g.product = kernel::Product::bfloat16;
+    if (!stored) return g;
+    g.a = narrow_a.data(), g.b = narrow_b.data();
+    g.a_dtype = g.b_dtype = DType::bfloat16;
+    return g;
+  }
   void rival() {
     auto const size = [](int64_t x) { return static_cast<blasint>(x); };
     cblas_sgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans,
                 form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), 1.0f, a.data(),
                 size(form == Form::tn ? m : k), b.data(), size(form == Form::nt ? k : n), 0.0f, c.data(), size(n));
   }
-  /// Largest difference of sampled elements to sums in double, relative to the expected rounding.
+  /// Whether sampled elements are near sums in double: operands are numbers of bfloat16 in any case.
   bool right() {
     kernel::Gemm const g = ours();
     std::mt19937_64 engine(3);
@@ -90,7 +108,8 @@ struct Product {
                     j = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(n));
       double sum = 0;
       for (int64_t p = 0; p < k; ++p)
-        sum += double(g.a[i * g.a_row + p * g.a_column]) * double(g.b[p * g.b_row + j * g.b_column]);
+        sum += double(a[static_cast<std::size_t>(i * g.a_row + p * g.a_column)]) *
+               double(b[static_cast<std::size_t>(p * g.b_row + j * g.b_column)]);
       if (!(std::abs(sum - double(c[static_cast<std::size_t>(i * n + j)])) <= 1e-6 * static_cast<double>(k)))
         return false;
     }
@@ -179,13 +198,14 @@ int run(int argc, char** argv) {
   exec::Context context(options);
   openblas_set_num_threads(context.threads());
   bench::Peaks const peaks = bench::measure_peaks(context);
-  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, reads %.1f GB/s\n", context.threads(),
-              std::string(exec::name(context.isa())).c_str(), openblas_get_corename(), peaks.flops * 1e-9,
+  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, of bfloat16 %.0f, reads %.1f GB/s\n",
+              context.threads(), std::string(exec::name(context.isa())).c_str(), openblas_get_corename(),
+              peaks.flops * 1e-9, kernel::cpu::measure_peak_flops(context, 5, kernel::Product::bfloat16) * 1e-9,
               peaks.read * 1e-9);
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;
-  std::vector<Row> rows;
+  std::vector<Row> rows, narrow_rows, onednn_rows;
   int64_t const shapes[][2] = {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}};
   for (int64_t m : {256, 1024, 4096}) {
     if (only_rows != 0 && m != only_rows) continue;
@@ -210,6 +230,29 @@ int run(int argc, char** argv) {
         add(row.ours, [p, &context] { kernel::cpu::gemm(context, p->ours()); });
         add(row.rival, [p] { p->rival(); });
         rows.push_back(row);
+        for (bool const stored : {true, false}) {
+          std::string const name = p->name() + (stored ? "/bf16" : "/rounded");
+          kernel::cpu::gemm(context, p->bfloat16_product(stored));
+          if (!p->right()) {
+            std::fprintf(stderr, "%s: tutti's result is wrong\n", name.c_str());
+            return 1;
+          }
+          add(name, [p, stored, &context] { kernel::cpu::gemm(context, p->bfloat16_product(stored)); });
+          narrow_rows.push_back({name, name, row.ours, row.work});
+        }
+#ifdef TUTTI_BENCH_ONEDNN
+        kernel::Gemm const g = p->ours();
+        auto const rival = std::make_shared<bench::OneDnnProduct>(p->m, p->n, p->k, p->narrow_a.data(), g.a_row,
+                                                                  g.a_column, p->narrow_b.data(), g.b_row, g.b_column,
+                                                                  p->c.data(), context.threads());
+        (*rival)();
+        if (!p->right()) {
+          std::fprintf(stderr, "%s: oneDNN's result is wrong\n", p->name().c_str());
+          return 1;
+        }
+        add(p->name() + "/onednn", [rival] { (*rival)(); });
+        onednn_rows.push_back({p->name() + "/bf16", p->name() + "/bf16", p->name() + "/onednn", row.work});
+#endif
         products.push_back(std::move(product));
       }
   }
@@ -244,15 +287,22 @@ int run(int argc, char** argv) {
       std::fprintf(file, "{\"name\": \"%s\", \"ours\": %.6g, \"rival\": %.6g, \"ratio\": %.4f, \"unit\": \"FLOP/s\"}\n",
                    name.c_str(), ours, rival, ours / rival);
   };
-  double logarithms = 0;
-  int compared = 0;
-  std::printf("%-34s %8s %8s\n", "product", "tutti", "OpenBLAS");
-  for (Row const& row : rows) {
-    double const ours = row.work / collector.median(row.ours), rival = row.work / collector.median(row.rival);
-    report(row.name, ours, rival);
-    if (std::isfinite(ours / rival)) logarithms += std::log(ours / rival), ++compared;
-  }
-  if (compared > 0) std::printf("geometric mean of %d ratios: %.3f\n", compared, std::exp(logarithms / compared));
+  auto const report_all = [&](char const* title, char const* rival_name, std::vector<Row> const& compared) {
+    double logarithms = 0;
+    int ratios = 0;
+    std::printf("%-34s %8s %8s\n", title, "tutti", rival_name);
+    for (Row const& row : compared) {
+      double const ours = row.work / collector.median(row.ours), rival = row.work / collector.median(row.rival);
+      report(row.name + (rival_name == std::string("OpenBLAS") ? "" : std::string("/") + rival_name), ours, rival);
+      if (std::isfinite(ours / rival)) logarithms += std::log(ours / rival), ++ratios;
+    }
+    if (ratios > 0)
+      std::printf("geometric mean of %d ratios: %.3f\n", ratios, std::exp(logarithms / ratios));
+  };
+  report_all("product", "OpenBLAS", rows);
+  report_all("bfloat16 product", "own fp32", narrow_rows);
+  if (onednn_rows.empty()) std::printf("SKIPPED: oneDNN, which is not installed (Debian: libdnnl-dev)\n");
+  else report_all("bfloat16 product", "oneDNN", onednn_rows);
   std::printf("%-34s %8s %8s\n", "causal attention", "tutti", "its gemm");
   for (AttentionRow const& row : attention_rows)
     report(row.name, row.work / collector.median(row.name), unit_flops / collector.median(unit));

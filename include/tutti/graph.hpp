@@ -4,20 +4,21 @@
 /// Graphs: tracing, gradients, passes, the reference interpreter and the executor with its kernels; and tensors, to
 /// feed them.
 
+#include <tutti/graph/op.hpp>
 #include <tutti/tensor/shape.hpp>
+#include <tutti/graph/ir.hpp>
+#include <tutti/graph/canonical.hpp>
+#include <tutti/graph/infer.hpp>
+#include <tutti/graph/amp.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/rewrite.hpp>
 #include <tutti/graph/buckets.hpp>
-#include <tutti/graph/op.hpp>
-#include <tutti/graph/ir.hpp>
-#include <tutti/graph/infer.hpp>
 #include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/generic_steps.hpp>
 #include <tutti/graph/calls.hpp>
-#include <tutti/graph/canonical.hpp>
 #include <tutti/graph/ops.hpp>
 #include <tutti/graph/ops_indexing.hpp>
 #include <tutti/graph/composites.hpp>

@@ -185,6 +185,97 @@ TEST_CASE("gemm on one thread with its own working memory equals the team's") {
   }
 }
 
+namespace {
+
+/// Rounded to bfloat16, and stored so or as float32; the gaps stay NaN.
+struct Rounded {
+  std::vector<bfloat16> narrow;
+  std::vector<float> exact;
+  explicit Rounded(Matrix const& x) {
+    for (float const value : x.data) {
+      narrow.push_back(bfloat16(value));
+      exact.push_back(float(narrow.back()));
+    }
+  }
+};
+
+/// A product of bfloat16 terms: operands that are stored so, or as float32 that still has to be rounded, or one of
+/// each.
+void check_bfloat16(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, bool narrow_a, bool narrow_b,
+                    bool rounds) {
+  std::mt19937 random(static_cast<unsigned>(m * 7919 + n * 104729 + k));
+  // An odd gap: rows of bfloat16 begin between words.
+  Matrix a(m, k, a_transposed, random), b(k, n, b_transposed, random), c0(m, n, false, random),
+      bias(1, n, false, random);
+  Rounded const ra(a), rb(b);
+  float const beta = k % 2 == 0 ? 0.5f : 0.0f;
+  double const tolerance = test::tolerance<float>(k + 4);
+  for (exec::Isa isa : isas()) {
+    std::vector<float> first;
+    for (int threads : {1, 3}) {
+      exec::Context context({.threads = threads, .isa = isa});
+      Matrix c = c0;
+      kernel::Gemm g;
+      g.m = m, g.n = n, g.k = k;
+      g.a = narrow_a ? static_cast<void const*>(ra.narrow.data()) : a.data.data(), g.a_row = a.row,
+      g.a_column = a.column;
+      g.b = narrow_b ? static_cast<void const*>(rb.narrow.data()) : b.data.data(), g.b_row = b.row,
+      g.b_column = b.column;
+      g.a_dtype = narrow_a ? DType::bfloat16 : DType::float32, g.b_dtype = narrow_b ? DType::bfloat16 : DType::float32;
+      g.product = rounds ? kernel::Product::bfloat16 : kernel::Product::float32;
+      g.c = c.data.data(), g.c_row = c.row, g.beta = beta, g.epilogue.bias = bias.data.data();
+      kernel::cpu::gemm(context, g);
+      if (threads == 1) first = c.data;
+      INFO(exec::name(isa) << " m " << m << " n " << n << " k " << k << " A" << (a_transposed ? "^T" : "") << " B"
+                           << (b_transposed ? "^T" : "") << (narrow_a ? " narrow A" : "")
+                           << (narrow_b ? " narrow B" : "") << (rounds ? " rounds" : "") << " on " << threads
+                           << " threads");
+      REQUIRE(test::same_bits(first, c.data));
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = double(beta) * double(c0(i, j)) + double(bias(0, j)), scale = std::abs(sum) + 1;
+          for (int64_t p = 0; p < k; ++p) {
+            auto const at_a = static_cast<std::size_t>(i * a.row + p * a.column);
+            auto const at_b = static_cast<std::size_t>(p * b.row + j * b.column);
+            double const term = double(rounds || narrow_a ? ra.exact[at_a] : a.data[at_a]) *
+                                double(rounds || narrow_b ? rb.exact[at_b] : b.data[at_b]);
+            sum += term, scale += std::abs(term);
+          }
+          if (!test::close(double(c(i, j)), sum, tolerance, scale)) {
+            INFO("at " << i << ", " << j);
+            REQUIRE(double(c(i, j)) == Approx(sum));
+          }
+        }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gemm of bfloat16 operands, and of float32 rounded to it, at and around tile edges in all orientations") {
+  for (int64_t m : {1, 8, 9, 12, 25})
+    for (int64_t n : {1, 16, 17, 32, 70})
+      for (int64_t k : {1, 2, 7, 16, 37})
+        for (int form = 0; form < 4; ++form)
+          for (int types = 0; types < 4; ++types)
+            check_bfloat16(m, n, k, (form & 1) != 0, (form & 2) != 0, (types & 1) != 0, (types & 2) != 0, true);
+}
+
+TEST_CASE("gemm of bfloat16 sums over several blocks, and is shared by threads") {
+  for (int form = 0; form < 4; ++form)
+    for (bool narrow : {false, true}) {
+      check_bfloat16(26, 45, 3301, (form & 1) != 0, (form & 2) != 0, narrow, !narrow, true);
+      check_bfloat16(130, 170, 64, (form & 1) != 0, (form & 2) != 0, narrow, narrow, true);
+    }
+}
+
+TEST_CASE("gemm widens bfloat16 operands without rounding the other") {
+  for (int64_t m : {3, 30})
+    for (int form = 0; form < 4; ++form)
+      for (int types = 1; types < 4; ++types)
+        check_bfloat16(m, 45, 50, (form & 1) != 0, (form & 2) != 0, (types & 1) != 0, (types & 2) != 0, false);
+}
+
 TEST_CASE("column_sum adds all rows, in an order that threads do not change") {
   for (exec::Isa isa : isas())
     for (int64_t m : {0, 1, 2, 127, 129, 1000})

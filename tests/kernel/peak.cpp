@@ -13,17 +13,24 @@ TEST_CASE("the loop behind the measured peak computes what it says, on every ins
   for (exec::Isa isa : exec::all_isas) {
     if (!exec::available(isa)) continue;
     INFO(name(isa));
-    double const lanes = kernel::cpu::detail::peak_flops_per_round(isa) / 24;
-    CHECK(double(kernel::cpu::detail::peak_loop(isa, 40000)) == Approx(12 * lanes).epsilon(1e-3));
-    CHECK(double(kernel::cpu::detail::peak_loop(isa, 0)) == Approx(66 * lanes));  // 0 + 1 + ... + 11
+    using kernel::Product;
+    double const lanes = kernel::cpu::detail::peak_flops_per_round(isa, Product::float32) / 24;
+    CHECK(double(kernel::cpu::detail::peak_loop(isa, Product::float32, 40000)) == Approx(12 * lanes).epsilon(1e-3));
+    CHECK(double(kernel::cpu::detail::peak_loop(isa, Product::float32, 0)) == Approx(66 * lanes));  // 0 + 1 + ... + 11
+    bool const pairs = isa == exec::Isa::avx512_bf16;
+    CHECK(kernel::cpu::detail::peak_flops_per_round(isa, Product::bfloat16) == 24 * lanes * (pairs ? 2 : 1));
+    CHECK(double(kernel::cpu::detail::peak_loop(isa, Product::bfloat16, 40000)) ==
+          Approx((pairs ? 66 : 12) * lanes).epsilon(1e-3));
   }
 }
 
 TEST_CASE("a peak is measured on any number of threads") {
   for (int threads : {1, 2}) {
     exec::Context context({.threads = threads});
-    double const peak = kernel::cpu::measure_peak_flops(context, 1);
-    CHECK(std::isfinite(peak));
-    CHECK(peak > 0);
+    for (kernel::Product const product : {kernel::Product::float32, kernel::Product::bfloat16}) {
+      double const peak = kernel::cpu::measure_peak_flops(context, 1, product);
+      CHECK(std::isfinite(peak));
+      CHECK(peak > 0);
+    }
   }
 }

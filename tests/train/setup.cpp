@@ -173,8 +173,9 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
       {"validation-data", (data.folder / "validation.bin").string()},
       {"tokenizer", ""},
       {"schedule", "wsd"},
+      {"compute", "bfloat16"},
       {"sample-every", 0}};
-  std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}};
+  std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}, {"compute", "float32"}};
   Options defaults;
   Json settings = Json::object(), file = Json::object();
   for_each_setting(defaults, [&](std::string const& name, auto const& value) {

@@ -142,3 +142,45 @@ TEST_CASE(
   REQUIRE_ERROR(Step(context, config, adamw, {.weight = 0}), ErrorKind::configuration, "weight");
   REQUIRE_ERROR(Step(context, config, adamw, {.compute = DType::bfloat16}), ErrorKind::unavailable, "bfloat16");
 }
+
+TEST_CASE("200 steps with products in bfloat16 learn as in float32: losses within one percent") {
+  exec::Context context({.threads = 2});
+  nn::Gpt2Config const small{
+      .layers = 2, .heads = 2, .channels = 32, .vocabulary = 60, .padded_vocabulary = 64, .max_tokens = 16};
+  auto const losses = [&](DType compute) {
+    TrainStep<nn::Gpt2Loss> step(context, small, adamw,
+                                 {.batch = 8, .sequence = 16, .clip = 1.0, .compute = compute});
+    step.initialise(7);
+    std::vector<double> all;
+    Tensor<std::int32_t> tokens(Shape{8, 16}), targets(Shape{8, 16});
+    for (std::int64_t i = 0; i < 200; ++i) {
+      // Sequences that count in steps of their own, modulo 60: something to learn, not at once.
+      for (std::int64_t r = 0; r < 8; ++r)
+        for (std::int64_t t = 0; t < 16; ++t) {
+          std::int64_t const start = (i * 31 + r * 17) % 60, pace = 1 + (i + r) % 5;
+          tokens(r, t) = static_cast<std::int32_t>((start + pace * t) % 60);
+          targets(r, t) = static_cast<std::int32_t>((start + pace * (t + 1)) % 60);
+        }
+      all.push_back(double{step({i, tokens.view(), targets.view()}, 3e-3).loss});
+    }
+    return all;
+  };
+  std::vector<double> const exact = losses(DType::float32), rounded = losses(DType::bfloat16);
+  INFO("last losses " << exact.back() << " and " << rounded.back());
+  CHECK(exact != rounded);
+  CHECK(exact.back() < exact.front() / 2);
+  double worst = 0;
+  for (std::size_t i = 9; i < exact.size(); ++i) {  // means of ten steps, as a curve is read
+    double a = 0, b = 0;
+    for (std::size_t j = i - 9; j <= i; ++j) a += exact[j], b += rounded[j];
+    worst = std::max(worst, std::abs(b / a - 1));
+  }
+  INFO("largest difference " << worst);
+  CHECK(worst < 0.01);
+}
+
+TEST_CASE("a training step refuses to multiply in what there are no products of") {
+  exec::Context context({.threads = 1});
+  REQUIRE_ERROR((TrainStep<nn::Gpt2Loss>(context, config, adamw, {.compute = DType::float16})), ErrorKind::unavailable,
+                "matrix products in float16 are not there. Use float32 or bfloat16");
+}

@@ -29,7 +29,9 @@ struct Parts {
 constexpr Var last_sum(Var x) { return reshape(reduce_sum(x, {-1}), x.shape().with(x.rank() - 1, 1)); }
 constexpr Var last_mean(Var x) { return last_sum(x) * (1.0 / static_cast<double>(last(x.shape()))); }
 constexpr Var leading_sum(Var x) { return reduce(Op::reduce_sum, x, ascending(0, x.rank() - 1), Where::current()); }
-constexpr Var matrix(Var x, Var weight) { return dot_general(x, weight, {x.rank() - 1}, {1}); }
+constexpr Var matrix(DType product, Var x, Var weight) {
+  return dot_general_of(product, x, weight, {x.rank() - 1}, {1});
+}
 
 constexpr double gelu_factor = 0.7978845608028654, gelu_cubic = 0.044715;
 constexpr Var gelu_tanh(Var x) { return tanh((x + x * x * x * gelu_cubic) * gelu_factor); }
@@ -121,10 +123,11 @@ constexpr List<Var> written_linear_cross_entropy(Parts const& p) {
   Shape const w = p.in(1).shape();
   std::int64_t const vocabulary = p.integer(1);
   Var const x = p.in(0), weight = slice(p.in(1), {0, 0}, {vocabulary, w[1]});
-  List<Var> const loss = written_losses(p.builder, matrix(x, weight), p.in(2), p.integer(0), p.real());
-  Var const dz = loss[1], dx = dot_general(dz, weight, {dz.rank() - 1}, {0});
+  DType const product = product_type(p.graph, p.id);
+  List<Var> const loss = written_losses(p.builder, matrix(product, x, weight), p.in(2), p.integer(0), p.real());
+  Var const dz = loss[1], dx = dot_general_of(product, dz, weight, {dz.rank() - 1}, {0});
   List<std::int64_t> const rows = ascending(0, dz.rank() - 1);
-  return {loss[0], dx, pad(dot_general(dz, x, rows, rows), {0, 0}, {w[0] - vocabulary, 0}), loss[2]};
+  return {loss[0], dx, pad(dot_general_of(product, dz, x, rows, rows), {0, 0}, {w[0] - vocabulary, 0}), loss[2]};
 }
 
 constexpr List<Var> written_adamw(Parts const& p) {
@@ -143,7 +146,7 @@ constexpr List<Var> written(Parts const& p) {
       return {p.in(0) * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * (x * x * (3 * gelu_cubic) + 1.0) * (0.5 * gelu_factor))};
     }
     case Op::linear: {
-      Var const y = matrix(p.in(0), p.in(1));
+      Var const y = matrix(product_type(p.graph, p.id), p.in(0), p.in(1));
       return {p.count() == 3 ? y + p.in(2) : y};
     }
     case Op::layer_norm: return written_layer_norm(p);

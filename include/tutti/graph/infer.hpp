@@ -156,11 +156,23 @@ constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) 
   return Shape(kept);
 }
 
+/// Of products: the type to which operands are rounded.
+constexpr void rounded_operands(Operands const& in) {
+  DType const product = product_type(in.draft.op, in.draft.integers);
+  if (product == DType::float32) return;
+  if (product != DType::bfloat16)
+    refuse(in.where, in.draft.op, "the operands of a product may be rounded to bfloat16 alone", product,
+           DType::bfloat16);
+  if (in.dtype(0) != DType::float32)
+    refuse(in.where, in.draft.op, "only float32 operands are rounded for a product", in.dtype(0), DType::float32);
+}
+
 constexpr Shape dot_result(Operands const& in) {
   auto const& values = in.draft.integers;
   auto const batch = static_cast<int>(values[0]), contracted = static_cast<int>(values[1]);
   Shape const &a = in.shape(0), &b = in.shape(1);
-  if (static_cast<int>(values.size()) != 2 + 2 * batch + 2 * contracted)
+  int const extra = static_cast<int>(values.size()) - (2 + 2 * batch + 2 * contracted);
+  if (extra != 0 && extra != 1)
     refuse(in.where, in.draft.op, "both operands need as many batch and contracted axes", a, b);
   std::array<bool, Shape::max_rank> used_a{}, used_b{};
   List<std::int64_t> extents;

@@ -20,6 +20,7 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
     case Op::linear: {
       in.same_dtype(0, in.count());
       in.floating(0);
+      rounded_operands(in);
       Shape const& w = in.shape(1);
       if (x.rank() == 0 || w.rank() != 2 || w[1] != last(x))
         refuse(where, op, "x (..., I) needs a weight (O, I): the last extents must be equal", x, w);
@@ -86,6 +87,7 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
       in.same_dtype(0, 2);
       in.floating(0);
       in.indices(2);
+      rounded_operands(in);
       Shape const& w = in.shape(1);
       if (x.rank() == 0 || w.rank() != 2 || w[1] != last(x))
         refuse(where, op, "x (..., C) needs a weight (V, C): the last extents must be equal", x, w);
@@ -222,6 +224,7 @@ constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_l
       in.same_dtype(0, 2);
       in.floating(0);
       type.shape = detail::dot_result(in);
+      detail::rounded_operands(in);
       break;
     case Op::gather:
       in.indices(1);

@@ -11,11 +11,12 @@ namespace tutti::graph::naive {
 
 inline List<Values> linear(Call const& c) {
   std::int64_t const in = c.shape(1)[1], out = c.shape(1)[0], rows = c.out().size() / std::max<std::int64_t>(out, 1);
+  Values const x = factors(c, c.in(0)), weight = factors(c, c.in(1));
   Values y(at(rows * out));
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t o = 0; o < out; ++o) {
       double sum = c.count() == 3 ? c.in(2)[at(o)] : 0;
-      for (std::int64_t i = 0; i < in; ++i) sum += c.in(0)[at(r * in + i)] * c.in(1)[at(o * in + i)];
+      for (std::int64_t i = 0; i < in; ++i) sum += x[at(r * in + i)] * weight[at(o * in + i)];
       y[at(r * out + o)] = sum;
     }
   return {y};
@@ -174,19 +175,21 @@ inline List<Values> losses(Call const& c, Values const& logits, Values const& ta
 
 inline List<Values> linear_cross_entropy(Call const& c) {
   std::size_t const width = at(c.shape(1)[1]), rows = c.in(2).size(), vocabulary = at(c.integer(1));
+  Values const x = factors(c, c.in(0)), weight = factors(c, c.in(1));
   Values logits(rows * vocabulary);
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t v = 0; v < vocabulary; ++v)
       for (std::size_t i = 0; i < width; ++i)
-        logits[r * vocabulary + v] += c.in(0)[r * width + i] * c.in(1)[v * width + i];
+        logits[r * vocabulary + v] += x[r * width + i] * weight[v * width + i];
   List<Values> const loss =
       losses(c, logits, c.in(2), c.integer(1), static_cast<double>(c.integer(0)), c.real());
+  Values const dlogits = factors(c, loss[1]);
   Values dx(c.in(0).size()), dweight(c.in(1).size());
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t v = 0; v < vocabulary; ++v)
       for (std::size_t i = 0; i < width; ++i) {
-        dx[r * width + i] += loss[1][r * vocabulary + v] * c.in(1)[v * width + i];
-        dweight[v * width + i] += loss[1][r * vocabulary + v] * c.in(0)[r * width + i];
+        dx[r * width + i] += dlogits[r * vocabulary + v] * weight[v * width + i];
+        dweight[v * width + i] += dlogits[r * vocabulary + v] * x[r * width + i];
       }
   return {loss[0], dx, dweight, loss[2]};
 }

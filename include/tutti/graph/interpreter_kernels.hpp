@@ -4,6 +4,7 @@
 /// One naive loop in double per operation, written from the equations alone: the oracle of gradients, decompositions
 /// and the executor.
 
+#include <tutti/core/bfloat16.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/tensor/random.hpp>
@@ -152,8 +153,16 @@ inline Values reduce(Call const& c) {
   return out;
 }
 
+/// An operand of a product, as it is multiplied.
+inline Values factors(Call const& c, Values x) {
+  if (product_type(c.graph, c.id) == DType::bfloat16)
+    for (double& value : x) value = double{float(bfloat16(static_cast<float>(value)))};
+  return x;
+}
+
 inline Values dot(Call const& c) {
   DotShape const d = dot_shape(c.graph, c.id);
+  Values const left = factors(c, c.in(0)), right = factors(c, c.in(1));
   Shape const &a = c.shape(0), &b = c.shape(1);
   List<std::int64_t> contracted;
   for (std::int64_t axis : d.contract_a) contracted.push_back(a[static_cast<int>(axis)]);
@@ -175,7 +184,7 @@ inline Values dot(Call const& c) {
     double sum = 0;
     for_each(inner, [&](Index const& k, std::int64_t) {
       for (std::size_t i = 0; i < d.contract_a.size(); ++i) ia[at(d.contract_a[i])] = ib[at(d.contract_b[i])] = k[i];
-      sum += c.in(0)[position(a, ia)] * c.in(1)[position(b, ib)];
+      sum += left[position(a, ia)] * right[position(b, ib)];
     });
     out[at(flat)] = sum;
   });

@@ -206,7 +206,7 @@ class Lowering {
                       {emit_.contiguous(x[0], DType::int64), emit_.contiguous(x[1], DType::int64),
                        emit_.contiguous(x[2], DType::int64)},
                       type);
-      case Op::linear: return lower_linear(emit_, type, x);
+      case Op::linear: return lower_linear(emit_, graph, id, x);
       case Op::attention_gradient: {
         auto const reads = emit_.floats(x);
         Ref const y = emit_.fresh(DType::float32, type.shape);

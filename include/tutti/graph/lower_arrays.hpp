@@ -78,7 +78,8 @@ inline Value lower_reduce(Emitter& emit, Graph const& graph, Id id, Value const&
 }
 
 /// x (..., I), weight (O, I) [, bias (O)]
-inline Value lower_linear(Emitter& emit, Type const& type, List<Value> const& x) {
+inline Value lower_linear(Emitter& emit, Graph const& graph, Id id, List<Value> const& x) {
+  Type const& type = graph.type(id);
   List<Ref> operands = emit.floats(x);
   std::int64_t const inner = x[0].shape[x[0].shape.rank() - 1], columns = x[1].shape[0];
   std::int64_t const rows = inner == 0 ? (columns == 0 ? 0 : type.shape.size() / columns) : x[0].shape.size() / inner;
@@ -88,6 +89,7 @@ inline Value lower_linear(Emitter& emit, Type const& type, List<Value> const& x)
   b.strides[1] = inner;
   Ref const y = emit.fresh(DType::float32, type.shape);
   Step& step = emit.push(StepKind::gemm);
+  step.product = product_type(graph, id);
   step.reads = {a, b, operands.size() > 2 ? operands[2] : Ref{}, {}, {}};
   step.writes = {contiguous_ref(y.buffer, 0, DType::float32, {rows, columns}), {}};
   return emit.as(y, type.dtype);
@@ -146,6 +148,7 @@ inline Value lower_dot(Emitter& emit, Graph const& graph, Id id, Value const& a,
   extents.push_back(right.shape[right.shape.rank() - 1]);
   Ref const y = emit.fresh(type.dtype, type.shape);
   Step& step = emit.push(StepKind::gemm);
+  step.product = product_type(graph, id);
   step.reads = {left, right, {}, {}, {}};
   step.writes = {contiguous_ref(y.buffer, 0, type.dtype, Shape(extents)), {}};
   return view_value(y);

@@ -131,6 +131,7 @@ inline List<Value> composite(Emitter& emit, Graph const& graph, Id id, List<Valu
   step.heads = heads;
   step.vocabulary = vocabulary;
   step.ignored = ignored;
+  if (is_product(graph.op(id))) step.product = product_type(graph, id);
   List<Value> results;
   for (int i = 0; i < graph.results(id); ++i) results.push_back(emit.as(writes[at(i)], graph.type(id, i).dtype));
   return results;

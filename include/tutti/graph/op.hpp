@@ -62,7 +62,7 @@ enum class Op : std::uint8_t {
   reduce_sum,   ///< {axes, ascending}: dropped
   reduce_max,   ///< {axes, ascending}: dropped
   dot_general,  ///< a, b; {batch count, contracted count, a's batch axes, b's batch axes, a's contracted, b's
-                ///< contracted};
+                ///< contracted[, type to which float32 operands are rounded]};
                 ///< result: batch, a's free axes, b's free axes
   gather,       ///< table (R, ...), indices (...): rows
   scatter_add,  ///< base (R, ...), indices (...), rows: base plus every row at its index
@@ -70,7 +70,7 @@ enum class Op : std::uint8_t {
                 ///< counter (i/4 low, i/4 high, step, stream) and key (seed low, seed high)
 
   // Composites of kernel/: each is one kernel call, results that nobody uses are not computed.
-  linear,               ///< x (..., I), weight (O, I) [, bias (O)]: x weight^T + bias, (..., O)
+  linear,               ///< x (..., I), weight (O, I) [, bias (O)]; {[as dot_general]}: x weight^T + bias, (..., O)
   layer_norm,           ///< x (..., C), gamma (C), beta (C); <eps> -> y (..., C), mean (...), rstd (...)
   layer_norm_gradient,  ///< dy, x, gamma, mean, rstd -> dx, dgamma, dbeta
   attention,            ///< qkv (B, T, 3C); {heads} <scale>: causal -> out (B, T, C), lse (B, heads, T)
@@ -78,7 +78,8 @@ enum class Op : std::uint8_t {
   embedding,            ///< tokens (B, T), table (V, C) [, positions (P >= T, C)]: (B, T, C)
   embedding_gradient,   ///< tokens, dout [, base (V, C)]; {table rows, position rows} -> dtable (+ base), dpositions
   cross_entropy,  ///< logits (..., V), targets (...); {ignored} <scale> -> mean loss (), scale * dlogits, losses (...)
-  linear_cross_entropy,  ///< x (..., C), weight (padded V, C), targets (...); {ignored, vocabulary} <scale>
+  linear_cross_entropy,  ///< x (..., C), weight (padded V, C), targets (...); {ignored, vocabulary[, as dot_general]}
+                         ///< <scale>
                          ///< -> mean loss (), scale * dx, scale * dweight, losses (...)
   square_sum,            ///< x [, base float64 ()]: float64 (), base plus sum of x^2
   adamw,  ///< parameter, gradient, m, v, learning rate, correction 1, correction 2, gradient scale (float32 ());

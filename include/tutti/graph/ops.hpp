@@ -296,15 +296,26 @@ constexpr Var mean_all(Var x, Where where = Where::current()) {
   return Operand(sum_all(x, where), where) * (1.0 / static_cast<double>(count > 0 ? count : 1));
 }
 
+namespace detail {
+/// dot_general with operands rounded to `product`.
+constexpr Var dot_general_of(DType product, Var a, Var b, List<std::int64_t> contract_a, List<std::int64_t> contract_b,
+                             List<std::int64_t> batch_a = {}, List<std::int64_t> batch_b = {},
+                             Where where = Where::current()) {
+  Builder& builder = home(a, b, {}, where);
+  List<std::int64_t> values{static_cast<std::int64_t>(batch_a.size()), static_cast<std::int64_t>(contract_a.size())};
+  for (auto const* list : {&batch_a, &batch_b, &contract_a, &contract_b}) values.append(list->begin(), list->end());
+  if (product != DType::float32) values.push_back(static_cast<std::int64_t>(product));
+  Id const x = builder.adopt(a, where), y = builder.adopt(b, where);
+  return emit(builder, draft(Op::dot_general, {x, y}, std::move(values)), where);
+}
+}  // namespace detail
+
 /// Result: batch axes, free axes of a, free axes of b.
 constexpr Var dot_general(Var a, Var b, List<std::int64_t> contract_a, List<std::int64_t> contract_b,
                           List<std::int64_t> batch_a = {}, List<std::int64_t> batch_b = {},
                           Where where = Where::current()) {
-  Builder& builder = detail::home(a, b, {}, where);
-  List<std::int64_t> values{static_cast<std::int64_t>(batch_a.size()), static_cast<std::int64_t>(contract_a.size())};
-  for (auto const* list : {&batch_a, &batch_b, &contract_a, &contract_b}) values.append(list->begin(), list->end());
-  Id const x = builder.adopt(a, where), y = builder.adopt(b, where);
-  return detail::emit(builder, draft(Op::dot_general, {x, y}, std::move(values)), where);
+  return detail::dot_general_of(DType::float32, a, b, std::move(contract_a), std::move(contract_b), std::move(batch_a),
+                                std::move(batch_b), where);
 }
 
 }  // namespace tutti::graph

@@ -4,6 +4,7 @@
 /// A graph made ready to run: its steps and their memory plan. Sizes are fixed, memory is not bound yet, and one
 /// program may be run by any number of executors.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/fuse.hpp>
@@ -113,6 +114,7 @@ inline std::string to_string(Program const& program) {
     out += head + results + " <- " + operands;
     if (step.kind == StepKind::elementwise) out += "  [" + detail::formula(step) + "]";
     if (step.gelu) out += "  [gelu]";
+    if (step.product != DType::float32) out += concat("  [", tutti::name(step.product), "]");
     if (!step.where.empty()) out += "  " + step.where;
     out += "\n";
   }

@@ -168,20 +168,23 @@ constexpr void back_dot(Back const& n) {
     return others(bound, rank);
   };
   Var const g = n.g();
+  DType const product = product_type(n.builder.graph(), n.id);
   if (n.wants(0))
-    n.give(0, operand_order(dot_general(g, n.in(1), ascending(batch + free_a, g.rank()),
+    n.give(0, operand_order(dot_general_of(product, g, n.in(1), ascending(batch + free_a, g.rank()),
                                         free_of(zb, kb, n.in(1).rank()), ascending(0, batch), zb),
                             za, ka, kb));
   if (n.wants(1))
-    n.give(1, operand_order(dot_general(g, n.in(0), ascending(batch, batch + free_a), free_of(za, ka, n.in(0).rank()),
-                                        ascending(0, batch), za), zb, kb, ka));
+    n.give(1, operand_order(dot_general_of(product, g, n.in(0), ascending(batch, batch + free_a),
+                                           free_of(za, ka, n.in(0).rank()), ascending(0, batch), za),
+                            zb, kb, ka));
 }
 
 constexpr void back_linear(Back const& n) {
   Var const g = n.g();
   List<std::int64_t> const rows = ascending(0, g.rank() - 1);
-  if (n.wants(0)) n.give(0, dot_general(g, n.in(1), {g.rank() - 1}, {0}));
-  if (n.wants(1)) n.give(1, dot_general(g, n.in(0), rows, rows));
+  DType const product = product_type(n.builder.graph(), n.id);
+  if (n.wants(0)) n.give(0, dot_general_of(product, g, n.in(1), {g.rank() - 1}, {0}));
+  if (n.wants(1)) n.give(1, dot_general_of(product, g, n.in(0), rows, rows));
   if (n.count() == 3 && n.wants(2)) n.give(2, reduce(Op::reduce_sum, g, rows, n.where));
 }
 constexpr void back_layer_norm(Back const& n) {

@@ -3,6 +3,8 @@
 /// @file
 /// Contract of the language-model head fused with softmax cross-entropy.
 
+#include <tutti/kernel/gemm.hpp>
+
 #include <cstdint>
 
 namespace tutti::kernel {
@@ -30,6 +32,7 @@ struct LinearCrossEntropy {
   float* dx = nullptr;
   float* dweight = nullptr;
   float* workspace = nullptr;   ///< linear_cross_entropy_workspace(...) floats
+  Product product = Product::float32;  ///< of all three products; dz is rounded too, the loss is not
 };
 
 /// Rows of logits held at once: a multiple of 64 that keeps the chunk under about 32 MB, at least 64.

@@ -45,7 +45,8 @@ class Run {
                .evaluation_batch = setup_.rows,
                .micro_steps = setup_.micro_steps,
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
-               .clip = o().clip}) {
+               .clip = o().clip,
+               .compute = o().compute == "bfloat16" ? DType::bfloat16 : DType::float32}) {
     if (ranks() > 1) step_.connect({port_});
     detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
                            static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
@@ -137,9 +138,19 @@ class Run {
     parallel::require_equal(*port_, step_.state(), "at the start");
   }
 
+  /// What matrix products are made of, and how, on this rank's processor.
+  std::string products() const {
+    if (step_.options().compute == DType::float32) return "fp32";
+    return context_.isa() == exec::Isa::avx512_bf16
+               ? "bfloat16, summed in fp32; master weights, norms, attention, loss and updates in fp32"
+               : fmt::format("bfloat16 values, multiplied as fp32: {} has no instruction for bfloat16",
+                             exec::name(context_.isa()));
+  }
   /// Sum over ranks: the job's ceiling.
   double agreed_peak() {
-    double peak = kernel::cpu::measure_peak_flops(context_);
+    bool const narrow = step_.options().compute == DType::bfloat16;
+    double peak = kernel::cpu::measure_peak_flops(
+        context_, 3, narrow ? kernel::Product::bfloat16 : kernel::Product::float32);
     parallel::all_reduce(*port_, {&peak, 1}, comm::PortOp::sum);
     return peak;
   }
@@ -154,14 +165,15 @@ class Run {
       return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
     };
     std::vector<std::pair<std::string, std::string>> rows{
-        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s fp32 measured", processor_name(), name(context_.isa()),
-                               peak_flops_ / 1e9)},
+        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s {} measured", processor_name(), name(context_.isa()),
+                               peak_flops_ / 1e9, o().compute)},
         {"layout",
          fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
                               setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
                               m.max_tokens)},
         {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
+        {"products", products()},
         {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
         {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
                                                      with_commas(setup_.validation->corpus().tokens()))

@@ -43,6 +43,7 @@ struct Options {
   double final_fraction = 0.0;
   double weight_decay = 0.1;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  std::string compute = "float32";  ///< of matrix products
   double clip = 1.0;               ///< global norm; 0 does not clip
   std::string clip_flag = "--clip";  ///< as it was spelled
   std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0,
@@ -98,6 +99,8 @@ inline void declare(CLI::App& app, Options& o) {
   add(*optimizer, "--beta2", o.beta2, "AdamW");
   add(*optimizer, "--epsilon", o.epsilon, "AdamW");
   add(*optimizer, "--clip,--gradient-clip", o.clip, "largest global norm of the gradient; 0 does not clip");
+  add(*optimizer, "--compute", o.compute,
+      "matrix products: float32, or bfloat16 with sums, parameters and all else in float32");
   auto* const run = app.add_option_group("Run");
   add(*run, "--validate-every", o.validate_every,
                   "steps; validation also runs before the first and after the last");
@@ -215,9 +218,16 @@ inline void validate(Options const& o) {
              "is not UTF-8, as which checkpoints keep it. Rename what it names, or write it in UTF-8");
     }
   };
-  for (auto [name, value] : std::initializer_list<std::pair<char const*, std::string const&>>{
-           {"model", o.model}, {"data", o.data}, {"validation-data", o.validation_data}, {"tokenizer", o.tokenizer},
-           {"schedule", o.schedule}, {"sample-prompt", o.sample_prompt}, {"resume", o.resume}, {"out", o.out}})
+  for (auto [name, value] :
+       std::initializer_list<std::pair<char const*, std::string const&>>{{"model", o.model},
+                                                                         {"data", o.data},
+                                                                         {"validation-data", o.validation_data},
+                                                                         {"tokenizer", o.tokenizer},
+                                                                         {"schedule", o.schedule},
+                                                                         {"compute", o.compute},
+                                                                         {"sample-prompt", o.sample_prompt},
+                                                                         {"resume", o.resume},
+                                                                         {"out", o.out}})
     text_can_be(name, value);
   auto const at_least = [&](char const* flag, std::int64_t value, std::int64_t least) {
     if (value < least) refuse(flag, value, "must be at least " + std::to_string(least));
@@ -261,6 +271,7 @@ inline void validate(Options const& o) {
   between(o.clip_flag.c_str(), o.clip, 0, 1e30);
   if (std::find(optim::schedule_names.begin(), optim::schedule_names.end(), o.schedule) == optim::schedule_names.end())
     refuse("--schedule", o.schedule, "use cosine, linear, constant or wsd");
+  if (o.compute != "float32" && o.compute != "bfloat16") refuse("--compute", o.compute, "use float32 or bfloat16");
   if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
     refuse("--backend", o.backend, "use auto, mpi or threads");
   if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))
@@ -301,6 +312,7 @@ void for_each_setting(AnyOptions& o, F&& f) {
   f("beta2", o.beta2);
   f("epsilon", o.epsilon);
   f("clip", o.clip);
+  f("compute", o.compute);
   f("seed", o.seed);
   f("validate-every", o.validate_every);
   f("validation-batches", o.validation_batches);

@@ -5,6 +5,7 @@
 /// are one program for each part of the step, planned once.
 
 #include <tutti/core/shared.hpp>
+#include <tutti/graph/amp.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/adamw.hpp>
@@ -32,7 +33,7 @@ struct TrainStepOptions {
   std::int64_t micro_steps = 1;
   double weight = 1;                      ///< ranks * batch / batches of all ranks: 1 unless they differ
   double clip = 0;                        ///< largest global norm; 0 does not clip
-  DType compute = DType::float32;         ///< of matrix products; float32 is what this version has
+  DType compute = DType::float32;         ///< of matrix products: float32, or bfloat16 as graph::amp says
   bool profile = false;
 };
 
@@ -57,9 +58,10 @@ class TrainStep {
   TrainStep(exec::Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
       : context_(context), config_(config), adamw_(adamw), options_(options) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
-    if (options.compute != DType::float32)
+    if (options.compute != DType::float32 && options.compute != DType::bfloat16)
       throw Error(ErrorKind::unavailable, "TrainStep",
-                  "matrix products in " + std::string(name(options.compute)) + " are not there. Use float32");
+                  "matrix products in " + std::string(name(options.compute)) +
+                      " are not there. Use float32 or bfloat16");
     if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options_.evaluation_batch < 1)
       throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1");
     if (!(options.weight > 0))
@@ -171,7 +173,7 @@ class TrainStep {
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
     bool const reduce = parallel_.port != nullptr && parallel_.port->size() > 1;
-    return graph::trace(make_parameters(config_), [&](graph::Builder& builder, auto const& parameters) {
+    auto const model = [&](graph::Builder& builder, auto const& parameters) {
       Shape const shape{pass ? options_.batch : options_.evaluation_batch, options_.sequence};
       graph::Var const tokens = builder.input("tokens", DType::int32, shape);
       graph::Var const targets = builder.input("targets", DType::int32, shape);
@@ -183,7 +185,8 @@ class TrainStep {
                          .reduce = reduce,
                          .weight = options_.weight});
       else builder.output("loss", loss);
-    });
+    };
+    return graph::amp(graph::trace(make_parameters(config_), model), options_.compute);
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;

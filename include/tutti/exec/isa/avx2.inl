@@ -34,14 +34,17 @@ TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm
 TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.v); }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm256_maskstore_epi32(p, first(n), x.v); }
 
+/// Four words.
+TUTTI_KERNEL_INLINE __m128 load_words(void const* p) { return _mm_loadu_ps(static_cast<float const*>(p)); }
 /// Quarter rows r and r + 4 share a register, so that one transposition of 4 by 4 within 128-bit lanes finishes.
-TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
+template <class T>
+TUTTI_KERNEL_INLINE void load_transposed(T const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
   __m256 t[4];
   TUTTI_UNROLL
   for (int r = 0; r < 4; ++r) {
-    __m128 const low = _mm_loadu_ps(p + (r < rows ? r : rows - 1) * stride);
+    __m128 const low = load_words(p + (r < rows ? r : rows - 1) * stride);
     t[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(low),
-                                _mm_loadu_ps(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
+                                load_words(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
   }
   __m256 const a = _mm256_unpacklo_ps(t[0], t[1]), b = _mm256_unpackhi_ps(t[0], t[1]);
   __m256 const c = _mm256_unpacklo_ps(t[2], t[3]), d = _mm256_unpackhi_ps(t[2], t[3]);

@@ -31,16 +31,19 @@ TUTTI_KERNEL_INLINE I32 load_partial(std::int32_t const* p, int n) { return {_mm
 TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { _mm512_storeu_si512(p, x.v); }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) { _mm512_mask_storeu_epi32(p, first(n), x.v); }
 
+/// Four words.
+TUTTI_KERNEL_INLINE __m128 load_words(void const* p) { return _mm_loadu_ps(static_cast<float const*>(p)); }
 /// Quarter rows r, r + 4, r + 8, r + 12 share a register, so that one transposition of 4 by 4 within 128-bit lanes
 /// finishes.
-TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
+template <class T>
+TUTTI_KERNEL_INLINE void load_transposed(T const* p, std::int64_t stride, int rows, F32 (&out)[4]) {
   __m512 t[4];
   TUTTI_UNROLL
   for (int r = 0; r < 4; ++r) {
-    __m512 x = _mm512_castps128_ps512(_mm_loadu_ps(p + (r < rows ? r : rows - 1) * stride));
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(p + (r + 8 < rows ? r + 8 : rows - 1) * stride), 2);
-    t[r] = _mm512_insertf32x4(x, _mm_loadu_ps(p + (r + 12 < rows ? r + 12 : rows - 1) * stride), 3);
+    __m512 x = _mm512_castps128_ps512(load_words(p + (r < rows ? r : rows - 1) * stride));
+    x = _mm512_insertf32x4(x, load_words(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
+    x = _mm512_insertf32x4(x, load_words(p + (r + 8 < rows ? r + 8 : rows - 1) * stride), 2);
+    t[r] = _mm512_insertf32x4(x, load_words(p + (r + 12 < rows ? r + 12 : rows - 1) * stride), 3);
   }
   __m512 const a = _mm512_unpacklo_ps(t[0], t[1]), b = _mm512_unpackhi_ps(t[0], t[1]);
   __m512 const c = _mm512_unpacklo_ps(t[2], t[3]), d = _mm512_unpackhi_ps(t[2], t[3]);
@@ -188,6 +191,15 @@ using namespace tutti::isa::avx512_dots;
 namespace tutti::isa::avx512_bf16 {
 
 using namespace tutti::isa::avx512;
+
+inline constexpr bool has_dot2 = true;
+TUTTI_TARGET_AVX512_BF16 TUTTI_ALWAYS_INLINE F32 pack_bfloat16(F32 low, F32 high) {
+  // One conversion puts the sixteen of `low` before those of `high`.
+  alignas(64) static constexpr std::uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                          8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  auto const both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high.v, low.v));
+  return {_mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_load_si512(order), both))};
+}
 
 /// One vdpbf16ps: subnormal inputs and results count as zero, products are rounded in pairs.
 TUTTI_TARGET_AVX512_BF16 TUTTI_ALWAYS_INLINE F32 dot2(F32 c, I32 a, I32 b) {

@@ -111,3 +111,17 @@ TUTTI_KERNEL_INLINE F32 sine_of_quadrant(F32 x, std::int32_t quadrant) {
 }
 TUTTI_KERNEL_INLINE F32 sin(F32 x) { return sine_of_quadrant(x, 0); }
 TUTTI_KERNEL_INLINE F32 cos(F32 x) { return sine_of_quadrant(x, 1); }
+
+/// Whether `dot2` is an instruction.
+inline constexpr bool has_dot2 = false;
+/// NaN stays NaN.
+TUTTI_KERNEL_INLINE F32 round_bfloat16(F32 x) {
+  I32 const bits = as_i32(x);
+  I32 const odd = bit_and(shift_right_logical<16>(bits), set_i32(1));
+  I32 const rounded = add(bits, add(odd, set_i32(0x7fff)));
+  I32 const result = select(not_equal(x, x), bit_or(bits, set_i32(0x00400000)), rounded);
+  return as_f32(bit_and(result, set_i32(static_cast<std::int32_t>(0xffff0000u))));
+}
+TUTTI_KERNEL_INLINE F32 pack_bfloat16(F32 low, F32 high) {
+  return as_f32(bit_or(shift_right_logical<16>(as_i32(round_bfloat16(low))), as_i32(round_bfloat16(high))));
+}

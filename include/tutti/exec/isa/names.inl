@@ -40,6 +40,7 @@ using ::tutti::isa::TUTTI_ISA::min_lane;
 using ::tutti::isa::TUTTI_ISA::mul;
 using ::tutti::isa::TUTTI_ISA::neg;
 using ::tutti::isa::TUTTI_ISA::not_equal;
+using ::tutti::isa::TUTTI_ISA::round_bfloat16;
 using ::tutti::isa::TUTTI_ISA::scale;
 using ::tutti::isa::TUTTI_ISA::select;
 using ::tutti::isa::TUTTI_ISA::set;

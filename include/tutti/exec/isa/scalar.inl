@@ -31,8 +31,9 @@ TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { *p = x.v; }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) {
   if (n > 0) *p = x.v;
 }
-TUTTI_KERNEL_INLINE void load_transposed(float const* p, std::int64_t, int, F32 (&out)[4]) {
-  for (int c = 0; c < 4; ++c) out[c] = {p[c]};
+template <class T>
+TUTTI_KERNEL_INLINE void load_transposed(T const* p, std::int64_t, int, F32 (&out)[4]) {
+  for (int c = 0; c < 4; ++c) __builtin_memcpy(&out[c].v, p + c * static_cast<int>(4 / sizeof(T)), 4);
 }
 TUTTI_KERNEL_INLINE F32 load(bfloat16 const* p) { return {float(*p)}; }
 TUTTI_KERNEL_INLINE F32 load_partial(bfloat16 const* p, int n) { return {n > 0 ? float(*p) : 0.0f}; }

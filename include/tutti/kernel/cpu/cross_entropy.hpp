@@ -134,6 +134,7 @@ inline void linear_cross_entropy(exec::Context& context, LinearCrossEntropy cons
     logits.a = x, logits.a_row = channels, logits.a_column = 1;
     logits.b = args.weight, logits.b_row = 1, logits.b_column = channels;
     logits.c = args.workspace, logits.c_row = stride;
+    logits.product = args.product;
     gemm(context, logits);
     part.rows = rows;
     part.targets = args.targets + first;
@@ -146,6 +147,7 @@ inline void linear_cross_entropy(exec::Context& context, LinearCrossEntropy cons
       dweight.b = x, dweight.b_row = channels, dweight.b_column = 1;
       dweight.c = args.dweight, dweight.c_row = channels;
       dweight.beta = first == 0 ? 0.0f : 1.0f;
+      dweight.product = args.product;
       gemm(context, dweight);
     }
     if (args.dx != nullptr) {
@@ -154,6 +156,7 @@ inline void linear_cross_entropy(exec::Context& context, LinearCrossEntropy cons
       dx.a = args.workspace, dx.a_row = stride, dx.a_column = 1;
       dx.b = args.weight, dx.b_row = channels, dx.b_column = 1;
       dx.c = args.dx + first * channels, dx.c_row = channels;
+      dx.product = args.product;
       gemm(context, dx);
     }
   }

@@ -9,7 +9,9 @@
 #include <tutti/kernel/gemm.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <type_traits>
 #include <unistd.h>
 
 namespace tutti::kernel::cpu {
@@ -28,16 +30,16 @@ inline bool gemm_in_place(Gemm const& g) noexcept {
   return g.epilogue.residual == g.c || g.epilogue.gelu_gradient == g.c;
 }
 
-/// Most terms of a sum over k that are packed together.
+/// Most words of a sum over k that are packed together.
 inline constexpr std::int64_t gemm_depth = 768;
 
-/// What is packed at a time: mc x kc of the left operand, kc x nc of the right.
+/// What is packed at a time: mc x kc of the left operand, kc x nc of the right. kc counts terms.
 struct GemmBlocking {
   std::int64_t mc = 0, nc = 0, kc = 0;
 };
 /// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one of the
-/// third.
-inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n) noexcept {
+/// third. `terms`: in a word of a panel.
+inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n, int terms) noexcept {
   static std::int64_t const level2 = [] {
     long const bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
     return bytes >= 262144 ? std::min<std::int64_t>(bytes, 2097152) : 524288;
@@ -48,32 +50,45 @@ inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n)
     return std::max(step, ((extent + blocks - 1) / blocks + step - 1) / step * step);
   };
   GemmBlocking block;
-  block.kc = gemm_in_place(g) ? std::max<std::int64_t>(g.k, 1) : even(g.k, gemm_depth, 8);
-  block.mc = even(m, level2 / 8 / block.kc, 12);
-  block.nc = even(n, (std::int64_t{3} << 19) / block.kc, 32);
+  block.kc = gemm_in_place(g) ? std::max<std::int64_t>(g.k, 1) : even(g.k, gemm_depth * terms, 8);
+  std::int64_t const words = (block.kc + terms - 1) / terms;
+  block.mc = even(m, level2 / 8 / words, 12);
+  block.nc = even(n, (std::int64_t{3} << 19) / words, 32);
   return block;
 }
-/// Floats of working memory for one thread that computes m x n outputs of the product.
+/// Whether the left operand of a skinny product is read as it is.
+inline bool gemm_reads_rows(Gemm const& g) noexcept {
+  return g.a_column == 1 && g.a_dtype == DType::float32 && g.product == Product::float32;
+}
+/// Floats of working memory for one thread that computes m x n outputs of the product, at any level.
 inline std::int64_t gemm_scratch(Gemm const& g, std::int64_t m, std::int64_t n) noexcept {
-  if (gemm_is_skinny(g)) return g.a_column == 1 ? 0 : g.m * g.k;
-  GemmBlocking const block = gemm_blocking(g, m, n);
-  return (block.mc + block.nc + 16) * block.kc + 64;
+  if (gemm_is_skinny(g)) return gemm_reads_rows(g) ? 0 : g.m * g.k;
+  std::int64_t most = 0;
+  for (int const terms : {1, 2}) {
+    if (terms == 2 && g.product == Product::float32) break;
+    GemmBlocking const block = gemm_blocking(g, m, n, terms);
+    most = std::max(most, (block.mc + block.nc + 16) * ((block.kc + terms - 1) / terms) + 64);
+  }
+  return most;
 }
 
 }  // namespace tutti::kernel::cpu
 
+#define TUTTI_ISA_WITH_BF16
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/pack.inl>
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/gemm.inl>
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
+#undef TUTTI_ISA_WITH_BF16
 
 namespace tutti::kernel::cpu {
 
 /// One rectangle of the product, on the calling thread; for kernels that are inside a parallel region already.
 inline void gemm_region(exec::Isa isa, Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0,
                         std::int64_t n1, float* scratch) {
+  if (g.product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, gemm_region_bfloat16(g, m0, m1, n0, n1, scratch));
   TUTTI_DISPATCH(isa, gemm_region(g, m0, m1, n0, n1, scratch));
 }
 /// The whole product on the calling thread, with gemm_scratch(g, g.m, g.n) floats.

@@ -2,8 +2,16 @@
 /// @file
 /// The matrix product on one thread. Stamped per instruction set by gemm.hpp, after pack.inl.
 
-/// c (Rows x Vectors * lanes) = alpha * a b + beta * c for one panel of each operand, sums over k held in registers.
-template <int Rows, int Vectors>
+/// sum + the products of the terms of two words.
+template <Words W>
+TUTTI_KERNEL_INLINE F32 multiply_add(F32 left, F32 right, F32 sum) {
+  if constexpr (W == Words::pairs) return dot2(sum, as_i32(left), as_i32(right));
+  else return fma(left, right, sum);
+}
+
+/// c (Rows x Vectors * lanes) = alpha * a b + beta * c for one panel of each operand, sums over k words held in
+/// registers.
+template <Words W, int Rows, int Vectors>
 TUTTI_TARGET void micro_kernel(std::int64_t k, float const* a, float const* b, std::int64_t b_row, float* c,
                                std::int64_t c_row, float alpha, float beta) {
   F32 sums[Rows][Vectors];
@@ -20,7 +28,7 @@ TUTTI_TARGET void micro_kernel(std::int64_t k, float const* a, float const* b, s
     for (int r = 0; r < Rows; ++r) {
       F32 const left = set(a[r]);
       TUTTI_UNROLL
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = fma(left, right[v], sums[r][v]);
+      for (int v = 0; v < Vectors; ++v) sums[r][v] = multiply_add<W>(left, right[v], sums[r][v]);
     }
   }
   F32 const factor = set(alpha);
@@ -43,16 +51,17 @@ TUTTI_TARGET void micro_kernel(std::int64_t k, float const* a, float const* b, s
   }
 }
 
-TUTTI_TARGET inline void run_micro_kernel(int rows, int columns, std::int64_t k, float const* a, float const* b,
+template <Words W>
+TUTTI_TARGET void run_micro_kernel(int rows, int columns, std::int64_t k, float const* a, float const* b,
                                           std::int64_t b_row, float* c, std::int64_t c_row, float alpha, float beta) {
   if (columns == tile_columns) {
-    if (rows == tile_rows) return micro_kernel<tile_rows, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
-    if (rows == 2 * row_step) return micro_kernel<2 * row_step, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
-    return micro_kernel<row_step, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
+    if (rows == tile_rows) return micro_kernel<W, tile_rows, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
+    if (rows == 2 * row_step) return micro_kernel<W, 2 * row_step, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
+    return micro_kernel<W, row_step, tile_vectors>(k, a, b, b_row, c, c_row, alpha, beta);
   }
-  if (rows == tile_rows) return micro_kernel<tile_rows, 1>(k, a, b, b_row, c, c_row, alpha, beta);
-  if (rows == 2 * row_step) return micro_kernel<2 * row_step, 1>(k, a, b, b_row, c, c_row, alpha, beta);
-  return micro_kernel<row_step, 1>(k, a, b, b_row, c, c_row, alpha, beta);
+  if (rows == tile_rows) return micro_kernel<W, tile_rows, 1>(k, a, b, b_row, c, c_row, alpha, beta);
+  if (rows == 2 * row_step) return micro_kernel<W, 2 * row_step, 1>(k, a, b, b_row, c, c_row, alpha, beta);
+  return micro_kernel<W, row_step, 1>(k, a, b, b_row, c, c_row, alpha, beta);
 }
 
 /// Element (i, j) of the whole result is element (0, 0) here: where an epilogue finds its operands.
@@ -61,10 +70,6 @@ struct Place {
   std::int64_t i = 0, j = 0;
 };
 
-template <bool Whole>
-TUTTI_KERNEL_INLINE F32 get(float const* p, int n) {
-  return Whole ? load(p) : load_partial(p, n);
-}
 template <bool Whole>
 TUTTI_KERNEL_INLINE void put(float* p, F32 x, int n) {
   if (Whole)
@@ -104,10 +109,11 @@ TUTTI_TARGET inline void finish(float const* tile, int rows, int columns, float*
     }
 }
 
-/// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` terms, of which the first k are
+/// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` words, of which the first k are
 /// summed, by one panel of columns, `b_row` floats from one k to the next. `rows` ends where a packed panel ends. Whole
 /// tiles go from registers to c, others through a small buffer.
-TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int64_t depth, std::int64_t rows,
+template <Words W = Words::plain>
+TUTTI_TARGET void multiply_panel(std::int64_t k, float const* a, std::int64_t depth, std::int64_t rows,
                                         float const* b, std::int64_t b_row, int columns, float* c, std::int64_t c_row,
                                         float alpha, float beta, Place place = {}) {
   int const width = panel_columns(columns);
@@ -120,18 +126,19 @@ TUTTI_TARGET inline void multiply_panel(std::int64_t k, float const* a, std::int
       __builtin_prefetch(target + r * c_row + columns - 1, 1);
     }
     if (valid == height && columns == width && place.epilogue == nullptr) {
-      run_micro_kernel(height, width, k, a + i * depth, b, b_row, target, c_row, alpha, beta);
+      run_micro_kernel<W>(height, width, k, a + i * depth, b, b_row, target, c_row, alpha, beta);
     } else {
       alignas(64) float tile[tile_rows * tile_columns];
-      run_micro_kernel(height, width, k, a + i * depth, b, b_row, tile, tile_columns, 1.0f, 0.0f);
+      run_micro_kernel<W>(height, width, k, a + i * depth, b, b_row, tile, tile_columns, 1.0f, 0.0f);
       finish(tile, valid, columns, target, c_row, alpha, beta, {place.epilogue, place.i + i, place.j});
     }
   }
 }
 
-/// out[r * tile_columns + j] = a row r . b column j, both with k contiguous: nothing is packed, b is read once.
-template <int Rows, int Columns>
-TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row, float const* b, std::int64_t b_column,
+/// out[r * tile_columns + j] = a row r . b column j, both with k contiguous: nothing is packed, b is read once, and its
+/// terms are rounded as W says.
+template <Words W, int Rows, int Columns, class T>
+TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row, T const* b, std::int64_t b_column,
                              float* out) {
   F32 sums[Rows][Columns];
   TUTTI_UNROLL
@@ -143,7 +150,7 @@ TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row,
   for (; p + F32::lanes <= k; p += F32::lanes) {
     F32 right[Columns];
     TUTTI_UNROLL
-    for (int j = 0; j < Columns; ++j) right[j] = load(b + j * b_column + p);
+    for (int j = 0; j < Columns; ++j) right[j] = rounded_as<W, T>(load(b + j * b_column + p));
     TUTTI_UNROLL
     for (int r = 0; r < Rows; ++r) {
       F32 const left = load(a + r * a_row + p);
@@ -157,26 +164,34 @@ TUTTI_TARGET void dot_kernel(std::int64_t k, float const* a, std::int64_t a_row,
     TUTTI_UNROLL
     for (int j = 0; j < Columns; ++j) {
       F32 total = sums[r][j];
-      if (rest > 0) total = fma(load_partial(a + r * a_row + p, rest), load_partial(b + j * b_column + p, rest), total);
+      if (rest > 0)
+        total = fma(load_partial(a + r * a_row + p, rest), rounded_as<W, T>(load_partial(b + j * b_column + p, rest)),
+                    total);
       out[r * tile_columns + j] = sum(total);
     }
   }
 }
-template <int Columns>
-TUTTI_TARGET void dot_rows(std::int64_t rows, std::int64_t k, float const* a, std::int64_t a_row, float const* b,
+template <Words W, int Columns, class T>
+TUTTI_TARGET void dot_rows(std::int64_t rows, std::int64_t k, float const* a, std::int64_t a_row, T const* b,
                            std::int64_t b_column, float* out) {
   for (; rows >= 4; rows -= 4, a += 4 * a_row, out += 4 * tile_columns)
-    dot_kernel<4, Columns>(k, a, a_row, b, b_column, out);
-  for (; rows > 0; --rows, a += a_row, out += tile_columns) dot_kernel<1, Columns>(k, a, a_row, b, b_column, out);
+    dot_kernel<W, 4, Columns>(k, a, a_row, b, b_column, out);
+  for (; rows > 0; --rows, a += a_row, out += tile_columns) dot_kernel<W, 1, Columns>(k, a, a_row, b, b_column, out);
 }
 
 /// Few rows against a matrix whose columns are contiguous (the weights of a linear layer): generation's product.
-TUTTI_TARGET inline void gemm_skinny(Gemm const& g, std::int64_t n0, std::int64_t n1, float* scratch) {
-  float const* a = g.a;
+template <Words W, class T>
+TUTTI_TARGET void gemm_skinny(Gemm const& g, T const* b, std::int64_t n0, std::int64_t n1, float* scratch) {
+  auto const* a = static_cast<float const*>(g.a);
   std::int64_t a_row = g.a_row;
-  if (g.a_column != 1) {
+  if (!gemm_reads_rows(g)) {
     for (std::int64_t i = 0; i < g.m; ++i)
-      for (std::int64_t p = 0; p < g.k; ++p) scratch[i * g.k + p] = g.a[i * g.a_row + p * g.a_column];
+      for (std::int64_t p = 0; p < g.k; ++p) {
+        std::int64_t const at = i * g.a_row + p * g.a_column;
+        scratch[i * g.k + p] = g.a_dtype == DType::bfloat16
+                                   ? one_word<W>(static_cast<bfloat16 const*>(g.a) + at, 0, 1)
+                                   : one_word<W>(static_cast<float const*>(g.a) + at, 0, 1);
+      }
     a = scratch;
     a_row = g.k;
   }
@@ -184,16 +199,37 @@ TUTTI_TARGET inline void gemm_skinny(Gemm const& g, std::int64_t n0, std::int64_
   for (std::int64_t j = n0; j < n1; j += tile_columns) {
     int const columns = static_cast<int>(n1 - j < tile_columns ? n1 - j : tile_columns);
     int v = 0;
-    for (; v + 4 <= columns; v += 4) dot_rows<4>(g.m, g.k, a, a_row, g.b + (j + v) * g.b_column, g.b_column, tile + v);
-    for (; v < columns; ++v) dot_rows<1>(g.m, g.k, a, a_row, g.b + (j + v) * g.b_column, g.b_column, tile + v);
+    for (; v + 4 <= columns; v += 4)
+      dot_rows<W, 4>(g.m, g.k, a, a_row, b + (j + v) * g.b_column, g.b_column, tile + v);
+    for (; v < columns; ++v) dot_rows<W, 1>(g.m, g.k, a, a_row, b + (j + v) * g.b_column, g.b_column, tile + v);
     finish(tile, static_cast<int>(g.m), columns, g.c + j, g.c_row, g.alpha, g.beta, {&g.epilogue, 0, j});
   }
 }
 
+/// Packs rows from element (i, p) on, of either type.
+template <Words W>
+TUTTI_TARGET void pack_left(float* to, Gemm const& g, std::int64_t i, std::int64_t p, std::int64_t rows,
+                            std::int64_t terms) {
+  std::int64_t const at = i * g.a_row + p * g.a_column;
+  if (g.a_dtype == DType::bfloat16)
+    return pack_rows<W>(to, static_cast<bfloat16 const*>(g.a) + at, g.a_row, g.a_column, rows, terms);
+  pack_rows<W>(to, static_cast<float const*>(g.a) + at, g.a_row, g.a_column, rows, terms);
+}
+/// Packs columns from element (p, j) on, of either type.
+template <Words W>
+TUTTI_TARGET void pack_right(float* to, Gemm const& g, std::int64_t p, std::int64_t j, std::int64_t columns,
+                             std::int64_t terms) {
+  std::int64_t const at = p * g.b_row + j * g.b_column;
+  if (g.b_dtype == DType::bfloat16)
+    return pack_columns<W>(to, static_cast<bfloat16 const*>(g.b) + at, g.b_row, g.b_column, columns, terms);
+  pack_columns<W>(to, static_cast<float const*>(g.b) + at, g.b_row, g.b_column, columns, terms);
+}
+
 /// Rows [m0, m1) and columns [n0, n1) of the product, with `scratch` of gemm_scratch(g, m1 - m0, n1 - n0) floats.
 /// How the sum over k is split depends on the whole product alone.
-TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1,
-                                     float* scratch) {
+template <Words W>
+TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1,
+                                float* scratch) {
   if (g.k == 0) {
     alignas(64) float const nothing[tile_rows * tile_columns] = {};
     for (std::int64_t i = m0; i < m1; i += tile_rows)
@@ -203,42 +239,58 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
                g.beta, {&g.epilogue, i, j});
     return;
   }
-  if (gemm_is_skinny(g)) return gemm_skinny(g, n0, n1, scratch);
-  GemmBlocking const block = gemm_blocking(g, m1 - m0, n1 - n0);
+  if (gemm_is_skinny(g)) {
+    constexpr Words words = W == Words::plain ? W : Words::rounded;  // reading b takes longer than the products
+    if (g.b_dtype == DType::bfloat16)
+      return gemm_skinny<words>(g, static_cast<bfloat16 const*>(g.b), n0, n1, scratch);
+    return gemm_skinny<words>(g, static_cast<float const*>(g.b), n0, n1, scratch);
+  }
+  GemmBlocking const block = gemm_blocking(g, m1 - m0, n1 - n0, terms_of(W));
   // Few rows do not repay the packing of rows that are contiguous already.
-  bool const direct = g.b_column == 1 && g.m <= 2 * tile_rows;
+  bool const direct =
+      W == Words::plain && g.b_dtype == DType::float32 && g.b_column == 1 && g.m <= 2 * tile_rows;
   // Panels are packed just before their first use. Contiguous columns are packed for several panels at a time: their
   // rows lie in as many pages as there are terms.
   std::int64_t const group = (g.b_column == 1 ? 4 : 1) * tile_columns;
   float* const right = scratch;
-  float* const left = scratch + block.nc * block.kc;
+  float* const left = scratch + block.nc * words_for(W, block.kc);
   GemmEpilogue const* const epilogue = gemm_has_epilogue(g) ? &g.epilogue : nullptr;
   for (std::int64_t jc = n0; jc < n1; jc += block.nc) {
     std::int64_t const j_end = n1 - jc < block.nc ? n1 : jc + block.nc;
     for (std::int64_t p = 0; p < g.k; p += block.kc) {
-      std::int64_t const k = g.k - p < block.kc ? g.k - p : block.kc;
+      std::int64_t const terms = g.k - p < block.kc ? g.k - p : block.kc, k = words_for(W, terms);
       float const beta = p == 0 ? g.beta : 1.0f;
-      GemmEpilogue const* const last = p + k == g.k ? epilogue : nullptr;
+      GemmEpilogue const* const last = p + terms == g.k ? epilogue : nullptr;
       for (std::int64_t ic = m0; ic < m1; ic += block.mc) {
         std::int64_t const rows = m1 - ic < block.mc ? m1 - ic : block.mc;
-        pack_rows(left, g.a + ic * g.a_row + p * g.a_column, g.a_row, g.a_column, rows, k);
+        pack_left<W>(left, g, ic, p, rows, terms);
         for (std::int64_t j = jc; j < j_end; j += tile_columns) {
           int const columns = static_cast<int>(j_end - j < tile_columns ? j_end - j : tile_columns);
-          float const* const source = g.b + p * g.b_row + j * g.b_column;
           float* const c = g.c + ic * g.c_row + j;
           if (direct && columns == tile_columns) {
-            multiply_panel(k, left, k, rows, source, g.b_row, columns, c, g.c_row, g.alpha, beta, {last, ic, j});
+            multiply_panel<W>(k, left, k, rows, static_cast<float const*>(g.b) + p * g.b_row + j, g.b_row, columns, c,
+                              g.c_row, g.alpha, beta, {last, ic, j});
             continue;
           }
           float* const panel = right + (j - jc) * k;
           if (ic == m0 && (direct || (j - jc) % group == 0))
-            pack_columns(panel, source, g.b_row, g.b_column, j_end - j < group ? j_end - j : group, k);
-          multiply_panel(k, left, k, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta,
+            pack_right<W>(panel, g, p, j, j_end - j < group ? j_end - j : group, terms);
+          multiply_panel<W>(k, left, k, rows, panel, panel_columns(columns), columns, c, g.c_row, g.alpha, beta,
                          {last, ic, j});
         }
       }
     }
   }
+}
+
+TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1,
+                                     float* scratch) {
+  gemm_of_words<Words::plain>(g, m0, m1, n0, n1, scratch);
+}
+TUTTI_TARGET inline void gemm_region_bfloat16(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0,
+                                              std::int64_t n1, float* scratch) {
+  constexpr Words words = ::tutti::isa::TUTTI_ISA::has_dot2 ? Words::pairs : Words::rounded;
+  gemm_of_words<words>(g, m0, m1, n0, n1, scratch);
 }
 
 /// Columns [n0, n1) of a column sum. Blocks of rows are summed first: the error grows with their number, not with the

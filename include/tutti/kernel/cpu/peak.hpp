@@ -4,35 +4,45 @@
 /// The ceiling that utilisation is measured against: fp32 multiply-adds of this machine, now.
 
 #include <tutti/exec/context.hpp>
+#include <tutti/kernel/gemm.hpp>
 
 #include <algorithm>
 #include <cstdint>
 
+#define TUTTI_ISA_WITH_BF16
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/peak.inl>
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
+#undef TUTTI_ISA_WITH_BF16
 
 namespace tutti::kernel::cpu {
 
 namespace detail {
-inline float peak_loop(exec::Isa isa, std::int64_t rounds) { TUTTI_DISPATCH(isa, multiply_add_loop(rounds)); }
-inline double peak_flops_per_round(exec::Isa isa) { TUTTI_DISPATCH(isa, flops_per_round()); }
+inline float peak_loop(exec::Isa isa, Product product, std::int64_t rounds) {
+  if (product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, bfloat16_loop(rounds));
+  TUTTI_DISPATCH(isa, multiply_add_loop(rounds));
+}
+inline double peak_flops_per_round(exec::Isa isa, Product product) {
+  if (product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, bfloat16_flops_per_round());
+  TUTTI_DISPATCH(isa, flops_per_round());
+}
 }  // namespace detail
 
-/// fp32 operations a second that all threads of the context reach together, the best of `tries` measurements of about
-/// 10 ms each.
-inline double measure_peak_flops(exec::Context& context, int tries = 3) {
+/// Operations a second of products with fp32 sums that all threads of the context reach together, the best of `tries`
+/// measurements of about 10 ms each.
+inline double measure_peak_flops(exec::Context& context, int tries = 3, Product product = Product::float32) {
   std::int64_t rounds = 100'000;
   float volatile sink = 0;
   double best = 0;
   for (int attempt = 0; attempt <= tries; ++attempt) {
     std::int64_t const begin = exec::now_ns();
     context.parallel([&](int thread) {
-      float const result = detail::peak_loop(context.isa(), rounds);
+      float const result = detail::peak_loop(context.isa(), product, rounds);
       if (thread == 0) sink = result;
     });
     double const seconds = static_cast<double>(std::max<std::int64_t>(exec::now_ns() - begin, 1)) * 1e-9;
-    double const flops = detail::peak_flops_per_round(context.isa()) * static_cast<double>(rounds) * context.threads();
+    double const flops =
+        detail::peak_flops_per_round(context.isa(), product) * static_cast<double>(rounds) * context.threads();
     if (attempt == 0)
       rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds) * 0.01 / seconds));
     else best = std::max(best, flops / seconds);
