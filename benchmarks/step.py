@@ -8,6 +8,9 @@ before anything is reported.
 
 A rival is given by path and skipped loudly when absent:
   --llmc PATH     llm.c's CPU trainer, built e.g. with gcc -Ofast -march=native -fopenmp train_gpt2.c -lm
+  --torch PYTHON  an interpreter that has PyTorch (Debian: python3-torch, then /usr/bin/python3)
+  --jax PYTHON    an interpreter that has JAX and optax (pip install jax optax)
+The scripts of the last two are in benchmarks/rivals. Both, and this library, also run with products in bfloat16.
 """
 
 import argparse
@@ -38,7 +41,7 @@ class Failed(Exception):
     pass
 
 
-def run_ours(args, folder, ranks, threads, backend, steps):
+def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32"):
     """Milliseconds and losses of each step of one process (or one MPI job)."""
     out = tempfile.mkdtemp(dir=folder)
     if args.batch % ranks:
@@ -47,7 +50,7 @@ def run_ours(args, folder, ranks, threads, backend, steps):
                "--batch", str(args.batch // ranks), "--sequence", str(args.sequence), "--steps", str(steps),
                "--learning-rate", "1e-4", "--schedule", "constant", "--weight-decay", "0", "--beta2", "0.999",
                "--clip", "0", "--threads", str(threads), "--backend", backend, "--validate-every", "0",
-               "--checkpoint-every", "0", "--no-final-checkpoint", "--out", out]
+               "--checkpoint-every", "0", "--no-final-checkpoint", "--compute", dtype, "--out", out]
     if backend == "mpi":
         command = [args.mpiexec, "-n", str(ranks)] + command
     else:
@@ -87,6 +90,19 @@ def run_llmc(args, folder, steps):
     return times, losses, []
 
 
+def run_script(args, folder, interpreter, script, dtype, steps):
+    command = [str(interpreter), str(pathlib.Path(__file__).resolve().parent / "rivals" / script), "--folder", str(folder),
+               "--batch", str(args.batch), "--sequence", str(args.sequence), "--steps", str(steps), "--threads",
+               str(args.threads), "--dtype", dtype]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900,
+                          env=dict(os.environ, OMP_NUM_THREADS=str(args.threads)))
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    head, *rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    args.versions.add(head["version"])
+    return [row["ms"] for row in rows], [row["loss"] for row in rows], []
+
+
 def prepare(args, folder):
     subprocess.run([str(args.make_inputs), "--out", str(folder), "--batch", str(args.batch), "--sequence",
                     str(args.sequence)], check=True)
@@ -102,6 +118,8 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent / "build",
                         help="configured build folder; what is missing in it is built")
     parser.add_argument("--llmc", type=pathlib.Path, default=os.environ.get("TUTTI_LLMC"), help="llm.c's train_gpt2")
+    parser.add_argument("--torch", type=pathlib.Path, default=os.environ.get("TUTTI_TORCH"), help="python with PyTorch")
+    parser.add_argument("--jax", type=pathlib.Path, default=os.environ.get("TUTTI_JAX"), help="python with JAX and optax")
     parser.add_argument("--mpiexec", default=next((name for name in ("mpiexec.mpich", "mpiexec.hydra", "mpiexec") if shutil.which(name)), "mpiexec"))
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=64)
@@ -128,8 +146,17 @@ def main():
     else:
         args.llmc = pathlib.Path(args.llmc).resolve()
         contenders["llm.c"] = lambda f: run_llmc(args, f, args.steps)
+    narrow = "tutti bfloat16"
+    contenders[narrow] = lambda f: run_ours(args, f, 1, args.threads, "threads", args.steps, "bfloat16")
+    for rival, interpreter, script in [("PyTorch", args.torch, "step_torch.py"), ("JAX", args.jax, "step_jax.py")]:
+        if interpreter is None or shutil.which(interpreter) is None:
+            print(f"SKIPPED: {rival} is not measured; give --{script[5:-3]} PYTHON, an interpreter that has it", file=sys.stderr)
+            continue
+        for dtype in ["float32", "bfloat16"]:
+            contenders[f"{rival} {dtype}"] = lambda f, i=interpreter, s=script, d=dtype: run_script(args, f, i, s, d, args.steps)
+    args.versions = set()
 
-    print(f"{processor()}, GPT-2 124M, B {args.batch} T {args.sequence}, fp32, {args.rounds} rounds of {args.steps} steps")
+    print(f"{processor()}, GPT-2 124M, B {args.batch} T {args.sequence}, {args.rounds} rounds of {args.steps} steps")
     times = {name: [] for name in contenders}
     losses = {}
     with tempfile.TemporaryDirectory(prefix="tutti-step-") as folder:
@@ -145,18 +172,26 @@ def main():
 
     reference = losses[names[0]][0]
     for name, loss in losses.items():
-        if abs(loss[0] - reference) > 1e-4 * max(1.0, abs(reference)):
+        if abs(loss[0] - reference) > (2e-3 if "bfloat16" in name else 1e-4) * max(1.0, abs(reference)):
             print(f"FAILED: first loss of {name} is {loss[0]}, of {names[0]} {reference}", file=sys.stderr)
             return 1
 
     median = {name: statistics.median(values) for name, values in times.items()}
     rows = []
-    if "llm.c" in median:
-        rows.append({"name": "step 124M B%d T%d vs llm.c" % (args.batch, args.sequence), "ours": median[names[0]],
-                     "rival": median["llm.c"], "ratio": median["llm.c"] / median[names[0]], "unit": "ms"})
-    if names[1] in median:
-        rows.append({"name": "step 124M B%d T%d mpi ranks vs threads" % (args.batch, args.sequence), "ours": median[names[1]],
-                     "rival": median[names[0]], "ratio": median[names[0]] / median[names[1]], "unit": "ms"})
+    def compare(what, ours, rival):
+        if ours in median and rival in median:
+            rows.append({"name": f"step 124M B{args.batch} T{args.sequence} {what}", "ours": median[ours],
+                         "rival": median[rival], "ratio": median[rival] / median[ours], "unit": "ms"})
+    compare("vs llm.c", names[0], "llm.c")
+    compare("vs PyTorch", names[0], "PyTorch float32")
+    compare("vs JAX", names[0], "JAX float32")
+    compare("mpi ranks vs threads", names[1], names[0])
+    compare("bfloat16 vs own float32", narrow, names[0])
+    compare("bfloat16 vs llm.c", narrow, "llm.c")
+    compare("bfloat16 vs PyTorch's", narrow, "PyTorch bfloat16")
+    compare("bfloat16 vs JAX's", narrow, "JAX bfloat16")
+    if args.versions:
+        print("rivals: " + ", ".join(sorted(args.versions)))
     print()
     for row in rows:
         print(f"{row['name']:44} ours {row['ours']:8.1f} {row['unit']}  rival {row['rival']:8.1f} {row['unit']}  ratio {row['ratio']:.2f}x")

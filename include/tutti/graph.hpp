@@ -32,6 +32,7 @@
 #include <tutti/graph/decompose.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/profile.hpp>
 #include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>
 #include <tutti/graph/lower.hpp>

@@ -9,6 +9,7 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/profiling.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>

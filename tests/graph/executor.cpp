@@ -439,6 +439,8 @@ TEST_CASE("the profile counts every kind of step") {
   executor.run();
   CHECK(executor.profile().size() == program.list.steps.size());
   for (char const* part : {"gemm", "attention_gradient", "adamw"})
-    CHECK(test::contains(executor.profile_table(), part));
+    CHECK(test::contains(executor.profile().table(), part));
+  for (std::size_t s = 0; s < executor.profile().size(); ++s) CHECK(executor.profile().nanoseconds(s) >= 0);
+  CHECK_FALSE(Executor(context, program, state).profile().measures());
   CHECK(executor.waited_ns() == 0);
 }

@@ -27,6 +27,9 @@ TEST_CASE("the loop behind the measured peak computes what it says, on every ins
 TEST_CASE("a peak is measured on any number of threads") {
   for (int threads : {1, 2}) {
     exec::Context context({.threads = threads});
+    double const copies = kernel::cpu::measure_copy_bandwidth(context, 1, std::size_t{1} << 20);
+    CHECK(std::isfinite(copies));
+    CHECK(copies > 0);
     for (kernel::Product const product : {kernel::Product::float32, kernel::Product::bfloat16}) {
       double const peak = kernel::cpu::measure_peak_flops(context, 1, product);
       CHECK(std::isfinite(peak));

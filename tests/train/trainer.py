@@ -133,6 +133,52 @@ def case_threads(bench):
         check(bench.parameters(out, 6) == bench.parameters(outs[0], 6), f"{out.name} has other parameters than {outs[0].name}")
 
 
+def case_compute(bench):
+    """--compute bfloat16 learns nearly as float32 does, on any layout the same; a resumed run goes on in it; where there is no instruction for it, the run says so."""
+    flags = ("--batch", "4", "--steps", "12")
+    exact, rounded, ranks = (bench.folder / name for name in ("exact", "rounded", "ranks"))
+    bench.run("threads", 1, exact, *flags)
+    text, _ = bench.run("threads", 1, rounded, *flags, "--compute", "bfloat16")
+    check("products" in text and "bfloat16" in text, text)
+    check(bench.losses(exact) != bench.losses(rounded), "bfloat16 changes nothing")
+    print(f"  within {close(bench.losses(exact), bench.losses(rounded), 1e-2):.1e}")
+    bench.run("threads", 2, ranks, "--batch", "2", "--steps", "12", "--compute", "bfloat16")
+    print(f"  2 ranks: within {close(bench.losses(rounded), bench.losses(ranks), 1e-4):.1e}")
+    parts = bench.folder / "parts"
+    bench.run("threads", 1, parts, *flags[:2], "--steps", "6", "--schedule", "constant", "--compute", "bfloat16")
+    text, _ = bench.run("threads", 1, parts, "--resume", "latest", "--steps", "8")
+    check("bfloat16" in text, text)
+    old = os.environ.get("TUTTI_ISA")
+    os.environ["TUTTI_ISA"] = "scalar"
+    try:
+        text, _ = bench.run("threads", 1, bench.folder / "scalar", *flags, "--compute", "bfloat16")
+    finally:
+        os.environ.pop("TUTTI_ISA") if old is None else os.environ.__setitem__("TUTTI_ISA", old)
+    check("scalar has no instruction for bfloat16" in text, text)
+    print(f"  scalar: within {close(bench.losses(rounded), bench.losses(bench.folder / 'scalar'), 1e-2):.1e}")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--compute", "float16", code=None)
+    check("--compute float16: use float32 or bfloat16" in errors, errors)
+
+
+def case_profile(bench):
+    """--profile prints where the time went and keeps a trace of the last step for every rank."""
+    for ranks in (1, 2):
+        out = bench.folder / f"profile{ranks}"
+        text, _ = bench.run("threads", ranks, out, "--batch", "4", "--steps", "5", "--profile")
+        for part in ("GFLOP/s", "% roof", "gemm", "attention_gradient", "adamw", "gpt2.hpp"):
+            check(part in text, f"the profile does not say {part}:\n{text}")
+        total = float(next(line for line in text.splitlines() if line.startswith("all ")).split()[2])
+        steps = sorted(row["ms"] for row in bench.metrics(out))
+        check(total < 1.5 * sum(steps) / len(steps), f"{total} ms of operations in a step of {steps} ms")
+        for rank in range(ranks):
+            trace = json.loads((out / f"trace_rank_{rank:04}.json").read_text())["traceEvents"]
+            check(len(trace) > 20 and all(event["pid"] == rank and event["dur"] >= 0 for event in trace), str(trace)[:500])
+            ends = [event["ts"] + event["dur"] for event in trace]
+            check(all(event["ts"] >= end - 0.01 for event, end in zip(trace[1:], ends)), "steps overlap")
+    text, _ = bench.run("threads", 1, bench.folder / "without", "--batch", "4", "--steps", "2")
+    check("% roof" not in text and not (bench.folder / "without" / "trace_rank_0000.json").exists(), text)
+
+
 def case_accumulation(bench):
     """--sync-freq N is N-fold accumulation bit for bit, and close to the whole batch at once."""
     runs = {"sync2": ["--batch", "2", "--sync-freq", "2"], "total2": ["--batch", "2", "--total-tokens", "256"],

@@ -72,10 +72,6 @@ inline bool all_float32(Step const& step) {
   return step.writes[0].dtype == DType::float32;
 }
 
-inline kernel::Product product_of(Step const& step) {
-  return step.product == DType::bfloat16 ? kernel::Product::bfloat16 : kernel::Product::float32;
-}
-
 inline Owner<Call> bind_gemms(Operands const& call) {
   Step const& step = call.step;
   Ref const &a = step.reads[0], &b = step.reads[1], &c = step.writes[0];
@@ -112,7 +108,7 @@ inline Owner<Call> bind_gemms(Operands const& call) {
     gemm.epilogue.gelu_gradient = call.read(4);
     gemm.epilogue.saved = call.write(1);
     gemm.epilogue.gelu = step.gelu;
-    gemm.product = product_of(step);
+    gemm.product = kernel::product_in(step.product);
     products.push_back(gemm);
   }
   return detail::call([products = std::move(products)](exec::Context& context) {
@@ -342,7 +338,7 @@ inline Owner<Call> bind(Operands const& call) {
       l.dweight = call.write(2);
       l.row_losses = call.write(3);
       l.workspace = call.write(4);
-      l.product = detail::product_of(s);
+      l.product = kernel::product_in(s.product);
       return detail::call([l](Context& context) { cpu::linear_cross_entropy(context, l); });
     }
     case StepKind::cross_entropy: {

@@ -13,6 +13,7 @@
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/profile.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/tensor/view.hpp>
@@ -104,7 +105,7 @@ class Executor {
       for (Ref const& ref : operands.step.writes) operands.writes.push_back(pointer(ref));
       calls_[s] = calls::bind(operands);
     }
-    nanoseconds_.assign(options_.profile ? calls_.size() : 0, 0);
+    if (options_.profile) profile_ = Profile(list);
     if (options_.poison) plan_poison();
   }
   Executor(exec::Context&, Program&&, State&, ExecutorOptions = {}) = delete;  // the program would be gone
@@ -181,12 +182,13 @@ class Executor {
     oldest_ = 0;
     started_ = 0;
     if (options_.poison) poison_all();
+    if (profile_.measures()) profile_.begin_run(exec::now_ns());
     try {
       for (std::size_t s = 0; s < calls_.size(); ++s) {
-        if (options_.profile) {
+        if (profile_.measures()) {
           std::int64_t const begin = exec::now_ns();
           execute(s);
-          nanoseconds_[s] += exec::now_ns() - begin;
+          profile_.add(s, begin, exec::now_ns());
         } else {
           execute(s);
         }
@@ -208,36 +210,8 @@ class Executor {
   /// Nanoseconds that the last run was blocked in waits for other ranks: communication that computation did not hide.
   std::int64_t waited_ns() const noexcept { return waited_ns_; }
   std::int64_t runs() const noexcept { return runs_; }
-  /// With `profile`: nanoseconds per step, summed over runs.
-  std::span<std::int64_t const> profile() const noexcept { return nanoseconds_; }
-  /// Time by kind of step, the longest first. Needs `profile`.
-  std::string profile_table() const {
-    struct Row {
-      StepKind kind{};
-      std::int64_t ns = 0, count = 0;
-    };
-    List<Row> rows;
-    std::int64_t total = 0;
-    for (std::size_t s = 0; s < nanoseconds_.size(); ++s) {
-      std::size_t r = 0;
-      while (r < rows.size() && rows[r].kind != program_.list.steps[s].kind) ++r;
-      if (r == rows.size()) rows.push_back({program_.list.steps[s].kind});
-      rows[r].ns += nanoseconds_[s];
-      ++rows[r].count;
-      total += nanoseconds_[s];
-    }
-    rows.stable_sort([](Row const& a, Row const& b) { return a.ns > b.ns; });
-    std::string out = "operation               steps   ms a run      %\n";
-    for (Row const& row : rows) {
-      char line[96];
-      std::snprintf(line, sizeof line, "%-22s %6lld %10.3f %6.1f\n", std::string(name(row.kind)).c_str(),
-                    static_cast<long long>(row.count),
-                    static_cast<double>(row.ns) / 1e6 / static_cast<double>(std::max<std::int64_t>(runs_, 1)),
-                    100.0 * static_cast<double>(row.ns) / static_cast<double>(std::max<std::int64_t>(total, 1)));
-      out += line;
-    }
-    return out;
-  }
+  /// Empty without ExecutorOptions::profile.
+  Profile const& profile() const noexcept { return profile_; }
 
  private:
   struct Flight {
@@ -391,7 +365,7 @@ class Executor {
   List<Flight> flights_;
   std::int32_t oldest_ = 0, started_ = 0;
   List<bool> given_;
-  List<std::int64_t> nanoseconds_;
+  Profile profile_;
   List<List<Dead>> dead_after_;
   std::int64_t waited_ns_ = 0;
   std::int64_t runs_ = 0;

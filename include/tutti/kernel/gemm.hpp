@@ -25,6 +25,10 @@ enum class Product : std::uint8_t {
   bfloat16,  ///< nearest, ties to even. Processors with an instruction for it take subnormals as zero.
 };
 
+constexpr Product product_in(DType dtype) noexcept {
+  return dtype == DType::bfloat16 ? Product::bfloat16 : Product::float32;
+}
+
 /// Computes   c (M, N) = epilogue(alpha * A B + beta * c)
 /// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at b[k * b_row + j *
 /// b_column];

@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
-/// checkpoint, leave.
+/// checkpoint, leave. In one class, 401 lines: what ranks do together must be read in its order.
 
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
@@ -14,6 +14,7 @@
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/profiling.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/train_step.hpp>
@@ -46,7 +47,8 @@ class Run {
                .micro_steps = setup_.micro_steps,
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
                .clip = o().clip,
-               .compute = o().compute == "bfloat16" ? DType::bfloat16 : DType::float32}) {
+               .compute = o().compute_dtype(),
+               .profile = o().profile}) {
     if (ranks() > 1) step_.connect({port_});
     detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
                            static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
@@ -138,19 +140,9 @@ class Run {
     parallel::require_equal(*port_, step_.state(), "at the start");
   }
 
-  /// What matrix products are made of, and how, on this rank's processor.
-  std::string products() const {
-    if (step_.options().compute == DType::float32) return "fp32";
-    return context_.isa() == exec::Isa::avx512_bf16
-               ? "bfloat16, summed in fp32; master weights, norms, attention, loss and updates in fp32"
-               : fmt::format("bfloat16 values, multiplied as fp32: {} has no instruction for bfloat16",
-                             exec::name(context_.isa()));
-  }
   /// Sum over ranks: the job's ceiling.
   double agreed_peak() {
-    bool const narrow = step_.options().compute == DType::bfloat16;
-    double peak = kernel::cpu::measure_peak_flops(
-        context_, 3, narrow ? kernel::Product::bfloat16 : kernel::Product::float32);
+    double peak = kernel::cpu::measure_peak_flops(context_, 3, kernel::product_in(step_.options().compute));
     parallel::all_reduce(*port_, {&peak, 1}, comm::PortOp::sum);
     return peak;
   }
@@ -161,9 +153,7 @@ class Run {
     std::int64_t const state_bytes = step_.state().bytes(), work_bytes = step_.workspace_bytes();
     std::int64_t const parameters = nn::parameter_count(m);
     double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
-    auto const count = [](std::int64_t n, char const* what) {
-      return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-    };
+    auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     std::vector<std::pair<std::string, std::string>> rows{
         {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s {} measured", processor_name(), name(context_.isa()),
                                peak_flops_ / 1e9, o().compute)},
@@ -173,7 +163,7 @@ class Run {
                               setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
                               m.max_tokens)},
         {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
-        {"products", products()},
+        {"products", describe_products(step_.options().compute, context_.isa())},
         {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
         {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
                                                      with_commas(setup_.validation->corpus().tokens()))
@@ -367,6 +357,7 @@ class Run {
       console_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
                                 human_time(seconds), 1e3 * step_seconds_ / static_cast<double>(steps),
                                 static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
+    if (o().profile && steps > 0) report_profile(console_, step_.profile(), context_, port_->rank(), o().out);
     end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
   }
 

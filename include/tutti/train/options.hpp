@@ -4,6 +4,7 @@
 /// What a training run can be told, on the command line or in a JSON file of the same names.
 /// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults.
 
+#include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/io/json.hpp>
@@ -56,7 +57,10 @@ struct Options {
   std::string out;
   bool overwrite = false;          ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
+  bool profile = false;            ///< measure every operation
   std::string config;
+
+  DType compute_dtype() const { return compute == "bfloat16" ? DType::bfloat16 : DType::float32; }
 
   std::set<std::string> given;     ///< names that the command line or the file set
   std::set<std::string> typed;     ///< names that the command line set
@@ -116,6 +120,8 @@ inline void declare(CLI::App& app, Options& o) {
   add(*run, "--resume", o.resume, "latest, a step, or the path of a checkpoint");
   add(*run, "--out", o.out, "folder for metrics, logs and checkpoints");
   run->add_flag("--overwrite", o.overwrite, "a new run removes the checkpoints of another run in --out");
+  run->add_flag("--profile", o.profile,
+                "print at the end where the steps' time went, and keep the last step as a Chrome trace in --out");
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
   add(*run, "--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
@@ -292,8 +298,8 @@ inline void validate(Options const& o) {
 /// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
 /// how, and what the run shows and keeps on the way. The model's sizes are facts of the checkpoint themselves, and so
 /// are its micro-steps, which stay where the layout does. Where a run runs (--backend, --ranks, --threads), what this
-/// call does with --out, and --no-final-checkpoint, which would lose work that another call meant to keep, are said
-/// each time.
+/// call does with --out and shows with --profile, and --no-final-checkpoint, which would lose work that another call
+/// meant to keep, are said each time.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {
   f("data", o.data);

@@ -34,8 +34,16 @@ struct TrainStepOptions {
   double weight = 1;                      ///< ranks * batch / batches of all ranks: 1 unless they differ
   double clip = 0;                        ///< largest global norm; 0 does not clip
   DType compute = DType::float32;         ///< of matrix products: float32, or bfloat16 as graph::amp says
-  bool profile = false;
+  bool profile = false;                   ///< measure every step of the programs
 };
+
+/// What matrix products are made of, and how on this processor.
+inline std::string describe_products(DType compute, exec::Isa isa) {
+  if (compute == DType::float32) return "fp32";
+  if (isa == exec::Isa::avx512_bf16)
+    return "bfloat16, summed in fp32; master weights, norms, attention, loss and updates in fp32";
+  return "bfloat16 values, multiplied as fp32: " + std::string(exec::name(isa)) + " has no instruction for bfloat16";
+}
 
 struct StepResult {
   float loss = 0;              ///< mean over all sequences of the step, before the update
@@ -158,10 +166,10 @@ class TrainStep {
     prepare();
     return to_string(*programs_.back().program);
   }
-  /// Time by kind of step; needs TrainStepOptions::profile.
-  std::string profile() {
+  /// Times of the program that updates; needs TrainStepOptions::profile. Valid until the next `connect`.
+  graph::Profile const& profile() {
     prepare();
-    return programs_.back().executor->profile_table();
+    return programs_.back().executor->profile();
   }
 
  private:

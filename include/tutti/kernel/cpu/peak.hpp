@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The ceiling that utilisation is measured against: fp32 multiply-adds of this machine, now.
+/// The ceilings that utilisation is measured against: multiply-adds and copies of this machine, now.
 
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/gemm.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #define TUTTI_ISA_WITH_BF16
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/peak.inl>
@@ -48,6 +51,25 @@ inline double measure_peak_flops(exec::Context& context, int tries = 3, Product 
     else best = std::max(best, flops / seconds);
   }
   static_cast<void>(sink);
+  return best;
+}
+
+/// Bytes a second, read and written, that all threads together move from one place far larger than caches to another;
+/// the best of `tries` copies. Takes twice `bytes` of memory.
+inline double measure_copy_bandwidth(exec::Context& context, int tries = 4,
+                                     std::size_t bytes = std::size_t{128} << 20) {
+  std::vector<std::byte> from(bytes), to(bytes);
+  double best = 0;
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    std::int64_t const begin = exec::now_ns();
+    context.parallel([&](int thread) {
+      auto const t = static_cast<std::size_t>(thread), threads = static_cast<std::size_t>(context.threads());
+      std::size_t const first = bytes / threads * t;
+      std::memcpy(to.data() + first, from.data() + first, bytes / threads);
+    });
+    double const seconds = static_cast<double>(std::max<std::int64_t>(exec::now_ns() - begin, 1)) * 1e-9;
+    best = std::max(best, 2 * static_cast<double>(bytes) / seconds);
+  }
   return best;
 }
 

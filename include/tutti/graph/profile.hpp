@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Where the time of a program goes: every step's time beside the least that the machine allows, by the roofline model
+/// (Williams, Waterman, Patterson 2009), and the last run as a trace for Chrome's viewer and Perfetto.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/graph/steps.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::graph {
+
+/// What a step must do: operations of its matrix products, and bytes of its operands, each read or written once.
+struct StepCost {
+  double flops = 0, bytes = 0;
+};
+/// Causal attention counts the scores at or below the diagonal; its gradient five products instead of two. Of other
+/// steps the arithmetic is not counted.
+inline StepCost cost_of(Step const& step) {
+  StepCost cost;
+  auto const moved = [](Ref const& ref) {  // a broadcast operand is read once
+    return ref ? static_cast<double>(std::min(ref.bytes(), ref.span_bytes())) : 0.0;
+  };
+  auto const size = [](Ref const& ref) { return static_cast<double>(ref.shape.size()); };
+  auto const last = [](Ref const& ref) { return static_cast<double>(ref.shape[ref.shape.rank() - 1]); };
+  for (Ref const& ref : step.reads) cost.bytes += moved(ref);
+  for (Ref const& ref : step.writes) cost.bytes += moved(ref);
+  auto const scores = [&](Ref const& qkv) {
+    return size(qkv) / 3 * static_cast<double>(qkv.shape[1] + 1);  // operations of one product
+  };
+  switch (step.kind) {
+    case StepKind::gemm: cost.flops = 2 * size(step.writes[0]) * last(step.reads[0]); break;
+    case StepKind::attention: cost.flops = 2 * scores(step.reads[0]); break;
+    case StepKind::attention_gradient: cost.flops = 5 * scores(step.reads[1]); break;
+    case StepKind::linear_cross_entropy: {
+      double const one = 2 * size(step.reads[0]) * static_cast<double>(step.vocabulary);
+      cost.flops = one * (1 + (step.writes[1] ? 1 : 0) + (step.writes[2] ? 1 : 0));
+      cost.bytes -= moved(step.writes[4]);  // the workspace
+      break;
+    }
+    default: break;
+  }
+  return cost;
+}
+
+/// What the machine can do at most, in operations and bytes a second; see kernel/cpu/peak.hpp. 0: not known.
+struct Roofline {
+  double float32 = 0, bfloat16 = 0, bytes = 0;
+
+  /// Seconds that a step takes at least.
+  double least(Step const& step, StepCost const& cost) const {
+    double const rate = step.product == DType::bfloat16 ? bfloat16 : float32;
+    return std::max(rate > 0 ? cost.flops / rate : 0, bytes > 0 ? cost.bytes / bytes : 0);
+  }
+};
+
+/// Times of the steps of one program, which outlives it.
+class Profile {
+ public:
+  Profile() = default;
+  explicit Profile(StepList const& list) : list_(&list), times_(list.steps.size()) {}
+  bool measures() const noexcept { return list_ != nullptr; }
+
+  void begin_run(std::int64_t now) noexcept {
+    run_begin_ = now;
+    ++runs_;
+  }
+  void add(std::size_t step, std::int64_t begin, std::int64_t end) noexcept {
+    times_[step].begin = begin;
+    times_[step].last = end - begin;
+    times_[step].sum += end - begin;
+  }
+  /// Nanoseconds of a step, summed over runs.
+  std::int64_t nanoseconds(std::size_t step) const { return times_[step].sum; }
+  std::size_t size() const noexcept { return times_.size(); }
+
+  /// A line for every operation (what a step does, on which shapes, for which line of the user), the longest first:
+  /// steps in it, milliseconds a run, share of the run, rate, and with a roofline how much of its least time is in its
+  /// time. Above 100 %: operands came from a cache.
+  std::string table(Roofline const& roofline = {}) const {
+    struct Row {
+      std::string what, where;
+      std::int64_t ns = 0, count = 0;
+      double flops = 0, bytes = 0, least = 0;
+    };
+    List<Row> rows;
+    std::int64_t total = 0;
+    for (std::size_t s = 0; s < times_.size(); ++s) {
+      Step const& step = list_->steps[s];
+      std::string const what = description(step);
+      std::size_t r = 0;
+      while (r < rows.size() && !(rows[r].what == what && rows[r].where == step.where)) ++r;
+      if (r == rows.size()) rows.push_back({what, step.where});
+      StepCost const cost = cost_of(step);
+      rows[r].ns += times_[s].sum;
+      ++rows[r].count;
+      rows[r].flops += cost.flops;
+      rows[r].bytes += cost.bytes;
+      rows[r].least += roofline.least(step, cost);
+      total += times_[s].sum;
+    }
+    rows.stable_sort([](Row const& a, Row const& b) { return a.ns > b.ns; });
+    double const runs = static_cast<double>(std::max<std::int64_t>(runs_, 1));
+    std::string out = line("operation", "steps", "ms a run", "%", "GFLOP/s", "GB/s", "% roof", "where");
+    double least = 0;
+    for (Row const& row : rows) {
+      double const seconds = static_cast<double>(row.ns) / 1e9 / runs;
+      least += row.least;
+      out += line(row.what, std::to_string(row.count), fixed(seconds * 1e3, 3),
+                  fixed(100.0 * static_cast<double>(row.ns) / static_cast<double>(std::max<std::int64_t>(total, 1)), 1),
+                  row.flops > 0 ? rate(row.flops, seconds) : "", rate(row.bytes, seconds),
+                  row.least > 0 && seconds > 0 ? fixed(100 * row.least / seconds, 1) : "", row.where);
+    }
+    double const seconds = static_cast<double>(total) / 1e9 / runs;
+    return out + line("all", std::to_string(times_.size()), fixed(seconds * 1e3, 3), "100.0", "", "",
+                      least > 0 && seconds > 0 ? fixed(100 * least / seconds, 1) : "", "");
+  }
+
+  /// The last run in Chrome's trace event format, a JSON document: one row of boxes for `rank`.
+  std::string trace(int rank = 0) const {
+    std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+    char const* separator = "\n";
+    for (std::size_t s = 0; s < times_.size(); ++s) {
+      if (times_[s].begin == 0) continue;
+      Step const& step = list_->steps[s];
+      StepCost const cost = cost_of(step);
+      double const seconds = static_cast<double>(times_[s].last) / 1e9;
+      out += concat(std::exchange(separator, ",\n"), "{\"name\":\"", name(step.kind), "\",\"ph\":\"X\",\"pid\":", rank,
+                    ",\"tid\":0,\"ts\":", fixed(static_cast<double>(times_[s].begin - run_begin_) / 1e3, 3),
+                    ",\"dur\":", fixed(seconds * 1e6, 3), ",\"args\":{\"what\":\"", description(step),
+                    "\",\"where\":\"", escaped(step.where), "\",\"layer\":", step.layer,
+                    ",\"gflops\":", seconds > 0 ? fixed(cost.flops / seconds / 1e9, 2) : "0",
+                    ",\"gbytes_a_second\":", seconds > 0 ? fixed(cost.bytes / seconds / 1e9, 2) : "0", "}}");
+    }
+    return out + "\n]}\n";
+  }
+
+ private:
+  struct Times {
+    std::int64_t begin = 0, last = 0, sum = 0;  // nanoseconds
+  };
+
+  /// "gemm 256x2304x768 bfloat16", "elementwise (4, 64, 768)"
+  static std::string description(Step const& step) {
+    std::string text(name(step.kind));
+    if (step.kind == StepKind::gemm) {
+      Shape const& c = step.writes[0].shape;
+      int const rank = c.rank();
+      text += " ";
+      for (int axis = 0; axis < rank - 2; ++axis) text += concat(c[axis], " of ");
+      text += concat(c[rank - 2], "x", c[rank - 1], "x", step.reads[0].shape[rank - 1]);
+    } else if (step.kind == StepKind::adamw) {
+      std::int64_t size = 0;
+      for (std::size_t i = 4; i < step.reads.size(); i += 4) size += step.reads[i].shape.size();
+      text += concat(" ", size);
+    } else {
+      Ref const* largest = nullptr;
+      for (List<Ref> const* list : {&step.writes, &step.reads})
+        for (Ref const& ref : *list)
+          if (ref && (largest == nullptr || ref.shape.size() > largest->shape.size())) largest = &ref;
+      if (largest != nullptr) text += " " + to_string(largest->shape);
+    }
+    if (step.product != DType::float32) text += concat(" ", tutti::name(step.product));
+    return text;
+  }
+  static std::string fixed(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+  }
+  static std::string rate(double work, double seconds) { return seconds > 0 ? fixed(work / seconds / 1e9, 1) : ""; }
+  static std::string line(std::string_view what, std::string_view steps, std::string_view ms, std::string_view share,
+                          std::string_view flops, std::string_view bytes, std::string_view roof,
+                          std::string_view where) {
+    auto const padded = [](std::string_view text, std::size_t width, bool left) {
+      std::string const space(text.size() < width ? width - text.size() : 0, ' ');
+      return left ? concat(text, space) : concat(space, text);
+    };
+    std::string out = concat(padded(what, 44, true), padded(steps, 6, false), padded(ms, 11, false),
+                             padded(share, 7, false), padded(flops, 9, false), padded(bytes, 8, false),
+                             padded(roof, 8, false));
+    if (!where.empty()) out += concat("  ", where);
+    return out + "\n";
+  }
+  static std::string escaped(std::string_view text) {
+    std::string out;
+    for (char const c : text) {
+      if (c == '"' || c == '\\') out += '\\';
+      if (static_cast<unsigned char>(c) >= 0x20) out += c;
+    }
+    return out;
+  }
+
+  StepList const* list_ = nullptr;
+  List<Times> times_;
+  std::int64_t runs_ = 0, run_begin_ = 0;
+};
+
+}  // namespace tutti::graph

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tutti/graph/profile.hpp>
+
+#include <tutti/graph/amp.hpp>
+#include <tutti/graph/program.hpp>
+
+#include "small_gpt.hpp"
+#include "support/catch.hpp"
+
+#include <map>
+#include <sstream>
+#include <string>
+
+using namespace tutti;
+using namespace tutti::graph;
+using namespace tutti::test;
+
+namespace {
+
+/// The summed cost of every kind of step.
+std::map<StepKind, StepCost> costs(Program const& program) {
+  std::map<StepKind, StepCost> sums;
+  for (Step const& step : program.list.steps) {
+    StepCost const cost = cost_of(step);
+    sums[step.kind].flops += cost.flops;
+    sums[step.kind].bytes += cost.bytes;
+  }
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("costs of a training step are those of its shapes") {
+  SmallSizes const s{.layers = 3, .batch = 2, .tokens = 7, .channels = 12, .vocabulary = 19, .padded = 23, .heads = 3};
+  auto const sums = costs(compile(small_graph(s, SmallPass::whole)));
+  // Per layer and token 12 C^2 weights, each used in three products of two operations.
+  CHECK(sums.at(StepKind::gemm).flops == 3.0 * 14 * 6 * 12 * 12 * 12);
+  CHECK(sums.at(StepKind::linear_cross_entropy).flops == 14.0 * 6 * 19 * 12);
+  // Scores at or below the diagonal: 28 of a head and sequence; four operations each and channel of a head.
+  CHECK(sums.at(StepKind::attention).flops == 3.0 * 2 * 3 * 28 * 4 * 4);
+  CHECK(sums.at(StepKind::attention_gradient).flops == 2.5 * sums.at(StepKind::attention).flops);
+  // 28 bytes of every parameter, and four scalars a call.
+  double parameters = 0;
+  Graph const graph = small_graph(s, SmallPass::whole);
+  for (Parameter const& parameter : graph.parameters)
+    parameters += static_cast<double>(graph.shape(parameter.node).size());
+  double scalars = 0;
+  for (Step const& step : compile(graph).list.steps) scalars += step.kind == StepKind::adamw ? 16 : 0;
+  CHECK(sums.at(StepKind::adamw).bytes == 28 * parameters + scalars);
+}
+
+TEST_CASE("the least time of a step is that of its products at their rate, or of its bytes") {
+  Roofline const roof{.float32 = 100, .bfloat16 = 200, .bytes = 10};
+  Step step;
+  CHECK(roof.least(step, {.flops = 1000, .bytes = 50}) == 10);
+  CHECK(roof.least(step, {.flops = 1000, .bytes = 500}) == 50);
+  step.product = DType::bfloat16;
+  CHECK(roof.least(step, {.flops = 1000, .bytes = 10}) == 5);
+  CHECK(Roofline{}.least(step, {.flops = 1000, .bytes = 10}) == 0);
+}
+
+TEST_CASE("a table adds up equal operations of one line, and a trace has the last run alone") {
+  StepList list;
+  for (int i = 0; i < 3; ++i) {
+    Step step;
+    step.kind = StepKind::gemm;
+    step.where = i < 2 ? "model.cpp:7" : "model\\\"odd\".cpp:9";
+    step.layer = i;
+    step.product = DType::bfloat16;
+    step.reads = {
+        contiguous_ref(0, 0, DType::float32, {4, 5}), contiguous_ref(1, 0, DType::float32, {5, 6}), {}, {}, {}};
+    step.writes = {contiguous_ref(2, 0, DType::float32, {4, 6}), {}};
+    list.steps.push_back(std::move(step));
+  }
+  Profile profile(list);
+  for (std::int64_t run = 0; run < 2; ++run) {
+    std::int64_t const begin = 1'000'000 * (run + 1);
+    profile.begin_run(begin);
+    for (std::size_t s = 0; s < 3; ++s)
+      profile.add(s, begin + static_cast<std::int64_t>(s) * 20'000,
+                  begin + static_cast<std::int64_t>(s) * 20'000 + 10'000);
+  }
+  // 240 operations of a step in 10 microseconds: 0.024 GFLOP/s, half of the peak of 0.048.
+  std::string const table = profile.table({.float32 = 1, .bfloat16 = 0.048e9, .bytes = 0});
+  INFO(table);
+  std::istringstream lines(table);
+  std::string head, first, second, all;
+  std::getline(lines, head), std::getline(lines, first), std::getline(lines, second), std::getline(lines, all);
+  CHECK(contains(first, "gemm 4x6x5 bfloat16"));
+  CHECK(contains(first, "2      0.020   66.7"));
+  CHECK(contains(first, "50.0  model.cpp:7"));
+  CHECK(contains(second, "1      0.010   33.3"));
+  CHECK(contains(all, "3      0.030  100.0"));
+  CHECK(contains(all, "50.0"));
+  std::string const trace = profile.trace(5);
+  INFO(trace);
+  CHECK(contains(trace, "\"pid\":5,\"tid\":0,\"ts\":20.000,\"dur\":10.000"));
+  CHECK(contains(trace, "model\\\\\\\"odd\\\".cpp:9"));
+  CHECK(trace.find("gemm 4x6x5 bfloat16") != trace.rfind("gemm 4x6x5 bfloat16"));
+  CHECK_FALSE(Profile().measures());
+}
