@@ -205,7 +205,7 @@ int run(int argc, char** argv) {
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;
-  std::vector<Row> rows, narrow_rows, onednn_rows;
+  std::vector<Row> rows, packed_rows, narrow_rows, onednn_rows;
   int64_t const shapes[][2] = {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}};
   for (int64_t m : {256, 1024, 4096}) {
     if (only_rows != 0 && m != only_rows) continue;
@@ -230,6 +230,21 @@ int run(int argc, char** argv) {
         add(row.ours, [p, &context] { kernel::cpu::gemm(context, p->ours()); });
         add(row.rival, [p] { p->rival(); });
         rows.push_back(row);
+        if (form != Form::tn) {  // whose right operand is never a weight
+          auto const packed = std::make_shared<kernel::cpu::PackedRight>(context, p->ours());
+          auto const product_of = [p, packed, &context] {
+            kernel::Gemm g = p->ours();
+            g.b_panels = &packed->panels();
+            kernel::cpu::gemm(context, g);
+          };
+          product_of();
+          if (!p->right()) {
+            std::fprintf(stderr, "%s: tutti's prepacked result is wrong\n", p->name().c_str());
+            return 1;
+          }
+          add(p->name() + "/prepacked", product_of);
+          packed_rows.push_back({p->name() + "/prepacked", p->name() + "/prepacked", row.rival, row.work});
+        }
         for (bool const stored : {true, false}) {
           std::string const name = p->name() + (stored ? "/bf16" : "/rounded");
           kernel::cpu::gemm(context, p->bfloat16_product(stored));
@@ -300,6 +315,7 @@ int run(int argc, char** argv) {
       std::printf("geometric mean of %d ratios: %.3f\n", ratios, std::exp(logarithms / ratios));
   };
   report_all("product", "OpenBLAS", rows);
+  report_all("right operand prepacked", "OpenBLAS", packed_rows);
   report_all("bfloat16 product", "own fp32", narrow_rows);
   if (onednn_rows.empty()) std::printf("SKIPPED: oneDNN, which is not installed (Debian: libdnnl-dev)\n");
   else report_all("bfloat16 product", "oneDNN", onednn_rows);

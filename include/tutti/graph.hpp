@@ -18,6 +18,8 @@
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/generic_steps.hpp>
+#include <tutti/tensor/device.hpp>
+#include <tutti/tensor/storage.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/ops.hpp>
 #include <tutti/graph/ops_indexing.hpp>
@@ -38,14 +40,12 @@
 #include <tutti/graph/lower.hpp>
 #include <tutti/graph/share.hpp>
 #include <tutti/graph/program.hpp>
-#include <tutti/tensor/device.hpp>
 #include <tutti/tensor/view.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>
 #include <tutti/graph/repeat.hpp>
-#include <tutti/tensor/storage.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>

@@ -276,6 +276,61 @@ TEST_CASE("gemm widens bfloat16 operands without rounding the other") {
         check_bfloat16(m, 45, 50, (form & 1) != 0, (form & 2) != 0, (types & 1) != 0, (types & 2) != 0, false);
 }
 
+TEST_CASE("a right operand that is packed once gives the same product, to the last bit where the other is packed too") {
+  for (exec::Isa isa : isas())
+    for (kernel::Product const product : {kernel::Product::float32, kernel::Product::bfloat16})
+      for (int64_t m : {1, 3, 8, 40, 130})
+        for (int64_t n : {1, 16, 33, 200})
+          for (int64_t k : {0, 1, 50, 1703})
+            for (bool transposed : {false, true}) {
+              std::mt19937 random(static_cast<unsigned>(m + n + k));
+              Matrix a(m, k, false, random), b(k, n, transposed, random), c(m, n, false, random),
+                  bias(1, n, false, random);
+              Matrix d = c;
+              exec::Context context({.threads = 2, .isa = isa});
+              kernel::Gemm g;
+              g.m = m, g.n = n, g.k = k, g.product = product;
+              g.a = a.data.data(), g.a_row = a.row, g.a_column = a.column;
+              g.b = b.data.data(), g.b_row = b.row, g.b_column = b.column;
+              g.c = c.data.data(), g.c_row = c.row, g.beta = 0.5f, g.epilogue.bias = bias.data.data();
+              kernel::cpu::gemm(context, g);
+              kernel::cpu::PackedRight made(context, g);
+              kernel::cpu::PackedRight const packed = std::move(made);
+              g.b = nullptr;
+              g.b_panels = &packed.panels();
+              g.c = d.data.data();
+              kernel::cpu::gemm(context, g);
+              INFO(exec::name(isa) << " m " << m << " n " << n << " k " << k << " product " << int(product));
+              bool equal = true;
+              for (int64_t i = 0; i < m; ++i)
+                for (int64_t j = 0; j < n; ++j) {
+                  if (m > 24) equal = equal && c(i, j) == d(i, j);
+                  else
+                    equal = equal &&
+                            test::close(double(c(i, j)), double(d(i, j)), test::tolerance<float>(k + 4), double(k) + 4);
+                }
+              REQUIRE(equal);
+            }
+}
+
+TEST_CASE("a packed operand is refused by products that it was not packed for") {
+  std::vector<float> a(50), b(50), c(25);
+  exec::Context context({.threads = 1, .isa = exec::best_isa()}), other({.threads = 1, .isa = exec::Isa::scalar});
+  kernel::Gemm g;
+  g.m = 5, g.n = 5, g.k = 10, g.a = a.data(), g.a_row = 10, g.b = b.data(), g.b_row = 5, g.c = c.data(), g.c_row = 5;
+  kernel::cpu::PackedRight const packed(context, g);
+  CHECK(packed.bytes() >= 200);
+  g.b_panels = &packed.panels();
+  CHECK_NOTHROW(kernel::cpu::gemm(context, g));
+  kernel::Gemm wrong = g;
+  wrong.n = 4;
+  REQUIRE_ERROR(kernel::cpu::gemm(context, wrong), ErrorKind::invalid_argument, "b is packed as 10 x 5");
+  wrong = g, wrong.product = kernel::Product::bfloat16;
+  REQUIRE_ERROR(kernel::cpu::gemm(context, wrong), ErrorKind::invalid_argument, "rounded otherwise");
+  if (exec::best_isa() != exec::Isa::scalar)
+    REQUIRE_ERROR(kernel::cpu::gemm(other, g), ErrorKind::invalid_argument, "and the product needs 10 x 5 on scalar");
+}
+
 TEST_CASE("column_sum adds all rows, in an order that threads do not change") {
   for (exec::Isa isa : isas())
     for (int64_t m : {0, 1, 2, 127, 129, 1000})

@@ -35,9 +35,10 @@ struct LinearCrossEntropy {
   Product product = Product::float32;  ///< of all three products; dz is rounded too, the loss is not
 };
 
-/// Rows of logits held at once: a multiple of 64 that keeps the chunk under about 32 MB, at least 64.
+/// Rows of logits held at once: a multiple of 64 that keeps the chunk under 63 MB, at least 64. More rows amortise the
+/// packing of the weight, and the passes over its gradient.
 constexpr std::int64_t linear_cross_entropy_chunk(std::int64_t rows, std::int64_t padded_vocabulary) {
-  std::int64_t chunk = (std::int64_t{8} << 20) / (padded_vocabulary > 0 ? padded_vocabulary : 1) / 64 * 64;
+  std::int64_t chunk = (std::int64_t{15} << 20) / (padded_vocabulary > 0 ? padded_vocabulary : 1) / 64 * 64;
   if (chunk < 64) chunk = 64;
   return rows < chunk ? rows : chunk;
 }

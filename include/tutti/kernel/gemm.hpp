@@ -4,6 +4,7 @@
 /// Contract of the matrix product and of what happens to its result while it is still in registers.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/exec/isa.hpp>
 
 #include <cstdint>
 
@@ -29,6 +30,14 @@ constexpr Product product_in(DType dtype) noexcept {
   return dtype == DType::bfloat16 ? Product::bfloat16 : Product::float32;
 }
 
+/// A right operand in the order in which the micro-kernel of an instruction set reads it: see cpu::PackedRight.
+struct GemmPanels {
+  float const* words = nullptr;
+  std::int64_t k = 0, n = 0;
+  Product product = Product::float32;
+  exec::Isa isa = exec::Isa::scalar;
+};
+
 /// Computes   c (M, N) = epilogue(alpha * A B + beta * c)
 /// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at b[k * b_row + j *
 /// b_column];
@@ -51,6 +60,7 @@ struct Gemm {
   GemmEpilogue epilogue{};
   DType a_dtype = DType::float32, b_dtype = DType::float32;
   Product product = Product::float32;
+  GemmPanels const* b_panels = nullptr;  ///< in the place of b
 };
 
 /// Computes   out (N) = beta * out + sum over rows of x (M, N): the gradient of a bias.

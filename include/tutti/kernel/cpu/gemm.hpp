@@ -4,8 +4,11 @@
 /// The matrix product on processors. Threads own disjoint rectangles of the result and share nothing: packing the
 /// smaller operand twice costs less than a barrier, and no sum depends on the number of threads.
 
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/isa/levels.hpp>
+#include <tutti/tensor/storage.hpp>
 #include <tutti/kernel/gemm.hpp>
 
 #include <algorithm>
@@ -19,7 +22,7 @@ namespace tutti::kernel::cpu {
 /// Rows up to which a product with K-contiguous operands streams b instead of packing it.
 inline constexpr int gemm_skinny_rows = 8;
 inline bool gemm_is_skinny(Gemm const& g) noexcept {
-  return g.m <= gemm_skinny_rows && g.b_row == 1 && g.b_column != 1;
+  return g.m <= gemm_skinny_rows && g.b_row == 1 && g.b_column != 1 && g.b_panels == nullptr;
 }
 inline bool gemm_has_epilogue(Gemm const& g) noexcept {
   GemmEpilogue const& e = g.epilogue;
@@ -56,6 +59,10 @@ inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n,
   block.nc = even(n, (std::int64_t{3} << 19) / words, 32);
   return block;
 }
+/// Columns of the right operand that a call packs at a time.
+inline std::int64_t gemm_packed_columns(Gemm const& g, GemmBlocking const& block) noexcept {
+  return g.b_panels == nullptr ? block.nc : 0;
+}
 /// Whether the left operand of a skinny product is read as it is.
 inline bool gemm_reads_rows(Gemm const& g) noexcept {
   return g.a_column == 1 && g.a_dtype == DType::float32 && g.product == Product::float32;
@@ -67,7 +74,7 @@ inline std::int64_t gemm_scratch(Gemm const& g, std::int64_t m, std::int64_t n) 
   for (int const terms : {1, 2}) {
     if (terms == 2 && g.product == Product::float32) break;
     GemmBlocking const block = gemm_blocking(g, m, n, terms);
-    most = std::max(most, (block.mc + block.nc + 16) * ((block.kc + terms - 1) / terms) + 64);
+    most = std::max(most, (block.mc + gemm_packed_columns(g, block) + 16) * ((block.kc + terms - 1) / terms) + 64);
   }
   return most;
 }
@@ -91,6 +98,42 @@ inline void gemm_region(exec::Isa isa, Gemm const& g, std::int64_t m0, std::int6
   if (g.product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, gemm_region_bfloat16(g, m0, m1, n0, n1, scratch));
   TUTTI_DISPATCH(isa, gemm_region(g, m0, m1, n0, n1, scratch));
 }
+/// Panels [first, end) of 32 columns of a right operand, whole k, for `gemm` of the same product and level.
+inline void pack_right_panels(exec::Isa isa, Gemm const& g, std::int64_t first, std::int64_t end, float* to) {
+  if (g.product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, pack_right_rounded(g, first, end, to));
+  TUTTI_DISPATCH(isa, pack_right_plain(g, first, end, to));
+}
+/// Columns of a panel.
+inline std::int64_t panel_width(exec::Isa isa) noexcept { TUTTI_DISPATCH(isa, width_of_panels()); }
+
+/// The right operand of many products, packed once: what a call spends on packing is saved, about 10 % with 256 rows.
+/// Holds k * n words (of bfloat16 pairs half as many), a little more where n is no multiple of 32.
+class PackedRight {
+ public:
+  PackedRight() = default;
+  /// Packs b of `g`, which has k, n, b and the product; nothing else of it counts. For contexts of this one's level.
+  /// Errors    out_of_memory.
+  PackedRight(exec::Context& context, Gemm const& g)
+      : panels_{nullptr, g.k, g.n, g.product, context.isa()} {
+    std::int64_t const width = panel_width(context.isa()), count = (g.n + width - 1) / width;
+    bool const pairs = g.product == Product::bfloat16 && context.isa() == exec::Isa::avx512_bf16;
+    std::int64_t const words = pairs ? (g.k + 1) / 2 : g.k;
+    memory_ = Storage<Cpu>(Cpu{}, static_cast<std::size_t>(count * width * words) * sizeof(float));
+    auto* const to = reinterpret_cast<float*>(memory_.data());
+    context.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+      pack_right_panels(context.isa(), g, begin * width, std::min(end * width, g.n), to);
+    });
+    panels_.words = to;
+  }
+  /// For Gemm::b_panels; valid as long as this object, moved or not.
+  GemmPanels const& panels() const noexcept { return panels_; }
+  std::size_t bytes() const noexcept { return memory_.bytes(); }
+
+ private:
+  GemmPanels panels_;
+  Storage<Cpu> memory_;
+};
+
 /// The whole product on the calling thread, with gemm_scratch(g, g.m, g.n) floats.
 inline void gemm_on_thread(exec::Isa isa, Gemm const& g, float* scratch) {
   if (g.m > 0 && g.n > 0) gemm_region(isa, g, 0, g.m, 0, g.n, scratch);
@@ -126,6 +169,12 @@ inline GemmSplit gemm_split(Gemm const& g, int threads) noexcept {
 /// Contract: tutti/kernel/gemm.hpp.
 inline void gemm(exec::Context& context, Gemm const& g) {
   if (g.m <= 0 || g.n <= 0) return;
+  if (GemmPanels const* const p = g.b_panels; p != nullptr)
+    if (p->k != g.k || p->n != g.n || p->product != g.product || p->isa != context.isa())
+      throw Error(ErrorKind::invalid_argument, "gemm",
+                  concat("b is packed as ", p->k, " x ", p->n, " for products on ", exec::name(p->isa),
+                         ", and the product needs ", g.k, " x ", g.n, " on ", exec::name(context.isa()),
+                         p->product != g.product ? ", rounded otherwise" : "", ". Pack it for what is multiplied"));
   GemmSplit const split = gemm_split(g, context.threads());
   auto const part = [](std::int64_t extent, std::int64_t step, std::int64_t parts, std::int64_t index) {
     std::int64_t const steps = (extent + step - 1) / step;

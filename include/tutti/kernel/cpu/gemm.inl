@@ -253,7 +253,7 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
   // rows lie in as many pages as there are terms.
   std::int64_t const group = (g.b_column == 1 ? 4 : 1) * tile_columns;
   float* const right = scratch;
-  float* const left = scratch + block.nc * words_for(W, block.kc);
+  float* const left = scratch + gemm_packed_columns(g, block) * words_for(W, block.kc);
   GemmEpilogue const* const epilogue = gemm_has_epilogue(g) ? &g.epilogue : nullptr;
   for (std::int64_t jc = n0; jc < n1; jc += block.nc) {
     std::int64_t const j_end = n1 - jc < block.nc ? n1 : jc + block.nc;
@@ -267,9 +267,15 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
         for (std::int64_t j = jc; j < j_end; j += tile_columns) {
           int const columns = static_cast<int>(j_end - j < tile_columns ? j_end - j : tile_columns);
           float* const c = g.c + ic * g.c_row + j;
-          if (direct && columns == tile_columns) {
+          if (direct && columns == tile_columns && g.b_panels == nullptr) {
             multiply_panel<W>(k, left, k, rows, static_cast<float const*>(g.b) + p * g.b_row + j, g.b_row, columns, c,
                               g.c_row, g.alpha, beta, {last, ic, j});
+            continue;
+          }
+          if (g.b_panels != nullptr) {
+            int const width = panel_columns(columns);
+            float const* const panel = g.b_panels->words + j * words_for(W, g.k) + p / terms_of(W) * width;
+            multiply_panel<W>(k, left, k, rows, panel, width, columns, c, g.c_row, g.alpha, beta, {last, ic, j});
             continue;
           }
           float* const panel = right + (j - jc) * k;
@@ -282,6 +288,16 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
     }
   }
 }
+
+/// Columns [first, end) of a right operand into panels of whole k, `first` where a panel begins.
+TUTTI_TARGET inline void pack_right_plain(Gemm const& g, std::int64_t first, std::int64_t end, float* to) {
+  pack_right<Words::plain>(to + first * g.k, g, 0, first, end - first, g.k);
+}
+TUTTI_TARGET inline void pack_right_rounded(Gemm const& g, std::int64_t first, std::int64_t end, float* to) {
+  constexpr Words words = ::tutti::isa::TUTTI_ISA::has_dot2 ? Words::pairs : Words::rounded;
+  pack_right<words>(to + first * words_for(words, g.k), g, 0, first, end - first, g.k);
+}
+inline std::int64_t width_of_panels() { return tile_columns; }
 
 TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1,
                                      float* scratch) {
