@@ -229,6 +229,25 @@ int said_to_have_left(std::string const& text) {
   return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + word.size());
 }
 
+/// Two ranks whose calls differ in what records do not hold (members of structs, counts of the _v kinds), by what was
+/// said when they were compared.
+std::optional<std::string> find_disagreement(Group const& group) {
+  std::string_view const said = "ranks disagree: rank ", second = ", rank ";
+  for (auto const& [rank, log] : group.ranks) {
+    auto const at = log.reason.find(said);
+    if (at == std::string::npos) continue;
+    int const one = std::atoi(log.reason.c_str() + at + said.size());
+    for (auto next = log.reason.find(second, at); next != std::string::npos; next = log.reason.find(second, next + 1)) {
+      auto const end = log.reason.find_first_not_of("0123456789", next + second.size());
+      if (end == std::string::npos || log.reason.compare(end, 7, " calls ") != 0) continue;
+      int const other = std::atoi(log.reason.c_str() + next + second.size());
+      return "CULPRIT: one of " + listed({std::min(one, other), std::max(one, other)}) +
+             ", which disagree: " + log.reason.substr(at) + "\n";
+    }
+  }
+  return std::nullopt;
+}
+
 /// A rank that failed, as the others were told, or else by its own words. A deadline that passed is no failure of the
 /// rank that noticed, and what else is said after one may come of it; nor is it one that another rank has left.
 std::optional<std::string> find_failure(Group const& group) {
@@ -433,7 +452,8 @@ int main(int argc, char** argv) {
     for (auto const& [rank, log] : group.ranks)
       if (!log.reason.empty()) std::printf("  rank %d dumped after: %s\n", rank, log.reason.c_str());
     std::optional<std::string> finding = find_mismatch(group);
-    for (auto const find : {find_failure, find_left, find_missing, find_behind, find_late, find_waiting})
+    for (auto const find :
+         {find_disagreement, find_failure, find_left, find_missing, find_behind, find_late, find_waiting})
       if (!finding) finding = find(group);
     std::printf("%s",
                 finding ? finding->c_str() : "No culprit: all ranks made the same calls, and all are complete.\n");

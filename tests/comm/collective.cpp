@@ -22,16 +22,24 @@ TEST_CASE("a call is described by what ranks must agree on, and by its place") {
   CHECK(call.block_bytes() == 154);
 }
 
-TEST_CASE("a call with a block size for each rank lists the sizes, of many ranks the first seven") {
+TEST_CASE("a call with a block size for each rank lists the sizes, of many ranks the first fifteen") {
   comm::Collective call;
   call.kind = comm::Kind::all_to_all_v;
   call.dtype = DType::float32;
   std::int64_t const sent[] = {3, 4, 0};
-  std::int64_t const received[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  std::int64_t received[17] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   call.from_counts = sent;
   CHECK(contains(comm::describe(call), "all_to_all_v(float32, from 3 + 4 + 0) at "));
   call.to_counts = received;
-  CHECK(contains(comm::describe(call), "to 1 + 1 + 1 + 1 + 1 + 1 + 1 + ...) at "));
+  std::string const many = comm::describe(call);
+  CHECK(contains(many, "to 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + ... #"));
+  received[16] = 2;  // the others have a number, so that a difference shows
+  CHECK(comm::describe(call) != many);
+  call.to_counts = {};
+  std::int64_t const halves[] = {6, 0, 2};
+  call.from_counts = halves;
+  call.layout = comm::complex_layout;  // two floats an element
+  CHECK(contains(comm::describe(call), "all_to_all_v(complex float32, from 3 + 0 + 1) at "));
 }
 
 TEST_CASE("structs, complex numbers, device memory and what a call is made for are told") {

@@ -14,6 +14,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <complex>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -337,6 +338,19 @@ TEST_CASE("the doctor names the rank that threw an exception of its own") {
   CAPTURE(text);
   CHECK(contains(text, "3 dumps"));
   CHECK(contains(text, "CULPRIT: rank 0 failed by itself: no such luck"));
+}
+
+TEST_CASE("the doctor names both ranks whose calls differ in what records do not hold") {
+  auto const text = diagnosed(3, [](auto& comm) {
+    std::vector<float> x(8);
+    std::vector<std::complex<float>> z(4);
+    if (comm.rank() == 1) comm.all_reduce(z, sum);
+    else comm.all_reduce(x, sum);
+  });
+  CAPTURE(text);
+  CHECK(contains(text, "CULPRIT: one of ranks 0 and 1, which disagree: ranks disagree: rank 0 calls all_reduce(sum, "
+                       "float32, count 8)"));
+  CHECK(contains(text, "rank 1 calls all_reduce(sum, complex float32, count 4)"));
 }
 
 TEST_CASE("the doctor names the rank whose operator threw") {

@@ -304,15 +304,17 @@ std::string no_message(MessageInfo const& wanted) {
                 wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));
 }
 
-/// "3 + 4 + 0"; of more than eight ranks the first seven.
+/// "3 + 4 + 0"; of more than sixteen ranks the first fifteen, and a number for the others. `parts` of an element are
+/// counted as one.
 template <class = void>
-std::string listed(PerRank counts) {
+std::string listed(PerRank counts, std::int64_t parts = 1) {
   std::string text;
+  Fnv1a rest;
   for (int r = 0; r < counts.size(); ++r) {
-    if (r == 7 && counts.size() > 8) return concat(text, " + ...");
-    text += (r == 0 ? "" : " + ") + std::to_string(counts[r]);
+    if (r >= 15 && counts.size() > 16) rest.add(static_cast<std::uint64_t>(counts[r]));
+    else text += (r == 0 ? "" : " + ") + std::to_string(counts[r] / parts);
   }
-  return text;
+  return counts.size() > 16 ? concat(text, " + ... #", rest.value() % 10000) : text;
 }
 
 /// "float32, count 8", "complex float32, count 4", "structs #123, 48 bytes", ", in device memory"
@@ -349,8 +351,9 @@ std::string describe_at(Collective const& call, std::string_view file, std::uint
     text += describe_elements(call);
     if (call.kind == Kind::all_reduce_contributions)
       text += concat(", ", call.contributions, " contributions");
-    if (!call.from_counts.empty()) text += concat(", from ", listed(call.from_counts));
-    if (!call.to_counts.empty()) text += concat(", to ", listed(call.to_counts));
+    std::int64_t const parts = call.layout == complex_layout && call.compound_bytes == 0 ? 2 : 1;
+    if (!call.from_counts.empty()) text += concat(", from ", listed(call.from_counts, parts));
+    if (!call.to_counts.empty()) text += concat(", to ", listed(call.to_counts, parts));
   }
   text += ") at ";
   text += file;

@@ -132,6 +132,30 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "rank %d: kept a message: %s\n", comm.rank(), error.what());
       }
     }
+    if (mistake == "late") {  // to a call that has failed, and then at work for longer than the deadline
+      if (odd) ::sleep(2);
+      try {
+        comm.barrier();
+      } catch (Error const& error) {
+        std::fprintf(stderr, "rank %d: caught %s\n", comm.rank(), error.what());
+      }
+      if (odd) ::sleep(4);
+    }
+    if (mistake == "busy") {  // elsewhere, while one fails: the others never call what it waits for
+      auto pair = comm.split(comm.rank() == 0 ? 0 : 1);
+      if (comm.rank() != 0) {
+        for (int i = 0; i < 50; ++i) {
+          if (odd == (i % 2 == 0)) ::usleep(100'000);  // each waits for the other in turn
+          pair.barrier();
+        }
+      } else {
+        try {
+          comm.barrier();
+        } catch (Error const& error) {
+          std::fprintf(stderr, "rank %d: caught %s\n", comm.rank(), error.what());
+        }
+      }
+    }
     if (mistake == "stuck") {  // for good, while the others catch the error and end
       if (odd) for (;;) ::sleep(1);
       try {

@@ -53,6 +53,8 @@ MISTAKES = {
     "throw_number": (r"rank 1 failed: an exception of unknown type|^rank 1: an exception of unknown type", ALL, ALL),
     "operator_throws": (r"bad operator|the operator of all_reduce threw on rank 1", ALL, ALL),
     "caught": (r"caught .*ranks disagree: rank 0 calls all_reduce", ALL, ALL),
+    "late": (r"caught .*missing: 1 \(", {0, 2}, {0, 2}),
+    "busy": (r"caught .*missing: 1 \(.*, 2 \(", {0}, {0}),
     "stuck": (r"rank 1 has neither ended nor noticed", set(), set()),
     "code": (None, set(), set()),
     "exit": (r"rank 1 failed: the process exits inside of launch|^rank 1: the process exits inside of launch", ALL, ALL),
@@ -96,7 +98,7 @@ def run(program, launcher, mistake, way):
         sys.exit(f"FAILED {mistake}: the job hung")
     seconds = time.monotonic() - began
     problems = []
-    if (process.returncode == 0) != (mistake == "caught"):
+    if (process.returncode == 0) != (mistake in {"caught", "late", "busy"}):
         problems.append("the job ended well" if process.returncode == 0 else "the job failed after an error was caught")
     if pattern:
         # The library itself may begin a line that a launcher does not end.

@@ -369,7 +369,7 @@ class Mpi {
   /// From here on a rank that waits hears of `fail_job`, on this communicator and on those split off it. Collective.
   void watch_job() {
     if (size_ > 1) job_ = make_shared_owner<mpi::JobNotices>(handles_->internal, rank_, size_, shared_ == nullptr);
-    tells_aware_ = job_ && !shared_;
+    begins_job_ = static_cast<bool>(job_);
   }
   /// Called by a rank that has said why it ends. Fails every communicator of the ranks that share this one's memory and
   /// gives them two seconds to say so too: the launcher may kill them as soon as this one ends. False when they do not.
@@ -424,13 +424,13 @@ class Mpi {
       std::int64_t const now = exec::now_ns();
       if (!told && now > end - patience / 2) {
         told = true;
-        job_->tell_place("launch, because its program has returned", traffic_);
+        job_->tell_place(returned, traffic_);
       }
       if (now < end) continue;
       if (!std::exchange(warned, true))
         comm::report(rank_, concat("has ended ", patience_seconds, " s ago and waits for ", who_works()).c_str());
       if (!revoked_) continue;
-      if (int const deaf = shared_ ? shared_->engine().board().first_deaf() : job_->first_unaware(); deaf >= 0)
+      if (int const deaf = first_deaf(); deaf >= 0)
         throw Error(ErrorKind::timeout, "launch",
                     concat("rank ", deaf, " has neither ended nor noticed within ", patience_seconds,
                            " s that the communicator failed: ", cause_));
@@ -516,19 +516,28 @@ class Mpi {
     }
     check_revoked(call, where);
   }
-  /// For a rank whose program has returned: throws what has failed the job, and answers those that ask who has noticed.
+  /// For a rank whose program has returned: throws what has failed the job.
   void check_job(std::source_location where = std::source_location::current()) {
     if (shared_) shared_->segment()->alarm().check("launch", where);
     if (hierarchy_) hierarchy_->segment()->alarm().check("launch", where);
     if (job_->poll(traffic_)) throw Error(job_->cause_kind(), "launch", job_->cause_text());
-    if (tells_aware_ && job_->any_aware()) job_->tell_aware(traffic_);  // nobody may take this rank for stuck
   }
-  /// "rank 0, 2, still at work or stuck": those that have not left.
-  std::string who_works() const {
-    if (!shared_) return "others, which still work or do not answer";
-    std::string text;
+  /// A rank that has neither ended nor noticed that the job's communicator failed; -1: none.
+  int first_deaf() const noexcept {
     for (int r = 0; r < size_; ++r)
-      if (!shared_->engine().board().left(r)) text += concat(text.empty() ? "rank " : ", ", r);
+      if (!job_->is_aware(r) && (!shared_ || shared_->engine().board().deaf(r))) return r;
+    return -1;
+  }
+  /// Where a rank says that it waits whose program has returned.
+  static constexpr std::string_view returned = "launch, because its program has returned";
+  /// "rank 0, 2, still at work or stuck": those that have not left, as far as they have told.
+  std::string who_works() const {
+    std::string text;
+    for (int r = 0; r < size_; ++r) {
+      bool const ended = r == rank_ || (shared_ ? shared_->engine().board().left(r)
+                                                : job_->place(handles_->user, r) == returned);
+      if (!ended) text += concat(text.empty() ? "rank " : ", ", r);
+    }
     return text + ", still at work or stuck";
   }
   /// Where a rank waits, as far as it has told.
@@ -555,7 +564,7 @@ class Mpi {
     mpi::Environment::abandoned().store(true);
     handles_->leaked = true;
     if (hierarchy_) hierarchy_->leak();
-    if (tells_aware_ && !mpi::Environment::closed()) job_->tell_aware(traffic_);
+    if (begins_job_ && !mpi::Environment::closed()) job_->tell_aware(traffic_);
   }
 
   /// Whether messages carry their data type.
@@ -616,7 +625,7 @@ class Mpi {
   std::int64_t started_at_ = 0;
   std::int64_t probed_alone_ = 0;  // since when, for a probe
   bool revoked_ = false;
-  bool tells_aware_ = false;  // this is the communicator that the job began with, and not all ranks share memory
+  bool begins_job_ = false;  // this is the communicator that `launch` made
   ErrorKind cause_kind_ = ErrorKind::revoked;
   std::string cause_;
 };

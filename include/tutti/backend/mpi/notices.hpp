@@ -92,12 +92,8 @@ class Notices {
       if (heard.aware) return true;
     return false;
   }
-  /// A rank that has not told that it knows of a failure; -1: none.
-  int first_unaware() const noexcept {
-    for (std::size_t r = 0; r < heard_.size(); ++r)
-      if (!heard_[r].aware) return static_cast<int>(r);
-    return -1;
-  }
+  /// Whether a rank has told that it knows of a failure.
+  bool is_aware(int rank) const noexcept { return heard_[static_cast<std::size_t>(rank)].aware; }
 
   /// Who has called collective number `number` and who has not, by what the ranks have told. `where(rank)` says what is
   /// known of one that has not.
@@ -182,10 +178,14 @@ class JobNotices {
   }
   MPI_Comm comm() const noexcept { return comm_; }
 
+  /// Whoever still looks, on whichever communicator, answers those that ask who knows of a failure: nobody may take it
+  /// for stuck.
   bool poll(WireTraffic* traffic) {
     Guard const guard(mutex_);
     notices_.count(traffic);
-    return notices_.poll();
+    bool const revoked = notices_.poll();
+    if (notices_.any_aware()) notices_.tell_aware();
+    return revoked;
   }
   /// What `poll` has found.
   ErrorKind cause_kind() const noexcept {
@@ -208,14 +208,10 @@ class JobNotices {
     notices_.tell_aware();
     notices_.flush();  // this rank may work on for hours without a call
   }
-  /// Of what `poll` has found: whether a rank knows of such a failure, and one that has not told that it does, or -1.
-  bool any_aware() const noexcept {
+  /// Whether a rank has told that.
+  bool is_aware(int rank) const noexcept {
     Guard const guard(mutex_);
-    return notices_.any_aware();
-  }
-  int first_unaware() const noexcept {
-    Guard const guard(mutex_);
-    return notices_.first_unaware();
+    return notices_.is_aware(rank);
   }
   /// Where this rank waits, once; an empty text when it goes on.
   void tell_place(std::string_view text, WireTraffic* traffic) {

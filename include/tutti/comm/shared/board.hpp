@@ -195,11 +195,16 @@ class Board {
       if (status(r).left.load(std::memory_order_acquire) != 0) return true;
     return false;
   }
-  /// A rank that has neither heard of a failure nor left; -1: none.
-  int first_deaf() const noexcept {
-    for (int r = 0; r < size(); ++r)
-      if (!left(r) && status(r).heard.load(std::memory_order_acquire) == 0) return r;
-    return -1;
+  /// For a rank that calls: throws what the communicator failed of, of which it has heard then.
+  void check(int rank, char const* operation, std::source_location where) const {
+    if (!alarm().raised()) return;
+    hear(rank);
+    alarm().check(operation, where);
+  }
+  void hear(int rank) const noexcept { status(rank).heard.store(1, std::memory_order_release); }
+  /// Whether a rank has neither heard of a failure nor left.
+  bool deaf(int rank) const noexcept {
+    return !left(rank) && status(rank).heard.load(std::memory_order_acquire) == 0;
   }
   bool all_reported() const noexcept {
     for (int r = 0; r < size(); ++r)

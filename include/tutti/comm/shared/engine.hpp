@@ -118,7 +118,7 @@ class BasicEngine {
     return false;
   }
   void check(char const* operation, std::source_location where = std::source_location::current()) const {
-    board_.alarm().check(operation, where);
+    board_.check(rank_, operation, where);
     if (family_ != nullptr) family_->check(operation, where);
   }
   bool broken() const noexcept { return board_.alarm().raised() || (family_ != nullptr && family_->raised()); }
@@ -178,7 +178,7 @@ class BasicEngine {
   /// This rank has said why it ends. Ranks that merely left, because they were done, have not.
   void report() noexcept { board_.status(rank_).reported.store(1, std::memory_order_release); }
   /// This rank knows that the communicator has failed.
-  void hear() noexcept { board_.status(rank_).heard.store(1, std::memory_order_release); }
+  void hear() noexcept { board_.hear(rank_); }
   bool left(int rank) const noexcept { return board_.left(rank); }
   /// Whether nobody is left who could send what is expected from this rank, or from any for -1.
   bool alone(int from) const noexcept {
