@@ -51,7 +51,7 @@ def main():
                 run([folder / "backend"])
             else:
                 package = next(stage.rglob("tutti-config.cmake"), None) or next(stage.rglob("tuttiConfig.cmake"))
-                run(["cmake", "-S", here, "-B", folder / "build", "-Dtutti_DIR=" + str(package.parent)], env=environment,
+                run(["cmake", "-G", "Ninja", "-S", here, "-B", folder / "build", "-Dtutti_DIR=" + str(package.parent)], env=environment,
                     stdout=subprocess.DEVNULL)
                 run(["cmake", "--build", folder / "build"], stdout=subprocess.DEVNULL)
                 program = folder / "build" / "consumer"

@@ -73,12 +73,12 @@ TEST_CASE("a table adds up equal operations of one line, and a trace has the las
     list.steps.push_back(std::move(step));
   }
   Profile profile(list);
-  for (std::int64_t run = 0; run < 2; ++run) {
-    std::int64_t const begin = 1'000'000 * (run + 1);
+  for (std::int64_t run = 0; run < 3; ++run) {
+    std::int64_t const begin = 1'000'000 * (run + 1), took = run == 0 ? 15'000 : 10'000;  // the first does not count
     profile.begin_run(begin);
-    for (std::size_t s = 0; s < 3; ++s)
-      profile.add(s, begin + static_cast<std::int64_t>(s) * 20'000,
-                  begin + static_cast<std::int64_t>(s) * 20'000 + 10'000);
+    for (std::int64_t s = 0; s < 3; ++s)
+      profile.add(static_cast<std::size_t>(s), begin + s * 20'000, begin + s * 20'000 + took);
+    CHECK(profile.nanoseconds(1) == (run == 0 ? 15'000 : 10'000 * run));
   }
   // 240 operations of a step in 10 microseconds: 0.024 GFLOP/s, half of the peak of 0.048.
   std::string const table = profile.table({.float32 = 1, .bfloat16 = 0.048e9, .bytes = 0});

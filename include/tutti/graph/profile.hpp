@@ -68,16 +68,20 @@ class Profile {
   explicit Profile(StepList const& list) : list_(&list), times_(list.steps.size()) {}
   bool measures() const noexcept { return list_ != nullptr; }
 
+  /// The first run, which touches memory for the first time, does not count once there is another.
   void begin_run(std::int64_t now) noexcept {
     run_begin_ = now;
-    ++runs_;
+    if (++runs_ != 2 || warm_) return;
+    warm_ = true;
+    runs_ = 1;
+    for (Times& times : times_) times.sum = 0;
   }
   void add(std::size_t step, std::int64_t begin, std::int64_t end) noexcept {
     times_[step].begin = begin;
     times_[step].last = end - begin;
     times_[step].sum += end - begin;
   }
-  /// Nanoseconds of a step, summed over runs.
+  /// Nanoseconds of a step, summed over the runs that count.
   std::int64_t nanoseconds(std::size_t step) const { return times_[step].sum; }
   std::size_t size() const noexcept { return times_.size(); }
 
@@ -201,6 +205,7 @@ class Profile {
   StepList const* list_ = nullptr;
   List<Times> times_;
   std::int64_t runs_ = 0, run_begin_ = 0;
+  bool warm_ = false;
 };
 
 }  // namespace tutti::graph
