@@ -118,6 +118,12 @@ struct Product {
   }
 };
 
+bool verified(Product& product, char const* what) {
+  bool const right = product.right();
+  if (!right) std::fprintf(stderr, "%s: %s\n", product.name().c_str(), what);
+  return right;
+}
+
 struct AttentionRun {
   int64_t batch, tokens, heads = 12, head_size = 64;
   std::vector<float> qkv, out, lse, dout, dqkv;
@@ -216,15 +222,9 @@ int run(int argc, char** argv) {
                                         : std::make_unique<Product>(m, shape[0], shape[1], form);
         Product* const p = product.get();
         kernel::cpu::gemm(context, p->ours());
-        if (!p->right()) {
-          std::fprintf(stderr, "%s: tutti's result is wrong\n", p->name().c_str());
-          return 1;
-        }
+        if (!verified(*p, "tutti's result is wrong")) return 1;
         p->rival();
-        if (!p->right()) {
-          std::fprintf(stderr, "%s: the rival's result is wrong\n", p->name().c_str());
-          return 1;
-        }
+        if (!verified(*p, "the rival's result is wrong")) return 1;
         Row row{p->name(), p->name() + "/tutti", p->name() + "/openblas",
                 2.0 * static_cast<double>(p->m * p->n * p->k)};
         add(row.ours, [p, &context] { kernel::cpu::gemm(context, p->ours()); });
@@ -238,20 +238,14 @@ int run(int argc, char** argv) {
             kernel::cpu::gemm(context, g);
           };
           product_of();
-          if (!p->right()) {
-            std::fprintf(stderr, "%s: tutti's prepacked result is wrong\n", p->name().c_str());
-            return 1;
-          }
+          if (!verified(*p, "tutti's prepacked result is wrong")) return 1;
           add(p->name() + "/prepacked", product_of);
           packed_rows.push_back({p->name() + "/prepacked", p->name() + "/prepacked", row.rival, row.work});
         }
         for (bool const stored : {true, false}) {
           std::string const name = p->name() + (stored ? "/bf16" : "/rounded");
           kernel::cpu::gemm(context, p->bfloat16_product(stored));
-          if (!p->right()) {
-            std::fprintf(stderr, "%s: tutti's result is wrong\n", name.c_str());
-            return 1;
-          }
+          if (!verified(*p, stored ? "tutti's bfloat16 result is wrong" : "tutti's rounded result is wrong")) return 1;
           add(name, [p, stored, &context] { kernel::cpu::gemm(context, p->bfloat16_product(stored)); });
           narrow_rows.push_back({name, name, row.ours, row.work});
         }
@@ -261,10 +255,7 @@ int run(int argc, char** argv) {
                                                                   g.a_column, p->narrow_b.data(), g.b_row, g.b_column,
                                                                   p->c.data(), context.threads());
         (*rival)();
-        if (!p->right()) {
-          std::fprintf(stderr, "%s: oneDNN's result is wrong\n", p->name().c_str());
-          return 1;
-        }
+        if (!verified(*p, "oneDNN's result is wrong")) return 1;
         add(p->name() + "/onednn", [rival] { (*rival)(); });
         onednn_rows.push_back({p->name() + "/bf16", p->name() + "/bf16", p->name() + "/onednn", row.work});
 #endif
@@ -319,6 +310,9 @@ int run(int argc, char** argv) {
   report_all("bfloat16 product", "own fp32", narrow_rows);
   if (onednn_rows.empty()) std::printf("SKIPPED: oneDNN, which is not installed (Debian: libdnnl-dev)\n");
   else report_all("bfloat16 product", "oneDNN", onednn_rows);
+#ifdef TUTTI_BENCH_ONEDNN
+  std::printf("oneDNN %s\n", bench::OneDnnProduct::version().c_str());
+#endif
   std::printf("%-34s %8s %8s\n", "causal attention", "tutti", "its gemm");
   for (AttentionRow const& row : attention_rows)
     report(row.name, row.work / collector.median(row.name), unit_flops / collector.median(unit));

@@ -62,6 +62,7 @@
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>
 #include <tutti/core/convert.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>

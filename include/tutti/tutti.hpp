@@ -65,6 +65,7 @@
 #include <tutti/exec/processors.hpp>
 #include <tutti/backend/threads.hpp>
 #include <tutti/core/convert.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/print.hpp>

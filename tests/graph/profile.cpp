@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/core/json_text.hpp>
 #include <tutti/graph/profile.hpp>
 
 #include <tutti/graph/amp.hpp>
@@ -98,4 +99,5 @@ TEST_CASE("a table adds up equal operations of one line, and a trace has the las
   CHECK(contains(trace, "model\\\\\\\"odd\\\".cpp:9"));
   CHECK(trace.find("gemm 4x6x5 bfloat16") != trace.rfind("gemm 4x6x5 bfloat16"));
   CHECK_FALSE(Profile().measures());
+  CHECK(json_text("a\"b\\c\n") == "a\\\"b\\\\c?");
 }

@@ -5,6 +5,7 @@
 /// and Perfetto.
 
 #include <tutti/comm/decorator.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/shared.hpp>
@@ -127,7 +128,7 @@ class Trace {
         text += ",\"count\":" + std::to_string(event.count) + ",\"dtype\":\"" + std::string(tutti::name(event.dtype)) +
                 "\"";
       if (event.op != Operator::none) text += ",\"op\":\"" + std::string(tutti::name(event.op)) + "\"";
-      if (event.where.line() != 0) text += ",\"at\":\"" + escaped(place(event.where)) + "\"";
+      if (event.where.line() != 0) text += ",\"at\":\"" + json_text(place(event.where)) + "\"";
       text += ",\"state\":\"" + std::string(state_name(event.state)) + "\"}},\n";
     }
     if (lost_ != 0)
@@ -157,14 +158,6 @@ class Trace {
     char text[32];
     std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000), static_cast<int>(ns % 1000));
     return text;
-  }
-  static std::string escaped(std::string const& text) {
-    std::string result;
-    for (char const c : text) {
-      if (c == '"' || c == '\\') result += '\\';
-      result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-    return result;
   }
   static constexpr std::string_view state_name(TraceEvent::State state) noexcept {
     constexpr std::string_view names[] = {"in flight", "complete", "failed", "abandoned"};

@@ -5,6 +5,7 @@
 /// (Williams, Waterman, Patterson 2009), and the last run as a trace for Chrome's viewer and Perfetto.
 
 #include <tutti/core/concat.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/steps.hpp>
 
@@ -139,7 +140,7 @@ class Profile {
       out += concat(std::exchange(separator, ",\n"), "{\"name\":\"", name(step.kind), "\",\"ph\":\"X\",\"pid\":", rank,
                     ",\"tid\":0,\"ts\":", fixed(static_cast<double>(times_[s].begin - run_begin_) / 1e3, 3),
                     ",\"dur\":", fixed(seconds * 1e6, 3), ",\"args\":{\"what\":\"", description(step),
-                    "\",\"where\":\"", escaped(step.where), "\",\"layer\":", step.layer,
+                    "\",\"where\":\"", json_text(step.where), "\",\"layer\":", step.layer,
                     ",\"gflops\":", seconds > 0 ? fixed(cost.flops / seconds / 1e9, 2) : "0",
                     ",\"gbytes_a_second\":", seconds > 0 ? fixed(cost.bytes / seconds / 1e9, 2) : "0", "}}");
     }
@@ -193,15 +194,6 @@ class Profile {
     if (!where.empty()) out += concat("  ", where);
     return out + "\n";
   }
-  static std::string escaped(std::string_view text) {
-    std::string out;
-    for (char const c : text) {
-      if (c == '"' || c == '\\') out += '\\';
-      if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-    return out;
-  }
-
   StepList const* list_ = nullptr;
   List<Times> times_;
   std::int64_t runs_ = 0, run_begin_ = 0;

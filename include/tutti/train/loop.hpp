@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
-/// checkpoint, leave. In one class, 401 lines: what ranks do together must be read in its order.
+/// checkpoint, leave. In one class, though long: what ranks do together must be read in its order.
 
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>

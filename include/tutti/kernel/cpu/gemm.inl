@@ -247,8 +247,8 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
   }
   GemmBlocking const block = gemm_blocking(g, m1 - m0, n1 - n0, terms_of(W));
   // Few rows do not repay the packing of rows that are contiguous already.
-  bool const direct =
-      W == Words::plain && g.b_dtype == DType::float32 && g.b_column == 1 && g.m <= 2 * tile_rows;
+  bool const direct = W == Words::plain && g.b_panels == nullptr && g.b_dtype == DType::float32 && g.b_column == 1 &&
+                      g.m <= 2 * tile_rows;
   // Panels are packed just before their first use. Contiguous columns are packed for several panels at a time: their
   // rows lie in as many pages as there are terms.
   std::int64_t const group = (g.b_column == 1 ? 4 : 1) * tile_columns;
@@ -267,7 +267,7 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
         for (std::int64_t j = jc; j < j_end; j += tile_columns) {
           int const columns = static_cast<int>(j_end - j < tile_columns ? j_end - j : tile_columns);
           float* const c = g.c + ic * g.c_row + j;
-          if (direct && columns == tile_columns && g.b_panels == nullptr) {
+          if (direct && columns == tile_columns) {
             multiply_panel<W>(k, left, k, rows, static_cast<float const*>(g.b) + p * g.b_row + j, g.b_row, columns, c,
                               g.c_row, g.alpha, beta, {last, ic, j});
             continue;
@@ -294,8 +294,7 @@ TUTTI_TARGET inline void pack_right_plain(Gemm const& g, std::int64_t first, std
   pack_right<Words::plain>(to + first * g.k, g, 0, first, end - first, g.k);
 }
 TUTTI_TARGET inline void pack_right_rounded(Gemm const& g, std::int64_t first, std::int64_t end, float* to) {
-  constexpr Words words = ::tutti::isa::TUTTI_ISA::has_dot2 ? Words::pairs : Words::rounded;
-  pack_right<words>(to + first * words_for(words, g.k), g, 0, first, end - first, g.k);
+  pack_right<rounded_words>(to + first * words_for(rounded_words, g.k), g, 0, first, end - first, g.k);
 }
 inline std::int64_t width_of_panels() { return tile_columns; }
 
@@ -305,8 +304,7 @@ TUTTI_TARGET inline void gemm_region(Gemm const& g, std::int64_t m0, std::int64_
 }
 TUTTI_TARGET inline void gemm_region_bfloat16(Gemm const& g, std::int64_t m0, std::int64_t m1, std::int64_t n0,
                                               std::int64_t n1, float* scratch) {
-  constexpr Words words = ::tutti::isa::TUTTI_ISA::has_dot2 ? Words::pairs : Words::rounded;
-  gemm_of_words<words>(g, m0, m1, n0, n1, scratch);
+  gemm_of_words<rounded_words>(g, m0, m1, n0, n1, scratch);
 }
 
 /// Columns [n0, n1) of a column sum. Blocks of rows are summed first: the error grows with their number, not with the

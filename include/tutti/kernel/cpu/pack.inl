@@ -15,6 +15,8 @@ enum class Words {
   rounded,  ///< one term, rounded to bfloat16
   pairs,    ///< two terms as bfloat16, the earlier one in the lower half: for `dot2`
 };
+/// Those of a product that rounds to bfloat16, at this level.
+inline constexpr Words rounded_words = ::tutti::isa::TUTTI_ISA::has_dot2 ? Words::pairs : Words::rounded;
 constexpr int terms_of(Words words) { return words == Words::pairs ? 2 : 1; }
 /// Words for so many terms.
 constexpr std::int64_t words_for(Words words, std::int64_t terms) {
