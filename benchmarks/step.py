@@ -7,10 +7,13 @@ tokens; its first step is left out, the median over all other steps of all turns
 before anything is reported.
 
 A rival is given by path and skipped loudly when absent:
-  --llmc PATH     llm.c's CPU trainer, built e.g. with gcc -Ofast -march=native -fopenmp train_gpt2.c -lm
+  --llmc PATH     llm.c's train_gpt2.c, which is built here with this run's batch and sequence (both are constants in it)
+                  by gcc -Ofast -march=native -fopenmp; or a program built so
   --torch PYTHON  an interpreter that has PyTorch (Debian: python3-torch, then /usr/bin/python3)
   --jax PYTHON    an interpreter that has JAX and optax (pip install jax optax)
 The scripts of the last two are in benchmarks/rivals. Both, and this library, also run with products in bfloat16.
+
+Memory is the largest resident set of a turn's process; a rank of MPI counts alone.
 """
 
 import argparse
@@ -25,6 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 
 def processor():
@@ -41,11 +45,46 @@ class Failed(Exception):
     pass
 
 
+class Turn:
+    """What one process did: milliseconds and losses of its steps, milliseconds in which a rank waited, megabytes."""
+
+    def __init__(self, ms, losses, mb, waits=()):
+        self.ms, self.losses, self.mb, self.waits = ms, losses, mb, list(waits)
+
+
+def watched(command, timeout, stop=None, **options):
+    """Output of a command and its peak memory in MB. A line for which `stop` is true ends it. Errors: Failed."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1, **options)
+
+    def kill():  # Popen.kill would reap the process, and with it the count of its memory
+        os.kill(process.pid, signal.SIGKILL)
+
+    alarm = threading.Timer(timeout, kill)
+    alarm.start()
+    text, stopped = [], False
+    try:
+        for line in process.stdout:
+            text.append(line)
+            stopped = stop is not None and stop(line)
+            if stopped:
+                kill()
+                break
+    except BaseException:
+        kill()
+        raise
+    finally:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        alarm.cancel()
+        process.stdout.close()
+    if not stopped and process.returncode != 0:
+        raise Failed(f"{' '.join(map(str, command))}\nended with {process.returncode}:\n{''.join(text)[-4000:]}")
+    return "".join(text), usage.ru_maxrss / 1024
+
+
 def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32"):
-    """Milliseconds and losses of each step of one process (or one MPI job)."""
+    """One process, or one MPI job."""
     out = tempfile.mkdtemp(dir=folder)
-    if args.batch % ranks:
-        raise Failed(f"--batch {args.batch} cannot be shared by {ranks} ranks")
     command = [str(args.trainer), "--model", str(folder / "gpt2_124M.bin"), "--data", str(folder / "train.bin"),
                "--batch", str(args.batch // ranks), "--sequence", str(args.sequence), "--steps", str(steps),
                "--learning-rate", "1e-4", "--schedule", "constant", "--weight-decay", "0", "--beta2", "0.999",
@@ -55,52 +94,62 @@ def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32"):
         command = [args.mpiexec, "-n", str(ranks)] + command
     else:
         command += ["--ranks", str(ranks)]  # without it there is one for each processor
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        raise Failed(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    _, mb = watched(command, 1800)
     events = [json.loads(line) for line in open(pathlib.Path(out) / "metrics.jsonl")]
     shutil.rmtree(out)
     rows = [event for event in events if event["type"] == "step"]
-    return [row["ms"] for row in rows], [row["loss"] for row in rows], [row.get("exposed_comm_ms", 0) for row in rows]
+    # A launcher's own memory says nothing about its ranks'.
+    return Turn([row["ms"] for row in rows], [row["loss"] for row in rows], None if backend == "mpi" else mb,
+                [row.get("exposed_comm_ms", 0) for row in rows])
 
 
 LLMC_STEP = re.compile(r"step (\d+): train loss ([0-9.]+) \(took ([0-9.]+) ms\)")
 
 
+def build_llmc(args, folder):
+    """The program itself, or train_gpt2.c compiled with the batch and the sequence of this run."""
+    if args.llmc.suffix != ".c":
+        return args.llmc
+    source = args.llmc.read_text()
+    for name, value in [("B", args.batch), ("T", args.sequence)]:
+        source, found = re.subn(rf"\bint {name} = \d+;", f"int {name} = {value};", source)
+        if found != 1:
+            raise Failed(f"{args.llmc}: 'int {name} = ...;' is there {found} times, not once; give a program instead")
+    (folder / "train_gpt2.c").write_text(source)
+    program = folder / "train_gpt2"
+    built = subprocess.run(["gcc", "-Ofast", "-march=native", "-fopenmp", "-DOMP", f"-I{args.llmc.parent}",
+                            folder / "train_gpt2.c", "-o", program, "-lm"], capture_output=True, text=True)
+    if built.returncode != 0:
+        raise Failed(f"{args.llmc} does not compile:\n{built.stderr[-2000:]}")
+    return program
+
+
 def run_llmc(args, folder, steps):
     """llm.c reads fixed paths and knows no flags: it gets a folder of its own and is ended after `steps` steps."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
-    process = subprocess.Popen([str(args.llmc)], cwd=folder / "llmc", env=environment, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, bufsize=1)
-    times, losses, text = [], [], []
-    try:
-        for line in process.stdout:
-            text.append(line)
-            found = LLMC_STEP.search(line)
-            if found:
-                losses.append(float(found.group(2)))
-                times.append(float(found.group(3)))
-                if len(times) == steps:
-                    break
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    times, losses = [], []
+
+    def stop(line):
+        found = LLMC_STEP.search(line)
+        if found:
+            losses.append(float(found.group(2)))
+            times.append(float(found.group(3)))
+        return len(times) == steps
+
+    _, mb = watched([str(args.llmc)], 3600, stop, cwd=folder / "llmc",
+                    env=dict(os.environ, OMP_NUM_THREADS=str(args.threads)))
     if len(times) < steps:
-        raise Failed(f"{args.llmc} stopped after {len(times)} of {steps} steps:\n{''.join(text)[-2000:]}")
-    return times, losses, []
+        raise Failed(f"{args.llmc} stopped after {len(times)} of {steps} steps")
+    return Turn(times, losses, mb)
 
 
 def run_script(args, folder, interpreter, script, dtype, steps):
     command = [str(interpreter), str(pathlib.Path(__file__).resolve().parent / "rivals" / script), "--folder", str(folder),
                "--batch", str(args.batch), "--sequence", str(args.sequence), "--steps", str(steps), "--threads",
                str(args.threads), "--dtype", dtype]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900,
-                          env=dict(os.environ, OMP_NUM_THREADS=str(args.threads)))
-    if done.returncode != 0:
-        raise Failed(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    head, *rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    text, mb = watched(command, 1800, env=dict(os.environ, OMP_NUM_THREADS=str(args.threads)))
+    head, *rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     args.versions.add(head["version"])
-    return [row["ms"] for row in rows], [row["loss"] for row in rows], []
+    return Turn([row["ms"] for row in rows], [row["loss"] for row in rows], mb)
 
 
 def prepare(args, folder):
@@ -117,7 +166,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent / "build",
                         help="configured build folder; what is missing in it is built")
-    parser.add_argument("--llmc", type=pathlib.Path, default=os.environ.get("TUTTI_LLMC"), help="llm.c's train_gpt2")
+    parser.add_argument("--llmc", type=pathlib.Path, default=os.environ.get("TUTTI_LLMC"), help="llm.c's train_gpt2.c or train_gpt2")
     parser.add_argument("--torch", type=pathlib.Path, default=os.environ.get("TUTTI_TORCH"), help="python with PyTorch")
     parser.add_argument("--jax", type=pathlib.Path, default=os.environ.get("TUTTI_JAX"), help="python with JAX and optax")
     parser.add_argument("--mpiexec", default=next((name for name in ("mpiexec.mpich", "mpiexec.hydra", "mpiexec") if shutil.which(name)), "mpiexec"))
@@ -126,6 +175,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="per turn, the first of which is not counted")
+    parser.add_argument("--only", metavar="WORDS", help="contenders whose names contain one of these, separated by commas")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
     if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "benchmarks/step_inputs"], stdout=subprocess.DEVNULL).returncode != 0:
@@ -138,11 +188,12 @@ def main():
         "tutti mpi %d ranks x 1 thread" % args.threads: lambda f: run_ours(args, f, args.threads, 1, "mpi", args.steps),
     }
     names = list(contenders)
-    if shutil.which(args.mpiexec) is None:
-        print(f"SKIPPED: no {args.mpiexec} here, so nothing over MPI is measured", file=sys.stderr)
+    if shutil.which(args.mpiexec) is None or args.batch % args.threads:
+        why = f"no {args.mpiexec} here" if args.batch % args.threads == 0 else f"a batch of {args.batch} cannot be shared by {args.threads} ranks"
+        print(f"SKIPPED: {why}, so nothing over MPI is measured", file=sys.stderr)
         del contenders[names[1]]
     if args.llmc is None or not pathlib.Path(args.llmc).is_file():
-        print("SKIPPED: llm.c is not measured; give --llmc PATH (or TUTTI_LLMC) to its train_gpt2", file=sys.stderr)
+        print("SKIPPED: llm.c is not measured; give --llmc PATH (or TUTTI_LLMC) to its train_gpt2.c", file=sys.stderr)
     else:
         args.llmc = pathlib.Path(args.llmc).resolve()
         contenders["llm.c"] = lambda f: run_llmc(args, f, args.steps)
@@ -155,25 +206,34 @@ def main():
         for dtype in ["float32", "bfloat16"]:
             contenders[f"{rival} {dtype}"] = lambda f, i=interpreter, s=script, d=dtype: run_script(args, f, i, s, d, args.steps)
     args.versions = set()
+    if args.only:
+        words = args.only.split(",")
+        contenders = {name: run for name, run in contenders.items() if any(word in name for word in words)}
+        if not contenders:
+            raise Failed(f"no contender's name contains one of {args.only}")
 
     print(f"{processor()}, GPT-2 124M, B {args.batch} T {args.sequence}, {args.rounds} rounds of {args.steps} steps")
     times = {name: [] for name in contenders}
-    losses = {}
+    losses, memory = {}, {}
     with tempfile.TemporaryDirectory(prefix="tutti-step-") as folder:
         folder = pathlib.Path(folder)
         prepare(args, folder)
+        if "llm.c" in contenders:
+            args.llmc = build_llmc(args, folder)
         for turn in range(args.rounds):
             for name, run in contenders.items():
-                ms, loss, exposed = run(folder)
-                times[name] += ms[1:]
-                losses.setdefault(name, loss)
-                note = f"  rank waits {statistics.median(exposed[1:]):.1f} ms" if exposed and "mpi" in name else ""
-                print(f"  round {turn + 1}  {name:32} median {statistics.median(ms[1:]):8.1f} ms  first loss {loss[0]:.6f}{note}", flush=True)
+                took = run(folder)
+                times[name] += took.ms[1:]
+                losses.setdefault(name, took.losses)
+                if took.mb is not None:
+                    memory[name] = max(took.mb, memory.get(name, 0))
+                note = f"  {took.mb:6.0f} MB" if took.mb is not None else f"  rank waits {statistics.median(took.waits[1:]):.1f} ms"
+                print(f"  round {turn + 1}  {name:32} median {statistics.median(took.ms[1:]):8.1f} ms  first loss {took.losses[0]:.6f}{note}", flush=True)
 
-    reference = losses[names[0]][0]
+    first, reference = next((name, loss[0]) for name, loss in losses.items())
     for name, loss in losses.items():
-        if abs(loss[0] - reference) > (2e-3 if "bfloat16" in name else 1e-4) * max(1.0, abs(reference)):
-            print(f"FAILED: first loss of {name} is {loss[0]}, of {names[0]} {reference}", file=sys.stderr)
+        if abs(loss[0] - reference) > (2e-3 if "bfloat16" in name + first else 1e-4) * max(1.0, abs(reference)):
+            print(f"FAILED: first loss of {name} is {loss[0]}, of {first} {reference}", file=sys.stderr)
             return 1
 
     median = {name: statistics.median(values) for name, values in times.items()}
@@ -190,6 +250,11 @@ def main():
     compare("bfloat16 vs llm.c", narrow, "llm.c")
     compare("bfloat16 vs PyTorch's", narrow, "PyTorch bfloat16")
     compare("bfloat16 vs JAX's", narrow, "JAX bfloat16")
+    for what, ours, rival in [("memory vs llm.c", names[0], "llm.c"), ("memory vs PyTorch", names[0], "PyTorch float32"),
+                              ("memory vs JAX", names[0], "JAX float32"), ("memory of bfloat16", narrow, names[0])]:
+        if ours in memory and rival in memory:
+            rows.append({"name": f"step 124M B{args.batch} T{args.sequence} {what}", "ours": memory[ours],
+                         "rival": memory[rival], "ratio": memory[rival] / memory[ours], "unit": "MB"})
     if args.versions:
         print("rivals: " + ", ".join(sorted(args.versions)))
     print()

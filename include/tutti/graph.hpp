@@ -32,6 +32,7 @@
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/decompose.hpp>
+#include <tutti/graph/divide.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/graph/profile.hpp>

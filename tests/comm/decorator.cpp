@@ -58,6 +58,7 @@ struct Complete : test::MessagesOnly {
 std::string Complete::announced;
 int Complete::waits_begun = 0;
 
+static_assert(comm::SharesBlocks<Flaky<Threads>> && !comm::SharesBlocks<Flaky<test::MessagesOnly>>);
 static_assert(Backend<Flaky<Threads>> && Backend<Flaky<Flaky<test::MessagesOnly>>> && Backend<Flaky<Complete>>);
 
 template <class B>

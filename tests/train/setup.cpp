@@ -148,11 +148,11 @@ TEST_CASE("a file that cannot be used is said of its flag, and the data before w
 TEST_CASE("what memory cannot hold is refused before any of it is asked for") {
   Data const data;
   std::int64_t const memory = std::int64_t{16} << 30;
-  CHECK_NOTHROW(require_memory(data.with({"--sequence", "16"}), 1, memory));
-  CHECK_NOTHROW(require_memory(data.with({"--sequence", "16"}), 1, 0));  // the system does not say
+  CHECK_NOTHROW(require_memory(data.with({"--sequence", "16"}), 1, false, memory));
+  CHECK_NOTHROW(require_memory(data.with({"--sequence", "16"}), 1, false, 0));  // the system does not say
   auto const refuse = [&](std::vector<std::string> words, char const* part) {
     words.insert(words.end(), {"--sequence", "16", "--steps", "1"});
-    REQUIRE_ERROR(require_memory(data.with(words), 1, memory), ErrorKind::configuration, part);
+    REQUIRE_ERROR(require_memory(data.with(words), 1, false, memory), ErrorKind::configuration, part);
   };
   refuse({"--vocabulary", "2000000000"}, "192.0 GB parameters and moments");
   refuse({"--layers", "2147483647"}, "TB parameters and moments");
@@ -160,8 +160,8 @@ TEST_CASE("what memory cannot hold is refused before any of it is asked for") {
   refuse({"--batch", "100000000"}, "--batch 100000000");
   // 3 GB of parameters, moments and gradients: one rank fits, a node of six does not.
   Setup const s = data.with({"--sequence", "16", "--steps", "1", "--vocabulary", "23000000"});
-  CHECK_NOTHROW(require_memory(s, 1, memory));
-  REQUIRE_ERROR(require_memory(s, 6, memory), ErrorKind::configuration, "fewer ranks");
+  CHECK_NOTHROW(require_memory(s, 1, false, memory));
+  REQUIRE_ERROR(require_memory(s, 6, false, memory), ErrorKind::configuration, "fewer ranks");
 }
 
 TEST_CASE("a resumed run takes over every setting; the command line wins over it, and it over --config") {

@@ -79,6 +79,60 @@ TEST_CASE(
   for (int threads : {2, 3}) CHECK(run_steps(1, 1, threads).hash == reference.hash);
 }
 
+TEST_CASE(
+    "ranks with one copy of the state learn what ranks with a copy each do, bit for bit where nothing is clipped") {
+  auto const outcome = [&](int ranks, std::int64_t micro_steps, double clip, parallel::Replicas replicas) {
+    Outcome result;
+    std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+      auto const expect = [&](bool holds, char const* what) {
+        if (!holds) wrong[static_cast<std::size_t>(communicator.rank())] += std::string(what) + "; ";
+      };
+      exec::Context context({.threads = 1});
+      std::int64_t const share = 12 / ranks;
+      TrainStep<nn::Gpt2Loss> step(
+          context, config, adamw,
+          {.batch = share / micro_steps, .sequence = 8, .micro_steps = micro_steps, .clip = clip});
+      float const* const before = step.state()["wte"].data();
+      step.connect(parallel::data_parallel(communicator, replicas));
+      bool const one_copy = replicas == parallel::Replicas::per_node && ranks > 1;
+      expect(step.divided() == one_copy, "divided");
+      expect((step.state()["wte"].data() == before) != one_copy, "fields move");
+      step.initialise(42 + static_cast<std::uint64_t>(one_copy ? communicator.rank() : 0));  // rank 0's counts
+      std::vector<float> losses;
+      for (int i = 0; i < 5; ++i) {
+        Rows const rows(i, communicator.rank() * share, share);
+        losses.push_back(step(rows.at(i), 1e-2).loss);
+      }
+      expect(test::contains(step.table(), "node_barrier") == one_copy, "barriers");
+      expect(test::contains(step.table(), "node_sum") == one_copy, "a sum of norms");
+      if (communicator.rank() == 0) {
+        result.losses = losses;
+        result.hash = parallel::hash(step.state());
+      }
+      // Of its own again, and on with the others.
+      step.connect({parallel::data_parallel(communicator).port, nullptr});
+      expect(!step.divided(), "each its own again");
+      Rows const rows(9, communicator.rank() * share, share);
+      step(rows.at(9), 1e-2);
+      parallel::require_equal(*comm::port(communicator), step.state(), "after a step of its own");
+    });
+    for (std::string const& said : wrong) CHECK(said == "");
+    return result;
+  };
+  for (auto [ranks, micro_steps] : std::initializer_list<std::pair<int, int>>{{2, 1}, {3, 2}, {4, 1}}) {
+    INFO(ranks << " ranks, " << micro_steps << " micro-steps");
+    Outcome const own = outcome(ranks, micro_steps, 0, parallel::Replicas::per_rank);
+    Outcome const together = outcome(ranks, micro_steps, 0, parallel::Replicas::per_node);
+    CHECK(own.losses == together.losses);
+    CHECK(own.hash == together.hash);
+    Outcome const clipped = outcome(ranks, micro_steps, 0.5, parallel::Replicas::per_node);
+    Outcome const reference = outcome(ranks, micro_steps, 0.5, parallel::Replicas::per_rank);
+    for (std::size_t i = 0; i < clipped.losses.size(); ++i)
+      CHECK(clipped.losses[i] == Approx(reference.losses[i]).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("shares that differ give the losses of even ones, and the same bits every time") {
   Outcome const reference = run_steps(1, 1, 1);
   // 6 rows on 4 ranks, 4 on 3, 3 on 2.

@@ -133,6 +133,41 @@ def case_threads(bench):
         check(bench.parameters(out, 6) == bench.parameters(outs[0], 6), f"{out.name} has other parameters than {outs[0].name}")
 
 
+def case_replicas(bench):
+    """Ranks of a node have one copy of parameters and moments and share its updates: the same losses as with a copy each, on one node and on two, resumed, and where memory cannot be shared."""
+    flags = ("--batch", "2", "--steps", "10", "--clip", "0")
+    for backend in bench.backends():
+        own, together = bench.folder / f"{backend}-own", bench.folder / f"{backend}-together"
+        text, _ = bench.run(backend, 4, own, *flags, "--replicas-per-rank")
+        check("one copy" not in text, text)
+        text, _ = bench.run(backend, 4, together, *flags)
+        check("of which the node's 4 ranks share one copy and its updates" in text, text)
+        check(bench.losses(own) == bench.losses(together), f"{backend}: other losses:\n{bench.losses(own)}\n{bench.losses(together)}")
+        check(bench.parameters(own, 10) == bench.parameters(together, 10), f"{backend}: other parameters")
+        moments = [(out / "checkpoints" / "step_00000010" / "optimizer.safetensors").read_bytes() for out in (own, together)]
+        check(moments[0] == moments[1], f"{backend}: other moments")
+        bench.run(backend, 4, together, "--resume", "latest", "--steps", "14")
+        bench.run(backend, 4, own, "--resume", "latest", "--steps", "14", "--replicas-per-rank")
+        check(bench.losses(own)[10:] == bench.losses(together)[10:], f"{backend}: other losses after resuming")
+        clipped = bench.folder / f"{backend}-clipped"
+        bench.run(backend, 4, clipped, "--batch", "2", "--steps", "10", "--clip", "0.5")
+        bench.run(backend, 4, clipped.with_suffix(".own"), "--batch", "2", "--steps", "10", "--clip", "0.5", "--replicas-per-rank")
+        print(f"  {backend}, clipped: within {close(bench.losses(clipped), bench.losses(clipped.with_suffix('.own')), 1e-5):.1e}")
+    if not bench.args.mpiexec:
+        return
+    for name, value, shares in [("NODE_RANKS", "2", "2 ranks share one copy"), ("NODE_SHARED", "off", None)]:
+        os.environ["TUTTI_MPI_" + name] = value
+        try:
+            out = bench.folder / name
+            text, _ = bench.run("mpi", 4, out, *flags)
+            bench.run("mpi", 4, out.with_suffix(".own"), *flags, "--replicas-per-rank")
+        finally:
+            del os.environ["TUTTI_MPI_" + name]
+        check((shares or "a rank: ") in text and (shares is not None or "one copy" not in text), text)
+        check(bench.losses(out) == bench.losses(out.with_suffix(".own")), f"{name}: other losses")
+        check(bench.parameters(out, 10) == bench.parameters(out.with_suffix(".own"), 10), f"{name}: other parameters")
+
+
 def case_compute(bench):
     """--compute bfloat16 learns nearly as float32 does, on any layout the same; a resumed run goes on in it; where there is no instruction for it, the run says so."""
     flags = ("--batch", "4", "--steps", "12")

@@ -4,6 +4,7 @@
 /// `comm::port`: a communicator with its type erased, for graphs.
 
 #include <tutti/comm/communicator.hpp>
+#include <tutti/comm/heap.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -74,6 +75,21 @@ class CommunicatorPort final : public Port {
   void* allocate(std::size_t bytes) override {
     blocks_.push_back(Heap<B>(core_).allocate(bytes));
     return blocks_.back().data();
+  }
+  void* share([[maybe_unused]] std::size_t bytes, [[maybe_unused]] std::source_location where) override {
+    if constexpr (SharesBlocks<B>) {
+      constexpr std::uint64_t none = ~std::uint64_t{0};
+      std::uint64_t handle = none;
+      Storage<typename B::Device> block;
+      if (rank() == 0) block = core_->backend.share(bytes, handle);
+      wait(start_broadcast(&handle, 1, DType::uint64, 0, where));
+      if (handle == none) return nullptr;
+      if (rank() != 0) block = core_->backend.adopt(handle, bytes);
+      blocks_.push_back(std::move(block));
+      return blocks_.back().data();
+    } else {
+      return nullptr;
+    }
   }
   void release(void* memory) noexcept override {
     blocks_.erase_if([&](auto const& block) { return block.data() == memory; });

@@ -69,6 +69,8 @@ concept Movable = requires(T a, T b) {
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp
+///   b.share(bytes, handle), b.adopt(handle, bytes), b.shares_memory()   optional: blocks of which ranks have one
+///                                      together, ibidem
 /// Optional, for each kind of collective, data type and operator; the same answer on all ranks:
 ///   b.provides(kind, dtype, op)        whether b.start(collective) does it; everything else is derived from messages.
 ///                                      Static and constexpr where the device's memory is not the host's

@@ -133,8 +133,18 @@ class Decorator {
   {
     return inner_.allocate(bytes);
   }
+  Storage<Device> share(std::size_t bytes, std::uint64_t& handle)
+    requires SharesBlocks<B>
+  {
+    return inner_.share(bytes, handle);
+  }
+  Storage<Device> adopt(std::uint64_t handle, std::size_t bytes)
+    requires SharesBlocks<B>
+  {
+    return inner_.adopt(handle, bytes);
+  }
   bool shares_memory() const noexcept
-    requires Allocates<B>
+    requires Allocates<B> || SharesBlocks<B>
   {
     return inner_.shares_memory();
   }

@@ -10,6 +10,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace tutti {
@@ -19,6 +20,17 @@ namespace comm {
 template <class B>
 concept Allocates = requires(B& backend, std::size_t bytes) {
   { backend.allocate(bytes) } -> std::same_as<Storage<typename B::Device>>;
+};
+
+/// A backend whose ranks can work on one block of memory together. One rank makes it with share(bytes, handle), for as
+/// many holders as the communicator has ranks; each of the others takes it up with adopt(handle, bytes), once. It lives
+/// until all of them gave it back, and may outlive the communicator. `share` gives a Storage without memory where there
+/// is none left for it.
+template <class B>
+concept SharesBlocks = requires(B& backend, std::size_t bytes, std::uint64_t& handle) {
+  { backend.share(bytes, handle) } -> std::same_as<Storage<typename B::Device>>;
+  { backend.adopt(handle, bytes) } -> std::same_as<Storage<typename B::Device>>;
+  { backend.shares_memory() } -> std::same_as<bool>;
 };
 
 /// `bytes` of the heap of `core`'s backend.

@@ -6,6 +6,7 @@
 
 #include <tutti/core/dtype.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 
@@ -49,6 +50,10 @@ class Port {
   /// Memory that all ranks of the node can reach, or private memory where there is none; freed with `release`.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
+  /// One block that all ranks have together, each at an address of its own; 64-byte aligned, contents indeterminate;
+  /// every rank releases it. Null on all ranks where they share no memory, or too little.
+  /// Ranks all, with the same size. Blocking.
+  virtual void* share(std::size_t, std::source_location) { return nullptr; }
 };
 
 }  // namespace tutti::comm

@@ -17,8 +17,8 @@ namespace tutti::graph::lowering {
 
 /// Replaces every all_reduce step by copies into a bucket (removed later where the operand can be written there), a
 /// start and a wait. `bucket_bytes`  a bucket is closed before it would grow above this; a larger tensor has one of its
-/// own.
-inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
+/// own. `sections`  that every bucket can be divided into, in whole cache lines.
+inline void make_buckets(StepList& list, std::int64_t bucket_bytes, int sections = 1) {
   struct Item {
     std::int32_t step, ready, first_use;
   };
@@ -73,10 +73,10 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes) {
   for (Bucket const& bucket : buckets) {
     Step const head = step(bucket.items[0].step);
     DType const dtype = head.reads[0].dtype;
-    Shape const flat{bucket.bytes / static_cast<std::int64_t>(size_of(dtype))};
     Buffer memory;
     memory.pool = Pool::communicator;
-    memory.bytes = bucket.bytes;
+    memory.bytes = align_up((bucket.bytes + sections - 1) / sections) * sections;
+    Shape const flat{memory.bytes / static_cast<std::int64_t>(size_of(dtype))};
     BufferId const sent = list.add(memory);
     memory.over = sent;
     BufferId const received = list.add(memory);

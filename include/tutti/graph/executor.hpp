@@ -52,6 +52,7 @@ struct Workspace {
 
 struct ExecutorOptions {
   comm::Port* port = nullptr;            ///< null: this rank is alone. Outlives the executor
+  comm::Port* node = nullptr;            ///< of the ranks of the program's Division. Outlives the executor
   Shared<Workspace> workspace;  ///< null: one of its own
   bool poison = false;                   ///< dead and unwritten memory holds NaN: whatever reads it shows
   bool profile = false;                  ///< measure every step
@@ -75,6 +76,11 @@ class Executor {
         options_.workspace->communicator.bytes() < program.plan.communicator_bytes)
       throw Error(ErrorKind::invalid_argument, "graph::Executor",
                   "the workspace is smaller than the program's plan. Make it with Workspace::of");
+    for (Step const& step : list.steps)
+      if ((step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier) && options_.node == nullptr)
+        throw Error(ErrorKind::invalid_argument, "graph::Executor",
+                    "the program divides its updates between ranks, and there is no port of these. Set "
+                    "ExecutorOptions::node");
     std::int64_t bytes = 0;
     for (auto const* entries : {&list.inputs, &list.outputs})
       for (Entry const& entry : *entries) bytes += align_up(std::max<std::int64_t>(list[entry.buffer].bytes, 1));
@@ -271,16 +277,13 @@ class Executor {
     switch (step.kind) {
       case StepKind::all_reduce_start:
         if (port_ == nullptr) break;
-        flights_[lowering::at(step.slot)] = {
-            port_->start_all_reduce(pointer(step.reads[0]), sent_elements(step), step.reads[0].dtype,
-                                    static_cast<comm::PortOp>(step.operation), std::source_location::current()),
-            true};
+        flights_[lowering::at(step.slot)] = {step.scatter ? start_scatter(step) : start_all_reduce(step), true};
         started_ = step.slot + 1;
         break;
       case StepKind::all_reduce_wait: {
         if (port_ == nullptr) break;
         Flight& flight = flights_[lowering::at(step.slot)];
-        if (flight.active) wait(flight.ticket);
+        if (flight.active) wait(*port_, flight.ticket);
         flight.active = false;
         break;
       }
@@ -289,9 +292,30 @@ class Executor {
       case StepKind::rank:
         generic::store_number(step.writes[0].dtype, pointer(step.writes[0]), 0, port_ == nullptr ? 0 : port_->rank());
         break;
+      case StepKind::node_sum: case StepKind::node_barrier: {
+        double nothing = 0;
+        void* const sum = step.kind == StepKind::node_sum ? pointer(step.writes[0]) : &nothing;
+        wait(*options_.node, options_.node->start_all_reduce(sum, 1, DType::float64, comm::PortOp::sum,
+                                                             std::source_location::current()));
+        break;
+      }
       case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(step); break;
       default: throw Error(ErrorKind::internal, "graph::Executor", "a step has no call");
     }
+  }
+  comm::Port::Ticket start_all_reduce(Step const& step) {
+    return port_->start_all_reduce(pointer(step.reads[0]), sent_elements(step), step.reads[0].dtype,
+                                   static_cast<comm::PortOp>(step.operation), std::source_location::current());
+  }
+  /// In place: of the bucket's memory only this rank's section is written.
+  comm::Port::Ticket start_scatter(Step const& step) {
+    Ref const& first = step.reads[0];
+    BufferId const root = program_.list.home(first.buffer).root;
+    auto const size = static_cast<std::int64_t>(size_of(first.dtype));
+    std::int64_t const count = program_.list[root].bytes / size / port_->size();
+    std::byte* const bucket = pointer(first);
+    return port_->start_reduce_scatter(bucket, bucket + count * size * port_->rank(), count, first.dtype,
+                                       static_cast<comm::PortOp>(step.operation), std::source_location::current());
   }
   void collective(Step const& step) {
     auto const here = std::source_location::current();
@@ -316,11 +340,11 @@ class Executor {
       ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
                                            static_cast<comm::PortOp>(step.operation), here);
     }
-    wait(ticket);
+    wait(*port_, ticket);
   }
-  void wait(comm::Port::Ticket ticket) {
+  void wait(comm::Port& port, comm::Port::Ticket ticket) {
     std::int64_t const begin = exec::now_ns();
-    port_->wait(ticket);
+    port.wait(ticket);
     waited_ns_ += exec::now_ns() - begin;
   }
   /// One look at the oldest collective in flight lets all of them progress.

@@ -6,9 +6,11 @@
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/shared.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <sys/mman.h>
 #include <utility>
@@ -43,6 +45,19 @@ class Memory {
     bytes_ = static_cast<std::size_t>(bytes);
     if (large) ::madvise(data_, bytes_, MADV_HUGEPAGE);
   }
+  /// One block for all ranks of `port`, which it keeps; without memory where they cannot share any. Contents are
+  /// indeterminate.
+  /// Ranks     all, with the same size. Blocking.
+  static Memory shared(std::int64_t bytes, Shared<comm::Port> port,
+                       std::source_location where = std::source_location::current()) {
+    Memory memory;
+    memory.data_ = static_cast<std::byte*>(port->share(static_cast<std::size_t>(bytes), where));
+    if (memory.data_ == nullptr) return memory;
+    memory.bytes_ = static_cast<std::size_t>(bytes);
+    memory.port_ = port.get();
+    memory.kept_ = std::move(port);
+    return memory;
+  }
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
     Memory taken(std::move(other));
@@ -63,6 +78,7 @@ class Memory {
     std::swap(mapped_, other.mapped_);
     std::swap(mapped_bytes_, other.mapped_bytes_);
     std::swap(port_, other.port_);
+    std::swap(kept_, other.kept_);
   }
 
  private:
@@ -71,6 +87,7 @@ class Memory {
   void* mapped_ = nullptr;
   std::size_t mapped_bytes_ = 0;
   comm::Port* port_ = nullptr;
+  Shared<comm::Port> kept_;  // where this memory may outlive whoever has the port
 };
 
 }  // namespace tutti::graph

@@ -7,6 +7,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/buckets.hpp>
+#include <tutti/graph/divide.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/lower.hpp>
 #include <tutti/graph/plan.hpp>
@@ -23,6 +24,7 @@ struct CompileOptions {
   bool fuse = true;                              ///< epilogues and elementwise chains
   bool share = true;                             ///< results in the place of operands, of outputs, of fields
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< of gradients reduced together
+  Division division{};                                ///< of AdamW's updates
 };
 
 struct Program {
@@ -49,12 +51,13 @@ inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
     lowering::EpilogueFusion(program.list).run();
     lowering::ChainFusion(program.list).run();
   }
-  lowering::make_buckets(program.list, options.bucket_bytes);
+  lowering::make_buckets(program.list, options.bucket_bytes, options.division.ranks);
   lowering::sink_state_updates(program.list);
   if (options.share) {
     lowering::CopyElision(program.list).run();
     lowering::share_in_place(program.list);
   }
+  lowering::UpdateDivision(program.list, options.division).run();
   program.plan = plan_memory(program.list);
   validate(program.list, program.plan);
   return program;

@@ -5,6 +5,8 @@
 /// arena; programs update them in place. Checkpoints, broadcasts and hashes iterate over the fields.
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/shared.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/tensor/random.hpp>
@@ -14,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +33,7 @@ struct Field {
   bool stacked = false;    ///< the first axis counts layers
   Init init;
   Memory memory;
+  bool shared = false;  ///< see State::share
 
   void* data() const noexcept { return memory.data(); }
   std::int64_t bytes() const noexcept { return shape.size() * static_cast<std::int64_t>(size_of(dtype)); }
@@ -87,12 +91,54 @@ class State {
     return &field;
   }
 
+  /// Moves the fields that `wanted(field)` names, the same on every rank, into memory which the ranks of `port` have
+  /// together, with rank 0's contents; none, and false, where they share no memory or too little. From then on rank 0
+  /// alone writes these fields from outside programs, and others leave them alone.
+  /// Ranks     all, with states of the same fields. Blocking. Pointers into a field that moves are invalid afterwards.
+  template <class F>
+  bool share(Shared<comm::Port> const& port, F&& wanted,
+             std::source_location where = std::source_location::current()) {
+    List<Memory> moved(fields_.size());
+    std::size_t next = 0;
+    for (Field& field : fields_) {
+      Memory& memory = moved[next++];
+      if (field.shared || !wanted(field)) continue;
+      memory = Memory::shared(std::max<std::int64_t>(field.bytes(), 1), port, where);
+      if (memory.data() == nullptr) return false;
+      if (port->rank() == 0) std::memcpy(memory.data(), field.data(), static_cast<std::size_t>(field.bytes()));
+    }
+    next = 0;
+    for (Field& field : fields_)
+      if (Memory& memory = moved[next++]; memory.data() != nullptr) {
+        field.memory = std::move(memory);
+        field.shared = true;
+      }
+    writer_ = port->rank() == 0;
+    double nothing = 0;  // nobody reads before rank 0 has written
+    port->wait(port->start_all_reduce(&nothing, 1, DType::float64, comm::PortOp::sum, where));
+    return true;
+  }
+  /// Back into memory of this rank's own. No rank may write these fields meanwhile. Does not communicate.
+  void unshare() {
+    for (Field& field : fields_) {
+      if (!field.shared) continue;
+      Memory own(std::max<std::int64_t>(field.bytes(), 1));
+      std::memcpy(own.data(), field.data(), static_cast<std::size_t>(field.bytes()));
+      field.memory = std::move(own);
+      field.shared = false;
+    }
+    writer_ = true;
+  }
+  /// Whether this rank is the one that writes shared fields from outside programs; true where there are none.
+  bool writer() const noexcept { return writer_; }
+
   /// Every field by its Init again; normals come from Philox, a stream of its own for every field.
   void initialise(std::uint64_t seed) {
     std::uint64_t stream = 0;
     for (Field& field : fields_) {
-      std::memset(field.data(), 0, static_cast<std::size_t>(field.bytes()));
-      if (field.dtype == DType::float32) {
+      bool const writes = writer_ || !field.shared;
+      if (writes) std::memset(field.data(), 0, static_cast<std::size_t>(field.bytes()));
+      if (writes && field.dtype == DType::float32) {
         std::span<float> const values = field.view<float>().elements();
         if (field.init.kind == Init::Kind::ones) std::fill(values.begin(), values.end(), 1.0f);
         if (field.init.kind == Init::Kind::normal)
@@ -106,7 +152,7 @@ class State {
   template <class F>
   void initialise_parameters(F&& f) {
     for (Field& field : fields_)
-      if (field.parameter) f(field);
+      if (field.parameter && (writer_ || !field.shared)) f(field);
   }
 
   std::deque<Field>& fields() noexcept { return fields_; }
@@ -132,6 +178,7 @@ class State {
 
  private:
   std::deque<Field> fields_;  // addresses of fields stay
+  bool writer_ = true;        // of shared fields
 };
 
 }  // namespace tutti::graph

@@ -101,6 +101,8 @@ enum class StepKind : std::uint8_t {
   broadcast,
   all_gather,
   reduce_scatter,  ///< x -> y, complete when the step ends
+  node_sum,        ///< x -> y: over the ranks of a Division; float64
+  node_barrier,    ///< all of them have come here
 };
 
 constexpr std::string_view name(StepKind kind) noexcept {
@@ -134,6 +136,8 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::broadcast: return "broadcast";
     case StepKind::all_gather: return "all_gather";
     case StepKind::reduce_scatter: return "reduce_scatter";
+    case StepKind::node_sum: return "node_sum";
+    case StepKind::node_barrier: return "node_barrier";
   }
   return "unknown";
 }
@@ -176,6 +180,7 @@ struct Step {
   double eps = 1e-5;             ///< normalisation, adamw
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
   std::int32_t slot = -1;        ///< all_reduce: which one in flight
+  bool scatter = false;          ///< all_reduce_start: of the result, a rank needs only its section of the bucket
 
   std::int32_t layer = -1;       ///< iteration of the repeat that it was unrolled from
   std::int32_t node = -1;        ///< node of the graph, for messages

@@ -21,9 +21,9 @@ inline Gpt2Weights gpt2_weights(Gpt2Config const& config, graph::State& state) {
   return weights;
 }
 
-/// llm.c's initial weights; the lower 32 bits of the seed count.
+/// llm.c's initial weights, written by the ranks that write the state; the lower 32 bits of the seed count.
 inline void initialise_parameters(Gpt2Config const& config, graph::State& state, std::uint64_t seed) {
-  initialise_gpt2(config, gpt2_data(state), static_cast<std::uint32_t>(seed));
+  if (state.writer()) initialise_gpt2(config, gpt2_data(state), static_cast<std::uint32_t>(seed));
 }
 
 }  // namespace tutti::nn

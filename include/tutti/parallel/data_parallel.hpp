@@ -11,7 +11,10 @@
 #include <tutti/graph/state.hpp>
 #include <tutti/optim/adamw.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,12 +25,32 @@ namespace tutti::parallel {
 /// What a training step needs to average over ranks, without the communicator's type.
 struct DataParallel {
   Shared<comm::Port> port;
+  Shared<comm::Port>
+      node;  ///< of the ranks of this node, which have one copy of the state together; null: each its own
+};
+
+/// What a rank holds of parameters and moments.
+enum class Replicas : unsigned char {
+  per_node,  ///< a node's ranks have one copy together, and share out its updates; where they share memory
+  per_rank,  ///< each its own, and every update: where a node's memory is far from some of its ranks
 };
 
 /// The communicator must not be used for other collectives while a step runs.
+/// Ranks     all. Blocking where ranks are on several nodes: the ranks of each become a communicator of their own.
 template <Backend B>
-DataParallel data_parallel(Communicator<B>& communicator) {
-  return {comm::port(communicator)};
+DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Replicas::per_node) {
+  DataParallel result{comm::port(communicator), nullptr};
+  if constexpr (comm::SharesBlocks<B>) {
+    if (replicas == Replicas::per_rank || communicator.size() == 1 || !communicator.backend().shares_memory())
+      return result;
+    if (communicator.local_size() == communicator.size()) {
+      result.node = result.port;
+    } else {
+      Communicator<B> node = communicator.split(communicator.node());
+      if (node.size() > 1) result.node = comm::port(node);
+    }
+  }
+  return result;
 }
 
 /// In place over all ranks. Blocking.
@@ -43,12 +66,28 @@ inline void barrier(comm::Port& port, std::source_location where = std::source_l
 }
 
 /// Gives every rank the contents of rank `root`, accumulators left out. Ranks: all, with states of the same fields.
+/// A field that ranks share is written by the one of them that may.
 inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
                       std::source_location where = std::source_location::current()) {
   if (port.size() == 1) return;
-  for (graph::Field& field : state.fields())
-    if (!optim::is_accumulator(field.name))
+  bool shared = false;
+  for (graph::Field& field : state.fields()) {
+    if (optim::is_accumulator(field.name)) continue;
+    if (!field.shared) {
       port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
+      continue;
+    }
+    shared = true;
+    std::vector<std::byte> part(static_cast<std::size_t>(std::min<std::int64_t>(field.bytes(), 1 << 20)));
+    for (std::int64_t at = 0; at < field.bytes(); at += static_cast<std::int64_t>(part.size())) {
+      std::byte* const data = static_cast<std::byte*>(field.data()) + at;
+      auto const bytes = std::min(static_cast<std::size_t>(field.bytes() - at), part.size());
+      if (port.rank() == root) std::memcpy(part.data(), data, bytes);
+      port.wait(port.start_broadcast(part.data(), static_cast<std::int64_t>(bytes), DType::byte, root, where));
+      if (state.writer() && port.rank() != root) std::memcpy(data, part.data(), bytes);
+    }
+  }
+  if (shared) barrier(port, where);
 }
 
 /// Hash over names and contents of all fields but accumulators, which are each rank's own.

@@ -33,11 +33,12 @@ namespace tutti::train {
 /// Errors    those of its parts; checkpoints written before stay
 class Run {
  public:
-  /// `ranks_on_node` ranks share this node's processors.
-  Run(Shared<comm::Port> port, int ranks_on_node, Options const& options)
-      : port_(std::move(port)),
+  /// `ranks_on_node` ranks share this node's processors. Does not communicate.
+  Run(parallel::DataParallel data_parallel, int ranks_on_node, Options const& options)
+      : data_parallel_(std::move(data_parallel)),
+        port_(data_parallel_.port),
         ranks_on_node_(ranks_on_node),
-        setup_(fitting(make_setup(options, port_->size()), ranks_on_node)),
+        setup_(fitting(make_setup(options, port_->size()), ranks_on_node, data_parallel_.node != nullptr)),
         context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
         step_(context_, setup_.model,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
@@ -48,9 +49,15 @@ class Run {
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
                .clip = o().clip,
                .compute = o().compute_dtype(),
-               .profile = o().profile}) {
-    if (ranks() > 1) step_.connect({port_});
-    detail::require_memory(o(), ranks_on_node, static_cast<double>(step_.state().bytes()),
+               .profile = o().profile}) {}
+
+  /// Ranks: all. Blocking.
+  void connect() {
+    if (ranks() > 1) step_.connect(data_parallel_);
+  }
+  /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
+  void prepare() {
+    detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(step_.state().bytes()),
                            static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            exec::available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
@@ -95,8 +102,8 @@ class Run {
   }
 
  private:
-  static Setup fitting(Setup setup, int ranks_on_node) {
-    require_memory(setup, ranks_on_node);
+  static Setup fitting(Setup setup, int ranks_on_node, bool one_state) {
+    require_memory(setup, ranks_on_node, one_state);
     return setup;
   }
   Options const& o() const noexcept { return setup_.options; }
@@ -116,8 +123,9 @@ class Run {
   }
 
   void restore() {
+    bool const writes = step_.state().writer();
     if (setup_.resume) {
-      read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
+      if (writes) read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
       for (graph::Field& field : step_.state().fields()) {
         if (field.parameter || optim::is_accumulator(field.name)) continue;
         TensorView<float const> const saved = setup_.resume->optimizer().view<float>(field.name);
@@ -126,12 +134,12 @@ class Run {
                       setup_.resume->optimizer().path() + ": '" + field.name + "' has shape " +
                           to_string(saved.shape()) + ", the model needs " + to_string(field.shape) +
                           ". Use another checkpoint");
-        std::copy_n(saved.data(), saved.size(), field.view<float>().data());
+        if (writes) std::copy_n(saved.data(), saved.size(), field.view<float>().data());
       }
       step_.set_updates(setup_.first_step);
       setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
     } else if (setup_.weights) {
-      read_gpt2(*setup_.weights, setup_.model, nn::gpt2_data(step_.state()));
+      if (writes) read_gpt2(*setup_.weights, setup_.model, nn::gpt2_data(step_.state()));
       setup_.weights.reset();
     } else {
       step_.initialise(static_cast<std::uint64_t>(o().seed));
@@ -182,9 +190,16 @@ class Run {
              o().schedule, o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
              o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
         {"memory",
-         fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
-                     human_bytes(static_cast<double>(state_bytes + work_bytes)),
-                     human_bytes(static_cast<double>(state_bytes)), human_bytes(static_cast<double>(work_bytes)))},
+         step_.divided()
+             ? fmt::format(
+                   "{} activations and gradients a rank; {} parameters and moments, of which the node's {} share "
+                   "one copy and its updates",
+                   human_bytes(static_cast<double>(work_bytes)), human_bytes(static_cast<double>(state_bytes)),
+                   count(ranks_on_node_, "rank"))
+             : fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
+                           human_bytes(static_cast<double>(state_bytes + work_bytes)),
+                           human_bytes(static_cast<double>(state_bytes)),
+                           human_bytes(static_cast<double>(work_bytes)))},
         {"traffic", ranks() == 1
                         ? std::string("none")
                         : fmt::format("{} of gradients averaged over {} each step",
@@ -194,6 +209,10 @@ class Run {
     console_.table(rows);
     for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
     for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
+    if (data_parallel_.node && !step_.divided())
+      console_.line(
+          "WARNING: shared memory is too small for one copy of parameters and moments: every rank keeps its own. "
+          "Enlarge /dev/shm, or say --replicas-per-rank");
     if (busy > may)
       console_.line(fmt::format(
           "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
@@ -371,6 +390,7 @@ class Run {
     metrics_.write(row);
   }
 
+  parallel::DataParallel data_parallel_;
   Shared<comm::Port> port_;
   int ranks_on_node_;
   Setup setup_;
@@ -392,9 +412,13 @@ class Run {
 /// Ranks     all, with the same options. Blocking. Errors: those of the training itself.
 template <Backend B>
 int train_gpt2(Communicator<B>& communicator, Options const& options) {
-  Shared<comm::Port> const port = comm::port(communicator);
+  parallel::DataParallel const ranks = parallel::data_parallel(
+      communicator, options.replicas_per_rank ? parallel::Replicas::per_rank : parallel::Replicas::per_node);
+  Shared<comm::Port> const& port = ranks.port;
   std::optional<Run> run;
-  if (!all_succeed(*port, [&] { run.emplace(port, communicator.local_size(), options); })) return 1;
+  if (!all_succeed(*port, [&] { run.emplace(ranks, communicator.local_size(), options); })) return 1;
+  run->connect();
+  if (!all_succeed(*port, [&] { run->prepare(); })) return 1;
   if (!all_succeed(*port, [&] { run->open(); })) return 1;
   (*run)();
   return all_succeed(*port, [&] { run->require_converging(); }) ? 0 : 1;

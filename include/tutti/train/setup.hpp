@@ -110,14 +110,16 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
 
 /// What the plan of a rank needs, at the moment of asking, beside what the ranks of its node may have together.
 /// Errors: configuration.
-inline void require_memory(Options const& o, int ranks_on_node, double state, double work, std::int64_t available) {
-  double const all = (state + work) * ranks_on_node;
-  if (available > 0 && all > static_cast<double>(available))
-    refuse("the model and --batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) +
-           " need at least " + human_bytes(state + work) + " a rank (" + human_bytes(state) +
-           " parameters and moments, " + human_bytes(work) + " activations and gradients), " + human_bytes(all) +
-           " on this machine, which has " + human_bytes(static_cast<double>(available)) +
-           ". Choose a smaller model or batch, or fewer ranks");
+inline void require_memory(Options const& o, int ranks_on_node, bool one_state, double state, double work,
+                           std::int64_t available) {
+  double const all = state * (one_state ? 1 : ranks_on_node) + work * ranks_on_node;
+  if (available <= 0 || all <= static_cast<double>(available)) return;
+  std::string const parts = human_bytes(state) + " parameters and moments" + (one_state ? " together, " : ", ") +
+                            human_bytes(work) + " activations and gradients" + (one_state ? " each" : "");
+  refuse("the model and --batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) +
+         " need at least " + (one_state ? "" : human_bytes(state + work) + " a rank (" + parts + "), ") +
+         human_bytes(all) + " on this machine" + (one_state ? " (the ranks " + parts + ")" : "") + ", which has " +
+         human_bytes(static_cast<double>(available)) + ". Choose a smaller model or batch, or fewer ranks");
 }
 
 /// Micro-steps of the run that is resumed, or 0 when another batch or number of ranks is asked for: the layout of a
@@ -286,15 +288,16 @@ inline void choose_model(Setup& s) {
 
 /// Refuses what memory cannot hold before any of it is asked for: the parameters, their moments and gradients, and the
 /// hidden state of one micro-step are needed whatever the plan. Errors: configuration.
-inline void require_memory(Setup const& s, int ranks_on_node, std::int64_t available = exec::available_memory()) {
+inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
+                           std::int64_t available = exec::available_memory()) {
   nn::Gpt2Config const& m = s.model;
   auto const real = [](std::int64_t n) { return static_cast<double>(n); };
   double const channels = real(m.channels);
   double const parameters = channels * (real(m.padded_vocabulary) + real(m.max_tokens)) +
                             real(m.layers) * channels * (12 * channels + 13);  // in double: it may exceed 64 bits
   double const hidden = real(s.rows) * real(s.options.sequence) * channels;
-  detail::require_memory(s.options, ranks_on_node, 12 * parameters, 4 * (parameters + hidden) + s.bytes_of_tokens(),
-                         available);
+  detail::require_memory(s.options, ranks_on_node, one_state, 12 * parameters,
+                         4 * (parameters + hidden) + s.bytes_of_tokens(), available);
 }
 
 /// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.

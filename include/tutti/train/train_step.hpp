@@ -90,25 +90,34 @@ class TrainStep {
     return count;
   }
 
-  /// Parameters as the model says (a free `initialise(config, state, seed)` found by its arguments, else each by its
-  /// Init), moments zero.
+  /// Ranks: all, once connected. Parameters as the model says (a free `initialise(config, state, seed)` found by its
+  /// arguments, else each by its Init), moments zero.
   void initialise(std::uint64_t seed) {
     state_.initialise(seed);
     if constexpr (requires { initialise_parameters(config_, state_, seed); })
       initialise_parameters(config_, state_, seed);
     updates_ = 0;
+    if (divided()) parallel::barrier(*parallel_.node);
   }
   /// Updates done so far: decides AdamW's bias correction. A resumed run sets it.
   std::int64_t updates() const noexcept { return updates_; }
   void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
-  /// From now on gradients are averaged over ranks.
+  /// From now on gradients are averaged over ranks. Where a node's ranks share memory, parameters and moments move into
+  /// one copy for all of them, with the contents of the node's first rank, and each updates its part of it; from then
+  /// on that rank alone writes the state from outside.
+  /// Ranks     all. Blocking. Pointers into the state are invalid afterwards.
   void connect(parallel::DataParallel data_parallel) {
     programs_.clear();
     evaluation_.reset();
     workspace_ = nullptr;
+    state_.unshare();
     parallel_ = std::move(data_parallel);
+    if (parallel_.node && parallel_.node->size() > 1)
+      state_.share(parallel_.node, [](graph::Field const& field) { return !optim::is_accumulator(field.name); });
   }
+  /// Whether a node's ranks have one copy of the state, and share out its updates.
+  bool divided() const noexcept { return !state_.fields().empty() && state_.fields().front().shared; }
 
   /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of
   /// the communicator.
@@ -119,6 +128,7 @@ class TrainStep {
       throw Error(ErrorKind::shape, "TrainStep",
                   "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) +
                       " must both be " + to_string(wanted));
+    if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       bool const last = micro + 1 == options_.micro_steps;
@@ -214,7 +224,11 @@ class TrainStep {
     auto const compiled = [&](std::optional<Pass> pass) {
       graph::Graph const graph = traced(pass);
       state_.add(graph);
-      return Runnable{std::make_unique<graph::Program>(graph::compile(graph)), nullptr};
+      graph::CompileOptions options;
+      if (divided())
+        options.division = {parallel_.node->rank(), parallel_.node->size(),
+                            parallel_.node->size() == parallel_.port->size()};
+      return Runnable{std::make_unique<graph::Program>(graph::compile(graph, options)), nullptr};
     };
     for (Pass pass : passes) programs_.push_back(compiled(pass));
     evaluation_.emplace(compiled(std::nullopt));
@@ -226,9 +240,11 @@ class TrainStep {
     for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
     workspace_ = graph::Workspace::of(all, parallel_.port.get());
     for (Runnable* runnable : runnables())
-      runnable->executor = std::make_unique<graph::Executor>(
-          context_, *runnable->program, state_,
-          graph::ExecutorOptions{.port = parallel_.port.get(), .workspace = workspace_, .profile = options_.profile});
+      runnable->executor = std::make_unique<graph::Executor>(context_, *runnable->program, state_,
+                                                             graph::ExecutorOptions{.port = parallel_.port.get(),
+                                                                                    .node = parallel_.node.get(),
+                                                                                    .workspace = workspace_,
+                                                                                    .profile = options_.profile});
   }
 
   exec::Context& context_;

@@ -358,6 +358,11 @@ class Mpi {
     return shared_ ? shared_->allocate(bytes) : hierarchy_ ? hierarchy_->allocate(bytes) : Storage<Cpu>(Cpu{}, bytes);
   }
   bool shares_memory() const noexcept { return shared_ || hierarchy_; }
+  /// See comm::SharesBlocks. On communicators whose ranks are all on one node.
+  Storage<Cpu> share(std::size_t bytes, std::uint64_t& handle) {
+    return shared_ ? shared_->share(bytes, handle) : Storage<Cpu>();
+  }
+  Storage<Cpu> adopt(std::uint64_t handle, std::size_t bytes) { return shared_->adopt(handle, bytes); }
 
   void revoke(ErrorKind kind, std::string text) noexcept {
     if (revoked_) return;

@@ -7,6 +7,7 @@
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/segment.hpp>
 #include <tutti/comm/shared/engine.hpp>
+#include <tutti/comm/shared/holders.hpp>
 
 #include <mpi.h>
 
@@ -95,7 +96,33 @@ class NodeMemory {
     return Storage<Cpu>(Cpu{}, bytes);
   }
 
+  /// See comm::SharesBlocks. The handle is an offset: the memory has an address of its own in every process.
+  Storage<Cpu> share(std::size_t bytes, std::uint64_t& handle) {
+    std::byte* const memory = segment_->allocate(Holders::total_bytes(bytes));
+    if (memory == nullptr) return {};
+    Holders::create(memory, bytes, engine_.board().size());
+    handle = static_cast<std::uint64_t>(memory - segment_->base());
+    return Storage<Cpu>(Cpu{}, memory, bytes, &retire, new Shared<Segment>(segment_));
+  }
+  Storage<Cpu> adopt(std::uint64_t handle, std::size_t bytes) {
+    return Storage<Cpu>(Cpu{}, segment_->base() + handle, bytes, &let_go, new Shared<Segment>(segment_));
+  }
+
  private:
+  using Holders = tutti::comm::shared::Holders;
+
+  static void retire(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
+    auto* const segment = static_cast<Shared<Segment>*>(owner);
+    auto* const block = static_cast<std::byte*>(memory);
+    Holders* const holders = Holders::of(memory, bytes);
+    if (holders->let_go()) (*segment)->release(block, Holders::total_bytes(bytes));
+    else (*segment)->retire(holders, block, Holders::total_bytes(bytes));
+    delete segment;
+  }
+  static void let_go(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
+    Holders::of(memory, bytes)->let_go();
+    delete static_cast<Shared<Segment>*>(owner);
+  }
   static void give_back(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
     auto* const segment = static_cast<Shared<Segment>*>(owner);
     (*segment)->release(static_cast<std::byte*>(memory), bytes);

@@ -8,6 +8,7 @@
 
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/holders.hpp>
 #include <tutti/comm/shared/space.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/mutex.hpp>
@@ -81,12 +82,18 @@ class Segment {
   /// Gives back a board that others may still look at, once all of them have left it.
   void retire(comm::shared::Board board, std::byte* memory, std::uint64_t bytes) {
     Guard const guard(mutex_);
-    retired_.push_back({board, memory, bytes});
+    retired_.push_back({board, nullptr, memory, bytes});
+  }
+  /// The same of a block that others may still hold.
+  void retire(comm::shared::Holders const* holders, std::byte* memory, std::uint64_t bytes) {
+    Guard const guard(mutex_);
+    retired_.push_back({{}, holders, memory, bytes});
   }
 
  private:
   struct Retired {
     comm::shared::Board board;
+    comm::shared::Holders const* holders = nullptr;  ///< null: of a board
     std::byte* memory = nullptr;
     std::uint64_t bytes = 0;
   };
@@ -211,7 +218,8 @@ class Segment {
   }
   void reclaim() {
     retired_.erase_if([&](Retired const& one) {
-      for (int r = 0; r < one.board.size(); ++r)
+      if (one.holders != nullptr && !one.holders->none()) return false;
+      for (int r = 0; one.holders == nullptr && r < one.board.size(); ++r)
         if (!one.board.left(r)) return false;
       give_back(one.memory, one.bytes);
       return true;

@@ -87,6 +87,20 @@ class Threads {
   int local_size() const noexcept { return size_; }
   exec::WaitPolicy wait_policy() const noexcept { return group_->world().policy(); }
 
+  /// See comm::SharesBlocks.
+  template <class = void>
+  Storage<Cpu> share(std::size_t bytes, std::uint64_t& handle) {
+    void* const memory = Cpu{}.allocate(comm::shared::Holders::total_bytes(bytes));
+    comm::shared::Holders::create(memory, bytes, size_);
+    handle = reinterpret_cast<std::uintptr_t>(memory);
+    return threads::hold(memory, bytes);
+  }
+  template <class = void>
+  Storage<Cpu> adopt(std::uint64_t handle, std::size_t bytes) const {
+    return threads::hold(reinterpret_cast<void*>(handle), bytes);
+  }
+  static constexpr bool shares_memory() noexcept { return true; }
+
   template <class = void>
   Operation start(comm::Collective const& call) { return Operation(engine_.start(call)); }
   template <class = void>

@@ -6,6 +6,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/holders.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
@@ -55,6 +56,16 @@ struct alignas(64) Mailbox {
   Mutex mutex;
   List<Shared<Letter>> letters;
 };
+
+/// One rank's hold on a block that the ranks have together; whoever lets go last frees it.
+template <class = void>
+Storage<Cpu> hold(void* memory, std::size_t bytes) {
+  auto const release = [](void*, Cpu const& device, void* block, std::size_t size) noexcept {
+    if (comm::shared::Holders::of(block, size)->let_go())
+      device.deallocate(block, comm::shared::Holders::total_bytes(size));
+  };
+  return Storage<Cpu>(Cpu{}, memory, bytes, release, nullptr);
+}
 
 /// One communicator's shared part.
 class Group {

@@ -693,6 +693,28 @@ void ports(Comm& comm, Report& report) {
     refused = error.kind() == ErrorKind::dtype;
   }
   report.expect(refused, "bool has no sum through a port either");
+
+  // A block of all ranks: each writes its element, after a barrier all see them.
+  auto* const block = static_cast<std::int32_t*>(port->share(static_cast<std::size_t>(ranks) * 4 + 1, where));
+  double meets = 0;
+  auto const barrier = [&] { port->wait(port->start_all_reduce(&meets, 1, DType::float64, comm::PortOp::sum, where)); };
+  meets = block == nullptr ? 0 : 1;
+  barrier();
+  report.expect(meets == 0 || meets == ranks, "all ranks share a block, or none");
+  if (block == nullptr) return;
+  block[comm.rank()] = comm.rank() + 7;
+  barrier();
+  bool seen = reinterpret_cast<std::uintptr_t>(block) % 64 == 0;
+  for (int r = 0; r < ranks; ++r) seen = seen && block[r] == r + 7;
+  report.expect(seen, "a shared block holds what every rank wrote, and begins at a cache line");
+  barrier();
+  if (comm.rank() == ranks - 1) port->release(block);  // one of them early: the others may go on
+  else report.expect(block[ranks - 1] == ranks + 6, "a shared block lives as long as somebody holds it");
+  auto* const second = static_cast<std::int32_t*>(port->share(static_cast<std::size_t>(ranks) * 4 + 1, where));
+  report.expect(comm.rank() == ranks - 1 || second != block, "a block that is held is not given out again");
+  barrier();
+  port->release(second);
+  if (comm.rank() != ranks - 1) port->release(block);
 }
 
 // --- Local refusals --------------------------------------------------------------------------------------------------
