@@ -109,6 +109,12 @@ TEST_CASE("every composite equals its decomposition at odd sizes") {
       check(canonical(b.graph()), {.integers = 4});
     }
   }
+  for (int kv_heads : {1, 2}) {  // shared keys and values
+    Builder b;
+    b.output("loss", reduce_sum(attention(b.parameter("x", {2, 3, 2 * (4 + 2 * kv_heads)}, zeros()), 4, kv_heads) * 0.5,
+                                {0, 1, 2}));
+    check(canonical(b.graph()), {});
+  }
 }
 
 TEST_CASE("when every target is ignored the loss and its gradients are zero, not NaN") {

@@ -105,11 +105,14 @@ TEST_CASE("a wrong shape is named with both shapes and the user's line") {
 TEST_CASE("a composite's mistakes are named") {
   Leaves l;
   auto const shape = ErrorKind::shape;
-  REQUIRE_ERROR(attention(l.f({2, 5, 35}), 3), shape, "packed projections must have shape (B, T, 3C)");
-  REQUIRE_ERROR(attention(l.f({2, 36}), 3), shape, "packed projections must have shape (B, T, 3C)");
-  REQUIRE_ERROR(attention(l.f({2, 5, 36}), 5), shape,
-                "must divide by the number of heads (shapes here: (2, 5, 36) and (5,))");
-  REQUIRE_ERROR(attention(l.f({2, 5, 36}), 0), shape, "must divide by the number of heads");
+  REQUIRE_ERROR(attention(l.f({2, 5, 35}), 3), shape,
+                "the width of packed projections must divide by the heads of Q, K and V together (shapes here: "
+                "(2, 5, 35) and (9,))");
+  REQUIRE_ERROR(attention(l.f({2, 36}), 3), shape, "must have shape (B, T, (heads + 2 kv heads) size)");
+  REQUIRE_ERROR(attention(l.f({2, 5, 36}), 5), shape, "(shapes here: (2, 5, 36) and (15,))");
+  REQUIRE_ERROR(attention(l.f({2, 5, 36}), 0), shape, "must be at least 1 and divide the heads of queries");
+  REQUIRE_ERROR(attention(l.f({2, 5, 40}), 4, 3), shape, "divide the heads of queries (shapes here: (4,) and (3,))");
+  CHECK(attention(l.f({2, 5, 40}), 6, 2).shape() == Shape{2, 5, 24});
   REQUIRE_ERROR(embed(l.f({9, 4}), l.f({4, 4}), l.i({2, 5})), shape, "positions must have shape (T or more, C)");
   REQUIRE_ERROR(embed(l.f({9, 4}), l.i({5})), shape, "tokens must have shape (B, T)");
   REQUIRE_ERROR(embed(l.f({9, 4}), l.f({2, 5})), ErrorKind::dtype, "indices must be integers");

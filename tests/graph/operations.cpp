@@ -350,6 +350,8 @@ TEST_CASE("composites without a gradient") {
         b.output("linear", linear(x, w));
         b.output("biased", h);
         b.output("attention", attention(h, 4));
+        b.output("shared", attention(h, 4, 1));
+        b.output("pairs", attention(h, 8, 2));
         b.output("norm", layer_norm(x, b.input("gamma", DType::float32, {8}), b.input("beta", DType::float32, {8})));
         Var const tokens = b.input("tokens", DType::int32, {2, 9}), table = b.input("table", DType::float32, {5, 8});
         b.output("embedding", embed(table, tokens));

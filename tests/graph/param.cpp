@@ -49,7 +49,7 @@ TEST_CASE("a printed graph shows operation, operands, attributes, shapes, lines 
   std::string const text = to_string(test::gpt_loss(2));
   for (char const* part :
        {"%0 = input \"tokens\"() : int32 (2, 4)", "parameter \"blocks.qkv.weight\"() : float32 (2, 36, 12)",
-        "    %0 = input \"x\"()", "attention(%", "{3} <0.5>", "@model.hpp:", "output \"loss\" = %"}) {
+        "    %0 = input \"x\"()", "attention(%", "{3, 3} <0.5>", "@model.hpp:", "output \"loss\" = %"}) {
     INFO(text);
     CHECK(test::contains(text, part));
   }

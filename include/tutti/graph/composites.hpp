@@ -40,13 +40,17 @@ constexpr Var linear(Var x, Var weight, Var bias, Where where = Where::current()
 constexpr Var layer_norm(Var x, Var gamma, Var beta, double eps = 1e-5, Where where = Where::current()) {
   return detail::result(detail::composite(Op::layer_norm, {x, gamma, beta}, {}, {eps}, where), 0, where);
 }
-/// Causal self-attention on packed projections (B, T, 3C): rows of Q, then K, then V, each of `heads` heads. Scores are
-/// scaled by 1 / sqrt(head size).
+/// Causal self-attention on packed projections (B, T, (heads + 2 * kv_heads) * size): rows of Q, then K, then V,
+/// `heads` heads of queries, of which heads / kv_heads share each of the `kv_heads` heads of keys and values. Scores
+/// are scaled by 1 / sqrt(size). Result (B, T, heads * size).
+constexpr Var attention(Var qkv, int heads, int kv_heads, Where where = Where::current()) {
+  std::int64_t const width = qkv.rank(where) == 3 ? qkv.shape()[2] : 1, all = heads + std::int64_t{2} * kv_heads;
+  double const scale = detail::reciprocal_root(static_cast<double>(all > 0 && width >= all ? width / all : 1));
+  return detail::result(detail::composite(Op::attention, {qkv}, {heads, kv_heads}, {scale}, where), 0, where);
+}
+/// Each head of queries with keys and values of its own: qkv is (B, T, 3C).
 constexpr Var attention(Var qkv, int heads, Where where = Where::current()) {
-  std::int64_t const channels = qkv.rank(where) == 3 ? qkv.shape()[2] / 3 : 1;
-  double const scale =
-      detail::reciprocal_root(static_cast<double>(heads > 0 && channels >= heads ? channels / heads : 1));
-  return detail::result(detail::composite(Op::attention, {qkv}, {heads}, {scale}, where), 0, where);
+  return attention(qkv, heads, heads, where);
 }
 /// Rows of table (V, C) for tokens (B, T): (B, T, C).
 constexpr Var embed(Var table, Var tokens, Where where = Where::current()) {

@@ -294,7 +294,7 @@ class Executor {
         break;
       case StepKind::node_sum: case StepKind::node_barrier: {
         double nothing = 0;
-        void* const sum = step.kind == StepKind::node_sum ? pointer(step.writes[0]) : &nothing;
+        void* const sum = step.kind == StepKind::node_sum ? static_cast<void*>(pointer(step.writes[0])) : &nothing;
         wait(*options_.node, options_.node->start_all_reduce(sum, 1, DType::float64, comm::PortOp::sum,
                                                              std::source_location::current()));
         break;

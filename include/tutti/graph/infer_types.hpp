@@ -45,15 +45,19 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
       return x;
     case Op::attention: {
       in.floating(0);
-      std::int64_t const heads = in.integer(0);
-      if (x.rank() != 3 || x[2] % 3 != 0) refuse(where, op, "packed projections must have shape (B, T, 3C)", x);
-      if (heads < 1 || x[2] / 3 % heads != 0)
-        refuse(where, op, "the channels C of packed projections (B, T, 3C) must divide by the number of heads", x,
-               Shape{heads});
+      std::int64_t const heads = in.integer(0), kv_heads = in.integer(1), all = heads + 2 * kv_heads;
+      if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
+        refuse(where, op, "heads of keys and values must be at least 1 and divide the heads of queries",
+               Shape{heads}, Shape{kv_heads});
+      if (x.rank() != 3) refuse(where, op, "packed projections must have shape (B, T, (heads + 2 kv heads) size)", x);
+      if (x[2] % all != 0)
+        refuse(where, op, "the width of packed projections must divide by the heads of Q, K and V together", x,
+               Shape{all});
+      rounded_operands(in);
       f32(Shape{x[0], heads, x[1]});
-      return x.with(2, x[2] / 3);
+      return x.with(2, x[2] / all * heads);
     }
-    case Op::attention_gradient: return in.shape(1);
+    case Op::attention_gradient: rounded_operands(in); return in.shape(1);
     case Op::embedding: {
       in.indices(0);
       Shape const& table = in.shape(1);

@@ -61,68 +61,86 @@ inline List<Values> layer_norm_gradient(Call const& c) {
   return {dx, dgamma, dbeta};
 }
 
-/// Attention of every (batch, head, query): f(batch, head, query, probabilities, log of their sum).
+/// Where heads of packed projections lie in one row.
+struct PackedHeads {
+  std::int64_t tokens, heads, group, size, row;
+  PackedHeads(Shape const& qkv, std::int64_t q_heads, std::int64_t kv_heads)
+      : tokens(qkv[1]),
+        heads(q_heads),
+        group(q_heads / kv_heads),
+        size(qkv[2] / (q_heads + 2 * kv_heads)),
+        row(qkv[2]) {}
+  std::int64_t q(std::int64_t b, std::int64_t t, std::int64_t h) const { return (b * tokens + t) * row + h * size; }
+  std::int64_t k(std::int64_t b, std::int64_t t, std::int64_t h) const { return q(b, t, heads + h / group); }
+  std::int64_t v(std::int64_t b, std::int64_t t, std::int64_t h) const {
+    return q(b, t, heads + heads / group + h / group);
+  }
+  std::int64_t out(std::int64_t b, std::int64_t t, std::int64_t h) const {
+    return (b * tokens + t) * heads * size + h * size;
+  }
+};
+/// Attention of every (batch, head, query): f(batch, head, query, exp(s - highest), their sum, highest).
 template <class F>
-void for_each_query(Values const& qkv, Shape const& shape, std::int64_t heads, double scale, F f) {
-  std::int64_t const tokens = shape[1], channels = shape[2] / 3, size = channels / heads;
-  for (std::int64_t b = 0; b < shape[0]; ++b)
-    for (std::int64_t h = 0; h < heads; ++h)
-      for (std::int64_t t = 0; t < tokens; ++t) {
+void for_each_query(Values const& qkv, std::int64_t batch, PackedHeads const& at_head, double scale, F f) {
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t h = 0; h < at_head.heads; ++h)
+      for (std::int64_t t = 0; t < at_head.tokens; ++t) {
         Values p(at(t + 1));
-        double const* q = qkv.data() + (b * tokens + t) * 3 * channels + h * size;
+        double const* q = qkv.data() + at_head.q(b, t, h);
         double top = -std::numeric_limits<double>::infinity(), sum = 0;
         for (std::int64_t u = 0; u <= t; ++u) {
-          double const* k = qkv.data() + (b * tokens + u) * 3 * channels + channels + h * size;
-          for (std::int64_t i = 0; i < size; ++i) p[at(u)] += scale * q[i] * k[i];
+          double const* k = qkv.data() + at_head.k(b, u, h);
+          for (std::int64_t i = 0; i < at_head.size; ++i) p[at(u)] += scale * q[i] * k[i];
           top = std::max(top, p[at(u)]);
         }
-        for (double& x : p) sum += std::exp(x - top);
-        for (double& x : p) x = std::exp(x - top) / sum;
-        f(b, h, t, p, top + std::log(sum));
+        for (double& x : p) sum += x = std::exp(x - top);
+        f(b, h, t, p, sum, top);
       }
 }
 
 inline List<Values> attention(Call const& c) {
-  Shape const& shape = c.shape(0);
-  std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
-  Values out(at(shape[0] * tokens * channels)), lse(at(shape[0] * heads * tokens));
-  for_each_query(c.in(0), shape, heads, c.real(),
-                 [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double log_sum) {
-                   lse[at((b * heads + h) * tokens + t)] = log_sum;
+  PackedHeads const head(c.shape(0), c.integer(), c.integer(1));
+  std::int64_t const batch = c.shape(0)[0];
+  Values const qkv = factors(c, c.in(0));
+  Values out(at(batch * head.tokens * head.heads * head.size)), lse(at(batch * head.heads * head.tokens));
+  for_each_query(qkv, batch, head, c.real(),
+                 [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& e, double sum, double top) {
+                   lse[at((b * head.heads + h) * head.tokens + t)] = top + std::log(sum);
+                   Values const rounded = factors(c, e);
                    for (std::int64_t u = 0; u <= t; ++u)
-                     for (std::int64_t i = 0; i < size; ++i)
-                       out[at((b * tokens + t) * channels + h * size + i)] +=
-                           p[at(u)] * c.in(0)[at((b * tokens + u) * 3 * channels + 2 * channels + h * size + i)];
+                     for (std::int64_t i = 0; i < head.size; ++i)
+                       out[at(head.out(b, t, h) + i)] += rounded[at(u)] / sum * qkv[at(head.v(b, u, h) + i)];
                  });
   return {out, lse};
 }
 
 inline List<Values> attention_gradient(Call const& c) {
-  Shape const& shape = c.shape(1);
-  Values const &dout = c.in(0), &qkv = c.in(1);
-  std::int64_t const tokens = shape[1], channels = shape[2] / 3, heads = c.integer(), size = channels / heads;
+  PackedHeads const head(c.shape(1), c.integer(), c.integer(1));
+  Values const qkv = factors(c, c.in(1)), rounded_dout = factors(c, c.in(0));
   Values d(qkv.size());
   for_each_query(
-      qkv, shape, heads, c.real(), [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& p, double) {
-        double const* g = dout.data() + (b * tokens + t) * channels + h * size;
-        std::size_t const q = at((b * tokens + t) * 3 * channels + h * size);
-        Values dp(p.size());
+      qkv, c.shape(1)[0], head, c.real(),
+      [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& e, double sum, double) {
+        std::size_t const g = at(head.out(b, t, h)), q = at(head.q(b, t, h)), size = at(head.size);
         double inner = 0;
+        for (std::size_t i = 0; i < size; ++i) inner += c.in(0)[g + i] * c.in(2)[g + i];
+        Values p = e, ds(e.size());
+        for (double& x : p) x /= sum;
         for (std::size_t u = 0; u < p.size(); ++u) {
-          std::size_t const v =
-              at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + 2 * channels + h * size);
-          for (std::int64_t i = 0; i < size; ++i) {
-            dp[u] += g[i] * qkv[v + at(i)];
-            d[v + at(i)] += p[u] * g[i];
-          }
-          inner += p[u] * dp[u];
+          std::size_t const v = at(head.v(b, static_cast<std::int64_t>(u), h));
+          double dp = 0;
+          for (std::size_t i = 0; i < size; ++i) dp += rounded_dout[g + i] * qkv[v + i];
+          ds[u] = c.real() * p[u] * (dp - inner);
         }
+        p = factors(c, std::move(p));
+        ds = factors(c, std::move(ds));
         for (std::size_t u = 0; u < p.size(); ++u) {
-          std::size_t const k = at((b * tokens + static_cast<std::int64_t>(u)) * 3 * channels + channels + h * size);
-          double const ds = c.real() * p[u] * (dp[u] - inner);
-          for (std::int64_t i = 0; i < size; ++i) {
-            d[q + at(i)] += ds * qkv[k + at(i)];
-            d[k + at(i)] += ds * qkv[q + at(i)];
+          std::size_t const k = at(head.k(b, static_cast<std::int64_t>(u), h)),
+                            v = at(head.v(b, static_cast<std::int64_t>(u), h));
+          for (std::size_t i = 0; i < size; ++i) {
+            d[v + i] += p[u] * rounded_dout[g + i];
+            d[q + i] += ds[u] * qkv[k + i];
+            d[k + i] += ds[u] * qkv[q + i];
           }
         }
       });

@@ -211,14 +211,15 @@ constexpr DotShape dot_shape(Graph const& graph, Id id) noexcept {
 }
 
 constexpr bool is_product(Op op) noexcept {
-  return op == Op::dot_general || op == Op::linear || op == Op::linear_cross_entropy;
+  return op == Op::dot_general || op == Op::linear || op == Op::linear_cross_entropy || op == Op::attention ||
+         op == Op::attention_gradient;
 }
 /// The type to which a product's operands are rounded before they are multiplied: the last of its integers, where it
 /// has one more than it needs. Sums, and the result, are in the type of the operands.
 constexpr DType product_type(Op op, std::span<std::int64_t const> integers) noexcept {
-  std::int64_t const needed = op == Op::linear                 ? 0
-                              : op == Op::linear_cross_entropy ? 2
-                                                               : 2 + 2 * (integers[0] + integers[1]);
+  std::int64_t const needed = op == Op::linear        ? 0
+                              : op != Op::dot_general ? 2
+                                                      : 2 + 2 * (integers[0] + integers[1]);
   return static_cast<std::int64_t>(integers.size()) > needed ? static_cast<DType>(integers.back()) : DType::float32;
 }
 constexpr DType product_type(Graph const& graph, Id id) noexcept {

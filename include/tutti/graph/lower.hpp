@@ -212,6 +212,8 @@ class Lowering {
         Ref const y = emit_.fresh(DType::float32, type.shape);
         Step& step = emit_.push(StepKind::attention_gradient);
         step.heads = integers[0];
+        step.kv_heads = integers[1];
+        step.product = product_type(graph, id);
         step.value = graph.real(id);
         step.reads = reads;
         step.writes = {y};

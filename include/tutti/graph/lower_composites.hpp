@@ -73,7 +73,7 @@ inline List<Value> composite(Emitter& emit, Graph const& graph, Id id, List<Valu
   };
   StepKind kind{};
   double value = 1, eps = 1e-5;
-  std::int64_t heads = 0, vocabulary = 0;
+  std::int64_t heads = 0, kv_heads = 0, vocabulary = 0;
   std::int32_t ignored = -1;
   switch (graph.op(id)) {
     case Op::layer_norm:
@@ -92,6 +92,7 @@ inline List<Value> composite(Emitter& emit, Graph const& graph, Id id, List<Valu
       kind = StepKind::attention;
       reads = emit.floats(x);
       heads = integers[0];
+      kv_heads = integers[1];
       value = graph.real(id);
       results_as(2);
       break;
@@ -129,6 +130,7 @@ inline List<Value> composite(Emitter& emit, Graph const& graph, Id id, List<Valu
   step.value = value;
   step.eps = eps;
   step.heads = heads;
+  step.kv_heads = kv_heads;
   step.vocabulary = vocabulary;
   step.ignored = ignored;
   if (is_product(graph.op(id))) step.product = product_type(graph, id);

@@ -73,10 +73,11 @@ enum class Op : std::uint8_t {
   linear,               ///< x (..., I), weight (O, I) [, bias (O)]; {[as dot_general]}: x weight^T + bias, (..., O)
   layer_norm,           ///< x (..., C), gamma (C), beta (C); <eps> -> y (..., C), mean (...), rstd (...)
   layer_norm_gradient,  ///< dy, x, gamma, mean, rstd -> dx, dgamma, dbeta
-  attention,            ///< qkv (B, T, 3C); {heads} <scale>: causal -> out (B, T, C), lse (B, heads, T)
-  attention_gradient,   ///< dout, qkv, out, lse; {heads} <scale>: dqkv
-  embedding,            ///< tokens (B, T), table (V, C) [, positions (P >= T, C)]: (B, T, C)
-  embedding_gradient,   ///< tokens, dout [, base (V, C)]; {table rows, position rows} -> dtable (+ base), dpositions
+  attention,  ///< qkv (B, T, (heads + 2 kv heads) size); {heads, kv heads[, as dot_general]} <scale>: causal ->
+              ///< out (B, T, heads size), lse (B, heads, T)
+  attention_gradient,  ///< dout, qkv, out, lse; {as attention} <scale>: dqkv
+  embedding,           ///< tokens (B, T), table (V, C) [, positions (P >= T, C)]: (B, T, C)
+  embedding_gradient,  ///< tokens, dout [, base (V, C)]; {table rows, position rows} -> dtable (+ base), dpositions
   cross_entropy,  ///< logits (..., V), targets (...); {ignored} <scale> -> mean loss (), scale * dlogits, losses (...)
   linear_cross_entropy,  ///< x (..., C), weight (padded V, C), targets (...); {ignored, vocabulary[, as dot_general]}
                          ///< <scale>

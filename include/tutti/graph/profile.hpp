@@ -33,13 +33,13 @@ inline StepCost cost_of(Step const& step) {
   auto const last = [](Ref const& ref) { return static_cast<double>(ref.shape[ref.shape.rank() - 1]); };
   for (Ref const& ref : step.reads) cost.bytes += moved(ref);
   for (Ref const& ref : step.writes) cost.bytes += moved(ref);
-  auto const scores = [&](Ref const& qkv) {
-    return size(qkv) / 3 * static_cast<double>(qkv.shape[1] + 1);  // operations of one product
+  auto const scores = [&](Ref const& out) {
+    return size(out) * static_cast<double>(out.shape[1] + 1);  // operations of one product
   };
   switch (step.kind) {
     case StepKind::gemm: cost.flops = 2 * size(step.writes[0]) * last(step.reads[0]); break;
-    case StepKind::attention: cost.flops = 2 * scores(step.reads[0]); break;
-    case StepKind::attention_gradient: cost.flops = 5 * scores(step.reads[1]); break;
+    case StepKind::attention: cost.flops = 2 * scores(step.writes[0]); break;
+    case StepKind::attention_gradient: cost.flops = 5 * scores(step.reads[0]); break;
     case StepKind::linear_cross_entropy: {
       double const one = 2 * size(step.reads[0]) * static_cast<double>(step.vocabulary);
       cost.flops = one * (1 + (step.writes[1] ? 1 : 0) + (step.writes[2] ? 1 : 0));

@@ -170,8 +170,8 @@ struct Step {
   bool gelu = false;             ///< gemm
   std::int32_t axis = 0;         ///< gather, iota
   std::uint32_t axes = 0;        ///< reduce
-  DType product = DType::float32;  ///< gemm, linear_cross_entropy: what float32 operands are rounded to
-  std::int64_t heads = 0;        ///< attention
+  DType product = DType::float32;  ///< gemm, linear_cross_entropy, attention: what float32 operands are rounded to
+  std::int64_t heads = 0, kv_heads = 0;  ///< attention
   std::int64_t vocabulary = 0;   ///< linear_cross_entropy: classes; embedding: rows of the table
   std::int32_t ignored = -1;     ///< cross entropies
   std::int32_t root = 0;         ///< broadcast

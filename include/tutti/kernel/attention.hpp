@@ -3,28 +3,36 @@
 /// @file
 /// Contract of causal self-attention on packed projections.
 
+#include <tutti/kernel/gemm.hpp>
+
 #include <cstdint>
 
 namespace tutti::kernel {
 
-/// Shapes    qkv (B, T, 3C): rows of Q, then K, then V, each (heads, head_size), C = heads * head_size;
-///           out (B, T, C); lse (B, heads, T)
-/// Computes  s = scale * q k^T for keys at or before the query; p = softmax(s); out = p v; lse = log sum exp(s)
-/// Requires  out does not overlap qkv. lse may be null when no gradient follows.
-/// Numerics  fp32, streaming softmax over key tiles; the order depends on shape and ISA alone.
-/// Source    Dao et al. 2022 (arXiv 2205.14135).
+/// Shapes    qkv (B, T, (heads + 2 * kv_heads) * head_size): rows of Q, then K, then V, each (its heads, head_size);
+///           out (B, T, heads * head_size); lse (B, heads, T)
+/// Computes  s = scale * q k^T for keys at or before the query; p = softmax(s); out = p v; lse = log sum exp(s). Head h
+///           of Q looks at head h / (heads / kv_heads) of K and V.
+/// Requires  out does not overlap qkv. lse may be null when no gradient follows. kv_heads divides heads.
+/// Numerics  fp32, streaming softmax over key tiles; the order depends on shape, product, ISA alone. With products in
+///           bfloat16 q, k, v and exp(s - largest so far) are rounded before they are multiplied; sums, softmax and
+///           results are fp32.
+/// Source    Dao et al. 2022 (arXiv 2205.14135); Ainslie et al. 2023 (arXiv 2305.13245) for shared keys and values.
 struct Attention {
   std::int64_t batch = 0, tokens = 0, heads = 0, head_size = 0;
   float scale = 1.0f;
   float const* qkv = nullptr;
   float* out = nullptr;
   float* lse = nullptr;
+  std::int64_t kv_heads = 0;  ///< 0: as heads
+  Product product = Product::float32;
 };
 
-/// Shapes    as Attention; dout (B, T, C), dqkv (B, T, 3C), written whole
+/// Shapes    as Attention; dout as out, dqkv as qkv, written whole
 /// Computes  p = exp(s - lse); dv = p^T dout; dp = dout v^T; ds = p (dp - rowsum(dout * out)); dq = scale ds k;
-///           dk = scale ds^T q
-/// Numerics  no atomics: parallel over (batch, head)
+///           dk = scale ds^T q; dk and dv summed over the heads that share them, in their order
+/// Numerics  no atomics: parallel over (batch, head of K and V). With products in bfloat16 p, scale ds, dout, q, k, v
+///           are rounded before they are multiplied.
 struct AttentionGradient {
   std::int64_t batch = 0, tokens = 0, heads = 0, head_size = 0;
   float scale = 1.0f;
@@ -33,6 +41,8 @@ struct AttentionGradient {
   float const* out = nullptr;
   float const* lse = nullptr;
   float* dqkv = nullptr;
+  std::int64_t kv_heads = 0;  ///< 0: as heads
+  Product product = Product::float32;
 };
 
 /// One new position per sequence against a cache, for generation.

@@ -4,9 +4,9 @@
 /// Kernels: the contract of every operation and its body for processors.
 
 #include <tutti/kernel/adamw.hpp>
+#include <tutti/kernel/gemm.hpp>
 #include <tutti/kernel/attention.hpp>
 #include <tutti/kernel/cpu/adamw.hpp>
-#include <tutti/kernel/gemm.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
 #include <tutti/kernel/cpu/box.hpp>

@@ -41,7 +41,7 @@ struct TrainStepOptions {
 inline std::string describe_products(DType compute, exec::Isa isa) {
   if (compute == DType::float32) return "fp32";
   if (isa == exec::Isa::avx512_bf16)
-    return "bfloat16, summed in fp32; master weights, norms, attention, loss and updates in fp32";
+    return "bfloat16, summed in fp32; master weights, norms, softmax, loss and updates in fp32";
   return "bfloat16 values, multiplied as fp32: " + std::string(exec::name(isa)) + " has no instruction for bfloat16";
 }
 

@@ -25,30 +25,63 @@ inline std::int64_t attention_scratch(std::int64_t tokens, std::int64_t d) noexc
   return attention_keys * 32 + (d + 16) * 64 + 2 * (tokens + 16) * (d + 16) + 64;
 }
 inline std::int64_t attention_gradient_scratch(std::int64_t tokens, std::int64_t d) noexcept {
-  return 3 * (attention_keys + 32) * 96 + 5 * (d + 48) * 96 + 3 * (tokens + 16) * (d + 16) + 512;
+  return 4 * (attention_keys + 32) * 96 + 5 * (d + 48) * 96 + 3 * (tokens + 16) * (d + 16) + 512;
 }
 
 }  // namespace tutti::kernel::cpu
 
+#define TUTTI_ISA_WITH_BF16
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/attention.inl>
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
+#undef TUTTI_ISA_WITH_BF16
 
 namespace tutti::kernel::cpu {
+
+/// Where the rows of one sequence's heads begin, and how long they are.
+struct AttentionRows {
+  std::int64_t group = 1;  ///< heads of Q for each of K and V
+  std::int64_t row = 0;    ///< floats of a row of qkv
+  std::int64_t q = 0, k = 0, v = 0, out = 0, lse = 0;
+  /// Of head `index` of Q, counted over the batch, then the heads.
+  template <class A>
+  AttentionRows(A const& a, std::int64_t index) {
+    std::int64_t const d = a.head_size, kv_heads = a.kv_heads == 0 ? a.heads : a.kv_heads;
+    std::int64_t const b = index / a.heads, h = index % a.heads;
+    group = a.heads / kv_heads;
+    row = (a.heads + 2 * kv_heads) * d;
+    q = b * a.tokens * row + h * d;
+    k = b * a.tokens * row + (a.heads + h / group) * d;
+    v = k + kv_heads * d;
+    out = b * a.tokens * a.heads * d + h * d;
+    lse = index * a.tokens;
+  }
+};
+template <class A>
+void check_heads(A const& a, char const* operation) {
+  if (a.kv_heads != 0 && (a.kv_heads < 0 || a.heads % a.kv_heads != 0))
+    throw Error(ErrorKind::invalid_argument, operation,
+                concat(a.heads, " heads cannot share ", a.kv_heads, " heads of keys and values evenly"));
+}
 
 /// Queries [begin, end) of head `index`, counted over the batch, then the heads.
 inline void attention_head(exec::Isa isa, Attention const& a, std::int64_t index, std::int64_t begin, std::int64_t end,
                            float* scratch) {
-  std::int64_t const c = a.heads * a.head_size, b = index / a.heads, h = index % a.heads;
-  float const* const q = a.qkv + b * a.tokens * 3 * c + h * a.head_size;
-  float* const out = a.out + b * a.tokens * c + h * a.head_size;
-  float* const lse = a.lse == nullptr ? nullptr : a.lse + index * a.tokens;
-  TUTTI_DISPATCH(isa, attention_head(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, 3 * c, out, c, lse, begin,
-                                     end, scratch));
+  AttentionRows const at(a, index);
+  std::int64_t const out_row = a.heads * a.head_size;
+  float const *const q = a.qkv + at.q, *const k = a.qkv + at.k, *const v = a.qkv + at.v;
+  float* const out = a.out + at.out;
+  float* const lse = a.lse == nullptr ? nullptr : a.lse + at.lse;
+  if (a.product == Product::bfloat16)
+    TUTTI_DISPATCH_ALL(isa, attention_rounded(a.tokens, a.head_size, a.scale, q, k, v, at.row, out, out_row, lse, begin,
+                                              end, scratch));
+  TUTTI_DISPATCH(isa, attention_plain(a.tokens, a.head_size, a.scale, q, k, v, at.row, out, out_row, lse, begin, end,
+                                      scratch));
 }
 
-/// Contract: tutti/kernel/attention.hpp.
+/// Contract: tutti/kernel/attention.hpp. Errors: invalid_argument.
 inline void attention(exec::Context& context, Attention const& a) {
+  check_heads(a, "attention");
   std::int64_t const heads = a.batch * a.heads;
   if (heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
   // Work on a head grows with the square of the queries' end: many small parts, late ones first, even it out.
@@ -70,19 +103,24 @@ inline void attention(exec::Context& context, Attention const& a) {
     context.parallel(work);
 }
 
+/// All heads of Q that share head `index` of K and V, counted over the batch, then the heads.
 inline void attention_head_gradient(exec::Isa isa, AttentionGradient const& a, std::int64_t index, float* scratch) {
-  std::int64_t const c = a.heads * a.head_size, b = index / a.heads, h = index % a.heads;
-  float const* const q = a.qkv + b * a.tokens * 3 * c + h * a.head_size;
-  float* const dq = a.dqkv + b * a.tokens * 3 * c + h * a.head_size;
-  std::int64_t const at = b * a.tokens * c + h * a.head_size;
-  TUTTI_DISPATCH(
-      isa, attention_head_gradient(a.tokens, a.head_size, a.scale, q, q + c, q + 2 * c, dq, dq + c, dq + 2 * c, 3 * c,
-                                   a.out + at, a.dout + at, c, a.lse + index * a.tokens, scratch));
+  std::int64_t const group = a.kv_heads == 0 ? 1 : a.heads / a.kv_heads, out_row = a.heads * a.head_size;
+  AttentionRows const at(a, index * group);
+  float const *const q = a.qkv + at.q, *const k = a.qkv + at.k, *const v = a.qkv + at.v;
+  float *const dq = a.dqkv + at.q, *const dk = a.dqkv + at.k, *const dv = a.dqkv + at.v;
+  if (a.product == Product::bfloat16)
+    TUTTI_DISPATCH_ALL(isa,
+                       attention_gradient_rounded(a.tokens, a.head_size, group, a.scale, q, k, v, dq, dk, dv, at.row,
+                                                  a.out + at.out, a.dout + at.out, out_row, a.lse + at.lse, scratch));
+  TUTTI_DISPATCH(isa, attention_gradient_plain(a.tokens, a.head_size, group, a.scale, q, k, v, dq, dk, dv, at.row,
+                                               a.out + at.out, a.dout + at.out, out_row, a.lse + at.lse, scratch));
 }
 
-/// Contract: tutti/kernel/attention.hpp.
+/// Contract: tutti/kernel/attention.hpp. Errors: invalid_argument.
 inline void attention_gradient(exec::Context& context, AttentionGradient const& a) {
-  std::int64_t const heads = a.batch * a.heads;
+  check_heads(a, "attention_gradient");
+  std::int64_t const heads = a.batch * (a.kv_heads == 0 ? a.heads : a.kv_heads);
   if (heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
   std::size_t const bytes = static_cast<std::size_t>(attention_gradient_scratch(a.tokens, a.head_size)) * sizeof(float);
   std::atomic<std::int64_t> next{0};

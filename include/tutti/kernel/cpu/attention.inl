@@ -39,36 +39,46 @@ TUTTI_KERNEL_INLINE std::int64_t visible_keys(std::int64_t end, std::int64_t tok
   return rounded < tokens ? rounded : tokens;
 }
 
+/// `e0` and, where terms come in pairs, `e1` as rows `i` and `i + 1` of a right operand whose rows of words begin at
+/// `to`.
+template <Words W>
+TUTTI_KERNEL_INLINE void store_words(float* to, std::int64_t row, std::int64_t i, F32 e0, F32 e1) {
+  if constexpr (W == Words::pairs) store(to + i / 2 * row, ::tutti::isa::TUTTI_ISA::pack_bfloat16(e0, e1));
+  else store(to + i * row, rounded_as<W, float>(e0));
+}
+
 /// Queries [begin, end) of one head. q, k, v and out are the head's first rows. Source: Dao et al. 2022 (arXiv
 /// 2205.14135).
-TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, float scaling, float const* q,
-                                        float const* k, float const* v, std::int64_t row, float* out,
-                                        std::int64_t out_row, float* lse, std::int64_t begin, std::int64_t end,
-                                        float* scratch) {
-  constexpr std::int64_t width = tile_columns;
+template <Words W>
+TUTTI_TARGET void attention_queries_of(std::int64_t tokens, std::int64_t d, float scaling, float const* q,
+                                       float const* k, float const* v, std::int64_t row, float* out,
+                                       std::int64_t out_row, float* lse, std::int64_t begin, std::int64_t end,
+                                       float* scratch) {
+  constexpr std::int64_t width = tile_columns, each = terms_of(W);
   std::int64_t const keys = visible_keys(end, tokens), dims = (d + row_step - 1) / row_step * row_step;
+  std::int64_t const words = words_for(W, d);
   float* const scores = scratch;
   float* const result = scores + attention_keys * width;
   float* const query = result + dims * width;
-  float* const packed_k = query + d * width;
-  float* const packed_v = packed_k + packed_rows_size(keys, d);
-  pack_rows(packed_k, k, row, 1, keys, d);
+  float* const packed_k = query + words * width;
+  float* const packed_v = packed_k + packed_rows_size(keys, words);
+  pack_rows<W>(packed_k, k, row, 1, keys, d);
   for (std::int64_t first = 0; first < keys; first += attention_keys) {
     std::int64_t const n = keys - first < attention_keys ? keys - first : attention_keys;
-    pack_rows(packed_v + first * dims, v + first * row, 1, row, d, n);
+    pack_rows<W>(packed_v + first / each * dims, v + first * row, 1, row, d, n);
   }
   F32 const low = set(-std::numeric_limits<float>::infinity());
   for (std::int64_t q0 = begin; q0 < end; q0 += width) {
     int const queries = static_cast<int>(end - q0 < width ? end - q0 : width);
     int const padded = panel_columns(queries), vectors = padded / F32::lanes;
     std::int64_t const last = visible_keys(q0 + queries, tokens);
-    pack_panel(query, q + q0 * row, 1, row, queries, d);
+    pack_panel<W>(query, q + q0 * row, 1, row, queries, d);
     F32 highest[tile_vectors], total[tile_vectors];
     for (int x = 0; x < tile_vectors; ++x) highest[x] = low, total[x] = zero();
     for (std::int64_t first = 0; first < last; first += attention_keys) {
       std::int64_t const n = last - first < attention_keys ? last - first : attention_keys;
       std::int64_t const depth = keys - first < attention_keys ? keys - first : attention_keys;
-      multiply_panel(d, packed_k + first * d, d, n, query, padded, padded, scores, width, scaling, 0.0f);
+      multiply_panel<W>(words, packed_k + first * words, words, n, query, padded, padded, scores, width, scaling, 0.0f);
       // Keys after the first query: invisible to some lanes.
       for (std::int64_t i = q0 + 1 > first ? q0 + 1 - first : 0; i < n; ++i)
         for (int x = 0; x < vectors; ++x) {
@@ -88,10 +98,15 @@ TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, flo
         F32 const correction = exp(sub(highest[x], top[0]));
         highest[x] = top[0];
         F32 part = zero();
-        for (i = 0; i < n; ++i) {
+        for (i = 0; i < n; i += each) {
           F32 const e = exp(sub(load(p + i * width), top[0]));
           part = add(part, e);
-          store(p + i * width, e);
+          F32 next = zero();
+          if (each == 2 && i + 1 < n) {
+            next = exp(sub(load(p + i * width + width), top[0]));
+            part = add(part, next);
+          }
+          store_words<W>(p, width, i, e, next);
         }
         total[x] = fma(total[x], correction, part);
         if (first > 0)
@@ -100,8 +115,8 @@ TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, flo
             store(o, mul(load(o), correction));
           }
       }
-      multiply_panel(n, packed_v + first * dims, depth, d, scores, width, padded, result, width, 1.0f,
-                     first == 0 ? 0.0f : 1.0f);
+      multiply_panel<W>(words_for(W, n), packed_v + first / each * dims, words_for(W, depth), d, scores, width, padded,
+                        result, width, 1.0f, first == 0 ? 0.0f : 1.0f);
     }
     for (int x = 0; x < vectors; ++x) {
       F32 const inverse = div(set(1.0f), total[x]);
@@ -117,14 +132,17 @@ TUTTI_TARGET inline void attention_head(std::int64_t tokens, std::int64_t d, flo
   }
 }
 
-/// The gradient of one head, all queries. Pointers are the head's first rows; dq, dk, dv have rows of `row` floats.
-TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64_t d, float scaling, float const* q,
-                                                 float const* k, float const* v, float* dq, float* dk, float* dv,
-                                                 std::int64_t row, float const* out, float const* dout,
-                                                 std::int64_t out_row, float const* lse, float* scratch) {
-  constexpr std::int64_t width = tile_columns;
+/// The gradient of the queries of `group` heads that share keys and values. Pointers are the first rows of the first of
+/// them, d floats apart, and of their keys and values; dq, dk, dv have rows of `row` floats.
+template <Words W>
+TUTTI_TARGET void attention_gradient_of(std::int64_t tokens, std::int64_t d, std::int64_t group, float scaling,
+                                        float const* q, float const* k, float const* v, float* dq, float* dk, float* dv,
+                                        std::int64_t row, float const* out, float const* dout, std::int64_t out_row,
+                                        float const* lse, float* scratch) {
+  constexpr std::int64_t width = tile_columns, each = terms_of(W);
   constexpr std::int64_t across = (attention_queries + width - 1) / width * width;  // queries of a block, padded
   std::int64_t const dims = (d + row_step - 1) / row_step * row_step, columns = (d + width - 1) / width * width;
+  std::int64_t const words = words_for(W, d);
   auto const take = [&scratch](std::int64_t floats) {
     float* const part = scratch;
     scratch += (floats + 15) / 16 * 16;
@@ -132,87 +150,121 @@ TUTTI_TARGET inline void attention_head_gradient(std::int64_t tokens, std::int64
   };
   float* const p = take(attention_keys * across);
   float* const ds = take(attention_keys * across);
-  float* const packed_p = take(packed_rows_size(attention_keys, across));
+  float* const ds_words = W == Words::plain ? ds : take(attention_keys * across);
+  float* const packed_p = take(packed_rows_size(attention_keys, words_for(W, across)));
   float* const result = take(dims * across);
-  float* const query_panels = take(d * across);
-  float* const dout_panels = take(d * across);
-  float* const query_rows = take(columns * across);
-  float* const dout_rows = take(columns * across);
+  float* const query_panels = take(words * across);
+  float* const dout_panels = take(words * across);
+  float* const query_rows = take(columns * words_for(W, across));
+  float* const dout_rows = take(columns * words_for(W, across));
   float* const level = take(across);
   float* const delta = take(across);
-  float* const packed_k = take(packed_rows_size(tokens, d));
-  float* const packed_v = take(packed_rows_size(tokens, d));
-  float* const packed_kt = take(dims * tokens + F32::lanes);
-  pack_rows(packed_k, k, row, 1, tokens, d);
-  pack_rows(packed_v, v, row, 1, tokens, d);
+  float* const packed_k = take(packed_rows_size(tokens, words));
+  float* const packed_v = take(packed_rows_size(tokens, words));
+  float* const packed_kt = take(dims * words_for(W, tokens) + F32::lanes);
+  pack_rows<W>(packed_k, k, row, 1, tokens, d);
+  pack_rows<W>(packed_v, v, row, 1, tokens, d);
   for (std::int64_t first = 0; first < tokens; first += attention_keys) {
     std::int64_t const n = tokens - first < attention_keys ? tokens - first : attention_keys;
-    pack_rows(packed_kt + first * dims, k + first * row, 1, row, d, n);
+    pack_rows<W>(packed_kt + first / each * dims, k + first * row, 1, row, d, n);
   }
-  for (std::int64_t q0 = 0; q0 < tokens; q0 += attention_queries) {
-    std::int64_t const queries = tokens - q0 < attention_queries ? tokens - q0 : attention_queries;
-    for (std::int64_t j = 0; j < across; ++j) {
-      // Padding takes part in sums over queries: an infinite level makes its probabilities zero.
-      level[j] = j < queries ? lse[q0 + j] : std::numeric_limits<float>::infinity();
-      delta[j] = 0;
-      if (j >= queries) continue;
-      F32 product = zero();
-      for (std::int64_t c = 0; c < d; c += F32::lanes) {
-        int const n = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
-        product =
-            fma(load_partial(dout + (q0 + j) * out_row + c, n), load_partial(out + (q0 + j) * out_row + c, n), product);
+  for (std::int64_t member = 0; member < group; ++member, q += d, dq += d, out += d, dout += d, lse += tokens) {
+    for (std::int64_t q0 = 0; q0 < tokens; q0 += attention_queries) {
+      std::int64_t const queries = tokens - q0 < attention_queries ? tokens - q0 : attention_queries;
+      std::int64_t const query_words = words_for(W, queries);
+      for (std::int64_t j = 0; j < across; ++j) {
+        // Padding takes part in sums over queries: an infinite level makes its probabilities zero.
+        level[j] = j < queries ? lse[q0 + j] : std::numeric_limits<float>::infinity();
+        delta[j] = 0;
+        if (j >= queries) continue;
+        F32 product = zero();
+        for (std::int64_t c = 0; c < d; c += F32::lanes) {
+          int const n = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
+          product = fma(load_partial(dout + (q0 + j) * out_row + c, n), load_partial(out + (q0 + j) * out_row + c, n),
+                        product);
+        }
+        delta[j] = sum(product);
       }
-      delta[j] = sum(product);
-    }
-    for (std::int64_t j = 0; j < queries; j += width) {
-      std::int64_t const n = queries - j < width ? queries - j : width;
-      pack_panel(query_panels + j * d, q + (q0 + j) * row, 1, row, n, d);
-      pack_panel(dout_panels + j * d, dout + (q0 + j) * out_row, 1, out_row, n, d);
-    }
-    pack_columns(query_rows, q + q0 * row, row, 1, d, queries);
-    pack_columns(dout_rows, dout + q0 * out_row, out_row, 1, d, queries);
-    std::int64_t const last = visible_keys(q0 + queries, tokens);
-    for (std::int64_t first = 0; first < last; first += attention_keys) {
-      std::int64_t const n = last - first < attention_keys ? last - first : attention_keys;
-      std::int64_t const depth = tokens - first < attention_keys ? tokens - first : attention_keys;
       for (std::int64_t j = 0; j < queries; j += width) {
-        int const padded = panel_columns(queries - j);
-        multiply_panel(d, packed_k + first * d, d, n, query_panels + j * d, padded, padded, p + j, across, scaling,
-                       0.0f);
-        multiply_panel(d, packed_v + first * d, d, n, dout_panels + j * d, padded, padded, ds + j, across, 1.0f, 0.0f);
-        for (int x = 0; x < padded / F32::lanes; ++x) {
-          std::int64_t const at = j + x * F32::lanes;
-          F32 const high = load(level + at), mean = load(delta + at), factor = set(scaling);
-          for (std::int64_t i = 0; i < n; ++i) {
-            F32 e = exp(sub(load(p + i * across + at), high));
-            if (first + i > q0 + j)
-              e = select(less(lane_numbers(x), set(static_cast<float>(first + i - q0 - j))), zero(), e);
-            store(p + i * across + at, e);
-            store(ds + i * across + at, mul(mul(e, factor), sub(load(ds + i * across + at), mean)));
+        std::int64_t const n = queries - j < width ? queries - j : width;
+        pack_panel<W>(query_panels + j * words, q + (q0 + j) * row, 1, row, n, d);
+        pack_panel<W>(dout_panels + j * words, dout + (q0 + j) * out_row, 1, out_row, n, d);
+      }
+      pack_columns<W>(query_rows, q + q0 * row, row, 1, d, queries);
+      pack_columns<W>(dout_rows, dout + q0 * out_row, out_row, 1, d, queries);
+      std::int64_t const last = visible_keys(q0 + queries, tokens);
+      for (std::int64_t first = 0; first < last; first += attention_keys) {
+        std::int64_t const n = last - first < attention_keys ? last - first : attention_keys;
+        std::int64_t const depth = tokens - first < attention_keys ? tokens - first : attention_keys;
+        for (std::int64_t j = 0; j < queries; j += width) {
+          int const padded = panel_columns(queries - j);
+          multiply_panel<W>(words, packed_k + first * words, words, n, query_panels + j * words, padded, padded, p + j,
+                            across, scaling, 0.0f);
+          multiply_panel<W>(words, packed_v + first * words, words, n, dout_panels + j * words, padded, padded, ds + j,
+                            across, 1.0f, 0.0f);
+          for (int x = 0; x < padded / F32::lanes; ++x) {
+            std::int64_t const at = j + x * F32::lanes;
+            F32 const high = load(level + at), mean = load(delta + at), factor = set(scaling);
+            for (std::int64_t i = 0; i < n; i += each) {
+              F32 slopes[2] = {zero(), zero()};
+              TUTTI_UNROLL
+              for (int t = 0; t < each; ++t) {
+                if (i + t >= n) break;
+                float* const score = p + (i + t) * across + at;
+                float* const slope = ds + (i + t) * across + at;
+                F32 e = exp(sub(load(score), high));
+                if (first + i + t > q0 + j)
+                  e = select(less(lane_numbers(x), set(static_cast<float>(first + i + t - q0 - j))), zero(), e);
+                slopes[t] = mul(mul(e, factor), sub(load(slope), mean));
+                store(score, e);
+                store(slope, slopes[t]);
+              }
+              if (W != Words::plain) store_words<W>(ds_words + at, across, i, slopes[0], slopes[1]);
+            }
+          }
+          multiply_panel<W>(words_for(W, n), packed_kt + first / each * dims, words_for(W, depth), d, ds_words + j,
+                            across, padded, result + j, across, 1.0f, first == 0 ? 0.0f : 1.0f);
+        }
+        // Keys that earlier queries, or an earlier head of the group, saw have a sum already, the others get their
+        // first term.
+        std::int64_t const seen = member > 0 ? n : q0 == 0 ? 0 : visible_keys(q0, tokens) - first;
+        std::int64_t const old = seen < 0 ? 0 : seen < n ? seen : n;
+        for (int which = 0; which < 2; ++which) {
+          pack_rows<W>(packed_p, which == 0 ? p : ds, across, 1, n, queries);
+          float const* const rows = which == 0 ? dout_rows : query_rows;
+          float* const target = (which == 0 ? dv : dk) + first * row;
+          for (std::int64_t c = 0; c < d; c += width) {
+            int const cols = static_cast<int>(d - c < width ? d - c : width);
+            float const* const right = rows + c * query_words;
+            int const right_row = panel_columns(cols);
+            multiply_panel<W>(query_words, packed_p, query_words, old, right, right_row, cols, target + c, row, 1.0f,
+                              1.0f);
+            multiply_panel<W>(query_words, packed_p + old * query_words, query_words, n - old, right, right_row, cols,
+                              target + old * row + c, row, 1.0f, 0.0f);
           }
         }
-        multiply_panel(n, packed_kt + first * dims, depth, d, ds + j, across, padded, result + j, across, 1.0f,
-                       first == 0 ? 0.0f : 1.0f);
       }
-      // Keys that earlier queries saw have a sum already, the others get their first term.
-      std::int64_t const seen = q0 == 0 ? 0 : visible_keys(q0, tokens) - first;
-      std::int64_t const old = seen < 0 ? 0 : seen < n ? seen : n;
-      for (int which = 0; which < 2; ++which) {
-        pack_rows(packed_p, which == 0 ? p : ds, across, 1, n, queries);
-        float const* const rows = which == 0 ? dout_rows : query_rows;
-        float* const target = (which == 0 ? dv : dk) + first * row;
-        for (std::int64_t c = 0; c < d; c += width) {
-          int const cols = static_cast<int>(d - c < width ? d - c : width);
-          float const* const right = rows + c * queries;
-          int const right_row = panel_columns(cols);
-          multiply_panel(queries, packed_p, queries, old, right, right_row, cols, target + c, row, 1.0f, 1.0f);
-          multiply_panel(queries, packed_p + old * queries, queries, n - old, right, right_row, cols,
-                         target + old * row + c, row, 1.0f, 0.0f);
-        }
-      }
+      store_transposed(result, across, d, queries, dq + q0 * row, row);
     }
-    store_transposed(result, across, d, queries, dq + q0 * row, row);
   }
+}
+
+/// The same with plain and with rounded operands: see TUTTI_DISPATCH and TUTTI_DISPATCH_ALL.
+template <class... Arguments>
+void attention_plain(Arguments... arguments) {
+  attention_queries_of<Words::plain>(arguments...);
+}
+template <class... Arguments>
+void attention_rounded(Arguments... arguments) {
+  attention_queries_of<rounded_words>(arguments...);
+}
+template <class... Arguments>
+void attention_gradient_plain(Arguments... arguments) {
+  attention_gradient_of<Words::plain>(arguments...);
+}
+template <class... Arguments>
+void attention_gradient_rounded(Arguments... arguments) {
+  attention_gradient_of<rounded_words>(arguments...);
 }
 
 /// One query against `length` positions: bandwidth decides, so keys and values are read once, as they lie.
