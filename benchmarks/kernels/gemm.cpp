@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Matrix products of GPT-2 124M against OpenBLAS, those of bfloat16 and int8 against oneDNN and our own of float32,
-/// and attention against our own matrix product, in one process, in random order. Results are verified before anything
-/// is timed. Ratios above 1 mean that tutti is faster.
+/// Matrix products of GPT-2 124M in float32 and float64 against OpenBLAS, those of bfloat16 and int8 against oneDNN and
+/// our own of float32, and attention against our own matrix product, in one process, in random order. Results are
+/// verified before anything is timed. Ratios above 1 mean that tutti is faster.
 ///
 ///   kernels [--threads N] [--isa NAME] [--rows M] [--json FILE] [Google Benchmark's flags]
 
@@ -59,6 +59,7 @@ struct Product {
   Form form;
   std::vector<float> a, b, c;
   std::vector<tutti::bfloat16> narrow_a, narrow_b;
+  std::vector<double> wide_a, wide_b, wide_c;
   std::vector<std::int8_t> bytes_a, bytes_b;
   std::vector<float> scales_a, scales_b;  // of rows of the left operand and columns of the right one
   Product(int64_t rows, int64_t columns, int64_t terms, Form which)
@@ -71,6 +72,7 @@ struct Product {
         c(static_cast<std::size_t>(rows * columns), NAN) {
     for (float& value : a) narrow_a.push_back(tutti::bfloat16(value)), value = narrow_a.back();
     for (float& value : b) narrow_b.push_back(tutti::bfloat16(value)), value = narrow_b.back();
+    wide_a.assign(a.begin(), a.end()), wide_b.assign(b.begin(), b.end()), wide_c.assign(c.size(), NAN);
     // The values of a whole operand have one range: any scales do.
     auto const to_bytes = [](std::vector<float> const& from) {
       std::vector<std::int8_t> bytes;
@@ -103,6 +105,13 @@ struct Product {
     g.a_dtype = g.b_dtype = DType::bfloat16;
     return g;
   }
+  kernel::Gemm float64_product() {
+    kernel::Gemm g = ours();
+    g.product = kernel::Product::float64;
+    g.a = wide_a.data(), g.b = wide_b.data(), g.c = wide_c.data();
+    g.a_dtype = g.b_dtype = g.c_dtype = DType::float64;
+    return g;
+  }
   /// The same of int8 operands, with scales.
   kernel::Gemm int8_product() {
     kernel::Gemm g = ours();
@@ -117,6 +126,17 @@ struct Product {
     cblas_sgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans,
                 form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), 1.0f, a.data(),
                 size(form == Form::tn ? m : k), b.data(), size(form == Form::nt ? k : n), 0.0f, c.data(), size(n));
+  }
+  void float64_rival() {
+    auto const size = [](int64_t x) { return static_cast<blasint>(x); };
+    cblas_dgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans,
+                form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), 1.0, wide_a.data(),
+                size(form == Form::tn ? m : k), wide_b.data(), size(form == Form::nt ? k : n), 0.0, wide_c.data(),
+                size(n));
+  }
+  /// Puts what a float64 product computed where the others do.
+  void narrow_result() {
+    for (std::size_t i = 0; i < c.size(); ++i) c[i] = static_cast<float>(wide_c[i]), wide_c[i] = NAN;
   }
   /// Whether sampled elements are near sums in double: operands are numbers of bfloat16 in any case, or `bytes`.
   bool right(bool bytes) {
@@ -232,7 +252,7 @@ int run(int argc, char** argv) {
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;
-  std::vector<Row> rows, packed_rows, narrow_rows, onednn_rows, int8_rows, int8_onednn_rows;
+  std::vector<Row> rows, packed_rows, narrow_rows, onednn_rows, int8_rows, int8_onednn_rows, float64_rows;
   int64_t const shapes[][2] = {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}};
   for (int64_t m : {256, 1024, 4096}) {
     if (only_rows != 0 && m != only_rows) continue;
@@ -270,6 +290,19 @@ int run(int argc, char** argv) {
           add(name, [p, stored, &context] { kernel::cpu::gemm(context, p->bfloat16_product(stored)); });
           narrow_rows.push_back({name, name, row.ours, row.work});
         }
+        auto const float64 = [p, &context] {
+          kernel::cpu::gemm<kernel::Product::float64>(context, p->float64_product());
+        };
+        float64();
+        p->narrow_result();
+        if (!verified(*p, "tutti's float64 result is wrong")) return 1;
+        p->float64_rival();
+        p->narrow_result();
+        if (!verified(*p, "the rival's float64 result is wrong")) return 1;
+        Row const float64_row{p->name() + "/float64", p->name() + "/float64", p->name() + "/dgemm", row.work};
+        add(float64_row.ours, float64);
+        add(float64_row.rival, [p] { p->float64_rival(); });
+        float64_rows.push_back(float64_row);
         auto const int8 = [p, &context] { kernel::cpu::gemm<kernel::Product::int8>(context, p->int8_product()); };
         int8();
         if (!verified(*p, "tutti's int8 result is wrong", true)) return 1;
@@ -352,6 +385,7 @@ int run(int argc, char** argv) {
   };
   report_all("product", "OpenBLAS", rows);
   report_all("right operand prepacked", "OpenBLAS", packed_rows);
+  report_all("float64 product", "OpenBLAS", float64_rows);
   report_all("bfloat16 product", "own fp32", narrow_rows);
   report_all("int8 product", "own fp32", int8_rows);
   if (onednn_rows.empty()) std::printf("SKIPPED: oneDNN, which is not installed (Debian: libdnnl-dev)\n");
