@@ -245,10 +245,14 @@ int run(int argc, char** argv) {
   exec::Context context(options);
   openblas_set_num_threads(context.threads());
   bench::Peaks const peaks = bench::measure_peaks(context);
-  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, of bfloat16 %.0f, reads %.1f GB/s\n",
+  auto const peak_of = [&](kernel::Product product) {
+    return kernel::cpu::measure_peak_flops(context, 5, product) * 1e-9;
+  };
+  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, of float64 %.0f, bfloat16 %.0f, int8 %.0f; "
+              "reads %.1f GB/s\n",
               context.threads(), std::string(exec::name(context.isa())).c_str(), openblas_get_corename(),
-              peaks.flops * 1e-9, kernel::cpu::measure_peak_flops(context, 5, kernel::Product::bfloat16) * 1e-9,
-              peaks.read * 1e-9);
+              peaks.flops * 1e-9, peak_of(kernel::Product::float64), peak_of(kernel::Product::bfloat16),
+              peak_of(kernel::Product::int8), peaks.read * 1e-9);
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;

@@ -21,6 +21,7 @@ struct GemmEpilogue {
   void const* gelu_gradient = nullptr;  ///< (M, N), leading dimension of c, may be c itself: multiply by GELU'(this)
   float const* row_scales = nullptr;     ///< (M), of int8 products: the sums of row i count row_scales[i] times
   float const* column_scales = nullptr;  ///< (N), of int8 products, likewise
+  float* row_sums = nullptr;  ///< (M): sums of the rows of the result, before it is rounded to the type of c
 };
 
 /// What the terms of a product are rounded to before they are multiplied.
@@ -55,6 +56,7 @@ struct GemmPanels {
 /// Numerics   fp32 accumulation, the order over K depends on shape, product and ISA alone, never on the number of
 ///            threads. c in bfloat16 is rounded once, to nearest even. float64 accumulates in fp64. int8 in int32,
 ///            exactly on every ISA; a sum is rounded to float32, then times (alpha * row scale) * column scale.
+///            Row sums are fp32, from left to right; threads share products that have them by rows alone.
 /// Cost       2 M N K flop, at twice the rate for bfloat16 and four times for int8 where the processor has instructions
 ///            for them, at half for float64.
 /// Errors     invalid_argument: types, scales or epilogue that the product does not take; panels of something else.

@@ -32,7 +32,7 @@ inline bool gemm_takes_right(Product product, DType b) noexcept {
 }
 inline bool gemm_has_epilogue(Gemm const& g) noexcept {
   GemmEpilogue const& e = g.epilogue;
-  return e.bias != nullptr || e.gelu || e.residual != nullptr || e.gelu_gradient != nullptr;
+  return e.bias != nullptr || e.gelu || e.residual != nullptr || e.gelu_gradient != nullptr || e.row_sums != nullptr;
 }
 /// Whether k stays in one block, because c cannot hold partial sums: it is narrower than they are, or an operand of the
 /// epilogue.
@@ -195,11 +195,12 @@ inline GemmSplit gemm_split(Gemm const& g, int threads) noexcept {
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<std::int64_t>(g.k, 1));
   if (threads > 1 && work < 2e5 * threads)
     threads = static_cast<int>(work / 2e5) > 1 ? static_cast<int>(work / 2e5) : 1;
-  if (gemm_is_skinny(g)) return {1, std::min<std::int64_t>(threads, (g.n + 31) / 32)};
+  bool const whole_rows = g.epilogue.row_sums != nullptr;  // whose order must not depend on threads
+  if (gemm_is_skinny(g)) return {1, whole_rows ? 1 : std::min<std::int64_t>(threads, (g.n + 31) / 32)};
   GemmSplit best;
   double least = -1;
   for (std::int64_t r = 1; r <= threads; ++r) {
-    std::int64_t const c = threads / r;
+    std::int64_t const c = whole_rows ? 1 : threads / r;
     double const rows = static_cast<double>(((g.m + 11) / 12 + r - 1) / r * 12);
     double const columns = static_cast<double>(((g.n + 31) / 32 + c - 1) / c * 32);
     double const cost = rows * columns + 16 * rows + 32 * columns;

@@ -126,7 +126,7 @@ TUTTI_KERNEL_INLINE F32 finish_vector(F32 value, C* c, std::int64_t at, float be
   return value;
 }
 
-/// `Whole` vector of a row of a tile. Returns what was stored, before its rounding to the type of c.
+/// A vector of a row of a tile. Returns what was stored, before its rounding to the type of c.
 template <bool Whole, class S, class C>
 TUTTI_KERNEL_INLINE F32 finish_part(S const* tile, int r, int j, int n, C* c, std::int64_t c_row, float alpha,
                                     float beta, Place place) {
@@ -154,17 +154,29 @@ TUTTI_KERNEL_INLINE F32 finish_part(S const* tile, int r, int j, int n, C* c, st
   }
 }
 
-/// c = epilogue(alpha * tile + beta * c), `tile` having rows of `tile_columns`.
+/// c = epilogue(alpha * tile + beta * c), `tile` having rows of `tile_columns`. Tiles of a row come from left to right.
 template <class S, class C>
 TUTTI_TARGET void finish(S const* tile, int rows, int columns, C* c, std::int64_t c_row, float alpha, float beta,
                          Place place) {
   constexpr int lanes = std::is_same_v<S, double> ? F64::lanes : F32::lanes;
-  for (int r = 0; r < rows; ++r)
+  float* const row_sums = place.epilogue == nullptr ? nullptr : place.epilogue->row_sums;
+  for (int r = 0; r < rows; ++r) {
+    F32 total = zero();
     for (int j = 0; j < columns; j += lanes) {
       S const* const from = tile + r * tile_columns + j;
-      if (columns - j >= lanes) finish_part<true>(from, r, j, lanes, c, c_row, alpha, beta, place);
-      else finish_part<false>(from, r, j, columns - j, c, c_row, alpha, beta, place);
+      if (columns - j >= lanes) {
+        total = add(total, finish_part<true>(from, r, j, lanes, c, c_row, alpha, beta, place));
+      } else {
+        F32 const last = finish_part<false>(from, r, j, columns - j, c, c_row, alpha, beta, place);
+        if (row_sums == nullptr) continue;
+        float each[F32::lanes];
+        store(each, last);
+        total = add(total, load_partial(each, columns - j));
+      }
     }
+    if (row_sums != nullptr)
+      row_sums[place.i + r] = (place.j == 0 ? 0.0f : row_sums[place.i + r]) + ::tutti::isa::TUTTI_ISA::sum(total);
+  }
 }
 
 /// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` words, of which the first k are
