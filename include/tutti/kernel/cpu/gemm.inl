@@ -84,7 +84,8 @@ TUTTI_TARGET void gemm_skinny(Gemm const& g, T const* b, std::int64_t n0, std::i
       dot_rows<W, 4>(g.m, g.k, a, a_row, b + (j + v) * g.b_column, g.b_column, tile + v);
     for (; v < columns; ++v) dot_rows<W, 1>(g.m, g.k, a, a_row, b + (j + v) * g.b_column, g.b_column, tile + v);
     with_c<W>(g, [&](auto* c) {
-      finish(tile, static_cast<int>(g.m), columns, c + j, g.c_row, g.alpha, g.beta, {&g.epilogue, nullptr, 0, j});
+      finish(tile, static_cast<int>(g.m), columns, c + j, g.c_row, g.alpha, g.beta,
+             {.epilogue = gemm_has_epilogue(g) ? &g.epilogue : nullptr, .j = j});
     });
   }
 }
@@ -126,11 +127,20 @@ TUTTI_TARGET inline void shifts_of_columns(float const* panels, std::int64_t col
                                            std::int32_t* shifts) {
   for (std::int64_t j = 0; j < columns; j += tile_columns, panels += words * tile_columns) {
     int const width = panel_columns(columns - j);
+    I32 const offset = set_i32(static_cast<std::int32_t>(0x80808080u));
     for (int v = 0; v < width; v += F32::lanes) {
-      I32 total = set_i32(0);
-      for (std::int64_t p = 0; p < words; ++p)
-        total = dot4(total, set_i32(static_cast<std::int32_t>(0x80808080u)), as_i32(load(panels + p * width + v)));
-      store(shifts + j + v, sub(set_i32(0), total));
+      constexpr int chains = 4;  // the instruction's latency
+      I32 total[chains];
+      TUTTI_UNROLL
+      for (int i = 0; i < chains; ++i) total[i] = set_i32(0);
+      std::int64_t p = 0;
+      for (; p + chains <= words; p += chains) {
+        TUTTI_UNROLL
+        for (int i = 0; i < chains; ++i)
+          total[i] = dot4(total[i], offset, as_i32(load(panels + (p + i) * width + v)));
+      }
+      for (; p < words; ++p) total[0] = dot4(total[0], offset, as_i32(load(panels + p * width + v)));
+      store(shifts + j + v, sub(set_i32(0), add(add(total[0], total[1]), add(total[2], total[3]))));
     }
   }
 }
@@ -161,7 +171,7 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
   auto* const shifts = reinterpret_cast<std::int32_t*>(right + packed_columns * words_for(W, block.kc));
   Word<W>* const left = right + packed_columns * (words_for(W, block.kc) + (offsets ? 1 : 0));
   bool const shifted = offsets && g.a_dtype == DType::int8;
-  GemmEpilogue const* const epilogue = sums_integers<W> || gemm_has_epilogue(g) ? &g.epilogue : nullptr;
+  GemmEpilogue const* const epilogue = gemm_has_epilogue(g) ? &g.epilogue : nullptr;
   for (std::int64_t jc = n0; jc < n1; jc += block.nc) {
     std::int64_t const j_end = n1 - jc < block.nc ? n1 : jc + block.nc;
     // With no terms there is one block of none.
@@ -174,7 +184,9 @@ TUTTI_TARGET void gemm_of_words(Gemm const& g, std::int64_t m0, std::int64_t m1,
         pack_left<W>(left, g, ic, p, rows, terms);
         for (std::int64_t j = jc; j < j_end; j += tile_columns) {
           int const columns = static_cast<int>(j_end - j < tile_columns ? j_end - j : tile_columns);
-          Place place{last, nullptr, ic, j};
+          Place place{.epilogue = last, .i = ic, .j = j};
+          if constexpr (sums_integers<W>)
+            place.row_scales = g.epilogue.row_scales, place.column_scales = g.epilogue.column_scales;
           Word<W> const* panel = right + (j - jc) * k;
           std::int64_t row = panel_columns(columns);
           if (direct && columns == tile_columns) {

@@ -93,8 +93,11 @@ TUTTI_TARGET void run_micro_kernel(int rows, int columns, std::int64_t k, Word<W
 /// Element (i, j) of the whole result is element (0, 0) here: where an epilogue finds its operands.
 struct Place {
   GemmEpilogue const* epilogue = nullptr;  ///< null: none
-  std::int32_t const* shifts = nullptr;    ///< of the columns from j on: added to sums of integers, null: nothing
   std::int64_t i = 0, j = 0;
+  // Of sums of integers, null: none
+  std::int32_t const* shifts = nullptr;  ///< of the columns from j on: added
+  float const* row_scales = nullptr;     ///< of the whole result
+  float const* column_scales = nullptr;  ///< of the whole result
 };
 
 template <bool Whole, class T, class V>
@@ -105,11 +108,11 @@ TUTTI_KERNEL_INLINE void put(T* p, V x, int n) {
     store_partial(p, x, n);
 }
 /// The value of c from a float sum, in registers. `at` is its place in operands that lie as c does.
-template <bool Whole, class C>
-TUTTI_KERNEL_INLINE F32 finish_vector(F32 value, C* c, std::int64_t at, float beta, Place place, std::int64_t row,
-                                      std::int64_t column, std::int64_t c_row, int n) {
+template <bool Epilogue, bool Whole, class C>
+TUTTI_KERNEL_INLINE F32 finish_vector(F32 value, C* c, std::int64_t at, float beta, Place const& place,
+                                      std::int64_t row, std::int64_t column, std::int64_t c_row, int n) {
   if (beta != 0.0f) value = fma(set(beta), get<Whole>(c + at, n), value);
-  if (place.epilogue != nullptr) {
+  if constexpr (Epilogue) {
     GemmEpilogue const& e = *place.epilogue;
     std::int64_t const i = place.i + row, j = place.j + column;
     if (e.bias != nullptr) value = add(value, get<Whole>(e.bias + j, n));
@@ -127,9 +130,9 @@ TUTTI_KERNEL_INLINE F32 finish_vector(F32 value, C* c, std::int64_t at, float be
 }
 
 /// A vector of a row of a tile. Returns what was stored, before its rounding to the type of c.
-template <bool Whole, class S, class C>
+template <bool Epilogue, bool Whole, class S, class C>
 TUTTI_KERNEL_INLINE F32 finish_part(S const* tile, int r, int j, int n, C* c, std::int64_t c_row, float alpha,
-                                    float beta, Place place) {
+                                    float beta, Place const& place) {
   std::int64_t const at = r * c_row + j;
   if constexpr (std::is_same_v<S, double>) {
     F64 value = mul(set_f64(double(alpha)), load(tile));
@@ -137,7 +140,7 @@ TUTTI_KERNEL_INLINE F32 finish_part(S const* tile, int r, int j, int n, C* c, st
     put<Whole>(c + at, value, n);
     return zero();
   } else if constexpr (std::is_same_v<S, float>) {
-    return finish_vector<Whole>(mul(set(alpha), load(tile)), c, at, beta, place, r, j, c_row, n);
+    return finish_vector<Epilogue, Whole>(mul(set(alpha), load(tile)), c, at, beta, place, r, j, c_row, n);
   } else {
     I32 sum = load(tile);
     if (place.shifts != nullptr) sum = add(sum, load(place.shifts + j));
@@ -146,28 +149,27 @@ TUTTI_KERNEL_INLINE F32 finish_part(S const* tile, int r, int j, int n, C* c, st
       put<Whole>(c + at, sum, n);
       return zero();
     } else {
-      GemmEpilogue const& e = *place.epilogue;
-      F32 factor = set(e.row_scales == nullptr ? alpha : alpha * e.row_scales[place.i + r]);
-      if (e.column_scales != nullptr) factor = mul(factor, get<Whole>(e.column_scales + place.j + j, n));
-      return finish_vector<Whole>(mul(factor, to_f32(sum)), c, at, beta, place, r, j, c_row, n);
+      F32 factor = set(place.row_scales == nullptr ? alpha : alpha * place.row_scales[place.i + r]);
+      if (place.column_scales != nullptr) factor = mul(factor, get<Whole>(place.column_scales + place.j + j, n));
+      return finish_vector<Epilogue, Whole>(mul(factor, to_f32(sum)), c, at, beta, place, r, j, c_row, n);
     }
   }
 }
 
-/// c = epilogue(alpha * tile + beta * c), `tile` having rows of `tile_columns`. Tiles of a row come from left to right.
-template <class S, class C>
-TUTTI_TARGET void finish(S const* tile, int rows, int columns, C* c, std::int64_t c_row, float alpha, float beta,
-                         Place place) {
+/// `Epilogue`: whether there is one.
+template <bool Epilogue, class S, class C>
+TUTTI_TARGET void finish_rows(S const* tile, int rows, int columns, C* c, std::int64_t c_row, float alpha, float beta,
+                              Place const& place) {
   constexpr int lanes = std::is_same_v<S, double> ? F64::lanes : F32::lanes;
-  float* const row_sums = place.epilogue == nullptr ? nullptr : place.epilogue->row_sums;
+  float* const row_sums = Epilogue ? place.epilogue->row_sums : nullptr;
   for (int r = 0; r < rows; ++r) {
     F32 total = zero();
     for (int j = 0; j < columns; j += lanes) {
       S const* const from = tile + r * tile_columns + j;
       if (columns - j >= lanes) {
-        total = add(total, finish_part<true>(from, r, j, lanes, c, c_row, alpha, beta, place));
+        total = add(total, finish_part<Epilogue, true>(from, r, j, lanes, c, c_row, alpha, beta, place));
       } else {
-        F32 const last = finish_part<false>(from, r, j, columns - j, c, c_row, alpha, beta, place);
+        F32 const last = finish_part<Epilogue, false>(from, r, j, columns - j, c, c_row, alpha, beta, place);
         if (row_sums == nullptr) continue;
         float each[F32::lanes];
         store(each, last);
@@ -179,13 +181,23 @@ TUTTI_TARGET void finish(S const* tile, int rows, int columns, C* c, std::int64_
   }
 }
 
+/// c = epilogue(alpha * tile + beta * c), `tile` having rows of `tile_columns`. Tiles of a row come from left to right.
+template <class S, class C>
+TUTTI_TARGET void finish(S const* tile, int rows, int columns, C* c, std::int64_t c_row, float alpha, float beta,
+                         Place const& place) {
+  constexpr bool takes_epilogue = !std::is_same_v<S, double> && !std::is_same_v<C, std::int32_t>;
+  if constexpr (takes_epilogue)
+    if (place.epilogue != nullptr) return finish_rows<true>(tile, rows, columns, c, c_row, alpha, beta, place);
+  finish_rows<false>(tile, rows, columns, c, c_row, alpha, beta, place);
+}
+
 /// c (rows x columns) = epilogue(alpha * a b + beta * c): rows packed with `depth` words, of which the first k are
 /// summed, by one panel of columns, `b_row` words from one k to the next. `rows` ends where a packed panel ends. Whole
 /// tiles of what is summed go from registers to c, others through a small buffer.
 template <Words W = Words::plain, class C>
 TUTTI_TARGET void multiply_panel(std::int64_t k, Word<W> const* a, std::int64_t depth, std::int64_t rows,
                                  Word<W> const* b, std::int64_t b_row, int columns, C* c, std::int64_t c_row,
-                                 float alpha, float beta, Place place = {}) {
+                                 float alpha, float beta, Place const& place = {}) {
   constexpr bool as_summed = std::is_same_v<C, Sum<W>> && !sums_integers<W>;
   int const width = panel_columns(columns);
   for (std::int64_t i = 0; i < rows; i += rows_of<W>) {
@@ -203,6 +215,8 @@ TUTTI_TARGET void multiply_panel(std::int64_t k, Word<W> const* a, std::int64_t 
       }
     alignas(64) Sum<W> tile[rows_of<W> * tile_columns];
     run_micro_kernel<W>(height, width, k, a + i * depth, b, b_row, tile, tile_columns, 1.0f, 0.0f);
-    finish(tile, valid, columns, target, c_row, alpha, beta, {place.epilogue, place.shifts, place.i + i, place.j});
+    Place here = place;
+    here.i += i;
+    finish(tile, valid, columns, target, c_row, alpha, beta, here);
   }
 }
