@@ -81,6 +81,7 @@ inline std::int64_t gemm_packed_columns(Gemm const& g, GemmBlocking const& block
 inline bool gemm_reads_rows(Gemm const& g) noexcept {
   return g.a_column == 1 && g.a_dtype == DType::float32 && g.product == Product::float32;
 }
+
 }  // namespace tutti::kernel::cpu
 
 #define TUTTI_ISA_WITH_BF16
