@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Matrix products of GPT-2 124M against OpenBLAS, those of bfloat16 against oneDNN and our own of float32, and
-/// attention against our own matrix product, in one process, in random order. Results are verified before anything is
-/// timed. Ratios above 1 mean that tutti is faster.
+/// Matrix products of GPT-2 124M in float32 and float64 against OpenBLAS, those of bfloat16 and int8 against oneDNN and
+/// our own of float32, and attention against our own matrix product, in one process, in random order. Results are
+/// verified before anything is timed. Ratios above 1 mean that tutti is faster.
 ///
 ///   kernels [--threads N] [--isa NAME] [--rows M] [--json FILE] [Google Benchmark's flags]
 
@@ -59,6 +59,9 @@ struct Product {
   Form form;
   std::vector<float> a, b, c;
   std::vector<tutti::bfloat16> narrow_a, narrow_b;
+  std::vector<double> wide_a, wide_b, wide_c;
+  std::vector<std::int8_t> bytes_a, bytes_b;
+  std::vector<float> scales_a, scales_b;  // of rows of the left operand and columns of the right one
   Product(int64_t rows, int64_t columns, int64_t terms, Form which)
       : m(rows),
         n(columns),
@@ -69,6 +72,15 @@ struct Product {
         c(static_cast<std::size_t>(rows * columns), NAN) {
     for (float& value : a) narrow_a.push_back(tutti::bfloat16(value)), value = narrow_a.back();
     for (float& value : b) narrow_b.push_back(tutti::bfloat16(value)), value = narrow_b.back();
+    wide_a.assign(a.begin(), a.end()), wide_b.assign(b.begin(), b.end()), wide_c.assign(c.size(), NAN);
+    // The values of a whole operand have one range: any scales do.
+    auto const to_bytes = [](std::vector<float> const& from) {
+      std::vector<std::int8_t> bytes;
+      for (float const value : from) bytes.push_back(static_cast<std::int8_t>(std::lrint(value * 127)));
+      return bytes;
+    };
+    bytes_a = to_bytes(a), bytes_b = to_bytes(b);
+    scales_a.assign(static_cast<std::size_t>(m), 1.0f / 127), scales_b.assign(static_cast<std::size_t>(n), 1.0f / 127);
   }
   std::string name() const {
     char const* const forms[] = {"nt", "nn", "tn"};
@@ -93,23 +105,52 @@ struct Product {
     g.a_dtype = g.b_dtype = DType::bfloat16;
     return g;
   }
+  kernel::Gemm float64_product() {
+    kernel::Gemm g = ours();
+    g.product = kernel::Product::float64;
+    g.a = wide_a.data(), g.b = wide_b.data(), g.c = wide_c.data();
+    g.a_dtype = g.b_dtype = g.c_dtype = DType::float64;
+    return g;
+  }
+  /// The same of int8 operands, with scales.
+  kernel::Gemm int8_product() {
+    kernel::Gemm g = ours();
+    g.product = kernel::Product::int8;
+    g.a = bytes_a.data(), g.b = bytes_b.data();
+    g.a_dtype = g.b_dtype = DType::int8;
+    g.epilogue.row_scales = scales_a.data(), g.epilogue.column_scales = scales_b.data();
+    return g;
+  }
   void rival() {
     auto const size = [](int64_t x) { return static_cast<blasint>(x); };
     cblas_sgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans,
                 form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), 1.0f, a.data(),
                 size(form == Form::tn ? m : k), b.data(), size(form == Form::nt ? k : n), 0.0f, c.data(), size(n));
   }
-  /// Whether sampled elements are near sums in double: operands are numbers of bfloat16 in any case.
-  bool right() {
+  void float64_rival() {
+    auto const size = [](int64_t x) { return static_cast<blasint>(x); };
+    cblas_dgemm(CblasRowMajor, form == Form::tn ? CblasTrans : CblasNoTrans,
+                form == Form::nt ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), 1.0, wide_a.data(),
+                size(form == Form::tn ? m : k), wide_b.data(), size(form == Form::nt ? k : n), 0.0, wide_c.data(),
+                size(n));
+  }
+  /// Puts what a float64 product computed where the others do.
+  void narrow_result() {
+    for (std::size_t i = 0; i < c.size(); ++i) c[i] = static_cast<float>(wide_c[i]), wide_c[i] = NAN;
+  }
+  /// Whether sampled elements are near sums in double: operands are numbers of bfloat16 in any case, or `bytes`.
+  bool right(bool bytes) {
     kernel::Gemm const g = ours();
     std::mt19937_64 engine(3);
     for (int sample = 0; sample < 200; ++sample) {
       int64_t const i = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(m)),
                     j = static_cast<int64_t>(engine() % static_cast<std::uint64_t>(n));
       double sum = 0;
-      for (int64_t p = 0; p < k; ++p)
-        sum += double(a[static_cast<std::size_t>(i * g.a_row + p * g.a_column)]) *
-               double(b[static_cast<std::size_t>(p * g.b_row + j * g.b_column)]);
+      for (int64_t p = 0; p < k; ++p) {
+        auto const left = static_cast<std::size_t>(i * g.a_row + p * g.a_column),
+                   right = static_cast<std::size_t>(p * g.b_row + j * g.b_column);
+        sum += bytes ? bytes_a[left] * bytes_b[right] / (127.0 * 127.0) : double(a[left]) * double(b[right]);
+      }
       if (!(std::abs(sum - double(c[static_cast<std::size_t>(i * n + j)])) <= 1e-6 * static_cast<double>(k)))
         return false;
     }
@@ -118,8 +159,8 @@ struct Product {
   }
 };
 
-bool verified(Product& product, char const* what) {
-  bool const right = product.right();
+bool verified(Product& product, char const* what, bool bytes = false) {
+  bool const right = product.right(bytes);
   if (!right) std::fprintf(stderr, "%s: %s\n", product.name().c_str(), what);
   return right;
 }
@@ -204,14 +245,18 @@ int run(int argc, char** argv) {
   exec::Context context(options);
   openblas_set_num_threads(context.threads());
   bench::Peaks const peaks = bench::measure_peaks(context);
-  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, of bfloat16 %.0f, reads %.1f GB/s\n",
+  auto const peak_of = [&](kernel::Product product) {
+    return kernel::cpu::measure_peak_flops(context, 5, product) * 1e-9;
+  };
+  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, of float64 %.0f, bfloat16 %.0f, int8 %.0f; "
+              "reads %.1f GB/s\n",
               context.threads(), std::string(exec::name(context.isa())).c_str(), openblas_get_corename(),
-              peaks.flops * 1e-9, kernel::cpu::measure_peak_flops(context, 5, kernel::Product::bfloat16) * 1e-9,
-              peaks.read * 1e-9);
+              peaks.flops * 1e-9, peak_of(kernel::Product::float64), peak_of(kernel::Product::bfloat16),
+              peak_of(kernel::Product::int8), peaks.read * 1e-9);
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;
-  std::vector<Row> rows, packed_rows, narrow_rows, onednn_rows;
+  std::vector<Row> rows, packed_rows, narrow_rows, onednn_rows, int8_rows, int8_onednn_rows, float64_rows;
   int64_t const shapes[][2] = {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}};
   for (int64_t m : {256, 1024, 4096}) {
     if (only_rows != 0 && m != only_rows) continue;
@@ -249,6 +294,36 @@ int run(int argc, char** argv) {
           add(name, [p, stored, &context] { kernel::cpu::gemm(context, p->bfloat16_product(stored)); });
           narrow_rows.push_back({name, name, row.ours, row.work});
         }
+        auto const float64 = [p, &context] {
+          kernel::cpu::gemm<kernel::Product::float64>(context, p->float64_product());
+        };
+        float64();
+        p->narrow_result();
+        if (!verified(*p, "tutti's float64 result is wrong")) return 1;
+        p->float64_rival();
+        p->narrow_result();
+        if (!verified(*p, "the rival's float64 result is wrong")) return 1;
+        Row const float64_row{p->name() + "/float64", p->name() + "/float64", p->name() + "/dgemm", row.work};
+        add(float64_row.ours, float64);
+        add(float64_row.rival, [p] { p->float64_rival(); });
+        float64_rows.push_back(float64_row);
+        auto const int8 = [p, &context] { kernel::cpu::gemm<kernel::Product::int8>(context, p->int8_product()); };
+        int8();
+        if (!verified(*p, "tutti's int8 result is wrong", true)) return 1;
+        add(p->name() + "/int8", int8);
+        int8_rows.push_back({p->name() + "/int8", p->name() + "/int8", row.ours, row.work});
+        if (form != Form::tn) {
+          auto const packed = std::make_shared<kernel::cpu::PackedRight>(context, p->int8_product());
+          auto const product_of = [p, packed, &context] {
+            kernel::Gemm g = p->int8_product();
+            g.b_panels = &packed->panels();
+            kernel::cpu::gemm<kernel::Product::int8>(context, g);
+          };
+          product_of();
+          if (!verified(*p, "tutti's prepacked int8 result is wrong", true)) return 1;
+          add(p->name() + "/int8_prepacked", product_of);
+          int8_rows.push_back({p->name() + "/int8_prepacked", p->name() + "/int8_prepacked", row.ours, row.work});
+        }
 #ifdef TUTTI_BENCH_ONEDNN
         kernel::Gemm const g = p->ours();
         auto const rival = std::make_shared<bench::OneDnnProduct>(p->m, p->n, p->k, p->narrow_a.data(), g.a_row,
@@ -258,6 +333,13 @@ int run(int argc, char** argv) {
         if (!verified(*p, "oneDNN's result is wrong")) return 1;
         add(p->name() + "/onednn", [rival] { (*rival)(); });
         onednn_rows.push_back({p->name() + "/bf16", p->name() + "/bf16", p->name() + "/onednn", row.work});
+        auto const int8_rival = std::make_shared<bench::OneDnnProduct>(
+            p->m, p->n, p->k, p->bytes_a.data(), g.a_row, g.a_column, p->bytes_b.data(), g.b_row, g.b_column,
+            p->c.data(), context.threads(), 1.0f / 127 / 127);
+        (*int8_rival)();
+        if (!verified(*p, "oneDNN's int8 result is wrong", true)) return 1;
+        add(p->name() + "/onednn_int8", [int8_rival] { (*int8_rival)(); });
+        int8_onednn_rows.push_back({p->name() + "/int8", p->name() + "/int8", p->name() + "/onednn_int8", row.work});
 #endif
         products.push_back(std::move(product));
       }
@@ -307,9 +389,11 @@ int run(int argc, char** argv) {
   };
   report_all("product", "OpenBLAS", rows);
   report_all("right operand prepacked", "OpenBLAS", packed_rows);
+  report_all("float64 product", "OpenBLAS", float64_rows);
   report_all("bfloat16 product", "own fp32", narrow_rows);
+  report_all("int8 product", "own fp32", int8_rows);
   if (onednn_rows.empty()) std::printf("SKIPPED: oneDNN, which is not installed (Debian: libdnnl-dev)\n");
-  else report_all("bfloat16 product", "oneDNN", onednn_rows);
+  else report_all("bfloat16 product", "oneDNN", onednn_rows), report_all("int8 product", "oneDNN", int8_onednn_rows);
 #ifdef TUTTI_BENCH_ONEDNN
   std::printf("oneDNN %s\n", bench::OneDnnProduct::version().c_str());
 #endif

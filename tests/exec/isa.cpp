@@ -33,6 +33,17 @@ inline void integers(exec::Isa isa, std::int32_t const* a, std::int32_t const* b
 inline void dots(exec::Isa isa, std::int32_t const* a, std::int32_t const* b, int n, float* two, std::int32_t* four) {
   TUTTI_DISPATCH_ALL(isa, dots(a, b, n, two, four));
 }
+inline void bytes(exec::Isa isa, std::int8_t const* a, std::uint8_t const* b, int n, std::int32_t* wide,
+                  std::int8_t* low, std::int32_t* two) {
+  TUTTI_DISPATCH_ALL(isa, bytes(a, b, n, wide, low, two));
+}
+inline void doubles(exec::Isa isa, double const* a, double const* b, int n, double* out) {
+  TUTTI_DISPATCH_ALL(isa, doubles(a, b, n, out));
+}
+inline void transpose(exec::Isa isa, double const* p, std::int64_t stride, int rows, double* out) {
+  TUTTI_DISPATCH_ALL(isa, transpose(p, stride, rows, out));
+}
+inline int double_lanes(exec::Isa isa) { TUTTI_DISPATCH_ALL(isa, double_lanes()); }
 inline void transpose(exec::Isa isa, float const* p, std::int64_t stride, int rows, float* out) {
   TUTTI_DISPATCH_ALL(isa, transpose(p, stride, rows, out));
 }
@@ -279,6 +290,49 @@ TEST_CASE("dot2 sums products of bfloat16 pairs, dot4 products of bytes exactly"
         sum += static_cast<std::int32_t>((static_cast<std::uint32_t>(a[i]) >> (8 * byte)) & 0xff) *
                static_cast<std::int8_t>((static_cast<std::uint32_t>(b[i]) >> (8 * byte)) & 0xff);
       CHECK(four[i] == sum);
+    }
+  }
+}
+
+TEST_CASE("bytes are widened with and without their sign and stored as their low bits, in whole and partial vectors") {
+  for (exec::Isa isa : isas())
+    for (int n : {1, 3, 7, 8, 16, 21, 256}) {
+      std::vector<std::int8_t> a, low(static_cast<std::size_t>(n + 1), 77);
+      std::vector<std::uint8_t> b;
+      for (int i = 0; i < n; ++i)
+        a.push_back(static_cast<std::int8_t>(i * 89 - 128)), b.push_back(static_cast<std::uint8_t>(255 - i * 37));
+      std::vector<std::int32_t> wide(static_cast<std::size_t>(n)), two(static_cast<std::size_t>(n));
+      cpu::bytes(isa, a.data(), b.data(), n, wide.data(), low.data(), two.data());
+      INFO(exec::name(isa) << " n " << n);
+      bool right = low.back() == 77;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        std::int32_t const mixed = 1000 * a[i] + b[i];
+        right = right && wide[i] == mixed && low[i] == static_cast<std::int8_t>(mixed) &&
+                two[i] == b[i] + a[i] * a[i] + b[i] * b[i];
+      }
+      CHECK(right);
+    }
+}
+
+TEST_CASE("vectors of doubles are loaded, multiplied, stored and transposed") {
+  for (exec::Isa isa : isas()) {
+    INFO(exec::name(isa));
+    for (int n : {1, 3, 8, 13}) {
+      std::vector<double> a, b, out(static_cast<std::size_t>(n + 1), -7);
+      for (int i = 0; i < n; ++i) a.push_back(1 + 0.25 * i), b.push_back(1e10 - i);
+      cpu::doubles(isa, a.data(), b.data(), n, out.data());
+      for (std::size_t i = 0; i < a.size(); ++i) CHECK(out[i] == a[i] * b[i] + 0.5 * b[i]);
+      CHECK(out.back() == -7);
+    }
+    std::vector<double> p(8 * 7), out(32);
+    for (std::size_t i = 0; i < p.size(); ++i) p[i] = static_cast<double>(i);
+    int const lanes = cpu::double_lanes(isa);
+    for (int rows = 1; rows <= lanes; ++rows) {
+      cpu::transpose(isa, p.data(), 7, rows, out.data());
+      for (int c = 0; c < 4; ++c)
+        for (int r = 0; r < lanes; ++r)
+          CHECK(out[static_cast<std::size_t>(c * lanes + r)] ==
+                p[static_cast<std::size_t>(std::min(r, rows - 1) * 7 + c)]);
     }
   }
 }

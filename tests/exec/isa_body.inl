@@ -71,6 +71,37 @@ TUTTI_TARGET inline void dots(std::int32_t const* a, std::int32_t const* b, int 
     store(four + i, dot4(set_i32(1), load(a + i), load(b + i)));
   }
 }
+/// Signed and unsigned bytes to integers and back, and products of their pairs as halves.
+TUTTI_TARGET inline void bytes(std::int8_t const* a, std::uint8_t const* b, int n, std::int32_t* wide, std::int8_t* low,
+                               std::int32_t* two) {
+  for (int i = 0; i < n; i += F32::lanes) {
+    int const left = n - i < F32::lanes ? n - i : F32::lanes;
+    I32 const x = left == F32::lanes ? load(a + i) : load_partial(a + i, left);
+    I32 const y = left == F32::lanes ? load(b + i) : load_partial(b + i, left);
+    I32 const pairs = bit_or(shift_left<16>(y), bit_and(x, set_i32(0xffff)));
+    I32 const mixed = add(mul(x, set_i32(1000)), y);
+    store_partial(wide + i, mixed, left);
+    if (left == F32::lanes) store(low + i, mixed);
+    else store_partial(low + i, mixed, left);
+    store_partial(two + i, dot2_i16(y, pairs, pairs), left);
+  }
+}
+TUTTI_TARGET inline void doubles(double const* a, double const* b, int n, double* out) {
+  for (int i = 0; i < n; i += F64::lanes) {
+    int const left = n - i < F64::lanes ? n - i : F64::lanes;
+    if (left == F64::lanes) store(out + i, fma(load(a + i), load(b + i), mul(set_f64(0.5), load(b + i))));
+    else {
+      F64 const x = load_partial(a + i, left), y = load_partial(b + i, left);
+      store_partial(out + i, fma(x, y, mul(set_f64(0.5), y)), left);
+    }
+  }
+}
+TUTTI_TARGET inline void transpose(double const* p, std::int64_t stride, int rows, double* out) {
+  F64 columns[4];
+  load_transposed(p, stride, rows, columns);
+  for (int c = 0; c < 4; ++c) store(out + c * F64::lanes, columns[c]);
+}
+TUTTI_TARGET inline int double_lanes() { return F64::lanes; }
 TUTTI_TARGET inline void transpose(float const* p, std::int64_t stride, int rows, float* out) {
   F32 columns[4];
   load_transposed(p, stride, rows, columns);

@@ -22,4 +22,6 @@
 #include <tutti/kernel/layer_norm.hpp>
 #include <tutti/kernel/cpu/layer_norm.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
+#include <tutti/kernel/quantize.hpp>
+#include <tutti/kernel/cpu/quantize.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>

@@ -10,20 +10,26 @@
 
 namespace tutti::kernel {
 
-/// What is done to an output tile before it is stored, in this order: + bias, save, GELU, * GELU', + residual.
+/// What is done to an output tile before it is stored, in this order: scales, + bias, save, GELU, * GELU', + residual.
+/// What is (M, N) has the type of c; all else is float32.
 struct GemmEpilogue {
   float const* bias = nullptr;         ///< (N), added to every row
-  float* saved = nullptr;              ///< (M, N), leading dimension of c: the value before GELU; only with gelu
+  void* saved = nullptr;               ///< (M, N), leading dimension of c: the value before GELU; only with gelu
   bool gelu = false;                   ///< tanh form of GELU
-  float const* residual = nullptr;     ///< (M, N), leading dimension `residual_stride`; may be c itself
+  void const* residual = nullptr;      ///< (M, N), leading dimension `residual_stride`; may be c itself
   std::int64_t residual_stride = 0;
-  float const* gelu_gradient = nullptr;  ///< (M, N), leading dimension of c, may be c itself: multiply by GELU'(this)
+  void const* gelu_gradient = nullptr;  ///< (M, N), leading dimension of c, may be c itself: multiply by GELU'(this)
+  float const* row_scales = nullptr;     ///< (M), of int8 products: the sums of row i count row_scales[i] times
+  float const* column_scales = nullptr;  ///< (N), of int8 products, likewise
+  float* row_sums = nullptr;  ///< (M): sums of the rows of the result, before it is rounded to the type of c
 };
 
 /// What the terms of a product are rounded to before they are multiplied.
 enum class Product : std::uint8_t {
   float32,
   bfloat16,  ///< nearest, ties to even. Processors with an instruction for it take subnormals as zero.
+  int8,      ///< bytes, whose sums are exact
+  float64,
 };
 
 constexpr Product product_in(DType dtype) noexcept {
@@ -32,28 +38,35 @@ constexpr Product product_in(DType dtype) noexcept {
 
 /// A right operand in the order in which the micro-kernel of an instruction set reads it: see cpu::PackedRight.
 struct GemmPanels {
-  float const* words = nullptr;
+  void const* words = nullptr;
+  std::int32_t const* shifts = nullptr;  ///< (N) of int8: what a left operand that is not signed there adds, negated
   std::int64_t k = 0, n = 0;
   Product product = Product::float32;
   exec::Isa isa = exec::Isa::scalar;
 };
 
 /// Computes   c (M, N) = epilogue(alpha * A B + beta * c)
-/// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at b[k * b_row + j *
-/// b_column];
-///            c element (i, j) at c[i * c_row + j]. One stride of A and of B must be 1.
-/// Types      A and B are float32 or bfloat16, each of its own; c and what the epilogue reads and writes are float32.
+/// Shapes     A (M, K) element (i, k) at a[i * a_row + k * a_column]; B (K, N) element (k, j) at
+///            b[k * b_row + j * b_column]; c element (i, j) at c[i * c_row + j]. One stride of A and of B must be 1.
+/// Types      float32 and bfloat16 products: A and B are float32 or bfloat16, each of its own; c is either.
+///            int8: A is int8 or uint8, B int8; c is int32, float32 or bfloat16. float64: A, B and c are float64.
+/// Range      int8: all values. Sums beyond int32 wrap around; none is up to K = 65793 for uint8, 131071 for int8.
 /// Requires   beta 0 does not read c. c overlaps neither A nor B. Zero M or N: nothing; zero K: beta * c.
+///            float64: no epilogue. int8 with c in int32: none either, alpha 1, beta 0 or 1.
 /// Numerics   fp32 accumulation, the order over K depends on shape, product and ISA alone, never on the number of
-///            threads.
-/// Cost       2 M N K flop, at twice the rate for bfloat16 products where the processor has an instruction for them.
+///            threads. c in bfloat16 is rounded once, to nearest even. float64 accumulates in fp64. int8 in int32,
+///            exactly on every ISA; a sum is rounded to float32, then times (alpha * row scale) * column scale.
+///            Row sums are fp32, from left to right; threads share products that have them by rows alone.
+/// Cost       2 M N K flop, at twice the rate for bfloat16 and four times for int8 where the processor has instructions
+///            for them, at half for float64.
+/// Errors     invalid_argument: types, scales or epilogue that the product does not take; panels of something else.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   void const* a = nullptr;
   std::int64_t a_row = 0, a_column = 1;
   void const* b = nullptr;
   std::int64_t b_row = 0, b_column = 1;
-  float* c = nullptr;
+  void* c = nullptr;
   std::int64_t c_row = 0;
   float alpha = 1.0f;
   float beta = 0.0f;
@@ -61,6 +74,7 @@ struct Gemm {
   DType a_dtype = DType::float32, b_dtype = DType::float32;
   Product product = Product::float32;
   GemmPanels const* b_panels = nullptr;  ///< in the place of b
+  DType c_dtype = DType::float32;
 };
 
 /// Computes   out (N) = beta * out + sum over rows of x (M, N): the gradient of a bias.

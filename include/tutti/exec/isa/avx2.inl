@@ -11,6 +11,10 @@ struct F32 {
 struct I32 {
   __m256i v;
 };
+struct F64 {
+  static constexpr int lanes = 4;
+  __m256d v;
+};
 struct Mask {
   __m256 v;
 };
@@ -52,6 +56,48 @@ TUTTI_KERNEL_INLINE void load_transposed(T const* p, std::int64_t stride, int ro
   out[1].v = _mm256_shuffle_ps(a, c, 0xee);
   out[2].v = _mm256_shuffle_ps(b, d, 0x44);
   out[3].v = _mm256_shuffle_ps(b, d, 0xee);
+}
+
+/// Eight bytes, the first n of them from memory.
+TUTTI_KERNEL_INLINE __m128i load_bytes(void const* p, int n) {
+  if (n >= 8) return _mm_loadl_epi64(static_cast<__m128i const*>(p));
+  alignas(16) std::uint8_t part[16] = {};
+  __builtin_memcpy(part, p, static_cast<std::size_t>(n < 0 ? 0 : n));
+  return _mm_load_si128(reinterpret_cast<__m128i const*>(part));
+}
+TUTTI_KERNEL_INLINE I32 load(std::int8_t const* p) { return {_mm256_cvtepi8_epi32(load_bytes(p, 8))}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::int8_t const* p, int n) { return {_mm256_cvtepi8_epi32(load_bytes(p, n))}; }
+TUTTI_KERNEL_INLINE I32 load(std::uint8_t const* p) { return {_mm256_cvtepu8_epi32(load_bytes(p, 8))}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::uint8_t const* p, int n) { return {_mm256_cvtepu8_epi32(load_bytes(p, n))}; }
+TUTTI_KERNEL_INLINE void store_partial(std::int8_t* p, I32 x, int n) {
+  // The low byte of each lane into the first four bytes of its half.
+  __m256i const chosen = _mm256_shuffle_epi8(x.v, _mm256_set1_epi32(0x0c080400));
+  __m128i const bytes = _mm_unpacklo_epi32(_mm256_castsi256_si128(chosen), _mm256_extracti128_si256(chosen, 1));
+  std::int64_t const packed = _mm_cvtsi128_si64(bytes);
+  __builtin_memcpy(p, &packed, static_cast<std::size_t>(n >= 8 ? 8 : n < 0 ? 0 : n));
+}
+TUTTI_KERNEL_INLINE void store(std::int8_t* p, I32 x) { store_partial(p, x, 8); }
+
+TUTTI_KERNEL_INLINE F64 set_f64(double x) { return {_mm256_set1_pd(x)}; }
+TUTTI_KERNEL_INLINE __m256i first_f64(int n) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+TUTTI_KERNEL_INLINE F64 load(double const* p) { return {_mm256_loadu_pd(p)}; }
+TUTTI_KERNEL_INLINE F64 load_partial(double const* p, int n) { return {_mm256_maskload_pd(p, first_f64(n))}; }
+TUTTI_KERNEL_INLINE void store(double* p, F64 x) { _mm256_storeu_pd(p, x.v); }
+TUTTI_KERNEL_INLINE void store_partial(double* p, F64 x, int n) { _mm256_maskstore_pd(p, first_f64(n), x.v); }
+TUTTI_KERNEL_INLINE F64 mul(F64 a, F64 b) { return {_mm256_mul_pd(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+TUTTI_KERNEL_INLINE void load_transposed(double const* p, std::int64_t stride, int rows, F64 (&out)[4]) {
+  __m256d t[4];
+  TUTTI_UNROLL
+  for (int r = 0; r < 4; ++r) t[r] = _mm256_loadu_pd(p + (r < rows ? r : rows - 1) * stride);
+  __m256d const a = _mm256_unpacklo_pd(t[0], t[1]), b = _mm256_unpackhi_pd(t[0], t[1]);
+  __m256d const c = _mm256_unpacklo_pd(t[2], t[3]), d = _mm256_unpackhi_pd(t[2], t[3]);
+  out[0].v = _mm256_permute2f128_pd(a, c, 0x20);
+  out[1].v = _mm256_permute2f128_pd(b, d, 0x20);
+  out[2].v = _mm256_permute2f128_pd(a, c, 0x31);
+  out[3].v = _mm256_permute2f128_pd(b, d, 0x31);
 }
 
 /// Eight 16-bit elements, the first n of them from memory.
@@ -173,6 +219,7 @@ TUTTI_KERNEL_INLINE F32 dot2(F32 c, I32 a, I32 b) {
   F32 const low = fma(as_f32(shift_left<16>(a)), as_f32(shift_left<16>(b)), c);
   return fma(as_f32(bit_and(a, upper)), as_f32(bit_and(b, upper)), low);
 }
+TUTTI_KERNEL_INLINE I32 dot2_i16(I32 c, I32 a, I32 b) { return {_mm256_add_epi32(c.v, _mm256_madd_epi16(a.v, b.v))}; }
 /// Even and odd bytes apart: vpmaddubsw would saturate.
 TUTTI_KERNEL_INLINE I32 dot4(I32 c, I32 a, I32 b) {
   __m256i const even = _mm256_madd_epi16(_mm256_and_si256(a.v, _mm256_set1_epi16(0xff)),

@@ -12,6 +12,10 @@ struct F32 {
 struct I32 {
   __m512i v;
 };
+struct F64 {
+  static constexpr int lanes = 8;
+  __m512d v;
+};
 struct Mask {
   __mmask16 v;
 };
@@ -51,6 +55,45 @@ TUTTI_KERNEL_INLINE void load_transposed(T const* p, std::int64_t stride, int ro
   out[1].v = _mm512_shuffle_ps(a, c, 0xee);
   out[2].v = _mm512_shuffle_ps(b, d, 0x44);
   out[3].v = _mm512_shuffle_ps(b, d, 0xee);
+}
+
+TUTTI_KERNEL_INLINE __m128i load_bytes(void const* p) { return _mm_loadu_si128(static_cast<__m128i const*>(p)); }
+TUTTI_KERNEL_INLINE __m128i load_bytes(void const* p, int n) { return _mm_maskz_loadu_epi8(first(n), p); }
+TUTTI_KERNEL_INLINE I32 load(std::int8_t const* p) { return {_mm512_cvtepi8_epi32(load_bytes(p))}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::int8_t const* p, int n) { return {_mm512_cvtepi8_epi32(load_bytes(p, n))}; }
+TUTTI_KERNEL_INLINE I32 load(std::uint8_t const* p) { return {_mm512_cvtepu8_epi32(load_bytes(p))}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::uint8_t const* p, int n) { return {_mm512_cvtepu8_epi32(load_bytes(p, n))}; }
+TUTTI_KERNEL_INLINE void store(std::int8_t* p, I32 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x.v));
+}
+TUTTI_KERNEL_INLINE void store_partial(std::int8_t* p, I32 x, int n) {
+  _mm_mask_storeu_epi8(p, first(n), _mm512_cvtepi32_epi8(x.v));
+}
+
+TUTTI_KERNEL_INLINE F64 set_f64(double x) { return {_mm512_set1_pd(x)}; }
+TUTTI_KERNEL_INLINE __mmask8 first_f64(int n) { return static_cast<__mmask8>((1u << n) - 1u); }
+TUTTI_KERNEL_INLINE F64 load(double const* p) { return {_mm512_loadu_pd(p)}; }
+TUTTI_KERNEL_INLINE F64 load_partial(double const* p, int n) { return {_mm512_maskz_loadu_pd(first_f64(n), p)}; }
+TUTTI_KERNEL_INLINE void store(double* p, F64 x) { _mm512_storeu_pd(p, x.v); }
+TUTTI_KERNEL_INLINE void store_partial(double* p, F64 x, int n) { _mm512_mask_storeu_pd(p, first_f64(n), x.v); }
+TUTTI_KERNEL_INLINE F64 mul(F64 a, F64 b) { return {_mm512_mul_pd(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+/// Half rows r and r + 4 share a register.
+TUTTI_KERNEL_INLINE void load_transposed(double const* p, std::int64_t stride, int rows, F64 (&out)[4]) {
+  __m512d t[4];
+  TUTTI_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    __m512d const low = _mm512_castpd256_pd512(_mm256_loadu_pd(p + (r < rows ? r : rows - 1) * stride));
+    t[r] = _mm512_insertf64x4(low, _mm256_loadu_pd(p + (r + 4 < rows ? r + 4 : rows - 1) * stride), 1);
+  }
+  __m512d const a = _mm512_unpacklo_pd(t[0], t[1]), b = _mm512_unpackhi_pd(t[0], t[1]);
+  __m512d const c = _mm512_unpacklo_pd(t[2], t[3]), d = _mm512_unpackhi_pd(t[2], t[3]);
+  __m512i const left = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+  __m512i const right = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+  out[0].v = _mm512_permutex2var_pd(a, left, c);
+  out[1].v = _mm512_permutex2var_pd(b, left, d);
+  out[2].v = _mm512_permutex2var_pd(a, right, c);
+  out[3].v = _mm512_permutex2var_pd(b, right, d);
 }
 
 TUTTI_KERNEL_INLINE F32 widen_bfloat16(__m256i x) {
@@ -162,6 +205,8 @@ TUTTI_KERNEL_INLINE I32 shift_right_logical(I32 a) {
 
 TUTTI_KERNEL_INLINE F32 scale(F32 a, F32 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 
+TUTTI_KERNEL_INLINE I32 dot2_i16(I32 c, I32 a, I32 b) { return {_mm512_add_epi32(c.v, _mm512_madd_epi16(a.v, b.v))}; }
+
 }  // namespace tutti::isa::avx512
 
 /// Outside the namespace of F32, so that argument-dependent lookup does not find them beside those of avx512_bf16.
@@ -192,7 +237,7 @@ namespace tutti::isa::avx512_bf16 {
 
 using namespace tutti::isa::avx512;
 
-inline constexpr bool has_dot2 = true;
+inline constexpr bool has_dot2 = true, has_dot4 = true;
 TUTTI_TARGET_AVX512_BF16 TUTTI_ALWAYS_INLINE F32 pack_bfloat16(F32 low, F32 high) {
   // One conversion puts the sixteen of `low` before those of `high`.
   alignas(64) static constexpr std::uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,

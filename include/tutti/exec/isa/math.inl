@@ -112,8 +112,8 @@ TUTTI_KERNEL_INLINE F32 sine_of_quadrant(F32 x, std::int32_t quadrant) {
 TUTTI_KERNEL_INLINE F32 sin(F32 x) { return sine_of_quadrant(x, 0); }
 TUTTI_KERNEL_INLINE F32 cos(F32 x) { return sine_of_quadrant(x, 1); }
 
-/// Whether `dot2` is an instruction.
-inline constexpr bool has_dot2 = false;
+/// Whether `dot2`, `dot4` is an instruction.
+inline constexpr bool has_dot2 = false, has_dot4 = false;
 /// NaN stays NaN.
 TUTTI_KERNEL_INLINE F32 round_bfloat16(F32 x) {
   I32 const bits = as_i32(x);

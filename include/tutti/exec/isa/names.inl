@@ -4,6 +4,7 @@
 /// directive would let names of namespace tutti (sum, max of collectives) collide with them.
 
 using ::tutti::isa::TUTTI_ISA::F32;
+using ::tutti::isa::TUTTI_ISA::F64;
 using ::tutti::isa::TUTTI_ISA::I32;
 using ::tutti::isa::TUTTI_ISA::Mask;
 using ::tutti::isa::TUTTI_ISA::abs;
@@ -19,6 +20,7 @@ using ::tutti::isa::TUTTI_ISA::copysign;
 using ::tutti::isa::TUTTI_ISA::cos;
 using ::tutti::isa::TUTTI_ISA::div;
 using ::tutti::isa::TUTTI_ISA::dot2;
+using ::tutti::isa::TUTTI_ISA::dot2_i16;
 using ::tutti::isa::TUTTI_ISA::dot4;
 using ::tutti::isa::TUTTI_ISA::equal;
 using ::tutti::isa::TUTTI_ISA::exp;
@@ -44,6 +46,7 @@ using ::tutti::isa::TUTTI_ISA::round_bfloat16;
 using ::tutti::isa::TUTTI_ISA::scale;
 using ::tutti::isa::TUTTI_ISA::select;
 using ::tutti::isa::TUTTI_ISA::set;
+using ::tutti::isa::TUTTI_ISA::set_f64;
 using ::tutti::isa::TUTTI_ISA::set_i32;
 using ::tutti::isa::TUTTI_ISA::shift_left;
 using ::tutti::isa::TUTTI_ISA::shift_right;

@@ -11,6 +11,10 @@ struct F32 {
 struct I32 {
   std::int32_t v;
 };
+struct F64 {
+  static constexpr int lanes = 1;
+  double v;
+};
 struct Mask {
   bool v;
 };
@@ -31,6 +35,28 @@ TUTTI_KERNEL_INLINE void store(std::int32_t* p, I32 x) { *p = x.v; }
 TUTTI_KERNEL_INLINE void store_partial(std::int32_t* p, I32 x, int n) {
   if (n > 0) *p = x.v;
 }
+TUTTI_KERNEL_INLINE I32 load(std::int8_t const* p) { return {*p}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::int8_t const* p, int n) { return {n > 0 ? *p : 0}; }
+TUTTI_KERNEL_INLINE I32 load(std::uint8_t const* p) { return {*p}; }
+TUTTI_KERNEL_INLINE I32 load_partial(std::uint8_t const* p, int n) { return {n > 0 ? *p : 0}; }
+TUTTI_KERNEL_INLINE void store(std::int8_t* p, I32 x) { *p = static_cast<std::int8_t>(x.v); }
+TUTTI_KERNEL_INLINE void store_partial(std::int8_t* p, I32 x, int n) {
+  if (n > 0) *p = static_cast<std::int8_t>(x.v);
+}
+
+TUTTI_KERNEL_INLINE F64 set_f64(double x) { return {x}; }
+TUTTI_KERNEL_INLINE F64 load(double const* p) { return {*p}; }
+TUTTI_KERNEL_INLINE F64 load_partial(double const* p, int n) { return {n > 0 ? *p : 0.0}; }
+TUTTI_KERNEL_INLINE void store(double* p, F64 x) { *p = x.v; }
+TUTTI_KERNEL_INLINE void store_partial(double* p, F64 x, int n) {
+  if (n > 0) *p = x.v;
+}
+TUTTI_KERNEL_INLINE F64 mul(F64 a, F64 b) { return {a.v * b.v}; }
+TUTTI_KERNEL_INLINE F64 fma(F64 a, F64 b, F64 c) { return {a.v * b.v + c.v}; }
+TUTTI_KERNEL_INLINE void load_transposed(double const* p, std::int64_t, int, F64 (&out)[4]) {
+  for (int c = 0; c < 4; ++c) out[c] = load(p + c);
+}
+
 template <class T>
 TUTTI_KERNEL_INLINE void load_transposed(T const* p, std::int64_t, int, F32 (&out)[4]) {
   for (int c = 0; c < 4; ++c) __builtin_memcpy(&out[c].v, p + c * static_cast<int>(4 / sizeof(T)), 4);
@@ -116,6 +142,10 @@ TUTTI_KERNEL_INLINE F32 dot2(F32 c, I32 a, I32 b) {
   I32 const upper = set_i32(static_cast<std::int32_t>(0xffff0000u));
   F32 const low = fma(as_f32(shift_left<16>(a)), as_f32(shift_left<16>(b)), c);
   return fma(as_f32(bit_and(a, upper)), as_f32(bit_and(b, upper)), low);
+}
+TUTTI_KERNEL_INLINE I32 dot2_i16(I32 c, I32 a, I32 b) {
+  std::int32_t const low = static_cast<std::int16_t>(unsigned_of(a)) * static_cast<std::int16_t>(unsigned_of(b));
+  return add(c, add(I32{low}, I32{(a.v >> 16) * (b.v >> 16)}));
 }
 TUTTI_KERNEL_INLINE I32 dot4(I32 c, I32 a, I32 b) {
   std::int32_t total = 0;

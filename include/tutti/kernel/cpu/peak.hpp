@@ -22,16 +22,26 @@ namespace tutti::kernel::cpu {
 
 namespace detail {
 inline float peak_loop(exec::Isa isa, Product product, std::int64_t rounds) {
-  if (product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, bfloat16_loop(rounds));
-  TUTTI_DISPATCH(isa, multiply_add_loop(rounds));
+  switch (product) {
+    case Product::float32: TUTTI_DISPATCH(isa, peak_loop<Product::float32>(rounds));
+    case Product::bfloat16: TUTTI_DISPATCH_ALL(isa, peak_loop<Product::bfloat16>(rounds));
+    case Product::int8: TUTTI_DISPATCH_ALL(isa, peak_loop<Product::int8>(rounds));
+    case Product::float64: TUTTI_DISPATCH(isa, peak_loop<Product::float64>(rounds));
+  }
+  return 0;
 }
 inline double peak_flops_per_round(exec::Isa isa, Product product) {
-  if (product == Product::bfloat16) TUTTI_DISPATCH_ALL(isa, bfloat16_flops_per_round());
-  TUTTI_DISPATCH(isa, flops_per_round());
+  switch (product) {
+    case Product::float32: TUTTI_DISPATCH(isa, peak_flops_per_round<Product::float32>());
+    case Product::bfloat16: TUTTI_DISPATCH_ALL(isa, peak_flops_per_round<Product::bfloat16>());
+    case Product::int8: TUTTI_DISPATCH_ALL(isa, peak_flops_per_round<Product::int8>());
+    case Product::float64: TUTTI_DISPATCH(isa, peak_flops_per_round<Product::float64>());
+  }
+  return 0;
 }
 }  // namespace detail
 
-/// Operations a second of products with fp32 sums that all threads of the context reach together, the best of `tries`
+/// Operations a second of products of that kind that all threads of the context reach together, the best of `tries`
 /// measurements of about 10 ms each.
 inline double measure_peak_flops(exec::Context& context, int tries = 3, Product product = Product::float32) {
   std::int64_t rounds = 100'000;

@@ -2,36 +2,54 @@
 /// @file
 /// A loop of independent multiply-adds, stamped per instruction set: as fast as the processor can.
 
-/// The step of one chain: a product of floats, or with `Pairs` two of bfloat16.
-template <bool Pairs>
-TUTTI_KERNEL_INLINE F32 chain_step(F32 sum) {
+inline constexpr int peak_chains = 12;  // latency 4 to 5 at two a cycle; fits 16 registers with their operands
+
+template <Product P>
+TUTTI_KERNEL_INLINE auto chain_start(int i) {
+  if constexpr (P == Product::float64) return set_f64(i);
+  else if constexpr (P == Product::int8) return set_i32(i);
+  else return set(static_cast<float>(i));
+}
+/// The step of one chain: what a product does with two words. Where there is no instruction for its terms, bfloat16 is
+/// multiplied as float32, and int8 as 16 bits.
+template <Product P, class V>
+TUTTI_KERNEL_INLINE V chain_step(V sum) {
   // 1 and -1, by 2^-7 twice: the sums stay.
-  if constexpr (Pairs) return dot2(sum, set_i32(0x3f80bf80), set_i32(0x3c003c00));
+  if constexpr (P == Product::bfloat16 && ::tutti::isa::TUTTI_ISA::has_dot2)
+    return dot2(sum, set_i32(0x3f80bf80), set_i32(0x3c003c00));
+  // The sum plus its lowest term: compilers know what constants add up to.
+  else if constexpr (P == Product::int8 && ::tutti::isa::TUTTI_ISA::has_dot4) return dot4(sum, sum, set_i32(1));
+  else if constexpr (P == Product::int8) return dot2_i16(sum, sum, set_i32(1));
+  else if constexpr (P == Product::float64) return fma(sum, set_f64(0.999), set_f64(0.001));
   else return fma(sum, set(0.999f), set(0.001f));
 }
 /// Returns a value that depends on all of it, so that nothing can be left out.
-template <bool Pairs>
-TUTTI_TARGET float chains_loop(std::int64_t rounds) {
-  constexpr int chains = 12;  // latency 4 to 5 at two a cycle; fits 16 registers with its two operands
-  F32 sum[chains];
+template <Product P>
+TUTTI_TARGET float peak_loop(std::int64_t rounds) {
+  using V = decltype(chain_start<P>(0));
+  V sum[peak_chains];
   TUTTI_UNROLL
-  for (int i = 0; i < chains; ++i) sum[i] = set(static_cast<float>(i));
+  for (int i = 0; i < peak_chains; ++i) sum[i] = chain_start<P>(i);
   for (std::int64_t round = 0; round < rounds; ++round) {
     TUTTI_UNROLL
-    for (int i = 0; i < chains; ++i) sum[i] = chain_step<Pairs>(sum[i]);
+    for (int i = 0; i < peak_chains; ++i) sum[i] = chain_step<P>(sum[i]);
   }
-  F32 total = sum[0];
+  using Element = std::conditional_t<P == Product::float64, double,
+                                     std::conditional_t<P == Product::int8, std::int32_t, float>>;
+  Element each[sizeof(V) / sizeof(Element)];
+  float total = 0;
   TUTTI_UNROLL
-  for (int i = 1; i < chains; ++i) total = add(total, sum[i]);
-  return tutti::isa::TUTTI_ISA::sum(total);
+  for (int i = 0; i < peak_chains; ++i) {
+    store(each, sum[i]);
+    for (Element const value : each) total += static_cast<float>(value);
+  }
+  return total;
 }
-TUTTI_TARGET inline float multiply_add_loop(std::int64_t rounds) { return chains_loop<false>(rounds); }
-TUTTI_TARGET inline double flops_per_round() { return 2.0 * 12 * F32::lanes; }
-
-/// With `dot2`, where it is one instruction; elsewhere products of bfloat16 are made as float32.
-TUTTI_TARGET inline float bfloat16_loop(std::int64_t rounds) {
-  return chains_loop<::tutti::isa::TUTTI_ISA::has_dot2>(rounds);
-}
-TUTTI_TARGET inline double bfloat16_flops_per_round() {
-  return flops_per_round() * (::tutti::isa::TUTTI_ISA::has_dot2 ? 2 : 1);
+template <Product P>
+double peak_flops_per_round() {
+  int const terms = P == Product::bfloat16 && ::tutti::isa::TUTTI_ISA::has_dot2 ? 2
+                    : P != Product::int8                                       ? 1
+                    : ::tutti::isa::TUTTI_ISA::has_dot4                        ? 4
+                                                                               : 2;
+  return 2.0 * peak_chains * (P == Product::float64 ? F64::lanes : F32::lanes) * terms;
 }
