@@ -23,3 +23,9 @@
 #include <tutti/kernel/cpu/layer_norm.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>
+#include <tutti/kernel/rms_norm.hpp>
+#include <tutti/kernel/cpu/rms_norm.hpp>
+#include <tutti/kernel/rotary.hpp>
+#include <tutti/kernel/cpu/rotary.hpp>
+#include <tutti/kernel/swiglu.hpp>
+#include <tutti/kernel/cpu/swiglu.hpp>
