@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/kernel/rotary.hpp> <tutti/kernel/cpu/rotary.hpp>
+// Covers: <tutti/kernel/rotary.hpp> <tutti/kernel/rotary_table.hpp> <tutti/kernel/cpu/rotary.hpp>
 #include <tutti/kernel/cpu/rotary.hpp>
+#include <tutti/kernel/rotary_table.hpp>
 
 #include "kernel/support.hpp"
 

@@ -29,3 +29,4 @@
 #include <tutti/kernel/cpu/rotary.hpp>
 #include <tutti/kernel/swiglu.hpp>
 #include <tutti/kernel/cpu/swiglu.hpp>
+#include <tutti/kernel/rotary_table.hpp>

@@ -28,7 +28,7 @@ inline void check_rotary(Rotary const& args) {
   if (args.head_size % 2 != 0)
     throw Error(ErrorKind::invalid_argument, "rotary",
                 concat("heads of ", args.head_size, " elements do not make pairs. The head size must be even"));
-  if (args.tokens < 1 && args.row_positions == nullptr)
+  if (args.rows > 0 && args.tokens < 1 && args.row_positions == nullptr)
     throw Error(ErrorKind::invalid_argument, "rotary",
                 concat("sequences of ", args.tokens, " rows. Set `tokens` to the rows of one sequence"));
   auto const require = [&](std::int64_t row, std::int64_t position) {
