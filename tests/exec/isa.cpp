@@ -115,13 +115,13 @@ double exact_silu_gradient(double x) {
 /// In the order of `apply` in isa_body.inl, with the bounds that math.inl promises.
 Function const functions[] = {
     {"exp", [](double x) { return std::exp(x); }, 2, 0, infinity},
-    {"log", [](double x) { return std::log(x); }, 4, 0, infinity},
-    {"tanh", [](double x) { return std::tanh(x); }, 4, 0, infinity},
-    {"logistic", exact_logistic, 4, 1e-7, infinity},
+    {"log", [](double x) { return std::log(x); }, 1, 0, infinity},
+    {"tanh", [](double x) { return std::tanh(x); }, 2, 0, infinity},
+    {"logistic", exact_logistic, 4, 3e-39, infinity},
     {"gelu", exact_gelu, 4, 1e-7, infinity},
     {"gelu_gradient", exact_gelu_gradient, 4, 1e-7, infinity},
-    {"sin", [](double x) { return std::sin(x); }, 4, 1e-7, infinity},
-    {"cos", [](double x) { return std::cos(x); }, 4, 1e-7, infinity},
+    {"sin", [](double x) { return std::sin(x); }, 4, 3e-11, infinity},
+    {"cos", [](double x) { return std::cos(x); }, 4, 3e-11, infinity},
     {"silu", [](double x) { return x == -HUGE_VAL ? -0.0 : x * exact_logistic(x); }, 4, 1e-43, infinity},
     {"silu_gradient", exact_silu_gradient, 4, 1e-7, infinity},
 };

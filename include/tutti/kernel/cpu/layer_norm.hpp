@@ -63,8 +63,7 @@ inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const&
   });
   context.parallel_for(n, 256, [&](std::int64_t begin, std::int64_t end) {
     if (args.dgamma != nullptr)
-      detail::add_blocks_part(context.isa(), args.dgamma + begin, partial + begin, end - begin, blocks, 2 * n,
-                              false);
+      detail::add_blocks_part(context.isa(), args.dgamma + begin, partial + begin, end - begin, blocks, 2 * n, false);
     if (args.dbeta != nullptr)
       detail::add_blocks_part(context.isa(), args.dbeta + begin, partial + n + begin, end - begin, blocks, 2 * n,
                               false);
