@@ -10,7 +10,9 @@ TUTTI_KERNEL_INLINE F32 apply(int function, F32 x) {
     case 4: return gelu(x);
     case 5: return gelu_gradient(x);
     case 6: return sin(x);
-    default: return cos(x);
+    case 7: return cos(x);
+    case 8: return silu(x);
+    default: return silu_gradient(x);
   }
 }
 TUTTI_TARGET inline void map(int function, float const* x, float* y, int n) {
@@ -106,6 +108,16 @@ TUTTI_TARGET inline void transpose(float const* p, std::int64_t stride, int rows
   F32 columns[4];
   load_transposed(p, stride, rows, columns);
   for (int c = 0; c < 4; ++c) store(out + c * F32::lanes, columns[c]);
+}
+/// Of 2 * lanes elements: the even ones, the odd ones, and the two put together again.
+TUTTI_TARGET inline void interleaving(float const* x, float* even, float* odd, float* again) {
+  F32 e, o, a, b;
+  deinterleave(load(x), load(x + F32::lanes), e, o);
+  store(even, e);
+  store(odd, o);
+  interleave(e, o, a, b);
+  store(again, a);
+  store(again + F32::lanes, b);
 }
 TUTTI_TARGET inline int lanes() { return F32::lanes; }
 template <class T>

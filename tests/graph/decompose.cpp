@@ -44,7 +44,9 @@ Difference difference(Graph const& a, Graph const& b, GradientCheckOptions const
 
 bool has_composites(Graph const& graph) {
   for (Id id = 0; id < graph.size(); ++id) {
-    if (info(graph.op(id)).kind == OpClass::composite || graph.op(id) == Op::gelu || graph.op(id) == Op::gelu_gradient)
+    Op const op = graph.op(id);
+    if (info(op).kind == OpClass::composite || op == Op::gelu || op == Op::gelu_gradient || op == Op::silu ||
+        op == Op::silu_gradient)
       return true;
     if (graph.op(id) == Op::repeat && has_composites(graph.body(id))) return true;
   }
@@ -115,6 +117,42 @@ TEST_CASE("every composite equals its decomposition at odd sizes") {
                                 {0, 1, 2}));
     check(canonical(b.graph()), {});
   }
+}
+
+TEST_CASE("RMS norm, rotary embedding, SiLU and its gate equal their decompositions at odd sizes") {
+  for (auto pairing : {kernel::RotaryPairing::half, kernel::RotaryPairing::interleaved})
+    for (int tokens : {1, 3, 5}) {
+      INFO("pairing " << static_cast<int>(pairing) << ", tokens " << tokens);
+      Builder b;
+      Var x = b.parameter("x", {2, tokens, 12}, zeros());
+      Var const first = b.input("first", DType::int32, {});
+      Rotations const by = rotations(first, tokens, 6);
+      x = rms_norm(x, b.parameter("norm", {12}, ones()), 1e-3);
+      Var const q = rotary(linear(x, b.parameter("q", {12, 12}, zeros())), by, pairing),
+                k = rotary(linear(x, b.parameter("k", {12, 12}, zeros())), by, pairing);
+      x = attention(concatenate({q, k, x}, 2), 2);
+      Var const gate = linear(x, b.parameter("gate", {7, 12}, zeros())),
+                up = linear(x, b.parameter("up", {7, 12}, zeros()));
+      x = swiglu(gate, up) + silu(up);
+      b.output("loss", mean_all(x * x * x));
+      check(canonical(b.graph()), {.integers = 4});
+    }
+}
+
+namespace {
+struct RotatedNorm {
+  constexpr Graph operator()() const {
+    Builder b;
+    Var const x = b.parameter("x", {2, 3, 8}, zeros()), w = b.parameter("w", {8}, ones());
+    b.output("loss", sum_all(silu(rotary(rms_norm(x, w), rotations(b, 3, 4)))));
+    return decompose(grad(canonical(b.graph())));
+  }
+};
+}  // namespace
+
+TEST_CASE("operations of the LLaMA family are traced, differentiated and written out in constant expressions") {
+  static constexpr auto frozen = freeze<RotatedNorm>();
+  CHECK(same(thaw(frozen), RotatedNorm{}()));
 }
 
 TEST_CASE("when every target is ignored the loss and its gradients are zero, not NaN") {

@@ -55,6 +55,29 @@ TEST_CASE("a training step has no pass over a large tensor that a kernel could h
   }
 }
 
+TEST_CASE("a block of the LLaMA family has no pass over a tensor that a kernel could have done") {
+  for (bool differentiated : {false, true}) {
+    Builder b;
+    Var const x = b.input("x", DType::float32, {2, 16, 32}), w = b.input("w", DType::float32, {32});
+    Var const n = rms_norm(x, w), packed = b.input("packed", DType::float32, {2, 16, 64});
+    Var const gate = linear(n, b.input("gate", DType::float32, {48, 32})),
+              up = linear(n, b.input("up", DType::float32, {48, 32}));
+    Var const y = x + linear(swiglu(gate, up), b.input("down", DType::float32, {32, 48}));
+    Rotations const by{b.input("cosine", DType::float32, {16, 4}), b.input("sine", DType::float32, {16, 4})};
+    b.output("rotated", rotary(slice(packed, {0, 0, 32}, {2, 16, 64}), by));
+    b.output("y", y);
+    if (differentiated) b.output("dx", gradients(sum_all(y * b.input("g", DType::float32, {2, 16, 32})), {x})[0]);
+    Program const program = compile(canonical(b.graph()));
+    CAPTURE(differentiated, to_string(program));
+    CHECK(count(program, StepKind::copy) == 0);  // rotary reads the packed rows where they lie
+    CHECK(count(program, StepKind::elementwise) == 0);
+    CHECK(count(program, [](Step const& s) { return s.kind == StepKind::rms_norm && bool(s.writes[1]); }) ==
+          (differentiated ? 1 : 0));
+    CHECK(count(program, [](Step const& s) { return s.kind == StepKind::rms_norm_gradient && bool(s.reads[4]); }) ==
+          (differentiated ? 1 : 0));
+  }
+}
+
 TEST_CASE("a loss without gradients keeps nothing for them") {
   Program const program = compile(test::small_graph({}, SmallPass::loss));
   CHECK(count(program, [](Step const& s) { return s.kind == StepKind::layer_norm && (s.writes[1] || s.writes[2]); }) ==

@@ -100,6 +100,18 @@ TEST_CASE("a wrong shape is named with both shapes and the user's line") {
   REQUIRE_ERROR(dynamic_slice(l.f({3}), {l.i({1})}, {2}), shape, "must be a scalar (shape here: (1,))");
   REQUIRE_ERROR(layer_norm(l.f({2, 3}), l.f({2}), l.f({3})), shape,
                 "must be the last extent of the tensor that it belongs to");
+  REQUIRE_ERROR(rms_norm(l.f({2, 3}), l.f({2})), shape, "must be the last extent of the tensor that it belongs to");
+  REQUIRE_ERROR(rms_norm(l.f({}), l.f({1})), shape, "x must have a last axis to normalise");
+  REQUIRE_ERROR(rotary(l.f({8}), {l.f({1, 4}), l.f({1, 4})}), shape, "x must have shape (..., T, C)");
+  REQUIRE_ERROR(rotary(l.f({3, 8}), {l.f({2, 4}), l.f({2, 4})}), shape,
+                "needs rotations (T, head size / 2) (shapes here: (3, 8) and (2, 4))");
+  REQUIRE_ERROR(rotary(l.f({3, 8}), {l.f({3, 4}), l.f({3, 2})}), shape, "operands differ in shape");
+  REQUIRE_ERROR(rotary(l.f({3, 8}), {l.f({3, 3}), l.f({3, 3})}), shape, "must divide by the head size");
+  REQUIRE_ERROR(swiglu(l.f({3, 8}), l.f({3, 4})), shape, "operands differ in shape");
+  REQUIRE_ERROR(swiglu(l.f({}), l.f({})), shape, "gate and up must have shape (..., C)");
+  Builder other;
+  REQUIRE_ERROR(rotations(other, 3, 5), shape, "the head size must be even and positive (shape here: (5,))");
+  REQUIRE_ERROR(rotations(other, 3, 4, 0), ErrorKind::invalid_argument, "the base must be positive");
 }
 
 TEST_CASE("a composite's mistakes are named") {

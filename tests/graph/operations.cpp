@@ -9,6 +9,11 @@
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/repeat.hpp>
+#include <tutti/kernel/rotary_table.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
 
 using namespace tutti;
 using namespace tutti::graph;
@@ -48,6 +53,7 @@ TEST_CASE("elementwise operations of every shape") {
       b.output("reciprocal_root", rsqrt(positive));
       b.output("power", pow(positive, 1.5));
       b.output("gelu", gelu(x * 3.0));
+      b.output("silu", silu(x * 3.0));
       b.output("select", select(less(x, y), x * 2.0, y - 1.0));
       b.output("less_equal", less_equal(x, y));
       b.output("equal", equal(x, maximum(x, y)));
@@ -352,6 +358,7 @@ TEST_CASE("composites without a gradient") {
         b.output("attention", attention(h, 4));
         b.output("shared", attention(h, 4, 1));
         b.output("pairs", attention(h, 8, 2));
+        b.output("rms_norm", rms_norm(x, b.input("rms_weight", DType::float32, {8})));
         b.output("norm", layer_norm(x, b.input("gamma", DType::float32, {8}), b.input("beta", DType::float32, {8})));
         Var const tokens = b.input("tokens", DType::int32, {2, 9}), table = b.input("table", DType::float32, {5, 8});
         b.output("embedding", embed(table, tokens));
@@ -366,6 +373,101 @@ TEST_CASE("composites without a gradient") {
         b.output("onto", square_sum(h, square_sum(x)));
       }),
       1e-4);
+}
+
+TEST_CASE("rotary embedding of rows that are contiguous, packed, transposed, and none") {
+  for (auto pairing : {kernel::RotaryPairing::half, kernel::RotaryPairing::interleaved})
+    for (std::int64_t batch : {0, 1, 3})
+      for (std::int64_t tokens : {0, 1, 5})
+        check_graph(built([&](Builder& b) {
+          Var const x = b.input("x", DType::float32, {batch, tokens, 20}), first = b.scalar("first", DType::int32);
+          Rotations const by = rotations(b, tokens, 4), later = rotations(first, tokens, 4, 500.0);
+          b.output("whole", rotary(x, by, pairing));
+          b.output("part", rotary(slice(x, {0, 0, 8}, {batch, tokens, 16}), later, pairing));
+          b.output("every_second", rotary(slice(x, {0, 0, 0}, {batch, tokens, 16}, {1, 1, 2}), by, pairing));
+          b.output("transposed", rotary(transpose(b.input("t", DType::float32, {tokens, batch, 8}), {1, 0, 2}), by));
+          b.output("half_precision", rotary(convert(x, DType::bfloat16), {convert(by.cosine, DType::bfloat16),
+                                                                          convert(by.sine, DType::bfloat16)}));
+        }), tokens == 0 || batch == 0 ? 2e-5 : 2e-2);
+}
+
+TEST_CASE("rotations of the graph are the rotations of the kernels' table") {
+  Graph const graph = built([](Builder& b) {
+    Rotations const by = rotations(b, 70, 12, 500000);
+    b.output("cosine", by.cosine);
+    b.output("sine", by.sine);
+  });
+  kernel::RotaryTable const table(70, 12, 500000);
+  auto const results = test::run_executor(graph);
+  for (auto const& [name, expected] : {std::pair{"cosine", table.cosine()}, std::pair{"sine", table.sine()}}) {
+    REQUIRE(results.at(name).size() == 70 * 6 * sizeof(float));
+    for (std::size_t i = 0; i < 70 * 6; ++i) {
+      float value;
+      std::memcpy(&value, results.at(name).data() + i * sizeof value, sizeof value);
+      REQUIRE(std::abs(value - expected[i]) <= 6e-8f);
+    }
+  }
+}
+
+TEST_CASE("a block of the LLaMA family with its gradient") {
+  for (auto pairing : {kernel::RotaryPairing::half, kernel::RotaryPairing::interleaved}) {
+    Builder b;
+    Var const x = b.input("x", DType::float32, {2, 9, 24});
+    auto const weight = [&](char const* name, Shape const& shape) { return b.parameter(name, shape, normal(1)); };
+    Var const norm_1 = weight("norm_1", {24}), norm_2 = weight("norm_2", {24}), qkv = weight("qkv", {72, 24}),
+              gate = weight("gate", {33, 24}), up = weight("up", {33, 24}), down = weight("down", {24, 33});
+    Rotations const by = rotations(b, 9, 8);
+    Var const packed = linear(rms_norm(x, norm_1), qkv);
+    auto const part = [&](std::int64_t i) { return slice(packed, {0, 0, 24 * i}, {2, 9, 24 * (i + 1)}); };
+    Var h = x + attention(concatenate({rotary(part(0), by, pairing), rotary(part(1), by, pairing), part(2)}, 2), 3);
+    Var const n = rms_norm(h, norm_2);
+    h = h + linear(swiglu(linear(n, gate), linear(n, up)), down);
+    Var const both = swiglu(slice(packed, {0, 0, 0}, {2, 9, 24}), slice(packed, {0, 0, 48}, {2, 9, 72}));
+    Var const loss = sum_all(h * h) + sum_all(both * both + silu(both) * x);
+    List<Var> const g = gradients(loss, {x, norm_1, norm_2, qkv, gate, up, down});
+    b.output("h", h);
+    for (std::size_t i = 0; i < g.size(); ++i) b.output("gradient_" + std::to_string(i), g[i]);
+    check_graph(canonical(b.graph()), 1e-4);
+  }
+}
+
+TEST_CASE("rotations that are made outside of a loop serve every layer, forwards and backwards") {
+  for (std::int64_t length : {1, 3}) {
+    Builder builder;
+    Var const x = builder.input("x", DType::float32, {2, 5, 12});
+    Var const w = builder.parameter("w", {length, 12}, normal(1), true);
+    Rotations const by = rotations(builder, 5, 6);
+    RepeatTrace body(builder, x, length, Where::current());
+    Var const y = body.finish(rotary(rms_norm(body.carried(), body.slice(w, "w")), by) + body.carried());
+    builder.output("y", y);
+    List<Var> const g = gradients(sum_all(y * y), {w, x});
+    builder.output("dw", g[0]);
+    builder.output("dx", g[1]);
+    Graph const graph = canonical(builder.graph());
+    Program const program = compile(graph);
+    CHECK(std::count_if(program.list.steps.begin(), program.list.steps.end(),
+                        [](Step const& s) { return s.kind == StepKind::rotary; }) == 2 * length);
+    CHECK(std::count_if(program.list.steps.begin(), program.list.steps.end(),
+                        [](Step const& s) { return s.kind == StepKind::iota; }) == 2);
+    check_graph(graph, 1e-4);
+  }
+}
+
+TEST_CASE("the gate of SwiGLU on rows that are contiguous, packed, transposed, and none") {
+  for (std::int64_t rows : {0, 1, 7})
+    check_graph(built([&](Builder& b) {
+      Var const x = b.input("x", DType::float32, {rows, 2, 26}), g = b.input("g", DType::float32, {rows, 2, 13});
+      Var const gate = slice(x, {0, 0, 0}, {rows, 2, 13}), up = slice(x, {0, 0, 13}, {rows, 2, 26});
+      Var const turned = transpose(b.input("t", DType::float32, {2, rows, 13}), {1, 0, 2});
+      b.output("whole", swiglu(g, g));
+      b.output("packed", swiglu(gate, up));
+      b.output("transposed", swiglu(turned, up));
+      b.output("vector", swiglu(b.input("v", DType::float32, {9}), b.input("w", DType::float32, {9})));
+      List<Var> const d = gradients(sum_all(swiglu(gate, turned) * g * g), {gate, turned, g});
+      b.output("dgate", d[0]);
+      b.output("dup", d[1]);
+      b.output("dg", d[2]);
+    }));
 }
 
 TEST_CASE("a loop runs over slices of its stacked operands, and zero times") {

@@ -76,6 +76,7 @@ TEST_CASE("elementwise rules agree with central differences") {
     check([&](Builder& b) { return pow(positive(b), 2.5); });
     check([&](Builder& b) { return pow(x(b), 3); });
     check([&](Builder& b) { return gelu(x(b)); });
+    check([&](Builder& b) { return silu(x(b)); });
     check([&](Builder& b) {
       Var const a = x(b);
       return barrier(a) * a;
@@ -174,6 +175,21 @@ TEST_CASE("rules of composites agree with central differences") {
   }
   check([](Builder& b) { return layer_norm(param(b, "x", {2, 3, 5}), param(b, "g", {5}), param(b, "b", {5}), 1e-2); });
   check([](Builder& b) { return layer_norm(param(b, "x", {4}), param(b, "g", {4}), param(b, "b", {4}), 1e-2); });
+  check([](Builder& b) { return rms_norm(param(b, "x", {2, 3, 5}), param(b, "w", {5}), 1e-2); });
+  check([](Builder& b) { return rms_norm(param(b, "x", {4}), param(b, "w", {4}), 1e-2); });
+  check([](Builder& b) { return swiglu(param(b, "gate", {2, 3, 5}), param(b, "up", {2, 3, 5})); });
+  check([](Builder& b) { return swiglu(param(b, "gate", {4}), b.input("up", DType::float32, {4})); });
+  for (auto pairing : {kernel::RotaryPairing::half, kernel::RotaryPairing::interleaved}) {
+    check([&](Builder& b) { return rotary(param(b, "x", {2, 3, 12}), rotations(b, 3, 4), pairing); });
+    check([&](Builder& b) {  // any number of heads, and rotations that are trained
+      return rotary(param(b, "x", {3, 6}), {param(b, "cosine", {3, 3}), param(b, "sine", {3, 3})}, pairing);
+    });
+    check([&](Builder& b) {  // the gradient is a rotation back, which has a gradient as well
+      Var const x = param(b, "x", {2, 3, 4});
+      Rotations const by{param(b, "cosine", {3, 2}), param(b, "sine", {3, 2})};
+      return gradients(sum_all(pow(rotary(x, by, pairing), 3)), {x})[0];
+    });
+  }
   for (int heads : {1, 2, 4}) check([&](Builder& b) { return attention(param(b, "x", {2, 5, 24}), heads); });
   check([](Builder& b) { return attention(param(b, "x", {1, 1, 6}), 2); });
   for (int kv_heads : {1, 2, 4})  // shared keys and values

@@ -6,6 +6,7 @@
 #include "kernel/support.hpp"
 
 #include <limits>
+#include <utility>
 
 using namespace tutti;
 using namespace tutti::test;
@@ -230,6 +231,7 @@ TEST_CASE("Functions are within their tolerance of double precision") {
       {Op::square_root, 0, [](double x) { return std::sqrt(x); }, 0, 100},
       {Op::reciprocal_square_root, 0, [](double x) { return 1 / std::sqrt(x); }, 1e-3, 100},
       {Op::gelu, 0, gelu, -8, 8},
+      {Op::silu, 0, [](double x) { return x / (1 + std::exp(-x)); }, -20, 20},
       {Op::power, 2, [](double x) { return x * x; }, -10, 10},
       {Op::power, 3, [](double x) { return x * x * x; }, -10, 10},
       {Op::power, 1, [](double x) { return x; }, -10, 10},
@@ -269,28 +271,32 @@ TEST_CASE("Functions are within their tolerance of double precision") {
     }
 }
 
-TEST_CASE("The gradient of GELU is the slope of GELU") {
+TEST_CASE("The gradients of GELU and SiLU are the slopes of GELU and SiLU") {
   Random random(8);
   auto const x = random.floats(999, 6), g = random.floats(999, 2);
-  auto const gelu = [](double v) {
+  double (*const gelu)(double) = [](double v) {
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
   };
-  std::vector<double> expected;
-  for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(g[i] * (gelu(x[i] + 1e-5) - gelu(x[i] - 1e-5)) / 2e-5);
-  ElementwiseInput const inputs[] = {{g.data(), DType::float32, {1}}, {x.data(), DType::float32, {1}}};
-  ElementwiseInstruction const instruction{Op::gelu_gradient, 0, 1};
-  on_every_context(
-      [&](exec::Context& context) {
-        std::vector<float> out(x.size());
-        ElementwiseOutput const output{2, out.data(), DType::float32};
-        kernel::cpu::elementwise(context, {{999}, inputs, {&instruction, 1}, {&output, 1}});
-        return out;
-      },
-      [&](std::vector<float> const& out) { require_close(out.data(), expected, 1e-6, 2, "gelu'"); });
-  std::vector<double> wide(x.size());
-  ElementwiseOutput const output{2, wide.data(), DType::float64};
-  kernel::cpu::elementwise(context_of(exec::best_isa(), 1), {{999}, inputs, {&instruction, 1}, {&output, 1}});
-  for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(close(wide[i], expected[i], 1e-8, 2));
+  double (*const silu)(double) = [](double v) { return v / (1 + std::exp(-v)); };
+  for (auto const& [op, f] : {std::pair{Op::gelu_gradient, gelu}, std::pair{Op::silu_gradient, silu}}) {
+    CAPTURE(static_cast<int>(op));
+    std::vector<double> expected;
+    for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(g[i] * (f(x[i] + 1e-5) - f(x[i] - 1e-5)) / 2e-5);
+    ElementwiseInput const inputs[] = {{g.data(), DType::float32, {1}}, {x.data(), DType::float32, {1}}};
+    ElementwiseInstruction const instruction{op, 0, 1};
+    on_every_context(
+        [&](exec::Context& context) {
+          std::vector<float> out(x.size());
+          ElementwiseOutput const output{2, out.data(), DType::float32};
+          kernel::cpu::elementwise(context, {{999}, inputs, {&instruction, 1}, {&output, 1}});
+          return out;
+        },
+        [&](std::vector<float> const& out) { require_close(out.data(), expected, 1e-6, 2, "slope"); });
+    std::vector<double> wide(x.size());
+    ElementwiseOutput const output{2, wide.data(), DType::float64};
+    kernel::cpu::elementwise(context_of(exec::best_isa(), 1), {{999}, inputs, {&instruction, 1}, {&output, 1}});
+    for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(close(wide[i], expected[i], 1e-8, 2));
+  }
 }
 
 TEST_CASE("Outputs may stand where contiguous inputs stood, even exchanged") {

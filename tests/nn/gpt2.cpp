@@ -50,6 +50,21 @@ TEST_CASE("the struct declares llm.c's sixteen tensors: names, order, shapes, st
   CHECK(graph::parameter_count(make_parameters(tiny)) == parameter_count(tiny));
 }
 
+TEST_CASE("an RMS norm has one weight, which starts at one, and its epsilon") {
+  graph::Graph const graph = graph::trace(rms_norm_of(8, 1e-6), [](graph::Builder& builder, RmsNorm const& norm) {
+    builder.output("y", norm(builder.input("x", DType::float32, {3, 8})));
+  });
+  REQUIRE(graph.parameters.size() == 1);
+  CHECK(graph.name(graph.parameters[0].node) == "weight");
+  CHECK(graph.shape(graph.parameters[0].node) == Shape{8});
+  CHECK(graph.parameters[0].init == graph::ones());
+  graph::Interpreter run(graph);
+  run.set("weight", std::vector<double>(8, 2.0));
+  run.set("x", std::vector<double>(24, 0.5));
+  run.run();
+  for (double y : run.output("y")) CHECK(y == Approx(2 * 0.5 / std::sqrt(0.25 + 1e-6)));
+}
+
 TEST_CASE("depth does not change the graph: the layer loop is one node") {
   Gpt2Config deep = tiny;
   deep.layers = 12;

@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// A step bound to its memory: the call of its kernel with all arguments, made once. With the executor the only header
-/// of the graph that compiles kernels.
+/// of the graph that compiles kernels. One switch over all kinds of steps, hence its length.
 
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -19,6 +19,9 @@
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/layer_norm.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>
+#include <tutti/kernel/cpu/rms_norm.hpp>
+#include <tutti/kernel/cpu/rotary.hpp>
+#include <tutti/kernel/cpu/swiglu.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -252,6 +255,7 @@ inline Owner<Call> bind(Operands const& call) {
   using exec::Context;
   Step const& s = call.step;
   auto shape = [&](std::size_t i) -> Shape const& { return s.reads[i].shape; };
+  auto stride = [&](std::size_t i) { return s.reads[i].strides[0]; };
   auto last = [](Ref const& ref) { return ref.shape[ref.shape.rank() - 1]; };
   auto rows = [&](Ref const& ref) {
     return ref.shape.rank() == 0 || last(ref) == 0 ? 0 : ref.shape.size() / last(ref);
@@ -291,6 +295,35 @@ inline Owner<Call> bind(Operands const& call) {
                                         call.read(2),     call.read(3),     call.read(4), call.read(5),
                                         call.write(0),    call.write(1),    call.write(2)};
       return detail::call([g](Context& context) { cpu::layer_norm_gradient(context, g); });
+    }
+    case StepKind::rms_norm: {
+      kernel::RmsNorm const n{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps), call.read(0), call.read(1),
+                              call.write(0),    call.write(1)};
+      return detail::call([n](Context& context) { cpu::rms_norm(context, n); });
+    }
+    case StepKind::rms_norm_gradient: {
+      kernel::RmsNormGradient const g{rows(s.reads[0]), last(s.reads[0]), call.read(0),  call.read(1), call.read(2),
+                                      call.read(3),     call.read(4),     call.write(0), call.write(1)};
+      return detail::call([g](Context& context) { cpu::rms_norm_gradient(context, g); });
+    }
+    case StepKind::rotary: {
+      std::int64_t const tokens = shape(1)[0], size = 2 * shape(1)[1], channels = shape(0)[1];
+      kernel::Rotary const r{shape(0)[0],  channels / size, size,      tokens,        s.pairing,
+                             s.inverse,    tokens,          0,         nullptr,       call.read(1),
+                             call.read(2), call.read(0),    stride(0), call.write(0), channels};
+      return detail::call([r](Context& context) { cpu::rotary(context, r); });
+    }
+    case StepKind::swiglu: {
+      std::int64_t const channels = shape(0)[1];
+      kernel::SwiGlu const g{shape(0)[0],  channels,  call.read(0),  stride(0),
+                             call.read(1), stride(1), call.write(0), channels};
+      return detail::call([g](Context& context) { cpu::swiglu(context, g); });
+    }
+    case StepKind::swiglu_gradient: {
+      std::int64_t const channels = shape(0)[1];
+      kernel::SwiGluGradient const g{shape(0)[0],  channels,  call.read(0),  stride(0), call.read(1),  stride(1),
+                                     call.read(2), stride(2), call.write(0), channels,  call.write(1), channels};
+      return detail::call([g](Context& context) { cpu::swiglu_gradient(context, g); });
     }
     case StepKind::attention: {
       Shape const& qkv = shape(0);

@@ -4,6 +4,7 @@
 /// Operations that have a hand-written kernel, a gradient of their own and a decomposition. Contracts stand in kernel/.
 
 #include <tutti/graph/ops_indexing.hpp>
+#include <tutti/kernel/rotary.hpp>
 
 namespace tutti::graph {
 
@@ -40,6 +41,78 @@ constexpr Var linear(Var x, Var weight, Var bias, Where where = Where::current()
 constexpr Var layer_norm(Var x, Var gamma, Var beta, double eps = 1e-5, Where where = Where::current()) {
   return detail::result(detail::composite(Op::layer_norm, {x, gamma, beta}, {}, {eps}, where), 0, where);
 }
+/// x / sqrt(avg(x^2) + eps) * weight, over the last axis.
+constexpr Var rms_norm(Var x, Var weight, double eps = 1e-5, Where where = Where::current()) {
+  return detail::result(detail::composite(Op::rms_norm, {x, weight}, {}, {eps}, where), 0, where);
+}
+
+/// silu(gate) * up: the gate of SwiGLU feed-forward layers. Its gradient keeps gate and up alone.
+constexpr Var swiglu(Var gate, Var up, Where where = Where::current()) {
+  return detail::composite(Op::swiglu, {gate, up}, {}, {}, where);
+}
+
+/// Shapes  cosine, sine (positions, head size / 2), float32
+struct Rotations {
+  Var cosine, sine;
+};
+/// Rotations of positions first, first + 1, ...: angles position * base^(-2 i / head_size), computed in float64 at
+/// every run. Make them once outside of the layers' loop. `first` is an integer (): the number of tokens before these.
+constexpr Rotations rotations(Var first, std::int64_t positions, std::int64_t head_size, double base = 10000,
+                              Where where = Where::current()) {
+  Builder& builder = detail::home(first, where);
+  if (head_size < 2 || head_size % 2 != 0)
+    refuse(where, "rotations", "the head size must be even and positive", Shape{head_size});
+  if (!(base > 0)) refuse(where, "rotations", ErrorKind::invalid_argument, "the base must be positive");
+  DType const wide = DType::float64;
+  auto const from = [&](Var v) { return Operand(v, where); };
+  Var const step = from(log(constant(builder, base, {}, wide, where), where)) * (-2.0 / static_cast<double>(head_size));
+  Var const frequency = exp(from(iota(builder, {head_size / 2}, 0, wide, where)) * step, where);
+  Var const position = from(iota(builder, {positions, 1}, 0, wide, where)) + convert(first, wide, where);
+  Var const angle = from(position) * frequency;
+  return {convert(cos(angle, where), DType::float32, where), convert(sin(angle, where), DType::float32, where)};
+}
+/// Rotations of positions 0, 1, ...
+constexpr Rotations rotations(Builder& builder, std::int64_t positions, std::int64_t head_size, double base = 10000,
+                              Where where = Where::current()) {
+  return rotations(constant(builder, 0, {}, DType::float64, where), positions, head_size, base, where);
+}
+/// Rotary position embedding of x (..., T, C), whose last axis holds any number of heads: queries and keys before
+/// attention. T positions of rotations.
+constexpr Var rotary(Var x, Rotations const& by, kernel::RotaryPairing pairing = kernel::RotaryPairing::half,
+                     Where where = Where::current()) {
+  return detail::composite(Op::rotary, {x, by.cosine, by.sine}, {static_cast<std::int64_t>(pairing), 0}, {}, where);
+}
+namespace detail {
+/// The two elements of every pair, (rows, T, heads, pairs) each, and how they stand in x (..., T, C).
+struct RotaryPairs {
+  Shape shape, grouped;
+  int axis;
+  Var a, b;
+
+  constexpr RotaryPairs(Var x, std::int64_t pairing, std::int64_t pairs) : shape(x.shape()) {
+    std::int64_t const tokens = shape[shape.rank() - 2], heads = last(shape) / (2 * pairs);
+    std::int64_t const rows = leading(shape, 2).size();
+    bool const half = static_cast<kernel::RotaryPairing>(pairing) == kernel::RotaryPairing::half;
+    axis = half ? 3 : 4;
+    grouped = half ? Shape{rows, tokens, heads, 2, pairs} : Shape{rows, tokens, heads, pairs, 2};
+    Var const all = reshape(x, grouped);
+    auto const element = [&](std::int64_t i) {
+      List<std::int64_t> starts(5, 0), limits(grouped.begin(), grouped.end());
+      starts[static_cast<std::size_t>(axis)] = i;
+      limits[static_cast<std::size_t>(axis)] = i + 1;
+      return reshape(slice(all, std::move(starts), std::move(limits)), Shape{rows, tokens, heads, pairs});
+    };
+    a = element(0);
+    b = element(1);
+  }
+  /// Puts two such elements where a and b stood.
+  constexpr Var joined(Var first, Var second) const {
+    Shape const one = grouped.with(axis, 1);
+    return reshape(concatenate({reshape(first, one), reshape(second, one)}, axis), shape);
+  }
+};
+}  // namespace detail
+
 /// Causal self-attention on packed projections (B, T, (heads + 2 * kv_heads) * size): rows of Q, then K, then V,
 /// `heads` heads of queries, of which heads / kv_heads share each of the `kv_heads` heads of keys and values. Scores
 /// are scaled by 1 / sqrt(size). Result (B, T, heads * size).

@@ -36,6 +36,11 @@ constexpr Var matrix(DType product, Var x, Var weight) {
 constexpr double gelu_factor = 0.7978845608028654, gelu_cubic = 0.044715;
 constexpr Var gelu_tanh(Var x) { return tanh((x + x * x * x * gelu_cubic) * gelu_factor); }
 
+constexpr Var silu_slope(Var x) {
+  Var const s = logistic(x);
+  return s * (x * (1.0 - s) + 1.0);
+}
+
 constexpr List<Var> written_layer_norm(Parts const& p) {
   Var const x = p.in(0), mean = last_mean(x), d = x - mean, rstd = rsqrt(last_mean(d * d) + p.real());
   return {d * rstd * p.in(1) + p.in(2), reshape(mean, leading(x.shape())), reshape(rstd, leading(x.shape()))};
@@ -45,6 +50,22 @@ constexpr List<Var> written_layer_norm_gradient(Parts const& p) {
   Shape const kept = x.shape().with(x.rank() - 1, 1);
   Var const rstd = reshape(p.in(4), kept), xh = (x - reshape(p.in(3), kept)) * rstd, h = g * p.in(2);
   return {rstd * (h - last_mean(h) - xh * last_mean(h * xh)), leading_sum(g * xh), leading_sum(g)};
+}
+
+constexpr List<Var> written_rms_norm(Parts const& p) {
+  Var const x = p.in(0), rstd = rsqrt(last_mean(x * x) + p.real());
+  return {x * rstd * p.in(1), reshape(rstd, leading(x.shape()))};
+}
+constexpr List<Var> written_rms_norm_gradient(Parts const& p) {
+  Var const g = p.in(0), x = p.in(1);
+  Var const rstd = reshape(p.in(3), x.shape().with(x.rank() - 1, 1)), xh = x * rstd, h = g * p.in(2);
+  return {rstd * (h - xh * last_mean(h * xh)), leading_sum(g * xh)};
+}
+constexpr List<Var> written_rotary(Parts const& p) {
+  Shape const table = p.in(1).shape(), each_head{table[0], 1, table[1]};
+  Var const cosine = reshape(p.in(1), each_head), sine = reshape(p.integer(1) != 0 ? -p.in(2) : p.in(2), each_head);
+  RotaryPairs const x(p.in(0), p.integer(0), table[1]);
+  return {x.joined(x.a * cosine - x.b * sine, x.a * sine + x.b * cosine)};
 }
 
 /// Q, K and V as (B, T, heads, size), keys and values repeated for the heads that share them.
@@ -158,12 +179,22 @@ constexpr List<Var> written(Parts const& p) {
       Var const x = p.in(1), t = gelu_tanh(x);
       return {p.in(0) * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * (x * x * (3 * gelu_cubic) + 1.0) * (0.5 * gelu_factor))};
     }
+    case Op::silu: return {p.in(0) * logistic(p.in(0))};
+    case Op::silu_gradient: return {p.in(0) * silu_slope(p.in(1))};
+    case Op::swiglu: return {p.in(0) * logistic(p.in(0)) * p.in(1)};
+    case Op::swiglu_gradient: {
+      Var const g = p.in(0), gate = p.in(1);
+      return {g * p.in(2) * silu_slope(gate), g * (gate * logistic(gate))};
+    }
     case Op::linear: {
       Var const y = matrix(product_type(p.graph, p.id), p.in(0), p.in(1));
       return {p.count() == 3 ? y + p.in(2) : y};
     }
     case Op::layer_norm: return written_layer_norm(p);
     case Op::layer_norm_gradient: return written_layer_norm_gradient(p);
+    case Op::rms_norm: return written_rms_norm(p);
+    case Op::rms_norm_gradient: return written_rms_norm_gradient(p);
+    case Op::rotary: return written_rotary(p);
     case Op::attention: return written_attention(p);
     case Op::attention_gradient: return written_attention_gradient(p);
     case Op::embedding: return written_embedding(p);

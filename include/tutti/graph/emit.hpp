@@ -244,7 +244,8 @@ class Emitter {
     Ref result = ref(value);
     std::size_t const rank = at(shape.rank());
     for (std::size_t axis = 0; axis < rank; ++axis) {
-      result.offset += bounds[axis] * result.strides[axis] * static_cast<std::int64_t>(size_of(result.dtype));
+      if (shape.size() > 0)  // of nothing: what it refers to may be nothing too
+        result.offset += bounds[axis] * result.strides[axis] * static_cast<std::int64_t>(size_of(result.dtype));
       result.strides[axis] *= bounds[2 * rank + axis];
     }
     result.shape = shape;

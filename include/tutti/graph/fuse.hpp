@@ -111,6 +111,8 @@ class EpilogueFusion {
       slot = 3;
     else if (step.kind == StepKind::layer_norm_gradient && !step.reads[5])
       slot = 5;
+    else if (step.kind == StepKind::rms_norm_gradient && !step.reads[4])
+      slot = 4;
     else if (step.kind == StepKind::embedding_gradient && !step.reads[2])
       slot = 2;
     else

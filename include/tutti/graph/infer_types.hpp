@@ -43,6 +43,38 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
       more.push_back(in[2]);
       more.push_back(in[2]);
       return x;
+    case Op::rms_norm:
+      in.same_dtype(0, 2);
+      in.floating(0);
+      if (x.rank() == 0) refuse(where, op, "x must have a last axis to normalise", x);
+      in.vector_of(1, last(x), x);
+      f32(leading(x));
+      return x;
+    case Op::rms_norm_gradient:
+      in.same_shape(0, 2);
+      in.vector_of(2, last(x), x);
+      more.push_back(in[2]);
+      return x;
+    case Op::swiglu: case Op::swiglu_gradient:
+      in.same_dtype(0, in.count());
+      in.floating(0);
+      in.same_shape(0, in.count());
+      if (x.rank() == 0) refuse(where, op, "gate and up must have shape (..., C)", x);
+      if (op == Op::swiglu_gradient) more.push_back(in[2]);
+      return x;
+    case Op::rotary: {
+      in.same_dtype(0, 3);
+      in.floating(0);
+      in.same_shape(1, 3);
+      Shape const& table = in.shape(1);
+      if (x.rank() < 2) refuse(where, op, "x must have shape (..., T, C)", x);
+      if (table.rank() != 2 || table[0] != x[x.rank() - 2])
+        refuse(where, op, "x (..., T, C) needs rotations (T, head size / 2)", x, table);
+      if (table[1] < 1 || last(x) % (2 * table[1]) != 0)
+        refuse(where, op, "the channels C of x (..., T, C) must divide by the head size, twice the rotations", x,
+               table);
+      return x;
+    }
     case Op::attention: {
       in.floating(0);
       std::int64_t const heads = in.integer(0), kv_heads = in.integer(1), all = heads + 2 * kv_heads;
@@ -149,12 +181,13 @@ constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_l
   if (takes_operands_dtype) type.dtype = in.dtype(0);
   switch (op) {
     case Op::add: case Op::subtract: case Op::multiply: case Op::divide: case Op::maximum: case Op::gelu_gradient:
+    case Op::silu_gradient:
       in.same_dtype(0, 2);
       in.same_shape(0, 2);
       type.shape = in.shape(0);
       break;
     case Op::exponential: case Op::logarithm: case Op::tanh: case Op::logistic: case Op::sine: case Op::cosine:
-    case Op::square_root: case Op::reciprocal_square_root: case Op::power: case Op::gelu:
+    case Op::square_root: case Op::reciprocal_square_root: case Op::power: case Op::gelu: case Op::silu:
       in.floating(0);
       [[fallthrough]];
     case Op::negate: case Op::stop_gradient: case Op::barrier: case Op::convert: case Op::vary: case Op::partial:

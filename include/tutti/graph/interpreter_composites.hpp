@@ -6,6 +6,7 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/graph/interpreter_kernels.hpp>
+#include <tutti/kernel/rotary.hpp>
 
 namespace tutti::graph::naive {
 
@@ -59,6 +60,68 @@ inline List<Values> layer_norm_gradient(Call const& c) {
     }
   }
   return {dx, dgamma, dbeta};
+}
+
+inline List<Values> rms_norm(Call const& c) {
+  std::int64_t const n = c.shape(1)[0], rows = n == 0 ? 0 : c.out().size() / n;
+  Values y(c.in(0).size()), rstd(at(rows));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double const* x = c.in(0).data() + r * n;
+    double square = 0;
+    for (std::int64_t i = 0; i < n; ++i) square += x[i] * x[i];
+    rstd[at(r)] = 1 / std::sqrt(square / static_cast<double>(n) + c.real());
+    for (std::int64_t i = 0; i < n; ++i) y[at(r * n + i)] = x[i] * rstd[at(r)] * c.in(1)[at(i)];
+  }
+  return {y, rstd};
+}
+
+inline List<Values> rms_norm_gradient(Call const& c) {
+  std::int64_t const n = c.shape(2)[0], rows = n == 0 ? 0 : c.shape(0).size() / n;
+  Values dx(c.in(0).size()), dweight(at(n));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double const s = c.in(3)[at(r)];
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      double const g = c.in(0)[at(r * n + i)], xh = c.in(1)[at(r * n + i)] * s;
+      dweight[at(i)] += g * xh;
+      sum += g * c.in(2)[at(i)] * xh;
+    }
+    for (std::int64_t i = 0; i < n; ++i)
+      dx[at(r * n + i)] =
+          s * (c.in(0)[at(r * n + i)] * c.in(2)[at(i)] - c.in(1)[at(r * n + i)] * s * sum / static_cast<double>(n));
+  }
+  return {dx, dweight};
+}
+
+inline List<Values> swiglu(Call const& c) {
+  Values y(c.in(0).size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = silu(c.in(0)[i]) * c.in(1)[i];
+  return {y};
+}
+
+inline List<Values> swiglu_gradient(Call const& c) {
+  Values dgate(c.in(0).size()), dup(c.in(0).size());
+  for (std::size_t i = 0; i < dup.size(); ++i) {
+    dgate[i] = c.in(0)[i] * c.in(2)[i] * silu_slope(c.in(1)[i]);
+    dup[i] = c.in(0)[i] * silu(c.in(1)[i]);
+  }
+  return {dgate, dup};
+}
+
+inline List<Values> rotary(Call const& c) {
+  std::int64_t const tokens = c.shape(1)[0], pairs = c.shape(1)[1];
+  bool const half = static_cast<kernel::RotaryPairing>(c.integer(0)) == kernel::RotaryPairing::half;
+  Values y(c.in(0).size());
+  std::int64_t const heads = c.out()[c.out().rank() - 1] / (2 * pairs);
+  for (std::int64_t head = 0; head < static_cast<std::int64_t>(y.size()) / (2 * pairs); ++head)
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      std::size_t const entry = at(head / heads % tokens * pairs + i), first = at(head * 2 * pairs);
+      std::size_t const a = first + at(half ? i : 2 * i), b = first + at(half ? i + pairs : 2 * i + 1);
+      double const cosine = c.in(1)[entry], sine = c.integer(1) != 0 ? -c.in(2)[entry] : c.in(2)[entry];
+      y[a] = c.in(0)[a] * cosine - c.in(0)[b] * sine;
+      y[b] = c.in(0)[a] * sine + c.in(0)[b] * cosine;
+    }
+  return {y};
 }
 
 /// Where heads of packed projections lie in one row.
@@ -230,6 +293,11 @@ inline List<Values> composite(Call const& c) {
     case Op::linear: return linear(c);
     case Op::layer_norm: return layer_norm(c);
     case Op::layer_norm_gradient: return layer_norm_gradient(c);
+    case Op::rms_norm: return rms_norm(c);
+    case Op::rms_norm_gradient: return rms_norm_gradient(c);
+    case Op::rotary: return rotary(c);
+    case Op::swiglu: return swiglu(c);
+    case Op::swiglu_gradient: return swiglu_gradient(c);
     case Op::attention: return attention(c);
     case Op::attention_gradient: return attention_gradient(c);
     case Op::embedding: return embedding(c);

@@ -65,6 +65,12 @@ inline double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_c * (1 + 3 * gelu_a * x * x);
 }
 
+inline double silu(double x) { return x / (1 + std::exp(-x)); }
+inline double silu_slope(double x) {
+  double const s = 1 / (1 + std::exp(-x));
+  return s * (1 + x * (1 - s));
+}
+
 inline double converted(DType from, double x, DType to) {
   if (to == DType::boolean) return x != 0;
   if (is_floating(to)) return x;
@@ -123,6 +129,8 @@ inline double elementwise(Call const& c, std::size_t i) {
     case Op::convert: return converted(c.graph.dtype(c.graph.operand(c.id, 0)), a, c.graph.dtype(c.id));
     case Op::gelu: return gelu(a);
     case Op::gelu_gradient: return a * gelu_slope(b);
+    case Op::silu: return silu(a);
+    case Op::silu_gradient: return a * silu_slope(b);
     default: return a;  // identities: stop_gradient, barrier, reshape, vary, partial
   }
 }

@@ -153,6 +153,8 @@ class Lowering {
       case Op::convert: return E::identity;
       case Op::gelu: return E::gelu;
       case Op::gelu_gradient: return E::gelu_gradient;
+      case Op::silu: return E::silu;
+      case Op::silu_gradient: return E::silu_gradient;
       case Op::compare:
         switch (static_cast<Comparison>(graph.integer(id))) {
           case Comparison::less: return E::less;
@@ -207,6 +209,7 @@ class Lowering {
                        emit_.contiguous(x[2], DType::int64)},
                       type);
       case Op::linear: return lower_linear(emit_, graph, id, x);
+      case Op::rotary: case Op::swiglu: return lower_rows(emit_, graph, id, x);
       case Op::attention_gradient: {
         auto const reads = emit_.floats(x);
         Ref const y = emit_.fresh(DType::float32, type.shape);

@@ -45,6 +45,8 @@ enum class Op : std::uint8_t {
   convert,        ///< to the node's dtype
   gelu,           ///< tanh form
   gelu_gradient,  ///< g, x: g * gelu'(x)
+  silu,           ///< x / (1 + exp(-x))
+  silu_gradient,  ///< g, x: g * silu'(x)
   stop_gradient,  ///< identity, no gradient
   barrier,        ///< {serial}: identity that is never merged with another
 
@@ -73,6 +75,11 @@ enum class Op : std::uint8_t {
   linear,               ///< x (..., I), weight (O, I) [, bias (O)]; {[as dot_general]}: x weight^T + bias, (..., O)
   layer_norm,           ///< x (..., C), gamma (C), beta (C); <eps> -> y (..., C), mean (...), rstd (...)
   layer_norm_gradient,  ///< dy, x, gamma, mean, rstd -> dx, dgamma, dbeta
+  rms_norm,             ///< x (..., C), weight (C); <eps> -> y (..., C), rstd (...)
+  rms_norm_gradient,    ///< dy, x, weight, rstd -> dx, dweight
+  rotary,               ///< x (..., T, C), cosine, sine (T, head size / 2); {RotaryPairing, inverse}: (..., T, C)
+  swiglu,               ///< gate (..., C), up (..., C): silu(gate) * up
+  swiglu_gradient,      ///< dy, gate, up -> dgate, dup
   attention,  ///< qkv (B, T, (heads + 2 kv heads) size); {heads, kv heads[, as dot_general]} <scale>: causal ->
               ///< out (B, T, heads size), lse (B, heads, T)
   attention_gradient,  ///< dout, qkv, out, lse; {as attention} <scale>: dqkv
@@ -157,6 +164,8 @@ inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
     {Op::convert, "convert", OpClass::elementwise, with_rule, 1},
     {Op::gelu, "gelu", OpClass::elementwise, with_rule, 1},
     {Op::gelu_gradient, "gelu_gradient", OpClass::elementwise, gradient_itself, 1},
+    {Op::silu, "silu", OpClass::elementwise, with_rule, 1},
+    {Op::silu_gradient, "silu_gradient", OpClass::elementwise, gradient_itself, 1},
     {Op::stop_gradient, "stop_gradient", OpClass::elementwise, no_gradient, 1},
     {Op::barrier, "barrier", OpClass::elementwise, with_rule, 1},
     {Op::broadcast_in_dim, "broadcast_in_dim", OpClass::shape, with_rule, 1},
@@ -176,6 +185,11 @@ inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
     {Op::linear, "linear", OpClass::composite, with_rule, 1},
     {Op::layer_norm, "layer_norm", OpClass::composite, with_rule, 3},
     {Op::layer_norm_gradient, "layer_norm_gradient", OpClass::composite, gradient_itself, 3},
+    {Op::rms_norm, "rms_norm", OpClass::composite, with_rule, 2},
+    {Op::rms_norm_gradient, "rms_norm_gradient", OpClass::composite, gradient_itself, 2},
+    {Op::rotary, "rotary", OpClass::composite, with_rule, 1},
+    {Op::swiglu, "swiglu", OpClass::composite, with_rule, 1},
+    {Op::swiglu_gradient, "swiglu_gradient", OpClass::composite, gradient_itself, 2},
     {Op::attention, "attention", OpClass::composite, with_rule, 2},
     {Op::attention_gradient, "attention_gradient", OpClass::composite, gradient_itself, 1},
     {Op::embedding, "embedding", OpClass::composite, with_rule, 1},

@@ -191,6 +191,8 @@ constexpr Var pow(Var x, double exponent, Where where = Where::current()) {
   return detail::unary(Op::power, x, where, {exponent});
 }
 constexpr Var gelu(Var x, Where where = Where::current()) { return detail::unary(Op::gelu, x, where); }
+/// x logistic(x), also known as swish.
+constexpr Var silu(Var x, Where where = Where::current()) { return detail::unary(Op::silu, x, where); }
 /// The value without a gradient.
 constexpr Var stop_gradient(Var x, Where where = Where::current()) {
   return detail::unary(Op::stop_gradient, x, where);

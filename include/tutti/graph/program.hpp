@@ -71,7 +71,8 @@ inline std::string formula(Step const& step) {
       "maximum",  "negate", "exponential",   "logarithm",   "tanh",
       "logistic", "sine",   "cosine",        "square_root", "reciprocal_square_root",
       "power",    "less",   "less_equal",    "equal",       "not_equal",
-      "select",   "gelu",   "gelu_gradient", "identity"};
+      "select",   "gelu",   "gelu_gradient", "silu",        "silu_gradient",
+      "identity"};
   std::string text;
   for (auto const& instruction : step.instructions)
     text += (text.empty() ? "" : " ") + std::string(names[static_cast<int>(instruction.op)]);

@@ -90,11 +90,11 @@ class Rewriter {
 inline std::span<int const> optional_writes(StepKind kind) {
   static constexpr int first[] = {1}, second[] = {1, 2}, all[] = {0, 1, 2}, third[] = {1, 2, 3}, pair[] = {0, 1};
   switch (kind) {
-    case StepKind::gemm: case StepKind::attention: return first;
+    case StepKind::gemm: case StepKind::attention: case StepKind::rms_norm: return first;
     case StepKind::layer_norm: case StepKind::cross_entropy: return second;
     case StepKind::layer_norm_gradient: return all;
     case StepKind::linear_cross_entropy: return third;
-    case StepKind::embedding_gradient: return pair;
+    case StepKind::embedding_gradient: case StepKind::rms_norm_gradient: case StepKind::swiglu_gradient: return pair;
     default: return {};
   }
 }

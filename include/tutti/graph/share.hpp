@@ -114,12 +114,15 @@ class CopyElision {
 inline std::span<std::array<std::size_t, 2> const> in_place_operands(StepKind kind) {
   using Pair = std::array<std::size_t, 2>;
   static constexpr Pair first[] = {{0, 0}}, gemm[] = {{0, 3}}, embedding[] = {{0, 2}}, norm[] = {{0, 5}, {0, 0}},
-                        loss[] = {{1, 0}};
+                        rms[] = {{0, 4}, {0, 0}}, gate[] = {{0, 0}, {0, 1}, {1, 0}}, loss[] = {{1, 0}};
   switch (kind) {
-    case StepKind::layer_norm: case StepKind::scatter_add: case StepKind::dynamic_update_slice: return first;
+    case StepKind::layer_norm: case StepKind::rms_norm: case StepKind::rotary: case StepKind::scatter_add:
+    case StepKind::dynamic_update_slice: return first;
     case StepKind::gemm: return gemm;
     case StepKind::embedding_gradient: return embedding;
     case StepKind::layer_norm_gradient: return norm;
+    case StepKind::rms_norm_gradient: return rms;
+    case StepKind::swiglu: case StepKind::swiglu_gradient: return gate;
     case StepKind::cross_entropy: case StepKind::linear_cross_entropy: return loss;
     default: return {};
   }

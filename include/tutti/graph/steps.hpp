@@ -8,6 +8,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/kernel/elementwise.hpp>
+#include <tutti/kernel/rotary.hpp>
 #include <tutti/tensor/shape.hpp>
 
 #include <array>
@@ -80,6 +81,11 @@ enum class StepKind : std::uint8_t {
   column_sum,   ///< x (M, N) -> y
   layer_norm,   ///< x, gamma, beta -> y, [mean], [rstd]
   layer_norm_gradient,   ///< dy, x, gamma, mean, rstd, [dx_add] -> [dx], [dgamma], [dbeta]
+  rms_norm,              ///< x, weight -> y, [rstd]
+  rms_norm_gradient,     ///< dy, x, weight, rstd, [dx_add] -> [dx], [dweight]
+  rotary,                ///< x (rows, C) of any row stride, cosine, sine -> y
+  swiglu,                ///< gate, up (rows, C) of any row strides -> y
+  swiglu_gradient,       ///< dy, gate, up (rows, C) of any row strides -> [dgate], [dup]
   attention,             ///< qkv -> out, [lse]
   attention_gradient,    ///< dout, qkv, out, lse -> dqkv
   embedding,             ///< tokens, table, [positions] -> out
@@ -115,6 +121,11 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::column_sum: return "column_sum";
     case StepKind::layer_norm: return "layer_norm";
     case StepKind::layer_norm_gradient: return "layer_norm_gradient";
+    case StepKind::rms_norm: return "rms_norm";
+    case StepKind::rms_norm_gradient: return "rms_norm_gradient";
+    case StepKind::rotary: return "rotary";
+    case StepKind::swiglu: return "swiglu";
+    case StepKind::swiglu_gradient: return "swiglu_gradient";
     case StepKind::attention: return "attention";
     case StepKind::attention_gradient: return "attention_gradient";
     case StepKind::embedding: return "embedding";
@@ -171,6 +182,8 @@ struct Step {
   std::int32_t axis = 0;         ///< gather, iota
   std::uint32_t axes = 0;        ///< reduce
   DType product = DType::float32;  ///< gemm, linear_cross_entropy, attention: what float32 operands are rounded to
+  kernel::RotaryPairing pairing{};  ///< rotary
+  bool inverse = false;          ///< rotary
   std::int64_t heads = 0, kv_heads = 0;  ///< attention
   std::int64_t vocabulary = 0;   ///< linear_cross_entropy: classes; embedding: rows of the table
   std::int32_t ignored = -1;     ///< cross entropies

@@ -193,6 +193,27 @@ constexpr void back_layer_norm(Back const& n) {
   for (int i = 0; i < 3; ++i)
     if (n.wants(i)) n.give(i, result(d, i, n.where));
 }
+constexpr void back_rms_norm(Back const& n) {
+  n.first_result_only();
+  Var const d = composite(Op::rms_norm_gradient, {n.g(), n.in(0), n.in(1), n.out(1)}, {}, {}, n.where);
+  for (int i = 0; i < 2; ++i)
+    if (n.wants(i)) n.give(i, result(d, i, n.where));
+}
+constexpr void back_swiglu(Back const& n) {
+  Var const d = composite(Op::swiglu_gradient, {n.g(), n.in(0), n.in(1)}, {}, {}, n.where);
+  for (int i = 0; i < 2; ++i)
+    if (n.wants(i)) n.give(i, result(d, i, n.where));
+}
+/// Of x, the rotation back.
+constexpr void back_rotary(Back const& n) {
+  std::int64_t const pairing = n.integer(0), inverse = n.integer(1);
+  n.give(0, composite(Op::rotary, {n.g(), n.in(1), n.in(2)}, {pairing, 1 - inverse}, {}, n.where));
+  if (!n.wants(1) && !n.wants(2)) return;
+  std::int64_t const pairs = n.in(1).shape()[1];
+  RotaryPairs const x(n.in(0), pairing, pairs), g(n.g(), pairing, pairs);
+  if (n.wants(1)) n.give(1, reduce_sum(g.a * x.a + g.b * x.b, {0, 2}));
+  if (n.wants(2)) n.give(2, reduce_sum(inverse != 0 ? g.a * x.b - g.b * x.a : g.b * x.a - g.a * x.b, {0, 2}));
+}
 constexpr void back_attention(Back const& n) {
   n.first_result_only();
   n.give(0, composite(Op::attention_gradient, {n.g(), n.in(0), n.out(0), n.out(1)}, n.integers(), {n.real()}, n.where));
@@ -271,6 +292,10 @@ inline constexpr Rule rules[] = {
      [](Back const& n) {
        n.give(0, composite(Op::gelu_gradient, {n.g(), n.in(0)}, {}, {}, n.where));
      }},
+    {Op::silu,
+     [](Back const& n) {
+       n.give(0, composite(Op::silu_gradient, {n.g(), n.in(0)}, {}, {}, n.where));
+     }},
     {Op::barrier, [](Back const& n) { n.give(0, n.g()); }},
     {Op::broadcast_in_dim, back_broadcast},
     {Op::reshape, [](Back const& n) { n.give(0, reshape(n.g(), n.in(0).shape())); }},
@@ -292,6 +317,9 @@ inline constexpr Rule rules[] = {
     {Op::scatter_add, [](Back const& n) { n.give(0, n.g()), n.give(2, gather(n.g(), n.in(1))); }},
     {Op::linear, back_linear},
     {Op::layer_norm, back_layer_norm},
+    {Op::rms_norm, back_rms_norm},
+    {Op::rotary, back_rotary},
+    {Op::swiglu, back_swiglu},
     {Op::attention, back_attention},
     {Op::embedding, back_embedding},
     {Op::cross_entropy, back_loss},

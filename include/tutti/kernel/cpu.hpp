@@ -25,3 +25,10 @@
 #include <tutti/kernel/quantize.hpp>
 #include <tutti/kernel/cpu/quantize.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>
+#include <tutti/kernel/rms_norm.hpp>
+#include <tutti/kernel/cpu/rms_norm.hpp>
+#include <tutti/kernel/rotary.hpp>
+#include <tutti/kernel/cpu/rotary.hpp>
+#include <tutti/kernel/swiglu.hpp>
+#include <tutti/kernel/cpu/swiglu.hpp>
+#include <tutti/kernel/rotary_table.hpp>

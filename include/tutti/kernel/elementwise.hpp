@@ -21,6 +21,7 @@ enum class ElementwiseOp : std::uint8_t {
   less, less_equal, equal, not_equal,  ///< 1 or 0
   select,    ///< a != 0 ? b : c
   gelu, gelu_gradient,  ///< gelu(a); a = gradient, b = x: a * gelu'(b)
+  silu, silu_gradient,  ///< a / (1 + exp(-a)); a = gradient, b = x: a * silu'(b)
   identity,  ///< also conversion between types: rounding happens at the store
 };
 

@@ -24,6 +24,16 @@ struct LayerNorm {
   }
 };
 
+/// Shapes  weight (C); x (..., C)
+struct RmsNorm {
+  BOOST_HANA_DEFINE_STRUCT(RmsNorm, (Param, weight));
+  double epsilon = 1e-5;
+
+  constexpr Var operator()(Var x, graph::Where where = graph::Where::current()) const {
+    return rms_norm(x, weight, epsilon, where);
+  }
+};
+
 /// Shapes  weight (out, in), bias (out); x (..., in)
 struct Linear {
   BOOST_HANA_DEFINE_STRUCT(Linear, (Param, weight), (Param, bias));
@@ -37,6 +47,12 @@ constexpr LayerNorm layer_norm_of(std::int64_t channels, double epsilon = 1e-5) 
   LayerNorm layer;
   layer.weight = {{channels}, graph::ones()};
   layer.bias = {{channels}, graph::zeros()};
+  layer.epsilon = epsilon;
+  return layer;
+}
+constexpr RmsNorm rms_norm_of(std::int64_t channels, double epsilon = 1e-5) {
+  RmsNorm layer;
+  layer.weight = {{channels}, graph::ones()};
   layer.epsilon = epsilon;
   return layer;
 }

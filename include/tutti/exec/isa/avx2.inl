@@ -169,6 +169,19 @@ TUTTI_KERNEL_INLINE float min_lane(F32 a) {
   return _mm_cvtss_f32(_mm_min_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
 
+/// In each 128-bit lane first, then quarters to their places.
+TUTTI_KERNEL_INLINE void deinterleave(F32 a, F32 b, F32& even, F32& odd) {
+  __m256d const e = _mm256_castps_pd(_mm256_shuffle_ps(a.v, b.v, 0x88));
+  __m256d const o = _mm256_castps_pd(_mm256_shuffle_ps(a.v, b.v, 0xdd));
+  even = {_mm256_castpd_ps(_mm256_permute4x64_pd(e, 0xd8))};
+  odd = {_mm256_castpd_ps(_mm256_permute4x64_pd(o, 0xd8))};
+}
+TUTTI_KERNEL_INLINE void interleave(F32 even, F32 odd, F32& a, F32& b) {
+  __m256 const low = _mm256_unpacklo_ps(even.v, odd.v), high = _mm256_unpackhi_ps(even.v, odd.v);
+  a = {_mm256_permute2f128_ps(low, high, 0x20)};
+  b = {_mm256_permute2f128_ps(low, high, 0x31)};
+}
+
 TUTTI_KERNEL_INLINE Mask less(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
 TUTTI_KERNEL_INLINE Mask less_equal(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LE_OQ)}; }
 TUTTI_KERNEL_INLINE Mask equal(F32 a, F32 b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }

@@ -169,6 +169,19 @@ TUTTI_KERNEL_INLINE float min_lane(F32 a) {
   return _mm_cvtss_f32(_mm_min_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
 
+TUTTI_KERNEL_INLINE void deinterleave(F32 a, F32 b, F32& even, F32& odd) {
+  __m512i const first_even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  __m512i const first_odd = _mm512_add_epi32(first_even, _mm512_set1_epi32(1));
+  even = {_mm512_permutex2var_ps(a.v, first_even, b.v)};
+  odd = {_mm512_permutex2var_ps(a.v, first_odd, b.v)};
+}
+TUTTI_KERNEL_INLINE void interleave(F32 even, F32 odd, F32& a, F32& b) {
+  __m512i const low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  __m512i const high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  a = {_mm512_permutex2var_ps(even.v, low, odd.v)};
+  b = {_mm512_permutex2var_ps(even.v, high, odd.v)};
+}
+
 TUTTI_KERNEL_INLINE Mask less(F32 a, F32 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
 TUTTI_KERNEL_INLINE Mask less_equal(F32 a, F32 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
 TUTTI_KERNEL_INLINE Mask equal(F32 a, F32 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }

@@ -15,11 +15,12 @@
 /// bit_or, bit_xor, shift_left<n>, shift_right<n> (arithmetic), shift_right_logical<n>; scale(v, n) = v 2^n for
 /// integral n in [-200, 200]; load_transposed(p, stride, rows, out): out[c] lane r = p[r * stride + c] for 4 columns c,
 /// rows at most `lanes` (the rest repeats the last row); of bfloat16 the pairs p[r * stride + 2 c] and its successor,
-/// as bits; round_bfloat16(v): floats, to the nearest even bfloat16; pack_bfloat16(low, high): the same as bits, a pair
-/// a lane (where has_dot2, subnormals are zero); dot2(c, a, b): c + two products of such pairs a lane; has_dot2: in one
-/// instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane; dot4(c, a, b): c + four products of
-/// unsigned by signed bytes; has_dot4: in one instruction; sums of integers wrap around; exp, log, tanh, logistic,
-/// gelu, gelu_gradient, sin, cos (math.inl).
+/// as bits; deinterleave(a, b, even, odd): the elements of even and of odd place of a followed by b; interleave(even,
+/// odd, a, b) undoes it; round_bfloat16(v): floats, to the nearest even bfloat16; pack_bfloat16(low, high): the same as
+/// bits, a pair a lane (where has_dot2, subnormals are zero); dot2(c, a, b): c + two products of such pairs a lane;
+/// has_dot2: in one instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane; dot4(c, a, b): c +
+/// four products of unsigned by signed bytes; has_dot4: in one instruction; sums of integers wrap around; exp, log,
+/// tanh, logistic, gelu, gelu_gradient, silu, silu_gradient, silu_and_gradient, sin, cos (math.inl).
 ///
 /// A vector register never crosses a function that was compiled for another level: everything here is always inlined.
 

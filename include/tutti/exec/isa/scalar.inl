@@ -90,6 +90,15 @@ TUTTI_KERNEL_INLINE float sum(F32 a) { return a.v; }
 TUTTI_KERNEL_INLINE float max_lane(F32 a) { return a.v; }
 TUTTI_KERNEL_INLINE float min_lane(F32 a) { return a.v; }
 
+TUTTI_KERNEL_INLINE void deinterleave(F32 a, F32 b, F32& even, F32& odd) {
+  even = a;
+  odd = b;
+}
+TUTTI_KERNEL_INLINE void interleave(F32 even, F32 odd, F32& a, F32& b) {
+  a = even;
+  b = odd;
+}
+
 TUTTI_KERNEL_INLINE Mask less(F32 a, F32 b) { return {a.v < b.v}; }
 TUTTI_KERNEL_INLINE Mask less_equal(F32 a, F32 b) { return {a.v <= b.v}; }
 TUTTI_KERNEL_INLINE Mask equal(F32 a, F32 b) { return {a.v == b.v}; }

@@ -256,7 +256,7 @@ void attention_plain(Arguments... arguments) {
 }
 template <class... Arguments>
 void attention_rounded(Arguments... arguments) {
-  attention_queries_of<rounded_words>(arguments...);
+  attention_queries_of<words_of(Product::bfloat16)>(arguments...);
 }
 template <class... Arguments>
 void attention_gradient_plain(Arguments... arguments) {
@@ -264,7 +264,7 @@ void attention_gradient_plain(Arguments... arguments) {
 }
 template <class... Arguments>
 void attention_gradient_rounded(Arguments... arguments) {
-  attention_gradient_of<rounded_words>(arguments...);
+  attention_gradient_of<words_of(Product::bfloat16)>(arguments...);
 }
 
 /// One query against `length` positions: bandwidth decides, so keys and values are read once, as they lie.

@@ -19,21 +19,12 @@ namespace tutti::kernel::cpu {
 
 namespace detail {
 
-/// Rows that are worth handing to another thread.
-constexpr std::int64_t row_grain(std::int64_t columns) {
-  return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, columns));
-}
-
 inline void layer_norm_part(exec::Isa isa, LayerNorm const& args, std::int64_t begin, std::int64_t end) {
   TUTTI_DISPATCH(isa, layer_norm_rows(args, begin, end));
 }
 inline void layer_norm_gradient_part(exec::Isa isa, LayerNormGradient const& args, std::int64_t begin, std::int64_t end,
                                      float* sums) {
   TUTTI_DISPATCH(isa, layer_norm_gradient_rows(args, begin, end, sums));
-}
-inline void add_blocks_part(exec::Isa isa, float* to, float const* partial, std::int64_t n, std::int64_t blocks,
-                            std::int64_t stride) {
-  TUTTI_DISPATCH(isa, add_blocks(to, partial, n, blocks, stride));
 }
 
 }  // namespace detail
@@ -58,7 +49,7 @@ inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const&
     });
     return;
   }
-  std::int64_t const blocks = std::clamp<std::int64_t>(args.rows / 16, 1, 64);
+  std::int64_t const blocks = detail::row_blocks(args.rows);
   std::int64_t const block = (args.rows + blocks - 1) / blocks;
   auto* const partial =
       static_cast<float*>(context.scratch(0, static_cast<std::size_t>(blocks * 2 * n) * sizeof(float)));
@@ -72,9 +63,10 @@ inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const&
   });
   context.parallel_for(n, 256, [&](std::int64_t begin, std::int64_t end) {
     if (args.dgamma != nullptr)
-      detail::add_blocks_part(context.isa(), args.dgamma + begin, partial + begin, end - begin, blocks, 2 * n);
+      detail::add_blocks_part(context.isa(), args.dgamma + begin, partial + begin, end - begin, blocks, 2 * n, false);
     if (args.dbeta != nullptr)
-      detail::add_blocks_part(context.isa(), args.dbeta + begin, partial + n + begin, end - begin, blocks, 2 * n);
+      detail::add_blocks_part(context.isa(), args.dbeta + begin, partial + n + begin, end - begin, blocks, 2 * n,
+                              false);
   });
 }
 

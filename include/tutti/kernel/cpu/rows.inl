@@ -39,3 +39,16 @@ TUTTI_TARGET inline float row_maximum(float const* x, std::int64_t n) {
   for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
   return largest;
 }
+
+/// to[i] = sum over `blocks` rows of partial, `stride` apart, in order; onto what `to` holds where `accumulate`.
+TUTTI_TARGET inline void add_blocks(float* to, float const* partial, std::int64_t n, std::int64_t blocks,
+                                    std::int64_t stride, bool accumulate) {
+  constexpr std::int64_t width = F32::lanes;
+  for (std::int64_t i = 0; i < n; i += width) {
+    int const rest = n - i >= width ? static_cast<int>(width) : static_cast<int>(n - i);
+    F32 total = accumulate ? load_partial(to + i, rest) : zero();
+    for (std::int64_t block = 0; block < blocks; ++block)
+      total = add(total, load_partial(partial + block * stride + i, rest));
+    store_partial(to + i, total, rest);
+  }
+}

@@ -54,6 +54,12 @@ inline double gelu_gradient_double(double x) {
   double const t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
+inline double silu_double(double x) { return x < -1000 ? -0.0 : x / (1 + std::exp(-x)); }
+inline double silu_gradient_double(double x) {
+  if (std::abs(x) > 1000) return x > 0 ? 1 : 0;
+  double const s = 1 / (1 + std::exp(-x));
+  return s * (1 + x / (1 + std::exp(x)));
+}
 inline double compute_double(ElementwiseOp op, double value, double a, double b, double c) {
   switch (op) {
     case ElementwiseOp::constant: return value;
@@ -79,6 +85,8 @@ inline double compute_double(ElementwiseOp op, double value, double a, double b,
     case ElementwiseOp::select: return a != 0 ? b : c;
     case ElementwiseOp::gelu: return gelu_double(a);
     case ElementwiseOp::gelu_gradient: return a * gelu_gradient_double(b);
+    case ElementwiseOp::silu: return silu_double(a);
+    case ElementwiseOp::silu_gradient: return a * silu_gradient_double(b);
     case ElementwiseOp::identity: return a;
   }
   return 0;
@@ -89,7 +97,8 @@ constexpr int arity(ElementwiseOp op) {
     case ElementwiseOp::constant: return 0;
     case ElementwiseOp::add: case ElementwiseOp::subtract: case ElementwiseOp::multiply: case ElementwiseOp::divide:
     case ElementwiseOp::maximum: case ElementwiseOp::less: case ElementwiseOp::less_equal: case ElementwiseOp::equal:
-    case ElementwiseOp::not_equal: case ElementwiseOp::gelu_gradient: return 2;
+    case ElementwiseOp::not_equal: case ElementwiseOp::gelu_gradient:
+    case ElementwiseOp::silu_gradient: return 2;
     case ElementwiseOp::select: return 3;
     default: return 1;
   }

@@ -28,6 +28,10 @@ struct Gelu { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32, F32) const { return
 struct GeluGradient {
   TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return mul(a, gelu_gradient(b)); }
 };
+struct Silu { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32, F32) const { return silu(a); } };
+struct SiluGradient {
+  TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return mul(a, silu_gradient(b)); }
+};
 TUTTI_KERNEL_INLINE F32 one_or_zero(Mask mask) { return select(mask, set(1.0f), zero()); }
 struct Less { TUTTI_KERNEL_INLINE F32 operator()(F32 a, F32 b, F32) const { return one_or_zero(less(a, b)); } };
 struct LessEqual {
@@ -116,6 +120,8 @@ TUTTI_TARGET inline void run_tile(ElementwiseOp op, double value, float* out, Ti
     case ElementwiseOp::select: return map<3, Select>(out, in, n);
     case ElementwiseOp::gelu: return map<1, Gelu>(out, in, n);
     case ElementwiseOp::gelu_gradient: return map<2, GeluGradient>(out, in, n);
+    case ElementwiseOp::silu: return map<1, Silu>(out, in, n);
+    case ElementwiseOp::silu_gradient: return map<2, SiluGradient>(out, in, n);
     case ElementwiseOp::identity: return map<1, Identity>(out, in, n);
   }
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Contract of root-mean-square normalisation (Zhang, Sennrich 2019, arXiv 1910.07467).
+
+#include <cstdint>
+
+namespace tutti::kernel {
+
+/// Shapes    x, y (rows, channels); weight (channels); rstd (rows)
+/// Computes  rstd = 1 / sqrt(avg(x^2) + eps); y = x * rstd * weight, per row
+/// Aliasing  y may be x. rstd may be null when no gradient follows.
+/// Numerics  the sum of squares is held in fp32: a row whose sum is beyond 3.4e38 becomes zero.
+struct RmsNorm {
+  std::int64_t rows = 0, channels = 0;
+  float eps = 1e-5f;
+  float const* x = nullptr;
+  float const* weight = nullptr;
+  float* y = nullptr;
+  float* rstd = nullptr;
+};
+
+/// Shapes    dy, x, dx (rows, channels); weight, dweight (channels); rstd (rows)
+/// Computes  xh = x * rstd; dweight = sum dy * xh [+ dweight, where `accumulate`]; h = dy * weight;
+///           dx = rstd * (h - xh * avg(h * xh)) [+ dx_add]
+/// Aliasing  dx may be dy or dx_add. Outputs that are null are not computed; dx_add may be null.
+/// Numerics  sums over rows in an order independent of the number of threads.
+struct RmsNormGradient {
+  std::int64_t rows = 0, channels = 0;
+  float const* dy = nullptr;
+  float const* x = nullptr;
+  float const* weight = nullptr;
+  float const* rstd = nullptr;
+  float const* dx_add = nullptr;
+  float* dx = nullptr;
+  float* dweight = nullptr;
+  bool accumulate = false;
+};
+
+}  // namespace tutti::kernel
