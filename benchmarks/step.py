@@ -46,10 +46,11 @@ class Failed(Exception):
 
 
 class Turn:
-    """What one process did: milliseconds and losses of its steps, milliseconds in which a rank waited, megabytes."""
+    """What one process did: milliseconds and losses of its steps, megabytes, milliseconds in which a rank waited, and
+    the share of the multiply-add rate, measured by the same process, that went into the model's products."""
 
-    def __init__(self, ms, losses, mb, waits=()):
-        self.ms, self.losses, self.mb, self.waits = ms, losses, mb, list(waits)
+    def __init__(self, ms, losses, mb, waits=(), mfu=()):
+        self.ms, self.losses, self.mb, self.waits, self.mfu = ms, losses, mb, list(waits), list(mfu)
 
 
 def watched(command, timeout, stop=None, **options):
@@ -100,7 +101,7 @@ def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32"):
     rows = [event for event in events if event["type"] == "step"]
     # A launcher's own memory says nothing about its ranks'.
     return Turn([row["ms"] for row in rows], [row["loss"] for row in rows], None if backend == "mpi" else mb,
-                [row.get("exposed_comm_ms", 0) for row in rows])
+                [row.get("exposed_comm_ms", 0) for row in rows], [row["mfu"] for row in rows])
 
 
 LLMC_STEP = re.compile(r"step (\d+): train loss ([0-9.]+) \(took ([0-9.]+) ms\)")
@@ -115,6 +116,7 @@ def build_llmc(args, folder):
         source, found = re.subn(rf"\bint {name} = \d+;", f"int {name} = {value};", source)
         if found != 1:
             raise Failed(f"{args.llmc}: 'int {name} = ...;' is there {found} times, not once; give a program instead")
+    source = re.sub(r"\bint val_num_batches = \d+;", "int val_num_batches = 1;", source)  # not timed here
     (folder / "train_gpt2.c").write_text(source)
     program = folder / "train_gpt2"
     built = subprocess.run(["gcc", "-Ofast", "-march=native", "-fopenmp", "-DOMP", f"-I{args.llmc.parent}",
@@ -214,7 +216,7 @@ def main():
 
     print(f"{processor()}, GPT-2 124M, B {args.batch} T {args.sequence}, {args.rounds} rounds of {args.steps} steps")
     times = {name: [] for name in contenders}
-    losses, memory = {}, {}
+    losses, memory, utilisation = {}, {}, {}
     with tempfile.TemporaryDirectory(prefix="tutti-step-") as folder:
         folder = pathlib.Path(folder)
         prepare(args, folder)
@@ -227,6 +229,7 @@ def main():
                 losses.setdefault(name, took.losses)
                 if took.mb is not None:
                     memory[name] = max(took.mb, memory.get(name, 0))
+                utilisation.setdefault(name, []).extend(took.mfu[1:])
                 note = f"  {took.mb:6.0f} MB" if took.mb is not None else f"  rank waits {statistics.median(took.waits[1:]):.1f} ms"
                 print(f"  round {turn + 1}  {name:32} median {statistics.median(took.ms[1:]):8.1f} ms  first loss {took.losses[0]:.6f}{note}", flush=True)
 
@@ -255,11 +258,18 @@ def main():
         if ours in memory and rival in memory:
             rows.append({"name": f"step 124M B{args.batch} T{args.sequence} {what}", "ours": memory[ours],
                          "rival": memory[rival], "ratio": memory[rival] / memory[ours], "unit": "MB"})
+    for name, values in utilisation.items():
+        if values:
+            rows.append({"name": f"step 124M B{args.batch} T{args.sequence} MFU of {name}", "ours": statistics.median(values),
+                         "rival": None, "ratio": None, "unit": "of the multiply-add rate"})
     if args.versions:
         print("rivals: " + ", ".join(sorted(args.versions)))
     print()
     for row in rows:
-        print(f"{row['name']:44} ours {row['ours']:8.1f} {row['unit']}  rival {row['rival']:8.1f} {row['unit']}  ratio {row['ratio']:.2f}x")
+        if row["rival"] is None:
+            print(f"{row['name']:60} {row['ours']:.3f} {row['unit']}")
+        else:
+            print(f"{row['name']:44} ours {row['ours']:8.1f} {row['unit']}  rival {row['rival']:8.1f} {row['unit']}  ratio {row['ratio']:.2f}x")
     if args.json:
         args.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return 0

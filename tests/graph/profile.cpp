@@ -48,6 +48,10 @@ TEST_CASE("costs of a training step are those of its shapes") {
   double scalars = 0;
   for (Step const& step : compile(graph).list.steps) scalars += step.kind == StepKind::adamw ? 16 : 0;
   CHECK(sums.at(StepKind::adamw).bytes == 28 * parameters + scalars);
+  // A collective is moved between its start and its wait, whose own times say nothing about it.
+  auto const reduced = costs(compile(small_graph(s, SmallPass::whole, true)));
+  CHECK(reduced.at(StepKind::all_reduce_start).bytes == 0);
+  CHECK(reduced.at(StepKind::all_reduce_wait).bytes == 0);
 }
 
 TEST_CASE("the least time of a step is that of its products at their rate, or of its bytes") {

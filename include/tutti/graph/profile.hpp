@@ -46,6 +46,7 @@ inline StepCost cost_of(Step const& step) {
       cost.bytes -= moved(step.writes[4]);  // the workspace
       break;
     }
+    case StepKind::all_reduce_start: case StepKind::all_reduce_wait: cost.bytes = 0; break;  // moved between the two
     default: break;
   }
   return cost;
@@ -120,7 +121,7 @@ class Profile {
       least += row.least;
       out += line(row.what, std::to_string(row.count), fixed(seconds * 1e3, 3),
                   fixed(100.0 * static_cast<double>(row.ns) / static_cast<double>(std::max<std::int64_t>(total, 1)), 1),
-                  row.flops > 0 ? rate(row.flops, seconds) : "", rate(row.bytes, seconds),
+                  row.flops > 0 ? rate(row.flops, seconds) : "", row.bytes > 0 ? rate(row.bytes, seconds) : "",
                   row.least > 0 && seconds > 0 ? fixed(100 * row.least / seconds, 1) : "", row.where);
     }
     double const seconds = static_cast<double>(total) / 1e9 / runs;
