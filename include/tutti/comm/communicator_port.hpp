@@ -79,12 +79,18 @@ class CommunicatorPort final : public Port {
   void* share([[maybe_unused]] std::size_t bytes, [[maybe_unused]] std::source_location where) override {
     if constexpr (SharesBlocks<B>) {
       constexpr std::uint64_t none = ~std::uint64_t{0};
-      std::uint64_t handle = none;
+      std::uint64_t told[2] = {none, bytes};
       Storage<typename B::Device> block;
-      if (rank() == 0) block = core_->backend.share(bytes, handle);
-      wait(start_broadcast(&handle, 1, DType::uint64, 0, where));
-      if (handle == none) return nullptr;
-      if (rank() != 0) block = core_->backend.adopt(handle, bytes);
+      if (rank() == 0) block = core_->backend.share(bytes, told[0]);
+      wait(start_broadcast(told, 2, DType::uint64, 0, where));
+      if (told[1] != bytes)
+        throw Error(ErrorKind::communication, "share",
+                    "rank 0 shares " + std::to_string(told[1]) + " bytes, and this rank asks for " +
+                        std::to_string(bytes) + ". All ranks must ask for as many",
+                    where)
+            .with_rank(rank());
+      if (told[0] == none) return nullptr;
+      if (rank() != 0) block = core_->backend.adopt(told[0], bytes);
       blocks_.push_back(std::move(block));
       return blocks_.back().data();
     } else {

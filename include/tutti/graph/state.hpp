@@ -33,9 +33,10 @@ struct Field {
   bool stacked = false;    ///< the first axis counts layers
   Init init;
   Memory memory;
-  bool shared = false;  ///< see State::share
+  std::byte* together = nullptr;  ///< in the place of `memory`: in what ranks have together, see State::share
 
-  void* data() const noexcept { return memory.data(); }
+  bool shared() const noexcept { return together != nullptr; }
+  void* data() const noexcept { return shared() ? together : memory.data(); }
   std::int64_t bytes() const noexcept { return shape.size() * static_cast<std::int64_t>(size_of(dtype)); }
   /// Errors: dtype.
   template <class T>
@@ -91,28 +92,28 @@ class State {
     return &field;
   }
 
-  /// Moves the fields that `wanted(field)` names, the same on every rank, into memory which the ranks of `port` have
-  /// together, with rank 0's contents; none, and false, where they share no memory or too little. From then on rank 0
-  /// alone writes these fields from outside programs, and others leave them alone.
+  /// Moves the fields that `wanted(field)` names, the same on every rank, into one block of memory which the ranks of
+  /// `port` have together, with rank 0's contents; none, and false, where they share no memory or too little. From then
+  /// on rank 0 alone writes these fields from outside programs, and others leave them alone.
   /// Ranks     all, with states of the same fields. Blocking. Pointers into a field that moves are invalid afterwards.
   template <class F>
   bool share(Shared<comm::Port> const& port, F&& wanted,
              std::source_location where = std::source_location::current()) {
-    List<Memory> moved(fields_.size());
-    std::size_t next = 0;
+    unshare();
+    std::int64_t bytes = 0;
+    for (Field const& field : fields_)
+      if (wanted(field)) bytes += aligned(field.bytes());
+    Memory block = Memory::shared(std::max<std::int64_t>(bytes, 1), port, where);
+    if (block.data() == nullptr) return false;
+    std::byte* next = block.data();
     for (Field& field : fields_) {
-      Memory& memory = moved[next++];
-      if (field.shared || !wanted(field)) continue;
-      memory = Memory::shared(std::max<std::int64_t>(field.bytes(), 1), port, where);
-      if (memory.data() == nullptr) return false;
-      if (port->rank() == 0) std::memcpy(memory.data(), field.data(), static_cast<std::size_t>(field.bytes()));
+      if (!wanted(field)) continue;
+      if (port->rank() == 0) std::memcpy(next, field.data(), static_cast<std::size_t>(field.bytes()));
+      field.memory = Memory();
+      field.together = next;
+      next += aligned(field.bytes());
     }
-    next = 0;
-    for (Field& field : fields_)
-      if (Memory& memory = moved[next++]; memory.data() != nullptr) {
-        field.memory = std::move(memory);
-        field.shared = true;
-      }
+    together_ = std::move(block);
     writer_ = port->rank() == 0;
     double nothing = 0;  // nobody reads before rank 0 has written
     port->wait(port->start_all_reduce(&nothing, 1, DType::float64, comm::PortOp::sum, where));
@@ -121,12 +122,12 @@ class State {
   /// Back into memory of this rank's own. No rank may write these fields meanwhile. Does not communicate.
   void unshare() {
     for (Field& field : fields_) {
-      if (!field.shared) continue;
-      Memory own(std::max<std::int64_t>(field.bytes(), 1));
-      std::memcpy(own.data(), field.data(), static_cast<std::size_t>(field.bytes()));
-      field.memory = std::move(own);
-      field.shared = false;
+      if (!field.shared()) continue;
+      field.memory = Memory(std::max<std::int64_t>(field.bytes(), 1));
+      std::memcpy(field.memory.data(), field.together, static_cast<std::size_t>(field.bytes()));
+      field.together = nullptr;
     }
+    together_ = Memory();
     writer_ = true;
   }
   /// Whether this rank is the one that writes shared fields from outside programs; true where there are none.
@@ -136,7 +137,7 @@ class State {
   void initialise(std::uint64_t seed) {
     std::uint64_t stream = 0;
     for (Field& field : fields_) {
-      bool const writes = writer_ || !field.shared;
+      bool const writes = writer_ || !field.shared();
       if (writes) std::memset(field.data(), 0, static_cast<std::size_t>(field.bytes()));
       if (writes && field.dtype == DType::float32) {
         std::span<float> const values = field.view<float>().elements();
@@ -152,7 +153,7 @@ class State {
   template <class F>
   void initialise_parameters(F&& f) {
     for (Field& field : fields_)
-      if (field.parameter && (writer_ || !field.shared)) f(field);
+      if (field.parameter && (writer_ || !field.shared())) f(field);
   }
 
   std::deque<Field>& fields() noexcept { return fields_; }
@@ -177,8 +178,12 @@ class State {
   }
 
  private:
+  /// Cache lines: ranks write neighbouring fields at the same time.
+  static constexpr std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
   std::deque<Field> fields_;  // addresses of fields stay
-  bool writer_ = true;        // of shared fields
+  Memory together_;           // of shared fields
+  bool writer_ = true;        // of these
 };
 
 }  // namespace tutti::graph

@@ -73,7 +73,7 @@ inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
   bool shared = false;
   for (graph::Field& field : state.fields()) {
     if (optim::is_accumulator(field.name)) continue;
-    if (!field.shared) {
+    if (!field.shared()) {
       port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
       continue;
     }

@@ -117,7 +117,7 @@ class TrainStep {
       state_.share(parallel_.node, [](graph::Field const& field) { return !optim::is_accumulator(field.name); });
   }
   /// Whether a node's ranks have one copy of the state, and share out its updates.
-  bool divided() const noexcept { return !state_.fields().empty() && state_.fields().front().shared; }
+  bool divided() const noexcept { return !state_.fields().empty() && state_.fields().front().shared(); }
 
   /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of
   /// the communicator.
