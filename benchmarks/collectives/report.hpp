@@ -4,6 +4,7 @@
 /// What is printed: the head that says where and how was measured, nccl-tests' table with a line for each contender,
 /// and the JSON rows.
 
+#include "../machine.hpp"
 #include "statistics.hpp"
 
 #include <tutti/version.hpp>
@@ -25,12 +26,6 @@
 
 namespace tutti::bench {
 
-inline std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.find(':') + 2, line.size()));
-  return "unknown processor";
-}
 /// Bytes of the last-level cache as the system reports it; 0 when it does not.
 inline std::int64_t last_level_cache() {
   long const third = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -62,20 +57,15 @@ struct Head {
 };
 inline void print_head(Options const& o, Head const& head) {
   int const processors = head.processors;
-#ifdef __clang__
-  char const* const compiler = __VERSION__;
-#else
-  char const* const compiler = "g++ " __VERSION__;
-#endif
-  fmt::print("# tutti-perf {}.{}.{}, {}; {}{}\n", version_major, version_minor, version_patch, compiler,
+  fmt::print("# tutti-perf {}.{}.{}, {}; {}{}\n", version_major, version_minor, version_patch, compiler_name(),
              head.library.empty() ? "no job of MPI" : head.library,
              head.other.empty() ? "" : "; other MPI: " + head.other);
   fmt::print("# {}, {} processors for {} ranks{}\n", processor_name(), processors, head.ranks,
              head.ranks > processors
                  ? ": RANKS OUTNUMBER PROCESSORS. MPI libraries spin while they wait, which flatters tutti here"
                  : ", each bound to one");
-  double load = 0;
-  if (::getloadavg(&load, 1) == 1 && load > 1)
+  double const load = load_average();
+  if (load > 1)
     fmt::print(
         "# load average {:.1f} in the last minute: where others use the processors, a rank waits for its turn and "
         "times say little\n",

@@ -244,7 +244,7 @@ int run(int argc, char** argv) {
 
   exec::Context context(options);
   openblas_set_num_threads(context.threads());
-  bench::Peaks const peaks = bench::measure_peaks(context);
+  bench::Peaks const peaks = bench::print_head(context);
   auto const peak_of = [&](kernel::Product product) {
     return kernel::cpu::measure_peak_flops(context, 5, product) * 1e-9;
   };

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// A loop of independent multiply-adds, stamped per instruction set: as fast as the processor can.
+/// Loops of independent multiply-adds, stamped per instruction set, and of loads: as fast as the processor can.
 
 inline constexpr int peak_chains = 12;  // latency 4 to 5 at two a cycle; fits 16 registers with their operands
 
+/// Chains begin at 2 and more: at 0 and 1 a step may change nothing, which is no work for a compiler.
 template <Product P>
 TUTTI_KERNEL_INLINE auto chain_start(int i) {
-  if constexpr (P == Product::float64) return set_f64(i);
-  else if constexpr (P == Product::int8) return set_i32(i);
-  else return set(static_cast<float>(i));
+  if constexpr (P == Product::float64) return set_f64(i + 2);
+  else if constexpr (P == Product::int8) return set_i32(i + 2);
+  else return set(static_cast<float>(i + 2));
 }
 /// The step of one chain: what a product does with two words. Where there is no instruction for its terms, bfloat16 is
 /// multiplied as float32, and int8 as 16 bits.
@@ -52,4 +53,23 @@ double peak_flops_per_round() {
                     : ::tutti::isa::TUTTI_ISA::has_dot4                        ? 4
                                                                                : 2;
   return 2.0 * peak_chains * (P == Product::float64 ? F64::lanes : F32::lanes) * terms;
+}
+
+/// The sum of `count` words modulo 2^32; `count` is a multiple of eight vectors.
+TUTTI_TARGET inline std::int32_t read_loop(std::int32_t const* words, std::int64_t count) {
+  constexpr int streams = 8;
+  I32 sums[streams];
+  TUTTI_UNROLL
+  for (int j = 0; j < streams; ++j) sums[j] = set_i32(0);
+  for (std::int64_t i = 0; i < count; i += streams * F32::lanes) {
+    TUTTI_UNROLL
+    for (int j = 0; j < streams; ++j) sums[j] = add(sums[j], load(words + i + j * F32::lanes));
+  }
+  TUTTI_UNROLL
+  for (int j = 1; j < streams; ++j) sums[0] = add(sums[0], sums[j]);
+  std::int32_t lanes[F32::lanes];
+  store(lanes, sums[0]);
+  std::uint32_t total = 0;
+  for (std::int32_t const lane : lanes) total += static_cast<std::uint32_t>(lane);
+  return static_cast<std::int32_t>(total);
 }
