@@ -23,12 +23,6 @@ namespace {
 
 using namespace tutti;
 
-exec::Isa isa_of(std::string_view wanted) {
-  for (exec::Isa isa : exec::all_isas)
-    if (exec::name(isa) == wanted) return isa;
-  throw std::runtime_error("--isa: there are scalar, avx2, avx512 and avx512_bf16");
-}
-
 void add_rows(bench::Rows& rows, int threads, bench::Peaks const& peaks) {
   std::string const on = " on " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
   rows.add("peak float32" + on, peaks.flops, "FLOP/s");
@@ -49,7 +43,7 @@ int run(int argc, char** argv) {
     std::string_view const flag = argv[i];
     if (flag == "--head") head = true;
     else if (flag == "--threads" && i + 1 < argc) options.threads = std::atoi(argv[++i]);
-    else if (flag == "--isa" && i + 1 < argc) options.isa = isa_of(argv[++i]);
+    else if (flag == "--isa" && i + 1 < argc) options.isa = bench::isa_of(argv[++i]);
     else if (flag == "--json" && i + 1 < argc) json = argv[++i];
     else throw std::runtime_error("usage: peaks [--threads N] [--isa NAME] [--head] [--json FILE]");
   }

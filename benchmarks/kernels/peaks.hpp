@@ -9,9 +9,10 @@
 #include <tutti/exec/processors.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
 
-#include <cmath>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace tutti::bench {
 
@@ -35,6 +36,13 @@ inline Peaks measure_peaks(exec::Context& context) {
   kernel::cpu::TeamCost const cost = kernel::cpu::measure_team_cost(context);
   peaks.region = cost.region, peaks.barrier = cost.barrier;
   return peaks;
+}
+
+/// Errors: std::runtime_error.
+inline exec::Isa isa_of(std::string_view wanted) {
+  for (exec::Isa isa : exec::all_isas)
+    if (exec::name(isa) == wanted) return isa;
+  throw std::runtime_error("--isa: there are scalar, avx2, avx512 and avx512_bf16");
 }
 
 /// How products of these types are made at a level.
