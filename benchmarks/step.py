@@ -20,7 +20,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import re
 import shutil
 import signal
@@ -29,16 +28,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-
-
-def processor():
-    try:
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown processor"
 
 
 class Failed(Exception):
@@ -180,7 +169,7 @@ def main():
     parser.add_argument("--only", metavar="WORDS", help="contenders whose names contain one of these, separated by commas")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
-    if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "benchmarks/step_inputs"], stdout=subprocess.DEVNULL).returncode != 0:
+    if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "benchmarks/step_inputs", "benchmarks/peaks"], stdout=subprocess.DEVNULL).returncode != 0:
         raise Failed(f"building in {args.build} failed; run ninja there to see why")
     args.trainer = args.build / "examples" / "train_gpt2"
     args.make_inputs = args.build / "benchmarks" / "step_inputs"
@@ -214,7 +203,10 @@ def main():
         if not contenders:
             raise Failed(f"no contender's name contains one of {args.only}")
 
-    print(f"{processor()}, GPT-2 124M, B {args.batch} T {args.sequence}, {args.rounds} rounds of {args.steps} steps")
+    # The machine, and what it can do now.
+    print(subprocess.run([str(args.build / "benchmarks" / "peaks"), "--head", "--threads", str(args.threads)], check=True,
+                         capture_output=True, text=True).stdout, end="")
+    print(f"GPT-2 124M, B {args.batch} T {args.sequence}, {args.rounds} rounds of {args.steps} steps")
     times = {name: [] for name in contenders}
     losses, memory, utilisation = {}, {}, {}
     with tempfile.TemporaryDirectory(prefix="tutti-step-") as folder:
