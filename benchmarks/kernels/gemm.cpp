@@ -167,8 +167,9 @@ bool verified(Product& product, char const* what, bool bytes = false) {
 
 struct AttentionRun {
   int64_t batch, tokens, heads = 12, head_size = 64;
+  kernel::Product product;
   std::vector<float> qkv, out, lse, dout, dqkv;
-  AttentionRun(int64_t batches, int64_t length) : batch(batches), tokens(length) {
+  AttentionRun(int64_t batches, int64_t length, kernel::Product kind) : batch(batches), tokens(length), product(kind) {
     int64_t const size = batch * tokens * heads * head_size;
     qkv = random_floats(3 * size, 4), dout = random_floats(size, 5);
     out.resize(static_cast<std::size_t>(size)), dqkv.resize(static_cast<std::size_t>(3 * size));
@@ -178,11 +179,12 @@ struct AttentionRun {
     return 2.0 * static_cast<double>(batch * heads * tokens * (tokens + 1) * head_size);
   }  // two products, half of each
   void forward(exec::Context& context) {
-    kernel::cpu::attention(context, {batch, tokens, heads, head_size, 0.125f, qkv.data(), out.data(), lse.data()});
+    kernel::cpu::attention(context, {batch, tokens, heads, head_size, 0.125f, qkv.data(), out.data(), lse.data(), 0,
+                                     product});
   }
   void backward(exec::Context& context) {
     kernel::cpu::attention_gradient(context, {batch, tokens, heads, head_size, 0.125f, dout.data(), qkv.data(),
-                                              out.data(), lse.data(), dqkv.data()});
+                                              out.data(), lse.data(), dqkv.data(), 0, product});
   }
 };
 
@@ -245,14 +247,7 @@ int run(int argc, char** argv) {
   exec::Context context(options);
   openblas_set_num_threads(context.threads());
   bench::Peaks const peaks = bench::print_head(context);
-  auto const peak_of = [&](kernel::Product product) {
-    return kernel::cpu::measure_peak_flops(context, 5, product) * 1e-9;
-  };
-  std::printf("%d threads, %s, OpenBLAS %s; multiply-add peak %.0f GFLOP/s, of float64 %.0f, bfloat16 %.0f, int8 %.0f; "
-              "reads %.1f GB/s\n",
-              context.threads(), std::string(exec::name(context.isa())).c_str(), openblas_get_corename(),
-              peaks.flops * 1e-9, peak_of(kernel::Product::float64), peak_of(kernel::Product::bfloat16),
-              peak_of(kernel::Product::int8), peaks.read * 1e-9);
+  std::printf("OpenBLAS %s\n", openblas_get_corename());
 
   std::vector<std::unique_ptr<Product>> products;
   std::vector<std::unique_ptr<AttentionRun>> attentions;
@@ -355,13 +350,16 @@ int run(int argc, char** argv) {
   std::vector<AttentionRow> attention_rows;
   for (int64_t tokens : {64, 256, 1024}) {
     if (only_rows != 0) break;
-    attentions.push_back(std::make_unique<AttentionRun>(1024 / tokens, tokens));
-    AttentionRun* const run = attentions.back().get();
-    run->forward(context);
-    add("attention/" + std::to_string(tokens), [run, &context] { run->forward(context); });
-    add("attention_gradient/" + std::to_string(tokens), [run, &context] { run->backward(context); });
-    attention_rows.push_back({"attention/" + std::to_string(tokens), run->flops()});
-    attention_rows.push_back({"attention_gradient/" + std::to_string(tokens), 2.5 * run->flops()});
+    for (auto const product : {kernel::Product::float32, kernel::Product::bfloat16}) {
+      attentions.push_back(std::make_unique<AttentionRun>(1024 / tokens, tokens, product));
+      AttentionRun* const run = attentions.back().get();
+      run->forward(context);
+      std::string const end = "/" + std::to_string(tokens) + (product == kernel::Product::bfloat16 ? "/bf16" : "");
+      add("attention" + end, [run, &context] { run->forward(context); });
+      add("attention_gradient" + end, [run, &context] { run->backward(context); });
+      attention_rows.push_back({"attention" + end, run->flops()});
+      attention_rows.push_back({"attention_gradient" + end, 2.5 * run->flops()});
+    }
   }
 
   Collector collector;
@@ -397,7 +395,7 @@ int run(int argc, char** argv) {
 #ifdef TUTTI_BENCH_ONEDNN
   std::printf("oneDNN %s\n", bench::OneDnnProduct::version().c_str());
 #endif
-  std::printf("%-34s %8s %8s\n", "causal attention", "tutti", "its gemm");
+  std::printf("%-34s %8s %8s\n", "causal attention", "tutti", "fp32 gemm");
   for (AttentionRow const& row : attention_rows)
     report(row.name, row.work / collector.median(row.name), unit_flops / collector.median(unit));
   double const after = kernel::cpu::measure_peak_flops(context, 5);
