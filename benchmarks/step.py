@@ -126,7 +126,8 @@ def run_llmc(args, folder, steps):
             times.append(float(found.group(3)))
         return len(times) == steps
 
-    _, mb = watched([str(args.llmc)], 3600, stop, cwd=folder / "llmc",
+    # Into a pipe C writes whole blocks, of which some twenty steps make one: by lines.
+    _, mb = watched(["stdbuf", "-oL", str(args.llmc)], 3600, stop, cwd=folder / "llmc",
                     env=dict(os.environ, OMP_NUM_THREADS=str(args.threads)))
     if len(times) < steps:
         raise Failed(f"{args.llmc} stopped after {len(times)} of {steps} steps")
