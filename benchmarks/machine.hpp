@@ -3,19 +3,13 @@
 /// @file
 /// What a report says of the machine and the compiler.
 
-#include <algorithm>
+#include <tutti/exec/processors.hpp>
+
 #include <cstdlib>
-#include <fstream>
-#include <string>
 
 namespace tutti::bench {
 
-inline std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.find(':') + 2, line.size()));
-  return "unknown processor";
-}
+using exec::processor_name;
 
 inline char const* compiler_name() {
 #ifdef __clang__

@@ -15,17 +15,10 @@ double reciprocal_rms(float const* x, std::int64_t n, double eps) {
   return 1 / std::sqrt(squares / static_cast<double>(n) + eps);
 }
 
-struct Case {
-  std::int64_t rows, channels;
-};
-std::vector<Case> const cases{{0, 5},   {1, 1},    {3, 2},   {2, 7},   {5, 8},     {1, 15},
-                              {4, 16},  {3, 17},   {7, 31},  {2, 33},  {9, 64},    {3, 100},
-                              {5, 768}, {300, 65}, {3, 771}, {700, 3}, {1030, 16}, {2, 2500}};
-
 }  // namespace
 
 TEST_CASE("RMS normalisation agrees with double precision, also where y is x") {
-  for (Case const& shape : cases)
+  for (RowsShape const& shape : rows_shapes)
     for (float offset : {0.0f, 50.0f}) {
       auto const [rows, n] = shape;
       CAPTURE(rows, n, offset);
@@ -90,7 +83,7 @@ TEST_CASE("RMS normalisation skips the statistic that nobody wants") {
 }
 
 TEST_CASE("The gradient of RMS normalisation agrees with double precision for every promised aliasing") {
-  for (Case const& shape : cases) {
+  for (RowsShape const& shape : rows_shapes) {
     auto const [rows, n] = shape;
     CAPTURE(rows, n);
     Random random(static_cast<std::uint64_t>(rows * 999 + n));

@@ -49,6 +49,14 @@ class Random {
   std::uint64_t state_;
 };
 
+/// Of kernels that normalise rows: at and around vectors, blocks of rows, and nothing.
+struct RowsShape {
+  std::int64_t rows, channels;
+};
+inline std::vector<RowsShape> const rows_shapes{{0, 5},   {1, 1},    {3, 2},   {2, 7},   {5, 8},     {1, 15},
+                                                {4, 16},  {3, 17},   {7, 31},  {2, 33},  {9, 64},    {3, 100},
+                                                {5, 768}, {300, 65}, {3, 771}, {700, 3}, {1030, 16}, {2, 2500}};
+
 template <class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);

@@ -44,6 +44,11 @@ class Port {
   virtual bool test(Ticket ticket) = 0;
   /// Returns when it is complete.
   virtual void wait(Ticket ticket) = 0;
+  /// Returns when every rank has called it.
+  void barrier(std::source_location where) {
+    double nothing = 0;
+    wait(start_all_reduce(&nothing, 1, DType::float64, PortOp::sum, where));
+  }
   /// Gives up an operation: the memory stays valid for the communicator until it is drained.
   virtual void cancel(Ticket ticket) noexcept = 0;
 

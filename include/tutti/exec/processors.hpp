@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <sched.h>
+#include <string>
 #include <unistd.h>
 
 namespace tutti::exec {
@@ -90,6 +91,14 @@ int available_processors() noexcept {
                                                                : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   if (int const quota = detail::cgroup_quota(); quota > 0 && quota < count) count = quota;
   return count < 1 ? 1 : count;
+}
+
+/// As the system calls the first one.
+inline std::string processor_name() {
+  detail::SmallFile const info("/proc/cpuinfo");
+  char const* const line = std::strstr(info.text, "model name");
+  char const* const name = line == nullptr ? nullptr : std::strstr(line, ": ");
+  return name == nullptr ? std::string("unknown processor") : std::string(name + 2, std::strcspn(name + 2, "\n"));
 }
 
 }  // namespace tutti::exec

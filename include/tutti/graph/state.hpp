@@ -9,6 +9,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/plan.hpp>
 #include <tutti/tensor/random.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -102,7 +103,7 @@ class State {
     unshare();
     std::int64_t bytes = 0;
     for (Field const& field : fields_)
-      if (wanted(field)) bytes += aligned(field.bytes());
+      if (wanted(field)) bytes += align_up(field.bytes());
     Memory block = Memory::shared(std::max<std::int64_t>(bytes, 1), port, where);
     if (block.data() == nullptr) return false;
     std::byte* next = block.data();
@@ -111,12 +112,11 @@ class State {
       if (port->rank() == 0) std::memcpy(next, field.data(), static_cast<std::size_t>(field.bytes()));
       field.memory = Memory();
       field.together = next;
-      next += aligned(field.bytes());
+      next += align_up(field.bytes());  // ranks write neighbouring fields at the same time
     }
     together_ = std::move(block);
     writer_ = port->rank() == 0;
-    double nothing = 0;  // nobody reads before rank 0 has written
-    port->wait(port->start_all_reduce(&nothing, 1, DType::float64, comm::PortOp::sum, where));
+    port->barrier(where);  // nobody reads before rank 0 has written
     return true;
   }
   /// Back into memory of this rank's own. No rank may write these fields meanwhile. Does not communicate.
@@ -178,9 +178,6 @@ class State {
   }
 
  private:
-  /// Cache lines: ranks write neighbouring fields at the same time.
-  static constexpr std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
-
   std::deque<Field> fields_;  // addresses of fields stay
   Memory together_;           // of shared fields
   bool writer_ = true;        // of these

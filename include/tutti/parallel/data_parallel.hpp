@@ -25,8 +25,8 @@ namespace tutti::parallel {
 /// What a training step needs to average over ranks, without the communicator's type.
 struct DataParallel {
   Shared<comm::Port> port;
-  Shared<comm::Port>
-      node;  ///< of the ranks of this node, which have one copy of the state together; null: each its own
+  /// Of the ranks of this node, which have one copy of the state together; null: each its own.
+  Shared<comm::Port> node;
 };
 
 /// What a rank holds of parameters and moments.
@@ -61,8 +61,7 @@ inline void all_reduce(comm::Port& port, std::span<double> values, comm::PortOp 
         port.start_all_reduce(values.data(), static_cast<std::int64_t>(values.size()), DType::float64, op, where));
 }
 inline void barrier(comm::Port& port, std::source_location where = std::source_location::current()) {
-  double nothing = 0;
-  all_reduce(port, {&nothing, 1}, comm::PortOp::sum, where);
+  if (port.size() > 1) port.barrier(where);
 }
 
 /// Gives every rank the contents of rank `root`, accumulators left out. Ranks: all, with states of the same fields.

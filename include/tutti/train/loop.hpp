@@ -6,6 +6,7 @@
 
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
+#include <tutti/exec/processors.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/io/folder_lock.hpp>
 #include <tutti/kernel/cpu/peak.hpp>
@@ -163,7 +164,7 @@ class Run {
     double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
     auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     std::vector<std::pair<std::string, std::string>> rows{
-        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s {} measured", processor_name(), name(context_.isa()),
+        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s {} measured", exec::processor_name(), name(context_.isa()),
                                peak_flops_ / 1e9, o().compute)},
         {"layout",
          fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
@@ -223,7 +224,7 @@ class Run {
                     {"threads", context_.threads()},
                     {"backend", o().backend},
                     {"isa", name(context_.isa())},
-                    {"processor", processor_name()},
+                    {"processor", exec::processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},
                     {"parameters", parameters},
                     {"model", to_json(m)},

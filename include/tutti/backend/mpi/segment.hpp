@@ -96,6 +96,13 @@ class Segment {
     comm::shared::Holders const* holders = nullptr;  ///< null: of a board
     std::byte* memory = nullptr;
     std::uint64_t bytes = 0;
+
+    bool unused() const {
+      if (holders != nullptr) return holders->none();
+      for (int r = 0; r < board.size(); ++r)
+        if (!board.left(r)) return false;
+      return true;
+    }
   };
   static constexpr std::uint64_t page = 4096;
   static constexpr std::uint64_t step = std::uint64_t{2} << 20;  // a huge page of x86-64 and of most others
@@ -218,9 +225,7 @@ class Segment {
   }
   void reclaim() {
     retired_.erase_if([&](Retired const& one) {
-      if (one.holders != nullptr && !one.holders->none()) return false;
-      for (int r = 0; one.holders == nullptr && r < one.board.size(); ++r)
-        if (!one.board.left(r)) return false;
+      if (!one.unused()) return false;
       give_back(one.memory, one.bytes);
       return true;
     });

@@ -50,16 +50,10 @@ inline void rms_norm_gradient(exec::Context& context, RmsNormGradient const& arg
     return;
   }
   std::int64_t const blocks = detail::row_blocks(args.rows);
-  std::int64_t const block = (args.rows + blocks - 1) / blocks;
-  auto* const partial = static_cast<float*>(context.scratch(0, static_cast<std::size_t>(blocks * n) * sizeof(float)));
-  context.parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t index = begin; index < end; ++index) {
-      float* const sums = partial + index * n;
-      std::fill(sums, sums + n, 0.0f);
-      detail::rms_norm_gradient_part(context.isa(), args, std::min(index * block, args.rows),
-                                     std::min((index + 1) * block, args.rows), sums);
-    }
-  });
+  float const* const partial = detail::sum_row_blocks(
+      context, args.rows, n, [&](std::int64_t begin, std::int64_t end, float* sums) {
+        detail::rms_norm_gradient_part(context.isa(), args, begin, end, sums);
+      });
   context.parallel_for(n, 256, [&](std::int64_t begin, std::int64_t end) {
     detail::add_blocks_part(context.isa(), args.dweight + begin, partial + begin, end - begin, blocks, n,
                             args.accumulate);
