@@ -93,6 +93,10 @@ def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32"):
                 [row.get("exposed_comm_ms", 0) for row in rows], [row["mfu"] for row in rows])
 
 
+# What keeps each library on AVX2, for `--isa avx2`.
+AVX2_ALONE = {"TUTTI_ISA": "avx2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2", "ATEN_CPU_CAPABILITY": "avx2",
+              "DNNL_MAX_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+
 LLMC_STEP = re.compile(r"step (\d+): train loss ([0-9.]+) \(took ([0-9.]+) ms\)")
 
 
@@ -108,7 +112,8 @@ def build_llmc(args, folder):
     source = re.sub(r"\bint val_num_batches = \d+;", "int val_num_batches = 1;", source)  # not timed here
     (folder / "train_gpt2.c").write_text(source)
     program = folder / "train_gpt2"
-    built = subprocess.run(["gcc", "-Ofast", "-march=native", "-fopenmp", "-DOMP", f"-I{args.llmc.parent}",
+    machine = "x86-64-v3" if args.isa == "avx2" else "native"
+    built = subprocess.run(["gcc", "-Ofast", f"-march={machine}", "-fopenmp", "-DOMP", f"-I{args.llmc.parent}",
                             folder / "train_gpt2.c", "-o", program, "-lm"], capture_output=True, text=True)
     if built.returncode != 0:
         raise Failed(f"{args.llmc} does not compile:\n{built.stderr[-2000:]}")
@@ -167,9 +172,12 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="per turn, the first of which is not counted")
+    parser.add_argument("--isa", choices=["avx2"], help="keep all contenders on AVX2 on a processor that has more; llm.c as source only")
     parser.add_argument("--only", metavar="WORDS", help="contenders whose names contain one of these, separated by commas")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
+    if args.isa == "avx2":
+        os.environ.update(AVX2_ALONE)
     if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "benchmarks/step_inputs", "benchmarks/peaks"], stdout=subprocess.DEVNULL).returncode != 0:
         raise Failed(f"building in {args.build} failed; run ninja there to see why")
     args.trainer = args.build / "examples" / "train_gpt2"

@@ -20,6 +20,7 @@
 #include <tutti/graph/generic_steps.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/storage.hpp>
+#include <tutti/graph/packed.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/ops.hpp>
 #include <tutti/graph/ops_indexing.hpp>

@@ -134,6 +134,44 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("weights that stay packed over micro-steps change no bit, and are counted as memory") {
+  auto const outcome = [&](std::int64_t micro_steps, bool keep, bool together, DType compute) {
+    Outcome result;
+    std::int64_t bytes = 0;
+    threads::run(2, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      TrainStep<nn::Gpt2Loss> step(context, config, adamw,
+                                   {.batch = 6 / micro_steps, .sequence = 8, .micro_steps = micro_steps,
+                                    .compute = compute, .keep_packed = keep});
+      step.initialise(42);
+      step.connect(parallel::data_parallel(
+          communicator, together ? parallel::Replicas::per_node : parallel::Replicas::per_rank));
+      std::vector<float> losses;
+      for (int i = 0; i < 4; ++i) {
+        Rows const rows(i, communicator.rank() * 6, 6);
+        losses.push_back(step(rows.at(i), 1e-2).loss);
+        losses.push_back(static_cast<float>(step.evaluate(Rows(9, 0, 6 / micro_steps).tokens.view(),
+                                                          Rows(9, 0, 6 / micro_steps).targets.view())));
+      }
+      if (communicator.rank() != 0) return;
+      result = {losses, parallel::hash(step.state())};
+      bytes = step.workspace_bytes();
+    });
+    return std::pair(result, bytes);
+  };
+  for (std::int64_t micro_steps : {2, 3})
+    for (bool together : {false, true})
+      for (DType compute : {DType::float32, DType::bfloat16}) {
+        INFO(micro_steps << " micro-steps, one copy: " << together << ", " << name(compute));
+        auto const [plain, without] = outcome(micro_steps, false, together, compute);
+        auto const [kept, with] = outcome(micro_steps, true, together, compute);
+        CHECK(kept.losses == plain.losses);
+        CHECK(kept.hash == plain.hash);
+        // Twice the matrices of two layers of 16 channels.
+        CHECK(with - without == 2 * 2 * 12 * 16 * 16 * static_cast<std::int64_t>(size_of(compute)));
+      }
+}
+
 TEST_CASE("shares that differ give the losses of even ones, and the same bits every time") {
   Outcome const reference = run_steps(1, 1, 1);
   // 6 rows on 4 ranks, 4 on 3, 3 on 2.

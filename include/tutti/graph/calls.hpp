@@ -9,6 +9,7 @@
 #include <tutti/exec/context.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/generic_steps.hpp>
+#include <tutti/graph/packed.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/cpu/adamw.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
@@ -60,6 +61,7 @@ Owner<Call> call(F f) {
 struct Operands {
   Step const& step;
   List<std::byte*> reads, writes;
+  PackedOperands* packed = nullptr;  ///< where this product's right operand is kept; null: nowhere
 
   template <class T = float>
   T* read(std::size_t i) const noexcept { return i < reads.size() ? reinterpret_cast<T*>(reads[i]) : nullptr; }
@@ -114,6 +116,12 @@ inline Owner<Call> bind_gemms(Operands const& call) {
     gemm.product = kernel::product_in(step.product);
     products.push_back(gemm);
   }
+  if (call.packed != nullptr)
+    return detail::call([gemm = products[0], right = call.packed->of(products[0])](exec::Context& context) {
+      kernel::Gemm product = gemm;
+      product.b_panels = &right->panels(context);
+      kernel::cpu::gemm(context, product);
+    });
   return detail::call([products = std::move(products)](exec::Context& context) {
     for (kernel::Gemm const& gemm : products) kernel::cpu::gemm(context, gemm);
   });

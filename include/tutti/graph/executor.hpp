@@ -13,6 +13,7 @@
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/packed.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/graph/state.hpp>
@@ -54,6 +55,7 @@ struct ExecutorOptions {
   comm::Port* port = nullptr;            ///< null: this rank is alone. Outlives the executor
   comm::Port* node = nullptr;            ///< of the ranks of the program's Division. Outlives the executor
   Shared<Workspace> workspace;  ///< null: one of its own
+  PackedOperands* packed = nullptr;      ///< keeps what products read of the state. Who writes a field lets it expire
   bool poison = false;                   ///< dead and unwritten memory holds NaN: whatever reads it shows
   bool profile = false;                  ///< measure every step
 };
@@ -106,7 +108,8 @@ class Executor {
     flights_.assign(lowering::at(slots), {});
     calls_.resize(list.steps.size());
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      calls::Operands operands{list.steps[s], {}, {}};
+      calls::Operands operands{
+          list.steps[s], {}, {}, reads_kept_operand(list, list.steps[s]) ? options_.packed : nullptr};
       for (Ref const& ref : operands.step.reads) operands.reads.push_back(pointer(ref));
       for (Ref const& ref : operands.step.writes) operands.writes.push_back(pointer(ref));
       calls_[s] = calls::bind(operands);
@@ -176,9 +179,8 @@ class Executor {
 
   /// One run. Inputs keep their values between runs; each must have been set once.
   /// Ranks      all ranks run the same program in the same order.
-  /// Blocking   until everything is done, collectives included. No memory is allocated.
-  /// Errors     those of kernels (a token outside the vocabulary) and of the communicator; collectives in flight are
-  /// cancelled.
+  /// Blocking   until everything is done, collectives included. No memory is allocated but, once, for packed operands.
+  /// Errors     of kernels (a token outside the vocabulary) and of the communicator; what is in flight is cancelled.
   void run(std::source_location where = std::source_location::current()) {
     for (std::size_t i = 0; i < given_.size(); ++i)
       if (!given_[i])

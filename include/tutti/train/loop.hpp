@@ -50,7 +50,8 @@ class Run {
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
                .clip = o().clip,
                .compute = o().compute_dtype(),
-               .profile = o().profile}) {}
+               .profile = o().profile,
+               .keep_packed = o().keep_packed}) {}
 
   /// Ranks: all. Blocking.
   void connect() {

@@ -58,6 +58,7 @@ struct Options {
   bool overwrite = false;          ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
   bool profile = false;            ///< measure every operation
+  bool keep_packed = false;        ///< see TrainStepOptions
   bool replicas_per_rank = false;  ///< see parallel::Replicas
   std::string config;
 
@@ -126,6 +127,8 @@ inline void declare(CLI::App& app, Options& o) {
   run->add_flag(
       "--replicas-per-rank", o.replicas_per_rank,
       "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)");
+  run->add_flag("--keep-packed", o.keep_packed,
+                "pack weights for products once a step, not once a micro-step; takes memory");
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
   add(*run, "--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
@@ -302,9 +305,8 @@ inline void validate(Options const& o) {
 /// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
 /// how, and what the run shows and keeps on the way. The model's sizes are facts of the checkpoint themselves, and so
 /// are its micro-steps, which stay where the layout does. How a run is laid out (--backend, --ranks, --threads,
-/// --replicas-per-rank), what this
-/// call does with --out and shows with --profile, and --no-final-checkpoint, which would lose work that another call
-/// meant to keep, are said each time.
+/// --replicas-per-rank, --keep-packed), what this call does with --out and shows with --profile, and
+/// --no-final-checkpoint, which would lose work that another call meant to keep, are said each time.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {
   f("data", o.data);

@@ -35,6 +35,9 @@ struct TrainStepOptions {
   double clip = 0;                        ///< largest global norm; 0 does not clip
   DType compute = DType::float32;         ///< of matrix products: float32, or bfloat16 as graph::amp says
   bool profile = false;                   ///< measure every step of the programs
+  /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
+  /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
+  bool keep_packed = false;
 };
 
 /// What matrix products are made of, and how on this processor.
@@ -129,6 +132,7 @@ class TrainStep {
                   "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) +
                       " must both be " + to_string(wanted));
     if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
+    packed_.expire();
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       bool const last = micro + 1 == options_.micro_steps;
@@ -161,7 +165,7 @@ class TrainStep {
     return evaluation_->executor->value("loss");
   }
 
-  /// Bytes of activations, gradients and temporaries. Plans, and allocates none of them.
+  /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
     plan();
     std::int64_t arena = 0, communicator = 0;
@@ -169,7 +173,7 @@ class TrainStep {
       arena = std::max(arena, runnable->program->plan.arena_bytes);
       communicator = std::max(communicator, runnable->program->plan.communicator_bytes);
     }
-    return arena + communicator;
+    return arena + communicator + (keeps_packed() ? graph::kept_bytes(programs_.front().program->list) : 0);
   }
   /// The step table of the program that updates.
   std::string table() {
@@ -188,6 +192,7 @@ class TrainStep {
     std::unique_ptr<graph::Executor> executor;
   };
 
+  bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
     bool const reduce = parallel_.port != nullptr && parallel_.port->size() > 1;
@@ -239,12 +244,15 @@ class TrainStep {
     std::vector<graph::Program const*> all;
     for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
     workspace_ = graph::Workspace::of(all, parallel_.port.get());
+    packed_ = {};
     for (Runnable* runnable : runnables())
-      runnable->executor = std::make_unique<graph::Executor>(context_, *runnable->program, state_,
-                                                             graph::ExecutorOptions{.port = parallel_.port.get(),
-                                                                                    .node = parallel_.node.get(),
-                                                                                    .workspace = workspace_,
-                                                                                    .profile = options_.profile});
+      runnable->executor = std::make_unique<graph::Executor>(
+          context_, *runnable->program, state_,
+          graph::ExecutorOptions{.port = parallel_.port.get(),
+                                 .node = parallel_.node.get(),
+                                 .workspace = workspace_,
+                                 .packed = keeps_packed() && runnable != &*evaluation_ ? &packed_ : nullptr,
+                                 .profile = options_.profile});
   }
 
   exec::Context& context_;
@@ -255,6 +263,7 @@ class TrainStep {
   std::int64_t updates_ = 0;
   parallel::DataParallel parallel_;  // before what uses its memory
   Shared<graph::Workspace> workspace_;
+  graph::PackedOperands packed_;  // of the programs of a step's micro-steps
   std::vector<Runnable> programs_;
   std::optional<Runnable> evaluation_;
 };

@@ -152,10 +152,11 @@ inline std::int64_t panel_width(exec::Isa isa) noexcept { TUTTI_DISPATCH(isa, wi
 class PackedRight {
  public:
   PackedRight() = default;
+  PackedRight(exec::Context& context, Gemm const& g) { pack(context, g); }
   /// Packs b of `g`, which has k, n, b and the product; nothing else of it counts. For contexts of this one's level.
+  /// Memory of an earlier call is used again where it has the size.
   /// Errors    out_of_memory; invalid_argument: b has a type that the product does not take.
-  PackedRight(exec::Context& context, Gemm const& g)
-      : panels_{.k = g.k, .n = g.n, .product = g.product, .isa = context.isa()} {
+  void pack(exec::Context& context, Gemm const& g) {
     if (!gemm_takes_right(g.product, g.b_dtype))
       throw Error(ErrorKind::invalid_argument, "PackedRight",
                   concat("this product does not take B as ", name(g.b_dtype), ". See tutti/kernel/gemm.hpp"));
@@ -163,8 +164,9 @@ class PackedRight {
     GemmWord const word = gemm_word(context.isa(), g.product);
     std::int64_t const panels = count * width * ((g.k + word.terms - 1) / word.terms) * word.bytes,
                        shifts = word.shifted ? count * width * 4 : 0;
-    memory_ = Storage<Cpu>(Cpu{}, static_cast<std::size_t>(panels + shifts));
-    panels_.words = memory_.data();
+    std::size_t const bytes = static_cast<std::size_t>(panels + shifts);
+    if (memory_.bytes() != bytes) memory_ = Storage<Cpu>(Cpu{}, bytes);
+    panels_ = {.words = memory_.data(), .k = g.k, .n = g.n, .product = g.product, .isa = context.isa()};
     auto* const after = reinterpret_cast<std::int32_t*>(static_cast<std::byte*>(memory_.data()) + panels);
     if (word.shifted) panels_.shifts = after;
     context.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -7,8 +7,6 @@
 #include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/rms_norm.hpp>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/rms_norm.inl>
