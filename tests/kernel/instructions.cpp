@@ -11,6 +11,7 @@
 #include <tutti/kernel/cpu/elementwise.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/layer_norm.hpp>
+#include <tutti/kernel/cpu/quantize.hpp>
 #include <tutti/kernel/cpu/rms_norm.hpp>
 #include <tutti/kernel/cpu/rotary.hpp>
 #include <tutti/kernel/cpu/swiglu.hpp>
@@ -194,6 +195,12 @@ void rotary(exec::Context& context, int64_t size) {
 void column_sum(exec::Context& context, int64_t size) {
   kernel::cpu::column_sum(context, {size, channels, floats(0, size * channels), floats(1, channels)});
 }
+void quantize_rows(exec::Context& context, int64_t size) {
+  static std::vector<std::int8_t> bytes(static_cast<std::size_t>(64 * channels));
+  static std::vector<float> scales(64);
+  kernel::cpu::quantize_rows(context, {.m = size, .k = channels, .x = floats(0, size * channels), .x_row = channels,
+                                       .q = bytes.data(), .q_row = channels, .scales = scales.data()});
+}
 
 constexpr int64_t vocabulary = 1024;
 int64_t vocabulary_rows(int64_t size) { return size * vocabulary; }
@@ -225,6 +232,7 @@ constexpr Case cases[] = {
     {"attention", attention<kernel::Product::float32>, attention_work, 120, 240},
     {"attention bfloat16", attention<kernel::Product::bfloat16>, attention_work, 120, 240},
     {"attention gradient", attention_gradient<kernel::Product::float32>, attention_gradient_work, 120, 240},
+    {"attention gradient bfloat16", attention_gradient<kernel::Product::bfloat16>, attention_gradient_work, 120, 240},
     {"layer norm", layer_norm, channel_rows, 16, 48},
     {"layer norm gradient", layer_norm_gradient, channel_rows, 16, 48},
     {"rms norm", rms_norm, channel_rows, 16, 48},
@@ -238,6 +246,7 @@ constexpr Case cases[] = {
     {"adamw + copy + cleared", adamw_copy, elements, 8192, 24576},
     {"square sum", square_sum, elements, 16384, 32768},
     {"column sum", column_sum, channel_rows, 64, 192},
+    {"quantize rows", quantize_rows, channel_rows, 16, 48},
 };
 
 }  // namespace

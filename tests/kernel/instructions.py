@@ -30,6 +30,7 @@ RECORDED = {
     "attention, avx2":                       {"gcc": 2.745, "clang": 2.900},
     "attention bfloat16, avx2":              {"gcc": 2.885, "clang": 3.091},
     "attention gradient, avx2":              {"gcc": 3.052, "clang": 3.231},
+    "attention gradient bfloat16, avx2":     {"gcc": 3.242, "clang": 3.436},
     "layer norm, avx2":                      {"gcc": 18.073, "clang": 15.833},
     "layer norm gradient, avx2":             {"gcc": 43.974, "clang": 44.973},
     "rms norm, avx2":                        {"gcc": 10.938, "clang": 8.531},
@@ -42,7 +43,8 @@ RECORDED = {
     "adamw, avx2":                           {"gcc": 31.000, "clang": 39.000},
     "adamw + copy + cleared, avx2":          {"gcc": 46.000, "clang": 56.000},
     "square sum, avx2":                      {"gcc": 11.568, "clang": 4.818},
-    "column sum, avx2":                      {"gcc": 3.291, "clang": 2.543},
+    "column sum, avx2":                      {"gcc": 5.237, "clang": 4.313},
+    "quantize rows, avx2":                   {"gcc": 29.396, "clang": 32.562},
     "gemm nt, scalar":                       {"gcc": 2.227, "clang": 1.578},
     "gemm nn, scalar":                       {"gcc": 2.232, "clang": 1.581},
     "gemm tn, scalar":                       {"gcc": 2.232, "clang": 1.581},
@@ -53,6 +55,7 @@ RECORDED = {
     "attention, scalar":                     {"gcc": 3.067, "clang": 2.361},
     "attention bfloat16, scalar":            {"gcc": 3.210, "clang": 2.476},
     "attention gradient, scalar":            {"gcc": 3.354, "clang": 2.538},
+    "attention gradient bfloat16, scalar":   {"gcc": 3.556, "clang": 2.662},
     "layer norm, scalar":                    {"gcc": 14.328, "clang": 5.492},
     "layer norm gradient, scalar":           {"gcc": 39.688, "clang": 41.961},
     "rms norm, scalar":                      {"gcc": 10.042, "clang": 3.602},
@@ -65,7 +68,8 @@ RECORDED = {
     "adamw, scalar":                         {"gcc": 31.000, "clang": 58.000},
     "adamw + copy + cleared, scalar":        {"gcc": 47.000, "clang": 66.000},
     "square sum, scalar":                    {"gcc": 2.948, "clang": 1.820},
-    "column sum, scalar":                    {"gcc": 2.551, "clang": 2.031},
+    "column sum, scalar":                    {"gcc": 2.424, "clang": 4.240},
+    "quantize rows, scalar":                 {"gcc": 27.046, "clang": 41.070},
 }
 VERSIONS = {"gcc": 12, "clang": 19}
 SLACK = 1.03        # of the versions in the table

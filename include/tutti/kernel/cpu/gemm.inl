@@ -235,47 +235,48 @@ void pack_right_panels(Gemm const& g, std::int64_t first, std::int64_t end, void
 }
 inline std::int64_t width_of_panels() { return tile_columns; }
 
-/// Columns [n0, n1) of a column sum. Blocks of rows are summed first: the error grows with their number, not with the
-/// rows'.
-TUTTI_TARGET inline void column_sum_region(ColumnSum const& s, std::int64_t n0, std::int64_t n1) {
-  constexpr std::int64_t block = 128;
-  constexpr int vectors = 4;
-  for (std::int64_t j = n0; j < n1; j += vectors * F32::lanes) {
-    F32 total[vectors];
-    TUTTI_UNROLL
-    for (int v = 0; v < vectors; ++v) total[v] = zero();
-    bool const whole = n1 - j >= vectors * F32::lanes;
-    for (std::int64_t first = 0; first < s.m; first += block) {
-      std::int64_t const end = s.m - first < block ? s.m : first + block;
-      F32 part[vectors];
+/// sums[c] (= or +=) the sum over Rows rows, in pairs: one pass over the sums for all of them.
+template <int Rows>
+TUTTI_TARGET void add_rows(float const* x, std::int64_t row, std::int64_t columns, float* sums, bool first) {
+  for (std::int64_t c = 0; c < columns; c += F32::lanes) {
+    int const n = static_cast<int>(columns - c < F32::lanes ? columns - c : F32::lanes);
+    F32 part[Rows];
+    if (n == F32::lanes) {
       TUTTI_UNROLL
-      for (int v = 0; v < vectors; ++v) part[v] = zero();
-      for (std::int64_t i = first; i < end; ++i) {
-        float const* const row = s.x + i * s.n + j;
-        if (whole) {
-          TUTTI_UNROLL
-          for (int v = 0; v < vectors; ++v) part[v] = add(part[v], load(row + v * F32::lanes));
-        } else {
-          TUTTI_UNROLL
-          for (int v = 0; v < vectors; ++v) {
-            std::int64_t const left = n1 - j - v * F32::lanes;
-            if (left > 0)
-              part[v] = add(
-                  part[v], load_partial(row + v * F32::lanes, static_cast<int>(left < F32::lanes ? left : F32::lanes)));
-          }
-        }
-      }
+      for (int r = 0; r < Rows; ++r) part[r] = load(x + r * row + c);
+    } else {
       TUTTI_UNROLL
-      for (int v = 0; v < vectors; ++v) total[v] = add(total[v], part[v]);
+      for (int r = 0; r < Rows; ++r) part[r] = load_partial(x + r * row + c, n);
     }
     TUTTI_UNROLL
-    for (int v = 0; v < vectors; ++v) {
-      std::int64_t const left = n1 - j - v * F32::lanes;
-      if (left <= 0) break;
-      int const n = static_cast<int>(left < F32::lanes ? left : F32::lanes);
-      float* const out = s.out + j + v * F32::lanes;
-      if (s.beta != 0.0f) total[v] = fma(set(s.beta), load_partial(out, n), total[v]);
-      store_partial(out, total[v], n);
+    for (int width = Rows / 2; width > 0; width /= 2) {
+      TUTTI_UNROLL
+      for (int r = 0; r < width; ++r) part[r] = add(part[r], part[r + width]);
+    }
+    store(sums + c, first ? part[0] : add(load(sums + c), part[0]));
+  }
+}
+/// Columns [n0, n1) of a column sum. Rows are read in long strips, as memory likes it, and in blocks: the error grows
+/// with the number of blocks, not of rows.
+TUTTI_TARGET inline void column_sum_region(ColumnSum const& s, std::int64_t n0, std::int64_t n1) {
+  constexpr std::int64_t block = 128, strip = 1024;
+  alignas(64) float part[strip], total[strip];
+  for (std::int64_t j = n0; j < n1; j += strip) {
+    std::int64_t const columns = n1 - j < strip ? n1 - j : strip;
+    for (std::int64_t c = 0; c < columns; c += F32::lanes) store(total + c, zero());
+    for (std::int64_t first = 0; first < s.m; first += block) {
+      std::int64_t const end = s.m - first < block ? s.m : first + block;
+      std::int64_t i = first;
+      for (; i + 8 <= end; i += 8) add_rows<8>(s.x + i * s.n + j, s.n, columns, part, i == first);
+      for (; i < end; ++i) add_rows<1>(s.x + i * s.n + j, s.n, columns, part, i == first);
+      for (std::int64_t c = 0; c < columns; c += F32::lanes) store(total + c, add(load(total + c), load(part + c)));
+    }
+    for (std::int64_t c = 0; c < columns; c += F32::lanes) {
+      int const n = static_cast<int>(columns - c < F32::lanes ? columns - c : F32::lanes);
+      float* const out = s.out + j + c;
+      F32 sum = load(total + c);
+      if (s.beta != 0.0f) sum = fma(set(s.beta), load_partial(out, n), sum);
+      store_partial(out, sum, n);
     }
   }
 }
