@@ -38,7 +38,7 @@ INDIRECT = ("core/hash", "exec/context", "exec/isa", "exec/cuda", "exec/memory_l
 CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
 EXPENSIVE = ("<functional>", "<iostream>", "<thread>", "<ranges>", "<regex>")
 # Test folders that mirror no folder of the library; nor do instances of laws (laws*.cpp).
-FREE_TESTS = ("support", "headers", "compile_fail", "consumer", "concepts", "examples", "golden")
+FREE_TESTS = ("support", "cuda", "headers", "compile_fail", "consumer", "concepts", "examples", "golden")
 
 
 def below(folder):
@@ -159,8 +159,10 @@ def check():
         covered.update(named)
         if free:
             continue
-        # A contract and its bodies share one test: kernel/gemm.hpp and kernel/cpu/gemm.hpp.
-        twins = {mirror, mirror.replace("kernel/cpu/", "kernel/"), mirror.replace("kernel/", "kernel/cpu/", 1)}
+        # A contract and its bodies for the CPU share one test: kernel/gemm.hpp and kernel/cpu/gemm.hpp.
+        twins = {mirror, mirror.replace("kernel/cpu/", "kernel/")}
+        if not mirror.startswith("kernel/cuda/"):
+            twins.add(mirror.replace("kernel/", "kernel/cpu/", 1))
         hit = {p for p in twins if p in headers}
         covered |= hit
         if not hit and not named and mirror not in ("version.hpp", "config.hpp"):

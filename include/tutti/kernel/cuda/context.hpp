@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What kernels run in: a device, a stream, its figures, working memory, the word of mistakes.
+
+#include <tutti/core/error.hpp>
+#include <tutti/exec/cuda/check.hpp>
+#include <tutti/exec/cuda/memory.hpp>
+#include <tutti/exec/cuda/stream.hpp>
+#include <tutti/kernel/cuda/error_word.hpp>
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <source_location>
+
+namespace tutti::kernel::cuda {
+
+/// Figures of a device that kernels choose by.
+struct Properties {
+  int processors = 0;            ///< streaming multiprocessors
+  int capability = 0;            ///< 10 major + minor: 80, 90
+  std::size_t shared_bytes = 0;  ///< shared memory that one block may ask for
+
+  template <class = void>
+  static Properties of(int device, std::source_location where = std::source_location::current()) {
+    auto const attribute = [&](cudaDeviceAttr which) {
+      int value = 0;
+      tutti::cuda::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute", where);
+      return value;
+    };
+    return {attribute(cudaDevAttrMultiProcessorCount),
+            10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor),
+            static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
+  }
+};
+
+/// Not copyable; one per rank, used by one thread at a time. Kernels enqueue on its stream and do not block the host.
+class Context {
+ public:
+  /// Errors: unavailable (no such device).
+  template <class = void>
+  explicit Context(int device = 0, std::source_location where = std::source_location::current())
+      : properties_(Properties::of(device, where)),
+        stream_(device, tutti::cuda::Stream::Priority::normal, where),
+        word_(stream_, sizeof(ErrorWord), where),
+        read_(sizeof(ErrorWord), where) {
+    forget_mistakes(where);
+  }
+  Context(Context const&) = delete;
+  Context& operator=(Context const&) = delete;
+
+  int device() const noexcept { return stream_.device(); }
+  tutti::cuda::Stream const& stream() const noexcept { return stream_; }
+  Properties const& properties() const noexcept { return properties_; }
+
+  /// Working memory on the device for the kernels of one call: at least `bytes`, aligned to 256, contents undefined,
+  /// valid until the next call of a kernel function. Grows to the largest request and stays. Errors: out_of_memory;
+  /// invalid_argument if it would have to grow while the stream is captured: call the kernels once before.
+  template <class = void>
+  void* scratch(std::size_t bytes, std::source_location where = std::source_location::current()) {
+    if (bytes <= scratch_.bytes()) return scratch_.data();
+    cudaStreamCaptureStatus status{};
+    tutti::cuda::check(cudaStreamIsCapturing(stream_.native(), &status), "cudaStreamIsCapturing", where);
+    if (status != cudaStreamCaptureStatusNone)
+      throw Error(ErrorKind::invalid_argument, "Context::scratch",
+                  concat(bytes, " bytes of working memory are needed while work is captured, and ", scratch_.bytes(),
+                         " are there. Run the same work once before capturing it"),
+                  where);
+    scratch_ = tutti::cuda::DeviceMemory();  // freed in the stream's order, before the larger one is asked for
+    scratch_ = tutti::cuda::DeviceMemory(stream_, bytes, where);
+    return scratch_.data();
+  }
+
+  /// Where kernels report mistakes.
+  ErrorWord* error_word() const noexcept { return static_cast<ErrorWord*>(word_.data()); }
+  /// Enqueues the reading of the word; `throw_mistake` throws what this read. Can be captured.
+  template <class = void>
+  void read_mistake(std::source_location where = std::source_location::current()) {
+    tutti::cuda::copy_to_host(stream_, read_.data(), word_.data(), sizeof(ErrorWord), where);
+  }
+  /// Throws what the last `read_mistake` found, once the stream is past it (the caller has waited). Errors: those of
+  /// the kernels' contracts.
+  template <class = void>
+  void throw_mistake() {
+    throw_reported(*static_cast<ErrorWord const*>(read_.data()));
+  }
+  /// Enqueues the clearing of the word.
+  template <class = void>
+  void forget_mistakes(std::source_location where = std::source_location::current()) {
+    tutti::cuda::fill_bytes(stream_, word_.data(), 0xff, sizeof(ErrorWord), where);
+  }
+  /// Blocks until all work is done; throws what it failed with, and mistakes, which it forgets.
+  template <class = void>
+  void wait(std::source_location where = std::source_location::current()) {
+    read_mistake(where);
+    forget_mistakes(where);
+    stream_.wait(where);
+    throw_mistake();
+  }
+
+ private:
+  Properties properties_;
+  tutti::cuda::Stream stream_;
+  tutti::cuda::DeviceMemory word_, scratch_;
+  tutti::cuda::PinnedMemory read_;
+};
+
+}  // namespace tutti::kernel::cuda
