@@ -3,22 +3,18 @@
 
 #include "support/catch.hpp"
 #include "support/test_device.hpp"
+#include "tensor/device_laws.hpp"
 
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 using namespace tutti;
+using test::counted;
 using test::TestDevice;
 
 namespace {
 
-Tensor<std::int32_t> counted(Shape shape) {
-  Tensor<std::int32_t> t(shape);
-  std::int32_t next = 0;
-  for (std::int32_t& element : t.elements()) element = next++;
-  return t;
-}
 std::vector<std::int32_t> list(Tensor<std::int32_t> const& t) { return {t.elements().begin(), t.elements().end()}; }
 
 }  // namespace
@@ -31,29 +27,7 @@ static_assert(std::is_same_v<ValueOf<TensorView<float const>>, float> &&
 
 TEMPLATE_TEST_CASE("copies between strided views on one device", "", Cpu, TestDevice) {
   TestDevice::reset();
-  for (Shape const& shape : {Shape{5, 7}, Shape{1, 1}, Shape{1, 6}, Shape{6, 1}, Shape{0, 3}}) {
-    CAPTURE(to_string(shape));
-    auto const source = counted(shape);
-    auto const here = to_device(source, TestType{});
-    auto const back = to_host(clone(here.view().transpose()));
-    REQUIRE(back.shape() == Shape{shape[1], shape[0]});
-    int wrong = 0;
-    for (std::int64_t i = 0; i < shape[0]; ++i)
-      for (std::int64_t j = 0; j < shape[1]; ++j) wrong += back(j, i) != source(i, j);
-    CHECK(wrong == 0);
-  }
-  auto const source = counted({4, 6});
-  auto far = to_device(source, TestType{});
-  auto target = zeros<std::int32_t, TestType>({4, 6});
-  copy(far.slice(1, 1, 4), target.slice(1, 2, 5));
-  copy_from_host(counted({4, 1}), target.slice(1, 5, 6));
-  Tensor<std::int32_t> result({6, 4});
-  copy_to_host(target, result.transpose());
-  int wrong = 0;
-  for (std::int64_t i = 0; i < 4; ++i)
-    for (std::int64_t j = 0; j < 6; ++j)
-      wrong += result(j, i) != (j == 5 ? i : j >= 2 ? source(i, j - 1) : 0);
-  CHECK(wrong == 0);
+  test::strided_views_are_copied(TestType{});
   CHECK(TestDevice::counts().errors == 0);
 }
 

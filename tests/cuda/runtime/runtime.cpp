@@ -138,6 +138,7 @@ struct Runtime {
   std::recursive_mutex mutex;
   DeviceState devices[device_count];
   std::set<CUstream_st*> streams;
+  std::map<std::pair<std::thread::id, int>, CUstream_st*> own_streams;
   std::set<CUevent_st*> events;
   std::set<CUgraph_st*> graphs;
   std::set<CUgraphExec_st*> executables;
@@ -274,7 +275,19 @@ bool is_pinned(void const* at, std::size_t bytes) {
   return address + bytes <= found->first + found->second.first;
 }
 
-bool known(CUstream_st* stream) { return runtime().streams.count(stream) != 0; }
+/// Whether it is a stream; a thread's own becomes the stream that stands for it on the current device.
+bool known(CUstream_st*& stream) {
+  auto& r = runtime();
+  if (stream == cudaStreamPerThread) {
+    auto& own = r.own_streams[{std::this_thread::get_id(), current_device}];
+    if (own == nullptr) {
+      own = new CUstream_st{current_device, {}, {}};
+      r.streams.insert(own);
+    }
+    stream = own;
+  }
+  return r.streams.count(stream) != 0;
+}
 
 }  // namespace
 
@@ -304,7 +317,7 @@ cudaError_t blocks_per_processor(int* blocks, void const*, int threads, std::siz
   return cudaSuccess;
 }
 
-cudaError_t launch(cudaLaunchConfig_t const& config, void const* kernel, std::function<void()> body) {
+cudaError_t launch(cudaLaunchConfig_t config, void const* kernel, std::function<void()> body) {
   auto& r = runtime();
   std::lock_guard const lock(r.mutex);
   if (!known(config.stream)) return note(cudaErrorInvalidResourceHandle);
@@ -616,6 +629,7 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t strea
   return note(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+  std::lock_guard const lock(runtime().mutex);
   *memory = nullptr;
   if (!known(stream) || pool->device != stream->device) return note(cudaErrorInvalidValue);
   return cudaMallocAsync(memory, bytes, stream);

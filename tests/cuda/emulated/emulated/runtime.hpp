@@ -78,6 +78,8 @@ using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraphExec_st*;
 using cudaMemPool_t = CUmemPoolHandle_st*;
 
+/// Every thread has one of its own on every device.
+inline cudaStream_t const cudaStreamPerThread = reinterpret_cast<cudaStream_t>(2);
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDefault = 0;
 inline constexpr unsigned cudaEventDisableTiming = 2;
@@ -195,7 +197,7 @@ enum cudaFuncAttribute {
 
 namespace emulated {
 /// Puts a kernel on its stream: `body` runs once for every thread.
-cudaError_t launch(cudaLaunchConfig_t const&, void const* kernel, std::function<void()> body);
+cudaError_t launch(cudaLaunchConfig_t, void const* kernel, std::function<void()> body);
 cudaError_t set_attribute(void const* kernel, cudaFuncAttribute, int value);
 cudaError_t blocks_per_processor(int* blocks, void const* kernel, int threads, std::size_t shared_bytes);
 
