@@ -1,46 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/kernel/cpu/cross_entropy.hpp>
 
+#include "kernel/cross_entropy_oracle.hpp"
 #include "kernel/support.hpp"
 
 using namespace tutti;
 using namespace tutti::test;
 
 namespace {
-
-struct Oracle {
-  double loss = 0;
-  std::vector<double> row_losses, dlogits;
-};
-
-/// z has `vocabulary` columns.
-Oracle oracle_of(std::vector<double> const& z, std::vector<std::int32_t> const& targets, std::int64_t vocabulary,
-                 std::int32_t ignored, double scale) {
-  Oracle oracle;
-  double valid = 0;
-  for (std::int32_t target : targets) valid += target != ignored;
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    double const* const logits = z.data() + row * length(vocabulary);
-    bool const counts = targets[row] != ignored;
-    double largest = -1e300, total = 0;
-    for (std::int64_t j = 0; j < vocabulary; ++j) largest = std::max(largest, logits[j]);
-    for (std::int64_t j = 0; j < vocabulary; ++j) total += std::exp(logits[j] - largest);
-    oracle.row_losses.push_back(counts ? std::log(total) + largest - logits[targets[row]] : 0);
-    oracle.loss += oracle.row_losses.back() / std::max(valid, 1.0);
-    for (std::int64_t j = 0; j < vocabulary; ++j)
-      oracle.dlogits.push_back(
-          counts ? scale * (std::exp(logits[j] - largest) / total - (j == targets[row] ? 1 : 0)) / valid : 0);
-  }
-  return oracle;
-}
-
-std::vector<std::int32_t> random_targets(Random& random, std::int64_t rows, std::int64_t vocabulary,
-                                         std::int32_t ignored, int ignored_in_four) {
-  std::vector<std::int32_t> targets(length(rows));
-  for (auto& target : targets)
-    target = random.below(4) < ignored_in_four ? ignored : static_cast<std::int32_t>(random.below(vocabulary));
-  return targets;
-}
 
 struct Case {
   std::int64_t rows, channels, vocabulary, padded;
@@ -61,7 +28,7 @@ TEST_CASE("Cross-entropy of given logits agrees with double precision, also in p
       Random random(static_cast<std::uint64_t>(vocabulary));
       auto const z = random.floats(rows * vocabulary, spread, spread);
       auto const targets = random_targets(random, rows, vocabulary, shape.ignored, shape.ignored_in_four);
-      Oracle const oracle = oracle_of({z.begin(), z.end()}, targets, vocabulary, shape.ignored, 0.5);
+      LossOracle const oracle = loss_oracle({z.begin(), z.end()}, targets, vocabulary, shape.ignored, 0.5);
       for (bool in_place : {false, true})
         on_every_context(
             [&](exec::Context& context) {
@@ -109,7 +76,7 @@ TEST_CASE("The fused head agrees with double precision: loss, gradients, padded 
         for (std::int64_t c = 0; c < C; ++c) sum += double{x[length(row * C + c)]} * double{weight[length(j * C + c)]};
         z.push_back(sum);
       }
-    Oracle const oracle = oracle_of(z, targets, vocabulary, ignored, 2);
+    LossOracle const oracle = loss_oracle(z, targets, vocabulary, ignored, 2);
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t j = 0; j < vocabulary; ++j)
         for (std::int64_t c = 0; c < C; ++c) {

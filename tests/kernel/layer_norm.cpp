@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/kernel/cpu/layer_norm.hpp>
 
+#include "kernel/norm_oracle.hpp"
 #include "kernel/support.hpp"
 
 using namespace tutti;
 using namespace tutti::test;
-
-namespace {
-
-struct Row {
-  double mean = 0, rstd = 0;
-};
-Row statistics(float const* x, std::int64_t n, double eps) {
-  Row row;
-  for (std::int64_t i = 0; i < n; ++i) row.mean += x[i];
-  row.mean /= static_cast<double>(n);
-  double squares = 0;
-  for (std::int64_t i = 0; i < n; ++i) squares += (x[i] - row.mean) * (x[i] - row.mean);
-  row.rstd = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
-  return row;
-}
-
-}  // namespace
 
 TEST_CASE("Layer normalisation agrees with double precision, also where y is x") {
   for (RowsShape const& shape : rows_shapes)
@@ -31,14 +15,7 @@ TEST_CASE("Layer normalisation agrees with double precision, also where y is x")
       Random random(static_cast<std::uint64_t>(rows * 1000 + n));
       auto const x = random.floats(rows * n, 2, offset);
       auto const gamma = random.floats(n), beta = random.floats(n);
-      std::vector<double> y, mean, rstd;
-      for (std::int64_t row = 0; row < rows; ++row) {
-        Row const s = statistics(x.data() + row * n, n, 1e-5);
-        mean.push_back(s.mean);
-        rstd.push_back(s.rstd);
-        for (std::int64_t i = 0; i < n; ++i)
-          y.push_back((x[length(row * n + i)] - s.mean) * s.rstd * gamma[length(i)] + beta[length(i)]);
-      }
+      NormOracle const oracle = layer_norm_oracle(x, gamma, beta, rows, n, 1e-5);
       for (bool in_place : {false, true})
         on_every_context(
             [&](exec::Context& context) {
@@ -59,9 +36,9 @@ TEST_CASE("Layer normalisation agrees with double precision, also where y is x")
               double const u = tolerance<float>(n);
               double const magnitude = 2 + double{offset};
               double const worst_rstd = n == 1 ? 317 : n < 8 ? 100 : 8;  // few channels may be nearly equal
-              require_close(out.data(), y, u * magnitude * worst_rstd, 1, "y");
-              require_close(out.data() + rows * n, mean, u, magnitude, "mean");
-              require_close(out.data() + rows * n + rows, rstd, u * magnitude * worst_rstd, 0, "rstd");
+              require_close(out.data(), oracle.y, u * magnitude * worst_rstd, 1, "y");
+              require_close(out.data() + rows * n, oracle.mean, u, magnitude, "mean");
+              require_close(out.data() + rows * n + rows, oracle.rstd, u * magnitude * worst_rstd, 0, "rstd");
             });
     }
 }
@@ -86,32 +63,11 @@ TEST_CASE("The gradient of layer normalisation agrees with double precision for 
     Random random(static_cast<std::uint64_t>(rows * 999 + n));
     auto const x = random.floats(rows * n, 2, 0.5f), dy = random.floats(rows * n), add = random.floats(rows * n);
     auto const gamma = random.floats(n);
-    std::vector<float> mean, rstd;
-    std::vector<double> dgamma(length(n)), dbeta(length(n)), dx;
-    double largest = 1;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      Row const s = statistics(x.data() + row * n, n, 1e-5);
-      mean.push_back(static_cast<float>(s.mean));
-      rstd.push_back(static_cast<float>(s.rstd));
-      double const m = mean.back(), r = rstd.back();
-      largest = std::max(largest, r);
-      double sum_h = 0, sum_p = 0;
-      for (std::int64_t i = 0; i < n; ++i) {
-        double const hat = (x[length(row * n + i)] - m) * r, g = dy[length(row * n + i)];
-        dgamma[length(i)] += g * hat;
-        dbeta[length(i)] += g;
-        sum_h += g * gamma[length(i)];
-        sum_p += g * gamma[length(i)] * hat;
-      }
-      for (std::int64_t i = 0; i < n; ++i) {
-        double const hat = (x[length(row * n + i)] - m) * r;
-        dx.push_back(r * (dy[length(row * n + i)] * gamma[length(i)] - (sum_h + hat * sum_p) / static_cast<double>(n)));
-      }
-    }
+    NormGradientOracle const oracle = layer_norm_gradient_oracle(x, dy, gamma, rows, n, 1e-5);
     enum { separate, over_dy, over_add, no_add, parameters_only };
     for (int form : {separate, over_dy, over_add, no_add, parameters_only}) {
       CAPTURE(form);
-      std::vector<double> expected = dx;
+      std::vector<double> expected = oracle.dx;
       if (form != no_add)
         for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += add[i];
       on_every_context(
@@ -125,8 +81,8 @@ TEST_CASE("The gradient of layer normalisation agrees with double precision for 
                                            .dy = dy.data(),
                                            .x = x.data(),
                                            .gamma = gamma.data(),
-                                           .mean = mean.data(),
-                                           .rstd = rstd.data(),
+                                           .mean = oracle.mean.data(),
+                                           .rstd = oracle.rstd.data(),
                                            .dx_add = add.data(),
                                            .dx = to,
                                            .dgamma = to + rows * n,
@@ -140,10 +96,10 @@ TEST_CASE("The gradient of layer normalisation agrees with double precision for 
           },
           [&](std::vector<float> const& out) {
             double const u = tolerance<float>(n);
-            if (form != parameters_only) require_close(out.data(), expected, u * largest * 4, 1, "dx");
-            double const v = tolerance<float>(rows) * largest * std::sqrt(static_cast<double>(rows) + 1);
-            require_close(out.data() + rows * n, dgamma, v, 2, "dgamma");
-            require_close(out.data() + rows * n + n, dbeta, v, 1, "dbeta");
+            if (form != parameters_only) require_close(out.data(), expected, u * oracle.largest * 4, 1, "dx");
+            double const v = tolerance<float>(rows) * oracle.largest * std::sqrt(static_cast<double>(rows) + 1);
+            require_close(out.data() + rows * n, oracle.dgamma, v, 2, "dgamma");
+            require_close(out.data() + rows * n + n, oracle.dbeta, v, 1, "dbeta");
           });
     }
   }

@@ -2,6 +2,7 @@
 // Covers: <tutti/kernel/cpu/reduce.hpp> <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/cpu/reduce.hpp>
 
+#include "kernel/reduce_oracle.hpp"
 #include "kernel/support.hpp"
 
 #include <limits>
@@ -11,41 +12,10 @@ using namespace tutti::test;
 
 namespace {
 
-using Strides = std::array<std::int64_t, Shape::max_rank>;
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-
-struct Oracle {
-  std::vector<double> values;
-  double magnitude = 0;  ///< largest sum of magnitudes behind one value
-};
-
-Oracle reduced(Shape const& shape, Strides const& strides, unsigned axes, bool maximum, float const* x) {
-  std::int64_t outputs = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (!((axes >> axis) & 1u)) outputs *= shape[axis];
-  Oracle oracle{std::vector<double>(length(outputs), maximum ? minus_infinity : 0.0), 0};
-  std::vector<double> magnitudes(length(outputs));
-  std::int64_t index[Shape::max_rank] = {};
-  for (std::int64_t count = shape.size(); count > 0; --count) {
-    std::int64_t from = 0, to = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      from += index[axis] * strides[length(axis)];
-      if (!((axes >> axis) & 1u)) to = to * shape[axis] + index[axis];
-    }
-    double& value = oracle.values[length(to)];
-    if (maximum) value = std::isnan(value) || value > x[from] ? value : x[from];
-    else value += x[from];
-    magnitudes[length(to)] += std::abs(double{x[from]});
-    oracle.magnitude = std::max(oracle.magnitude, magnitudes[length(to)]);
-    for (int axis = shape.rank() - 1; axis >= 0 && ++index[axis] == shape[axis]; --axis) index[axis] = 0;
-  }
-  return oracle;
-}
-
 void check(Shape const& shape, Strides const& strides, unsigned axes, std::vector<float> const& x) {
   for (bool maximum : {false, true}) {
     CAPTURE(to_string(shape), axes, maximum);
-    Oracle const oracle = reduced(shape, strides, axes, maximum, x.data());
+    ReduceOracle const oracle = reduced(shape, strides, axes, maximum, x.data());
     std::int64_t const terms =
         shape.size() / std::max<std::int64_t>(1, static_cast<std::int64_t>(oracle.values.size()));
     on_every_context(

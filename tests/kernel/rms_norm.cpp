@@ -2,20 +2,11 @@
 // Covers: <tutti/kernel/rms_norm.hpp> <tutti/kernel/cpu/rms_norm.hpp>
 #include <tutti/kernel/cpu/rms_norm.hpp>
 
+#include "kernel/norm_oracle.hpp"
 #include "kernel/support.hpp"
 
 using namespace tutti;
 using namespace tutti::test;
-
-namespace {
-
-double reciprocal_rms(float const* x, std::int64_t n, double eps) {
-  double squares = 0;
-  for (std::int64_t i = 0; i < n; ++i) squares += double{x[i]} * x[i];
-  return 1 / std::sqrt(squares / static_cast<double>(n) + eps);
-}
-
-}  // namespace
 
 TEST_CASE("RMS normalisation agrees with double precision, also where y is x") {
   for (RowsShape const& shape : rows_shapes)
@@ -24,11 +15,7 @@ TEST_CASE("RMS normalisation agrees with double precision, also where y is x") {
       CAPTURE(rows, n, offset);
       Random random(static_cast<std::uint64_t>(rows * 1000 + n));
       auto const x = random.floats(rows * n, 2, offset), weight = random.floats(n);
-      std::vector<double> y, rstd;
-      for (std::int64_t row = 0; row < rows; ++row) {
-        rstd.push_back(reciprocal_rms(x.data() + row * n, n, 1e-5));
-        for (std::int64_t i = 0; i < n; ++i) y.push_back(x[length(row * n + i)] * rstd.back() * weight[length(i)]);
-      }
+      NormOracle const oracle = rms_norm_oracle(x, weight, rows, n, 1e-5);
       for (bool in_place : {false, true})
         on_every_context(
             [&](exec::Context& context) {
@@ -46,8 +33,8 @@ TEST_CASE("RMS normalisation agrees with double precision, also where y is x") {
             },
             [&](std::vector<float> const& out) {
               double const u = tolerance<float>(n);
-              require_close(out.data(), y, u, 1, "y");
-              require_close(out.data() + rows * n, rstd, u, 0, "rstd");
+              require_close(out.data(), oracle.y, u, 1, "y");
+              require_close(out.data() + rows * n, oracle.rstd, u, 0, "rstd");
               REQUIRE(out.back() == 9);
             });
     }
@@ -89,28 +76,11 @@ TEST_CASE("The gradient of RMS normalisation agrees with double precision for ev
     Random random(static_cast<std::uint64_t>(rows * 999 + n));
     auto const x = random.floats(rows * n, 2, 0.5f), dy = random.floats(rows * n), add = random.floats(rows * n);
     auto const weight = random.floats(n), before = random.floats(n);
-    std::vector<float> rstd;
-    std::vector<double> dweight(length(n)), dx;
-    double largest = 1;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      rstd.push_back(static_cast<float>(reciprocal_rms(x.data() + row * n, n, 1e-5)));
-      double const r = rstd.back();
-      largest = std::max(largest, r);
-      double sum = 0;
-      for (std::int64_t i = 0; i < n; ++i) {
-        double const hat = x[length(row * n + i)] * r, g = dy[length(row * n + i)];
-        dweight[length(i)] += g * hat;
-        sum += g * weight[length(i)] * hat;
-      }
-      for (std::int64_t i = 0; i < n; ++i) {
-        double const hat = x[length(row * n + i)] * r;
-        dx.push_back(r * (dy[length(row * n + i)] * weight[length(i)] - hat * sum / static_cast<double>(n)));
-      }
-    }
+    NormGradientOracle const oracle = rms_norm_gradient_oracle(x, dy, weight, rows, n, 1e-5);
     enum { separate, over_dy, over_add, no_add, weight_only, accumulated };
     for (int form : {separate, over_dy, over_add, no_add, weight_only, accumulated}) {
       CAPTURE(form);
-      std::vector<double> expected = dx, expected_weight = dweight;
+      std::vector<double> expected = oracle.dx, expected_weight = oracle.dgamma;
       if (form != no_add)
         for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += add[i];
       if (form == accumulated)
@@ -127,7 +97,7 @@ TEST_CASE("The gradient of RMS normalisation agrees with double precision for ev
                                          .dy = dy.data(),
                                          .x = x.data(),
                                          .weight = weight.data(),
-                                         .rstd = rstd.data(),
+                                         .rstd = oracle.rstd.data(),
                                          .dx_add = add.data(),
                                          .dx = to,
                                          .dweight = to + rows * n,
@@ -140,8 +110,9 @@ TEST_CASE("The gradient of RMS normalisation agrees with double precision for ev
             return out;
           },
           [&](std::vector<float> const& out) {
-            if (form != weight_only) require_close(out.data(), expected, tolerance<float>(n) * largest * 4, 1, "dx");
-            double const v = tolerance<float>(rows) * largest * std::sqrt(static_cast<double>(rows) + 1);
+            if (form != weight_only)
+              require_close(out.data(), expected, tolerance<float>(n) * oracle.largest * 4, 1, "dx");
+            double const v = tolerance<float>(rows) * oracle.largest * std::sqrt(static_cast<double>(rows) + 1);
             require_close(out.data() + rows * n, expected_weight, v, 2, "dweight");
           });
     }

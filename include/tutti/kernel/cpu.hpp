@@ -6,15 +6,16 @@
 #include <tutti/kernel/adamw.hpp>
 #include <tutti/kernel/gemm.hpp>
 #include <tutti/kernel/attention.hpp>
+#include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cpu/adamw.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
-#include <tutti/kernel/cpu/box.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/cpu/copy.hpp>
 #include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/cpu/cross_entropy.hpp>
+#include <tutti/kernel/elementwise_rules.hpp>
 #include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
 #include <tutti/kernel/embedding.hpp>

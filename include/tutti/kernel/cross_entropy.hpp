@@ -49,16 +49,20 @@ constexpr std::int64_t linear_cross_entropy_workspace(std::int64_t rows, std::in
 
 /// Softmax cross-entropy on given logits, for models without a linear head.
 /// Shapes    logits, dlogits (rows, vocabulary); targets (rows)
+///           T float, on a GPU also bfloat16
 /// Computes  as above with z = logits. Aliasing: dlogits may be logits; null outputs are skipped.
-struct CrossEntropy {
+/// Errors    as above; of a GPU at the end of the step, and the row takes no part.
+template <class T>
+struct CrossEntropyOf {
   std::int64_t rows = 0, vocabulary = 0;
   std::int32_t ignored = -1;
   float scale = 1.0f;
-  float const* logits = nullptr;
+  T const* logits = nullptr;
   std::int32_t const* targets = nullptr;
   float* loss = nullptr;
   float* row_losses = nullptr;
-  float* dlogits = nullptr;
+  T* dlogits = nullptr;
 };
+using CrossEntropy = CrossEntropyOf<float>;
 
 }  // namespace tutti::kernel

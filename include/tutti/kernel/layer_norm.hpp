@@ -7,36 +7,40 @@
 
 namespace tutti::kernel {
 
-/// Shapes    x, y (rows, channels); gamma, beta (channels); mean, rstd (rows)
+/// Shapes    x, y (rows, channels); gamma, beta (channels); mean, rstd (rows); T float, on a GPU also bfloat16
 /// Computes  mean = avg(x); rstd = 1 / sqrt(avg((x - mean)^2) + eps); y = (x - mean) * rstd * gamma + beta, per row
 /// Aliasing  y may be x. mean and rstd may be null when no gradient follows.
-struct LayerNorm {
+template <class T>
+struct LayerNormOf {
   std::int64_t rows = 0, channels = 0;
   float eps = 1e-5f;
-  float const* x = nullptr;
+  T const* x = nullptr;
   float const* gamma = nullptr;
   float const* beta = nullptr;
-  float* y = nullptr;
+  T* y = nullptr;
   float* mean = nullptr;
   float* rstd = nullptr;
 };
+using LayerNorm = LayerNormOf<float>;
 
 /// Shapes    dy, x, dx (rows, channels); gamma, dgamma, dbeta (channels); mean, rstd (rows)
 /// Computes  xh = (x - mean) * rstd; dbeta = sum dy; dgamma = sum dy * xh; h = dy * gamma;
 ///           dx = rstd * (h - avg(h) - xh * avg(h * xh)) [+ dx_add]
 /// Aliasing  dx may be dy or dx_add. Outputs that are null are not computed; dx_add may be null.
-/// Numerics  sums over rows in an order independent of the number of threads.
-struct LayerNormGradient {
+/// Numerics  everything is held in fp32; sums over rows in an order independent of the number of threads.
+template <class T>
+struct LayerNormGradientOf {
   std::int64_t rows = 0, channels = 0;
-  float const* dy = nullptr;
-  float const* x = nullptr;
+  T const* dy = nullptr;
+  T const* x = nullptr;
   float const* gamma = nullptr;
   float const* mean = nullptr;
   float const* rstd = nullptr;
-  float const* dx_add = nullptr;
-  float* dx = nullptr;
+  T const* dx_add = nullptr;
+  T* dx = nullptr;
   float* dgamma = nullptr;
   float* dbeta = nullptr;
 };
+using LayerNormGradient = LayerNormGradientOf<float>;
 
 }  // namespace tutti::kernel

@@ -7,34 +7,38 @@
 
 namespace tutti::kernel {
 
-/// Shapes    x, y (rows, channels); weight (channels); rstd (rows)
+/// Shapes    x, y (rows, channels); weight (channels); rstd (rows); T float, on a GPU also bfloat16
 /// Computes  rstd = 1 / sqrt(avg(x^2) + eps); y = x * rstd * weight, per row
 /// Aliasing  y may be x. rstd may be null when no gradient follows.
 /// Numerics  the sum of squares is held in fp32: a row whose sum is beyond 3.4e38 becomes zero.
-struct RmsNorm {
+template <class T>
+struct RmsNormOf {
   std::int64_t rows = 0, channels = 0;
   float eps = 1e-5f;
-  float const* x = nullptr;
+  T const* x = nullptr;
   float const* weight = nullptr;
-  float* y = nullptr;
+  T* y = nullptr;
   float* rstd = nullptr;
 };
+using RmsNorm = RmsNormOf<float>;
 
 /// Shapes    dy, x, dx (rows, channels); weight, dweight (channels); rstd (rows)
 /// Computes  xh = x * rstd; dweight = sum dy * xh [+ dweight, where `accumulate`]; h = dy * weight;
 ///           dx = rstd * (h - xh * avg(h * xh)) [+ dx_add]
 /// Aliasing  dx may be dy or dx_add. Outputs that are null are not computed; dx_add may be null.
-/// Numerics  sums over rows in an order independent of the number of threads.
-struct RmsNormGradient {
+/// Numerics  everything is held in fp32; sums over rows in an order independent of the number of threads.
+template <class T>
+struct RmsNormGradientOf {
   std::int64_t rows = 0, channels = 0;
-  float const* dy = nullptr;
-  float const* x = nullptr;
+  T const* dy = nullptr;
+  T const* x = nullptr;
   float const* weight = nullptr;
   float const* rstd = nullptr;
-  float const* dx_add = nullptr;
-  float* dx = nullptr;
+  T const* dx_add = nullptr;
+  T* dx = nullptr;
   float* dweight = nullptr;
   bool accumulate = false;
 };
+using RmsNormGradient = RmsNormGradientOf<float>;
 
 }  // namespace tutti::kernel

@@ -7,37 +7,41 @@
 
 namespace tutti::kernel {
 
-/// Shapes    gate, up, y (rows, channels), rows `..._stride` floats apart, so that gate and up may lie in one packed
-///           projection
+/// Shapes    gate, up, y (rows, channels), rows `..._stride` elements apart, so that gate and up may lie in one
+///           packed projection; T float, on a GPU also bfloat16
 /// Computes  y = silu(gate) * up, silu(v) = v / (1 + exp(-v))
 /// Aliasing  y may be gate or up where the strides are equal.
 /// Numerics  silu within 4 ulp, then one rounding.
-struct SwiGlu {
+template <class T>
+struct SwiGluOf {
   std::int64_t rows = 0, channels = 0;
-  float const* gate = nullptr;
+  T const* gate = nullptr;
   std::int64_t gate_stride = 0;
-  float const* up = nullptr;
+  T const* up = nullptr;
   std::int64_t up_stride = 0;
-  float* y = nullptr;
+  T* y = nullptr;
   std::int64_t y_stride = 0;
 };
+using SwiGlu = SwiGluOf<float>;
 
 /// Shapes    as of SwiGlu; dy, dgate, dup (rows, channels) with strides of their own
 /// Computes  dgate = dy * up * silu'(gate); dup = dy * silu(gate), from one exponential
 /// Aliasing  each output may be one of the inputs where the strides are equal; null outputs are not computed.
 /// Numerics  silu' within 4 ulp or 1e-7.
-struct SwiGluGradient {
+template <class T>
+struct SwiGluGradientOf {
   std::int64_t rows = 0, channels = 0;
-  float const* dy = nullptr;
+  T const* dy = nullptr;
   std::int64_t dy_stride = 0;
-  float const* gate = nullptr;
+  T const* gate = nullptr;
   std::int64_t gate_stride = 0;
-  float const* up = nullptr;
+  T const* up = nullptr;
   std::int64_t up_stride = 0;
-  float* dgate = nullptr;
+  T* dgate = nullptr;
   std::int64_t dgate_stride = 0;
-  float* dup = nullptr;
+  T* dup = nullptr;
   std::int64_t dup_stride = 0;
 };
+using SwiGluGradient = SwiGluGradientOf<float>;
 
 }  // namespace tutti::kernel

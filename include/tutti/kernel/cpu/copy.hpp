@@ -6,7 +6,7 @@
 
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
-#include <tutti/kernel/cpu/box.hpp>
+#include <tutti/kernel/box.hpp>
 #include <tutti/kernel/elementwise.hpp>
 
 #include <algorithm>

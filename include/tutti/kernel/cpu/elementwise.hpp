@@ -5,16 +5,15 @@
 /// instruction serves hundreds of elements.
 
 #include <tutti/core/dtype.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
-#include <tutti/kernel/cpu/box.hpp>
+#include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/elementwise.hpp>
+#include <tutti/kernel/elementwise_rules.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace tutti::kernel::cpu {
 
@@ -24,7 +23,7 @@ namespace detail {
 template <class Real>
 class ElementwiseChain {
  public:
-  static constexpr int most_inputs = 16, most_instructions = 64, most_outputs = 8;
+  static constexpr int most_inputs = ElementwiseLimits::inputs, most_instructions = ElementwiseLimits::instructions;
 
   ElementwiseChain(Elementwise const& args, TileFunctions functions, RunTile<Real> run_tile)
       : args_(args), functions_(functions), run_(run_tile), box_(args.shape, static_cast<int>(args.inputs.size())) {
@@ -213,29 +212,6 @@ class ElementwiseChain {
   alignas(64) Real invariants_[most_inputs + most_instructions][16];
 };
 
-inline void check_elementwise(Elementwise const& args) {
-  auto const refuse = [](std::string const& why) { throw Error(ErrorKind::internal, "elementwise", why); };
-  using Limits = ElementwiseChain<float>;
-  if (args.inputs.size() > Limits::most_inputs || args.instructions.size() > Limits::most_instructions ||
-      args.outputs.size() > Limits::most_outputs)
-    refuse(std::to_string(args.inputs.size()) + " inputs, " + std::to_string(args.instructions.size()) +
-           " instructions, " + std::to_string(args.outputs.size()) + " outputs: a chain has at most " +
-           std::to_string(Limits::most_inputs) + ", " + std::to_string(Limits::most_instructions) + " and " +
-           std::to_string(Limits::most_outputs) + ". Split it");
-  int const inputs = static_cast<int>(args.inputs.size());
-  for (int index = 0; index < static_cast<int>(args.instructions.size()); ++index) {
-    ElementwiseInstruction const& instruction = args.instructions[static_cast<std::size_t>(index)];
-    std::int16_t const operands[3] = {instruction.a, instruction.b, instruction.c};
-    for (int k = 0; k < 3; ++k)
-      if (operands[k] >= inputs + index || (k < arity(instruction.op) && operands[k] < 0))
-        refuse("instruction " + std::to_string(index) + " reads register " + std::to_string(operands[k]) +
-               ", but there are " + std::to_string(inputs + index) + " before it");
-  }
-  for (ElementwiseOutput const& output : args.outputs)
-    if (output.source < 0 || output.source >= inputs + static_cast<int>(args.instructions.size()))
-      refuse("an output reads register " + std::to_string(output.source) + ", which does not exist");
-}
-
 template <class Real>
 void run_elementwise(exec::Context& context, Elementwise const& args, TileFunctions functions, RunTile<Real> run) {
   ElementwiseChain<Real> const chain(args, functions, run);
@@ -249,13 +225,10 @@ void run_elementwise(exec::Context& context, Elementwise const& args, TileFuncti
 /// See kernel::Elementwise. Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either
 /// is. Errors: internal (a limit of the chain, a register that does not exist).
 inline void elementwise(exec::Context& context, Elementwise const& args) {
-  detail::check_elementwise(args);
+  check_elementwise(args);
   if (args.shape.size() == 0) return;
-  bool wide = args.double_precision;
-  for (ElementwiseInput const& input : args.inputs) wide = wide || input.dtype == DType::float64;
-  for (ElementwiseOutput const& output : args.outputs) wide = wide || output.dtype == DType::float64;
   TileFunctions const functions = detail::select_tile_functions(context.isa());
-  if (wide) detail::run_elementwise<double>(context, args, functions, detail::run_tile_double);
+  if (runs_in_double(args)) detail::run_elementwise<double>(context, args, functions, detail::run_tile_double);
   else detail::run_elementwise<float>(context, args, functions, functions.run);
 }
 

@@ -5,7 +5,7 @@
 /// results of the blocks are combined in order, so a single output also has work for every thread.
 
 #include <tutti/exec/context.hpp>
-#include <tutti/kernel/cpu/box.hpp>
+#include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
 

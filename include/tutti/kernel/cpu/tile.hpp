@@ -7,12 +7,12 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/exec/isa/levels.hpp>
 #include <tutti/kernel/elementwise.hpp>
+#include <tutti/kernel/elementwise_rules.hpp>
 
 #include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 namespace tutti::kernel::cpu {
 
@@ -92,18 +92,6 @@ inline double compute_double(ElementwiseOp op, double value, double a, double b,
   return 0;
 }
 
-constexpr int arity(ElementwiseOp op) {
-  switch (op) {
-    case ElementwiseOp::constant: return 0;
-    case ElementwiseOp::add: case ElementwiseOp::subtract: case ElementwiseOp::multiply: case ElementwiseOp::divide:
-    case ElementwiseOp::maximum: case ElementwiseOp::less: case ElementwiseOp::less_equal: case ElementwiseOp::equal:
-    case ElementwiseOp::not_equal: case ElementwiseOp::gelu_gradient:
-    case ElementwiseOp::silu_gradient: return 2;
-    case ElementwiseOp::select: return 3;
-    default: return 1;
-  }
-}
-
 /// Precision before speed: the oracle's path, one element at a time.
 inline void run_tile_double(ElementwiseOp op, double value, double* out, TileOperand<double> const* in,
                             std::int64_t n) {
@@ -127,21 +115,6 @@ void load_elements(T const* from, std::int64_t stride, Real* to, std::int64_t n)
     if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) to[i] = float(from[i * stride]);
     else to[i] = static_cast<Real>(from[i * stride]);
   }
-}
-
-/// Toward zero into integers, which saturate; NaN becomes 0. Nonzero is true.
-template <class T, class Real>
-T element_of(Real value) {
-  if constexpr (std::same_as<T, bool>) return value != 0;
-  else if constexpr (std::same_as<T, std::byte>) return static_cast<std::byte>(element_of<std::uint8_t>(value));
-  else if constexpr (std::integral<T>) {
-    constexpr Real low = static_cast<Real>(std::numeric_limits<T>::min());
-    constexpr Real above = static_cast<Real>(std::numeric_limits<T>::max() / 2 + 1) * 2;
-    if (value != value) return 0;
-    if (value < low) return std::numeric_limits<T>::min();
-    return value >= above ? std::numeric_limits<T>::max() : static_cast<T>(value);
-  } else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) return T(static_cast<float>(value));
-  else return static_cast<T>(value);
 }
 
 template <class Real>

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tutti::kernel::cpu {
+namespace tutti::kernel {
 
 using Extents = std::array<std::int64_t, Shape::max_rank>;
 
@@ -78,4 +78,4 @@ struct Box {
   }
 };
 
-}  // namespace tutti::kernel::cpu
+}  // namespace tutti::kernel
