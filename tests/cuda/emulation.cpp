@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The emulation finds what it promises to find. Each kernel here makes one mistake.
 #include <tutti/core/error.hpp>
+#include <tutti/exec/cuda/graph.hpp>
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/exec/cuda/memory.hpp>
 #include <tutti/exec/cuda/stream.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>
 
 #include "support/catch.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <bit>
 #include <cstdint>
@@ -214,3 +219,66 @@ TEST_CASE("memory is poison before it is written and after it is freed") {
     CHECK(values == std::vector<std::uint32_t>(4, 0xffffffffu));
   }
 }
+
+namespace {
+
+/// A fill on one stream and a copy of the same memory on another, captured; with or without an event between the two.
+std::vector<std::uint32_t> captured_fill_and_copy(bool ordered) {
+  Stream const stream(0), beside(0);
+  cuda::DeviceMemory const memory(stream, 16);
+  cuda::PinnedMemory const host(16);
+  cuda::Event const begun(0), filled(0), copied(0);
+  auto const graph = cuda::Graph::capture(stream, [&] {
+    begun.record(stream);
+    cuda::fill_bytes(stream, memory.data(), 7, 16);
+    filled.record(stream);
+    beside.wait_for(ordered ? filled : begun);
+    cuda::copy_to_host(beside, host.data(), memory.data(), 16);
+    copied.record(beside);
+    stream.wait_for(copied);
+  });
+  graph.launch(stream);
+  stream.wait();
+  auto const* const words = static_cast<std::uint32_t const*>(host.data());
+  return {words, words + 4};
+}
+
+}  // namespace
+
+TEST_CASE("captured work without an event between runs in either order") {
+  std::vector<std::uint32_t> const expected(4, 0x07070707u);
+  bool differs = false;
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    emulated::set_seed(seed);
+    CHECK(captured_fill_and_copy(true) == expected);
+    differs = differs || captured_fill_and_copy(false) != expected;
+  }
+  CHECK(differs);
+  emulated::set_seed(1);
+}
+
+TEST_CASE("a stream that does not come back to the one that is captured is found") {
+  Stream const stream(0), beside(0);
+  cuda::DeviceMemory const memory(stream, 16);
+  cuda::Event const begun(0);
+  REQUIRE_ERROR(cuda::Graph::capture(stream,
+                                     [&] {
+                                       begun.record(stream);
+                                       beside.wait_for(begun);
+                                       cuda::fill_bytes(beside, memory.data(), 1, 16);
+                                     }),
+                ErrorKind::internal, "cudaErrorStreamCaptureUnjoined");
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_CASE("the address sanitizer knows where blocks of device memory end") {
+  Stream const stream(0);
+  cuda::DeviceMemory out(stream, 31 * sizeof(int));
+  auto const* const words = static_cast<int const*>(out.data());
+  CHECK(!__asan_address_is_poisoned(words + 30));
+  CHECK(__asan_address_is_poisoned(words + 31));
+  out = cuda::DeviceMemory();
+  stream.wait();
+  CHECK(__asan_address_is_poisoned(words));
+}
+#endif

@@ -154,6 +154,9 @@ struct Runtime {
     char const* seed = std::getenv("TUTTI_CUDA_SEED");
     dice.seed(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 1);
   }
+  ~Runtime() {
+    for (auto const& own : own_streams) delete own.second;
+  }
 };
 
 Runtime& runtime() {
