@@ -13,7 +13,7 @@
 #endif
 
 #if defined(__x86_64__)
-// Keeps what a call must keep, and nothing else: swapcontext makes a system call for the signal mask, 20 times as slow.
+// Keeps what a call must keep, and nothing else: swapcontext makes a system call for the signal mask.
 asm(R"(
 .text
 .type tutti_emulated_switch, @function
