@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/kernel/cpu/attention.hpp>
 
+#include "kernel/attention_oracle.hpp"
 #include "kernel/support.hpp"
 
 #include <algorithm>
@@ -13,68 +14,8 @@ namespace {
 
 using namespace tutti;
 using std::int64_t;
-
-struct Case {
-  int64_t batch, tokens, heads, head_size;
-  int64_t kv_heads = 0;
-  kernel::Product product = kernel::Product::float32;
-  int64_t channels() const { return heads * head_size; }
-  int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
-  int64_t row() const { return (heads + 2 * kv()) * head_size; }
-};
-
-/// Attention and its gradient in double, score by score.
-struct Oracle {
-  std::vector<double> out, lse, dqkv;
-  Oracle(Case s, double scale, std::vector<float> const& qkv, std::vector<float> const& dout) {
-    int64_t const c = s.channels(), d = s.head_size, t_end = s.tokens;
-    out.assign(test::length(s.batch * t_end * c), 0);
-    lse.assign(test::length(s.batch * s.heads * t_end), 0);
-    dqkv.assign(test::length(s.batch * t_end * s.row()), 0);
-    for (int64_t b = 0; b < s.batch; ++b)
-      for (int64_t h = 0; h < s.heads; ++h) {
-        auto const at = [&](int64_t t, int64_t which, int64_t i) {
-          int64_t const head = which == 0 ? h : s.heads + (which - 1) * s.kv() + h / (s.heads / s.kv());
-          return test::length((b * t_end + t) * s.row() + head * d + i);
-        };
-        auto const o = [&](int64_t t, int64_t i) { return test::length((b * t_end + t) * c + h * d + i); };
-        for (int64_t t = 0; t < t_end; ++t) {
-          std::vector<double> p(test::length(t + 1));
-          double top = -1e300, sum = 0;
-          for (int64_t u = 0; u <= t; ++u) {
-            double score = 0;
-            for (int64_t i = 0; i < d; ++i) score += double(qkv[at(t, 0, i)]) * double(qkv[at(u, 1, i)]);
-            p[test::length(u)] = score * scale;
-            top = std::max(top, score * scale);
-          }
-          for (double& x : p) sum += x = std::exp(x - top);
-          for (double& x : p) x /= sum;
-          lse[test::length((b * s.heads + h) * t_end + t)] = top + std::log(sum);
-          double delta = 0;
-          for (int64_t i = 0; i < d; ++i) {
-            for (int64_t u = 0; u <= t; ++u) out[o(t, i)] += p[test::length(u)] * double(qkv[at(u, 2, i)]);
-            delta += out[o(t, i)] * double(dout[o(t, i)]);
-          }
-          for (int64_t u = 0; u <= t; ++u) {
-            double dp = 0;
-            for (int64_t i = 0; i < d; ++i) dp += double(dout[o(t, i)]) * double(qkv[at(u, 2, i)]);
-            double const ds = scale * p[test::length(u)] * (dp - delta);
-            for (int64_t i = 0; i < d; ++i) {
-              dqkv[at(t, 0, i)] += ds * double(qkv[at(u, 1, i)]);
-              dqkv[at(u, 1, i)] += ds * double(qkv[at(t, 0, i)]);
-              dqkv[at(u, 2, i)] += p[test::length(u)] * double(dout[o(t, i)]);
-            }
-          }
-        }
-      }
-  }
-};
-
-double largest(std::vector<double> const& x) {
-  double most = 0;
-  for (double value : x) most = std::max(most, std::abs(value));
-  return most;
-}
+using Case = test::AttentionCase;
+using test::largest;
 
 float const poison = std::numeric_limits<float>::quiet_NaN();
 
@@ -89,7 +30,7 @@ void check(Case s, float spread = 1) {
     for (auto* values : {&qkv, &dout})
       for (float& value : *values) value = float(bfloat16(value));
   float const scale = 1.0f / std::sqrt(static_cast<float>(s.head_size));
-  Oracle const oracle(s, double(scale), qkv, dout);
+  test::AttentionOracle const oracle(s, double(scale), qkv, dout);
   double const terms = test::tolerance<float>(s.tokens + s.head_size + 16);
   test::on_every_context(
       [&](exec::Context& context) {

@@ -83,5 +83,10 @@ __device__ __forceinline__ float exp2_approximate(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
   return result;
 }
+/// `value`, but computed again wherever this stands: what follows from it is not kept in registers across loops.
+__device__ __forceinline__ int computed_anew(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
 
 }  // namespace tutti::kernel::cuda

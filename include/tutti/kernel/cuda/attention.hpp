@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Causal attention on CUDA devices: forward, gradient, and one new position against a cache.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/exec/cuda/launch.hpp>
+#include <tutti/kernel/attention.hpp>
+#include <tutti/kernel/cuda/attention_decode.hpp>
+#include <tutti/kernel/cuda/attention_forward.hpp>
+#include <tutti/kernel/cuda/attention_gradient.hpp>
+#include <tutti/kernel/cuda/context.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace tutti::kernel::cuda {
+
+namespace detail {
+
+/// f(std::integral_constant planes, std::integral_constant width) for the kernels of this element type.
+template <class T, class F>
+void with_attention_shape(Product product, std::int64_t head_size, F&& f) {
+  using std::integral_constant;
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    integral_constant<int, 1> const one;
+    if (head_size <= 32) f(one, integral_constant<int, 32>{});
+    else if (head_size <= 64) f(one, integral_constant<int, 64>{});
+    else if (head_size <= 96) f(one, integral_constant<int, 96>{});
+    else f(one, integral_constant<int, 128>{});
+  } else {
+    auto const with_width = [&](auto planes) {
+      if (head_size <= 64) f(planes, integral_constant<int, 64>{});
+      else f(planes, integral_constant<int, 128>{});
+    };
+    if (product == Product::bfloat16) with_width(integral_constant<int, 1>{});
+    else with_width(integral_constant<int, 3>{});
+  }
+}
+
+template <class A>
+void check_attention(A const& a, char const* operation) {
+  auto const refuse = [&](auto const&... words) {
+    throw Error(ErrorKind::invalid_argument, operation, concat(words...));
+  };
+  if (a.kv_heads != 0 && (a.kv_heads < 0 || a.heads % a.kv_heads != 0))
+    refuse(a.heads, " heads cannot share ", a.kv_heads, " heads of keys and values evenly");
+  if (a.head_size % 8 != 0 || a.head_size > 128)
+    refuse("heads of ", a.head_size, " elements are not among those of CUDA devices: multiples of 8 up to 128");
+  if (!(a.scale > 0) || a.scale > std::numeric_limits<float>::max())
+    refuse("the scale of scores must be positive and finite");
+  if (a.product != Product::float32 && a.product != Product::bfloat16)
+    refuse("products of attention are in float32 or bfloat16");
+  if (a.tokens > (std::int64_t{1} << 22) || a.batch * a.heads > std::numeric_limits<std::int32_t>::max())
+    refuse(a.tokens, " tokens of ", a.batch * a.heads, " heads are more than one launch takes");
+}
+
+template <class A>
+AttentionSizes attention_sizes(A const& a) {
+  return {static_cast<int>(a.tokens), static_cast<int>(a.heads),
+          static_cast<int>(a.kv_heads == 0 ? a.heads : a.kv_heads), static_cast<int>(a.head_size)};
+}
+inline dim3 attention_grid(std::int64_t heads, std::int64_t tokens, int rows) {
+  return dim3(static_cast<unsigned>(heads), static_cast<unsigned>((tokens + rows - 1) / rows));
+}
+
+}  // namespace detail
+
+/// Contract: tutti/kernel/attention.hpp, for float and bfloat16.
+/// Requires   head sizes in multiples of 8 up to 128; scale positive; pointers aligned to 16 bytes.
+/// Numerics   products of float are of three bfloat16 planes each, as exact as fp32; fp32 sums by tensor cores. The
+///            order depends on the shape alone.
+/// Errors     invalid_argument.
+template <class T>
+void attention(Context& context, AttentionOf<T> const& a) {
+  detail::check_attention(a, "attention");
+  if (a.batch <= 0 || a.heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
+  detail::AttentionForwardArguments<T> const arguments{detail::attention_sizes(a), a.scale * detail::log2_e, a.qkv,
+                                                       a.out, a.lse};
+  detail::with_attention_shape<T>(a.product, a.head_size, [&](auto planes, auto width) {
+    using Shape = detail::AttentionForwardShape<T, planes(), width()>;
+    tutti::cuda::launch(context.stream(),
+                        {.grid = detail::attention_grid(a.batch * a.heads, a.tokens, Shape::queries),
+                         .block = dim3(32 * Shape::warps),
+                         .shared_bytes = Shape::shared},
+                        detail::attention_forward<T, planes(), width()>, arguments);
+  });
+}
+inline void attention(Context& context, Attention const& a) { attention<float>(context, a); }
+
+/// Contract, requirements, numerics and errors as above. Uses B * heads * T floats of scratch memory.
+template <class T>
+void attention_gradient(Context& context, AttentionGradientOf<T> const& a) {
+  detail::check_attention(a, "attention_gradient");
+  if (a.batch <= 0 || a.heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
+  std::int64_t const rows = a.batch * a.tokens;
+  detail::AttentionSizes const sizes = detail::attention_sizes(a);
+  auto* const row_dots =
+      static_cast<float*>(context.scratch(static_cast<std::size_t>(rows * a.heads) * sizeof(float)));
+  detail::AttentionGradientArguments<T> const arguments{sizes, rows, a.scale, a.dout, a.qkv, a.out, a.lse, row_dots,
+                                                        a.dqkv};
+  std::int64_t const items = rows * a.heads, warps = detail::row_dot_threads / 32;
+  tutti::cuda::launch(context.stream(),
+                      {.grid = dim3(static_cast<unsigned>((items + warps - 1) / warps)),
+                       .block = dim3(detail::row_dot_threads)},
+                      detail::attention_row_dots<T>, arguments);
+  detail::with_attention_shape<T>(a.product, a.head_size, [&](auto planes, auto width) {
+    using Shape = detail::AttentionGradientShape<T, width()>;
+    tutti::cuda::LaunchShape shape{.grid = detail::attention_grid(a.batch * sizes.kv_heads, a.tokens, Shape::owned),
+                                   .block = dim3(32 * Shape::warps),
+                                   .shared_bytes = Shape::shared};
+    tutti::cuda::launch(context.stream(), shape, detail::attention_gradient_of_keys<T, planes(), width()>, arguments);
+    shape.grid = detail::attention_grid(a.batch * a.heads, a.tokens, Shape::owned);
+    tutti::cuda::launch(context.stream(), shape, detail::attention_gradient_of_queries<T, planes(), width()>,
+                        arguments);
+  });
+}
+inline void attention_gradient(Context& context, AttentionGradient const& a) { attention_gradient<float>(context, a); }
+
+/// Contract: tutti/kernel/attention.hpp. With `length` in device memory the kernel reads how long the caches are when
+/// it runs, and a.length does not count: for captured steps.
+/// Requires   head sizes in multiples of 8 up to 256; strides and pointers in multiples of 16 bytes; 1 <= length <=
+///            capacity.
+/// Errors     invalid_argument.
+template <class T>
+void attention_decode(Context& context, AttentionDecodeOf<T> const& a, std::int32_t const* length = nullptr) {
+  if (a.head_size % 8 != 0 || a.head_size > detail::decode_most_size)
+    throw Error(ErrorKind::invalid_argument, "attention_decode",
+                concat("heads of ", a.head_size, " elements are not among those of CUDA devices: multiples of 8 up to ",
+                       detail::decode_most_size));
+  if (a.batch <= 0 || a.heads <= 0 || a.head_size <= 0) return;
+  if (length == nullptr && (a.length < 1 || a.length > a.capacity))
+    throw Error(ErrorKind::invalid_argument, "attention_decode",
+                concat("a cache of ", a.capacity, " positions cannot hold ", a.length));
+  // Parts of 64 keys and more: enough of them to keep every processor busy, and none beyond the cache.
+  std::int64_t const heads = a.batch * a.heads, wanted = 4 * context.properties().processors;
+  std::int64_t part = 64;
+  while (part < a.capacity && heads * ((a.capacity + part - 1) / part) > wanted) part *= 2;
+  std::int64_t const parts = (a.capacity + part - 1) / part;
+  auto* const sums = parts == 1 ? nullptr
+                                : static_cast<float*>(context.scratch(
+                                      static_cast<std::size_t>(heads * parts * (a.head_size + 2)) * sizeof(float)));
+  detail::AttentionDecodeArguments<T> const arguments{a.length,
+                                                      a.capacity,
+                                                      a.q_stride,
+                                                      length,
+                                                      static_cast<int>(a.heads),
+                                                      static_cast<int>(a.head_size),
+                                                      static_cast<int>(part),
+                                                      a.scale * detail::log2_e,
+                                                      a.q,
+                                                      a.keys,
+                                                      a.values,
+                                                      a.out,
+                                                      sums};
+  tutti::cuda::LaunchShape const shape{.grid = dim3(static_cast<unsigned>(heads), static_cast<unsigned>(parts)),
+                                       .block = dim3(32 * detail::decode_warps)};
+  if (a.head_size <= 64) tutti::cuda::launch(context.stream(), shape, detail::attention_decode_part<T, 64>, arguments);
+  else if (a.head_size <= 128)
+    tutti::cuda::launch(context.stream(), shape, detail::attention_decode_part<T, 128>, arguments);
+  else tutti::cuda::launch(context.stream(), shape, detail::attention_decode_part<T, 256>, arguments);
+  if (parts == 1) return;
+  tutti::cuda::launch(
+      context.stream(), {.grid = dim3(static_cast<unsigned>(heads)), .block = dim3(128)},
+      detail::attention_decode_join<T>,
+      detail::AttentionJoinArguments<T>{static_cast<int>(a.head_size), static_cast<int>(parts), sums, a.out});
+}
+inline void attention_decode(Context& context, AttentionDecode const& a, std::int32_t const* length = nullptr) {
+  attention_decode<float>(context, a, length);
+}
+
+}  // namespace tutti::kernel::cuda
