@@ -58,6 +58,13 @@ class Stream {
     check(state, "cudaStreamQuery", where);
     return true;
   }
+  /// Whether what is enqueued is recorded into a graph rather than run.
+  template <class = void>
+  bool capturing(std::source_location where = std::source_location::current()) const {
+    cudaStreamCaptureStatus status{};
+    check(cudaStreamIsCapturing(stream_, &status), "cudaStreamIsCapturing", where);
+    return status != cudaStreamCaptureStatusNone;
+  }
   /// What is enqueued from now on runs after what `event` recorded; the host does not wait.
   template <class = void>
   void wait_for(Event const& event, std::source_location where = std::source_location::current()) const;
