@@ -19,21 +19,24 @@ namespace tutti::kernel {
 ///           zero) Logits exist for one chunk of rows at a time: never rows * vocabulary at once.
 /// Aliasing  dx may be x. dx and dweight may be null independently (evaluation needs neither).
 /// Errors    out_of_range, naming row and target, before anything is written.
+/// Types     T float, on a GPU also bfloat16; the logits are T, the gradient of the weight is float.
 /// Numerics  loss summed in double in row order; independent of the number of threads.
-struct LinearCrossEntropy {
+template <class T>
+struct LinearCrossEntropyOf {
   std::int64_t rows = 0, channels = 0, vocabulary = 0, padded_vocabulary = 0;
   std::int32_t ignored = -1;
   float scale = 1.0f;
-  float const* x = nullptr;
-  float const* weight = nullptr;
+  T const* x = nullptr;
+  T const* weight = nullptr;
   std::int32_t const* targets = nullptr;
   float* loss = nullptr;        ///< one float: the mean, not scaled
   float* row_losses = nullptr;  ///< (rows) or null: loss per row, 0 where ignored
-  float* dx = nullptr;
+  T* dx = nullptr;
   float* dweight = nullptr;
   float* workspace = nullptr;   ///< linear_cross_entropy_workspace(...) floats
   Product product = Product::float32;  ///< of all three products; dz is rounded too, the loss is not
 };
+using LinearCrossEntropy = LinearCrossEntropyOf<float>;
 
 /// Rows of logits held at once: a multiple of 64 that keeps the chunk under 63 MB, at least 64. More rows amortise the
 /// packing of the weight, and the passes over its gradient.
