@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What products ask of cuBLASLt, seen by its emulation, and what the emulation refuses.
+#include <tutti/kernel/cuda/gemm.hpp>
+
+#include "cuda/support.hpp"
+#include "support/catch.hpp"
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace tutti;
+using test::OnDevice;
+
+struct Product {
+  OnDevice<bfloat16> a{std::vector<bfloat16>(256, bfloat16(0.5f))}, b{std::vector<bfloat16>(256, bfloat16(0.25f))},
+      c{std::vector<bfloat16>(256, bfloat16(1.0f))}, saved{std::vector<bfloat16>(256, bfloat16(1.0f))};
+  OnDevice<float> bias{std::vector<float>(16, 2.0f)};
+  kernel::Gemm gemm;
+  kernel::cuda::GemmForms forms;
+  Product() {
+    gemm.m = gemm.n = gemm.k = 16;
+    gemm.a = a.data(), gemm.b = b.data(), gemm.c = c.data();
+    gemm.a_row = gemm.b_row = gemm.c_row = 16;
+    gemm.a_dtype = gemm.b_dtype = gemm.c_dtype = DType::bfloat16;
+  }
+  float run(kernel::cuda::Blas& blas) {
+    kernel::cuda::gemm(blas, gemm, forms);
+    return float(c.read()[0]);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("products hand their epilogues to cuBLASLt where it has them") {
+  kernel::cuda::Blas blas(test::cuda_context(), {.workspace = 8192});
+  Product p;
+  CHECK(p.run(blas) == 2.0f);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_DEFAULT);
+  p.gemm.epilogue.bias = p.bias.data();
+  CHECK(p.run(blas) == 4.0f);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_BIAS);
+  p.gemm.epilogue.gelu = true;
+  p.run(blas);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_GELU_BIAS);
+  p.gemm.epilogue.saved = p.saved.data();
+  p.run(blas);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+  CHECK(float(p.saved.read()[0]) == 4.0f);
+  p.gemm.epilogue = {.gelu_gradient = p.saved.data()};
+  p.run(blas);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_DGELU);
+  p.gemm.epilogue = {};
+  p.forms.left_sums = p.saved.data();
+  p.run(blas);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_BGRADB);
+  CHECK(float(p.saved.read()[0]) == 8.0f);
+}
+
+TEST_CASE("products of a library without epilogues are the same, by a second kernel") {
+  Product p, q;
+  p.gemm.epilogue.bias = q.gemm.epilogue.bias = p.bias.data();
+  kernel::cuda::Blas with(test::cuda_context(), {.workspace = 8192}),
+      without(test::cuda_context(), {.workspace = 8192});
+  float const expected = p.run(with);
+  emulated::refuse_epilogues(true);
+  float const found = q.run(without);
+  emulated::refuse_epilogues(false);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_DEFAULT);
+  CHECK(found == expected);
+}
+
+TEST_CASE("without autotuning products take the heuristic's first algorithm, and ask once") {
+  kernel::cuda::Blas blas(test::cuda_context(), {.autotune = false, .workspace = 8192});
+  Product p;
+  int const before = emulated::heuristics_asked();
+  p.run(blas);
+  p.run(blas);
+  CHECK(emulated::heuristics_asked() == before + 1);
+  CHECK(emulated::last_algorithm() == 0);
+}
+
+TEST_CASE("the emulated cuBLASLt refuses algorithms of other problems, and shapes that do not fit") {
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t square = nullptr, longer = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtCreate(&handle);
+  cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasLtMatrixLayoutCreate(&square, CUDA_R_32F, 4, 4, 4);
+  cublasLtMatrixLayoutCreate(&longer, CUDA_R_32F, 5, 4, 5);
+  cublasLtMatmulPreferenceCreate(&preference);
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  CHECK(cublasLtMatmulAlgoGetHeuristic(handle, operation, longer, square, square, square, preference, 1, &result,
+                                       &found) == CUBLAS_STATUS_INVALID_VALUE);
+  REQUIRE(cublasLtMatmulAlgoGetHeuristic(handle, operation, square, square, square, square, preference, 1, &result,
+                                         &found) == CUBLAS_STATUS_SUCCESS);
+  OnDevice<float> const a(std::vector<float>(32, 1.0f)), d(std::vector<float>(32, 0.0f));
+  float const one = 1, zero = 0;
+  cudaStream_t const stream = test::cuda_context().stream().native();
+  auto const multiply = [&](float const* from) {
+    return cublasLtMatmul(handle, operation, &one, from, square, from, square, &zero, d.data(), square, d.data(),
+                          square, &result.algo, nullptr, 0, stream);
+  };
+  CHECK(multiply(a.data()) == CUBLAS_STATUS_SUCCESS);
+  CHECK(multiply(a.data() + 1) == CUBLAS_STATUS_INVALID_VALUE);  // less aligned than the preference promised
+  std::int32_t const transposed = CUBLAS_OP_T;
+  cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
+  CHECK(multiply(a.data()) == CUBLAS_STATUS_INVALID_VALUE);  // another problem's algorithm
+  CHECK(d.read()[0] == 4.0f);
+  cublasLtMatmulPreferenceDestroy(preference);
+  cublasLtMatrixLayoutDestroy(longer);
+  cublasLtMatrixLayoutDestroy(square);
+  cublasLtMatmulDescDestroy(operation);
+  cublasLtDestroy(handle);
+}
