@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What products ask of cuBLASLt, seen by its emulation, and what the emulation refuses.
+#include <tutti/exec/cuda/graph.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
 
 #include "cuda/support.hpp"
@@ -81,6 +82,19 @@ TEST_CASE("without autotuning products take the heuristic's first algorithm, and
   p.run(blas);
   CHECK(emulated::heuristics_asked() == before + 1);
   CHECK(emulated::last_algorithm() == 0);
+}
+
+TEST_CASE("a product that is met first while it is captured is not timed, and replays") {
+  kernel::cuda::Context& context = test::cuda_context();
+  context.scratch(8192);
+  kernel::cuda::Blas blas(context, {.workspace = 8192});
+  Product p;
+  cuda::Graph const graph =
+      cuda::Graph::capture(context.stream(), [&] { kernel::cuda::gemm(blas, p.gemm, p.forms); });
+  CHECK(emulated::last_algorithm() == 0);
+  CHECK(float(p.c.read()[0]) == 1.0f);  // nothing ran yet
+  graph.launch(context.stream());
+  CHECK(float(p.c.read()[0]) == 2.0f);
 }
 
 TEST_CASE("the emulated cuBLASLt refuses algorithms of other problems, and shapes that do not fit") {

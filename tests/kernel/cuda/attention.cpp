@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/kernel/cuda/attention_decode.hpp> <tutti/kernel/cuda/attention_forward.hpp>
 // Covers: <tutti/kernel/cuda/attention_gradient.hpp> <tutti/kernel/cuda/attention_tile.hpp>
+#include <tutti/exec/cuda/graph.hpp>
 #include <tutti/kernel/cuda/attention.hpp>
 
 #include "cuda/support.hpp"
@@ -203,4 +204,28 @@ TEST_CASE("attention_decode equals attention's last row, over the cache's first 
     }
   check_decode<bfloat16>(3, 300, 136, true);  // most parts hold no keys
   check_decode<float>(130, 300, 256, false);
+}
+
+TEST_CASE("a captured attention_decode reads how long the cache has become whenever it runs") {
+  kernel::cuda::Context& context = test::cuda_context();
+  int64_t const capacity = 150, d = 8;
+  std::vector<float> values(test::length(capacity * d));
+  for (int64_t t = 0; t < capacity; ++t)
+    for (int64_t i = 0; i < d; ++i) values[test::length(t * d + i)] = static_cast<float>(t);
+  OnDevice<float> const q(std::vector<float>(test::length(d), 1.0f)),
+      keys(std::vector<float>(test::length(capacity * d), 0.0f)), on_values(values),
+      out(std::vector<float>(test::length(d), poison));
+  OnDevice<std::int32_t> const length(std::vector<std::int32_t>{1});
+  auto const step = [&] {
+    kernel::cuda::attention_decode(
+        context, {1, 0, capacity, 1, d, 1, q.data(), d, keys.data(), on_values.data(), out.data()}, length.data());
+  };
+  step();  // scratch memory grows before the capture
+  cuda::Graph const graph = cuda::Graph::capture(context.stream(), step);
+  for (std::int32_t now : {1, 64, 65, 150, 2}) {
+    cuda::copy_to_device(context.stream(), length.data(), &now, sizeof now);
+    graph.launch(context.stream());
+    // All keys are alike: the mean of the values so far.
+    CHECK(out.read()[0] == Approx(static_cast<double>(now - 1) / 2));
+  }
 }
