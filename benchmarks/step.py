@@ -117,6 +117,8 @@ def build_llmc(args, folder):
                             folder / "train_gpt2.c", "-o", program, "-lm"], capture_output=True, text=True)
     if built.returncode != 0:
         raise Failed(f"{args.llmc} does not compile:\n{built.stderr[-2000:]}")
+    compiler = subprocess.run(["gcc", "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+    args.versions.add(f"llm.c's train_gpt2.c by {compiler}, -Ofast -march={machine} -fopenmp")
     return program
 
 
@@ -176,6 +178,8 @@ def main():
     parser.add_argument("--only", metavar="WORDS", help="contenders whose names contain one of these, separated by commas")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
+    if args.steps < 2 or args.rounds < 1:
+        parser.error("--steps must be at least 2, of which the first does not count, and --rounds at least 1")
     if args.isa == "avx2":
         os.environ.update(AVX2_ALONE)
     if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "benchmarks/step_inputs", "benchmarks/peaks"], stdout=subprocess.DEVNULL).returncode != 0:

@@ -4,6 +4,10 @@
 #include "kernel/cross_entropy_oracle.hpp"
 #include "kernel/support.hpp"
 
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
 using namespace tutti;
 using namespace tutti::test;
 
@@ -159,4 +163,22 @@ TEST_CASE("A target outside the classes is named before anything is written") {
     REQUIRE_ERROR(kernel::cpu::cross_entropy(context, plain), ErrorKind::out_of_range, text);
   }
   REQUIRE(out == std::vector<float>(32, -1.0f));
+}
+
+TEST_CASE("The fused head of 4096 rows takes less than 64 MB beside its operands, on two threads") {
+  for (std::int64_t vocabulary : {256, 32000, 50304, 128256, 200064})
+    for (std::int64_t channels : {768, 1600}) {
+      CAPTURE(vocabulary, channels);
+      std::int64_t const chunk = kernel::linear_cross_entropy_chunk(4096, vocabulary);
+      CHECK(chunk >= std::min<std::int64_t>(4096, 64));
+      std::int64_t packed = 0;  // by one thread, for logits, dx and dweight
+      for (auto const [m, n, k] : std::initializer_list<std::array<std::int64_t, 3>>{
+               {chunk, vocabulary, channels}, {chunk, channels, vocabulary}, {vocabulary, channels, chunk}}) {
+        kernel::Gemm g;
+        float c = 0;
+        g.m = m, g.n = n, g.k = k, g.c = &c;
+        packed = std::max(packed, kernel::cpu::gemm_scratch(g, m, n));
+      }
+      CHECK(4 * (kernel::linear_cross_entropy_workspace(4096, vocabulary) + 2 * packed) < 64'000'000);
+    }
 }

@@ -9,6 +9,7 @@
 #include <tutti/kernel/cpu/attention.hpp>
 #include <tutti/kernel/cpu/cross_entropy.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
+#include <tutti/kernel/cpu/embedding.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/layer_norm.hpp>
 #include <tutti/kernel/cpu/quantize.hpp>
@@ -97,6 +98,26 @@ void gemm_int8(exec::Context& context, int64_t k) {
 void gemm_float64(exec::Context& context, int64_t k) {
   kernel::cpu::gemm<kernel::Product::float64>(
       context, product_of<double>(kernel::Product::float64, DType::float64, k));
+}
+void gemm_epilogue(exec::Context& context,
+                   int64_t k) {  // units are elements of the result: work that k does not change
+  kernel::Gemm g = product(Form::nt, 8);
+  g.m = k, g.c_row = columns, g.epilogue.bias = floats(3, columns), g.epilogue.gelu = true;
+  g.a = floats(0, k * 8), g.c = floats(2, k * columns), g.epilogue.saved = floats(4, k * columns);
+  kernel::cpu::gemm(context, g);
+}
+int64_t columns_of_rows(int64_t size) { return size * columns; }
+void gemm_skinny(exec::Context& context, int64_t k) {
+  kernel::Gemm g = product(Form::nt, k);
+  g.m = 4;
+  kernel::cpu::gemm(context, g);
+}
+int64_t skinny_work(int64_t k) { return 4 * columns * k; }
+void gemm_prepacked(exec::Context& context, int64_t k) {
+  kernel::Gemm g = product(Form::nt, k);
+  kernel::cpu::PackedRight const packed(context, g);
+  g.b_panels = &packed.panels();
+  kernel::cpu::gemm(context, g);
 }
 
 // ---- Attention: sizes are tokens, units the multiply-adds of half of each product ----
@@ -195,6 +216,21 @@ void rotary(exec::Context& context, int64_t size) {
 void column_sum(exec::Context& context, int64_t size) {
   kernel::cpu::column_sum(context, {size, channels, floats(0, size * channels), floats(1, channels)});
 }
+void embedding_gradient(exec::Context& context, int64_t size) {
+  static std::vector<std::int32_t> tokens(64);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 5 % 16);
+  kernel::cpu::embedding_gradient(context, {.batch = 1, .tokens_per_row = size, .channels = channels, .vocabulary = 16,
+                                            .position_rows = 0, .tokens = tokens.data(),
+                                            .dout = floats(0, size * channels), .dtable = floats(1, 16 * channels)});
+}
+void attention_decode(exec::Context& context, int64_t length) {
+  kernel::cpu::attention_decode(context, {.batch = 1, .length = length, .capacity = 240, .heads = heads,
+                                          .head_size = head_size, .scale = 0.125f, .q = floats(0, heads * head_size),
+                                          .q_stride = heads * head_size, .keys = floats(1, 240 * heads * head_size),
+                                          .values = floats(2, 240 * heads * head_size),
+                                          .out = floats(3, heads * head_size)});
+}
+int64_t decode_work(int64_t length) { return 2 * length * heads * head_size; }
 void quantize_rows(exec::Context& context, int64_t size) {
   static std::vector<std::int8_t> bytes(static_cast<std::size_t>(64 * channels));
   static std::vector<float> scales(64);
@@ -229,6 +265,9 @@ constexpr Case cases[] = {
     {"gemm rounded", gemm_rounded, product_work, 192, 384},
     {"gemm int8", gemm_int8, product_work, 192, 384},
     {"gemm float64", gemm_float64, product_work, 192, 384},
+    {"gemm epilogue", gemm_epilogue, columns_of_rows, 96, 192},
+    {"gemm skinny", gemm_skinny, skinny_work, 192, 384},
+    {"gemm prepacked", gemm_prepacked, product_work, 192, 384},
     {"attention", attention<kernel::Product::float32>, attention_work, 120, 240},
     {"attention bfloat16", attention<kernel::Product::bfloat16>, attention_work, 120, 240},
     {"attention gradient", attention_gradient<kernel::Product::float32>, attention_gradient_work, 120, 240},
@@ -246,6 +285,8 @@ constexpr Case cases[] = {
     {"adamw + copy + cleared", adamw_copy, elements, 8192, 24576},
     {"square sum", square_sum, elements, 16384, 32768},
     {"column sum", column_sum, channel_rows, 64, 192},
+    {"attention decode", attention_decode, decode_work, 120, 240},
+    {"embedding gradient", embedding_gradient, channel_rows, 16, 48},
     {"quantize rows", quantize_rows, channel_rows, 16, 48},
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How many instructions kernels take for a unit of work, and that it is no more than was recorded.
+"""How many instructions kernels of a training step take for a unit of work, and that it is no more than was recorded.
 
     instructions.py PROGRAM [--record]
 
@@ -27,6 +27,9 @@ RECORDED = {
     "gemm rounded, avx2":                    {"gcc": 2.154, "clang": 2.255},
     "gemm int8, avx2":                       {"gcc": 1.635, "clang": 1.669},
     "gemm float64, avx2":                    {"gcc": 3.723, "clang": 4.884},
+    "gemm epilogue, avx2":                   {"gcc": 130.443, "clang": 120.974},
+    "gemm skinny, avx2":                     {"gcc": 1.688, "clang": 2.562},
+    "gemm prepacked, avx2":                  {"gcc": 2.071, "clang": 2.172},
     "attention, avx2":                       {"gcc": 2.745, "clang": 2.900},
     "attention bfloat16, avx2":              {"gcc": 2.885, "clang": 3.091},
     "attention gradient, avx2":              {"gcc": 3.052, "clang": 3.231},
@@ -44,6 +47,8 @@ RECORDED = {
     "adamw + copy + cleared, avx2":          {"gcc": 46.000, "clang": 56.000},
     "square sum, avx2":                      {"gcc": 11.568, "clang": 4.818},
     "column sum, avx2":                      {"gcc": 5.237, "clang": 4.313},
+    "attention decode, avx2":                {"gcc": 7.908, "clang": 6.651},
+    "embedding gradient, avx2":              {"gcc": 6.323, "clang": 8.302},
     "quantize rows, avx2":                   {"gcc": 29.396, "clang": 32.562},
     "gemm nt, scalar":                       {"gcc": 2.227, "clang": 1.578},
     "gemm nn, scalar":                       {"gcc": 2.232, "clang": 1.581},
@@ -52,6 +57,9 @@ RECORDED = {
     "gemm rounded, scalar":                  {"gcc": 2.294, "clang": 1.638},
     "gemm int8, scalar":                     {"gcc": 3.660, "clang": 4.867},
     "gemm float64, scalar":                  {"gcc": 2.686, "clang": 2.341},
+    "gemm epilogue, scalar":                 {"gcc": 156.219, "clang": 148.457},
+    "gemm skinny, scalar":                   {"gcc": 3.500, "clang": 1.812},
+    "gemm prepacked, scalar":                {"gcc": 2.227, "clang": 1.578},
     "attention, scalar":                     {"gcc": 3.067, "clang": 2.361},
     "attention bfloat16, scalar":            {"gcc": 3.210, "clang": 2.476},
     "attention gradient, scalar":            {"gcc": 3.354, "clang": 2.538},
@@ -69,6 +77,8 @@ RECORDED = {
     "adamw + copy + cleared, scalar":        {"gcc": 47.000, "clang": 66.000},
     "square sum, scalar":                    {"gcc": 2.948, "clang": 1.820},
     "column sum, scalar":                    {"gcc": 2.424, "clang": 4.240},
+    "attention decode, scalar":              {"gcc": 7.256, "clang": 7.582},
+    "embedding gradient, scalar":            {"gcc": 7.025, "clang": 1.426},
     "quantize rows, scalar":                 {"gcc": 27.046, "clang": 41.070},
 }
 VERSIONS = {"gcc": 12, "clang": 19}

@@ -210,6 +210,12 @@ def case_profile(bench):
             check(len(trace) > 20 and all(event["pid"] == rank and event["dur"] >= 0 for event in trace), str(trace)[:500])
             ends = [event["ts"] + event["dur"] for event in trace]
             check(all(event["ts"] >= end - 0.01 for event, end in zip(trace[1:], ends)), "steps overlap")
+    text, _ = bench.run("threads", 1, bench.folder / "micro", "--batch", "2", "--sync-freq", "4", "--steps", "3", "--profile")
+    for part in ("first micro-step:", "each of the 2 micro-steps between:", "last micro-step, with the update:", "trace of the last micro-step"):
+        check(part in text, f"the profile does not say {part}:\n{text}")
+    check(len([line for line in text.splitlines() if line.startswith("all ")]) == 3, text)
+    text, _ = bench.run("threads", 1, bench.folder / "one", "--batch", "2", "--steps", "1", "--profile")
+    check("of the only step" in text, text)
     text, _ = bench.run("threads", 1, bench.folder / "without", "--batch", "4", "--steps", "2")
     check("% roof" not in text and not (bench.folder / "without" / "trace_rank_0000.json").exists(), text)
 

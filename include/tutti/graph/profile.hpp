@@ -83,6 +83,8 @@ class Profile {
     times_[step].last = end - begin;
     times_[step].sum += end - begin;
   }
+  /// Whether the first run does not count: there was another.
+  bool skips_first() const noexcept { return warm_; }
   /// Nanoseconds of a step, summed over the runs that count.
   std::int64_t nanoseconds(std::size_t step) const { return times_[step].sum; }
   std::size_t size() const noexcept { return times_.size(); }

@@ -13,7 +13,8 @@ namespace tutti::kernel {
 ///           out (B, T, heads * head_size); lse (B, heads, T)
 /// Computes  s = scale * q k^T for keys at or before the query; p = softmax(s); out = p v; lse = log sum exp(s). Head h
 ///           of Q looks at head h / (heads / kv_heads) of K and V.
-/// Requires  out does not overlap qkv. lse may be null when no gradient follows. kv_heads divides heads.
+/// Requires  qkv is finite: what is not may reach queries shortly before it. out does not overlap qkv. lse may be null
+///           when no gradient follows. kv_heads divides heads.
 /// Numerics  fp32, streaming softmax over key tiles; the order depends on shape, product, ISA alone. With products in
 ///           bfloat16 q, k, v and exp(s - largest so far) are rounded before they are multiplied; sums, softmax and
 ///           results are fp32.

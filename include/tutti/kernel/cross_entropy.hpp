@@ -38,10 +38,11 @@ struct LinearCrossEntropyOf {
 };
 using LinearCrossEntropy = LinearCrossEntropyOf<float>;
 
-/// Rows of logits held at once: a multiple of 64 that keeps the chunk under 63 MB, at least 64. More rows amortise the
-/// packing of the weight, and the passes over its gradient.
+/// Rows of logits held at once: a multiple of 64 that keeps the chunk under 55 MB, at least 64, so that with what two
+/// threads pack of the weight the head stays under 64 MB up to 213,000 classes. More rows amortise that packing, and
+/// the passes over the weight's gradient.
 constexpr std::int64_t linear_cross_entropy_chunk(std::int64_t rows, std::int64_t padded_vocabulary) {
-  std::int64_t chunk = (std::int64_t{15} << 20) / (padded_vocabulary > 0 ? padded_vocabulary : 1) / 64 * 64;
+  std::int64_t chunk = (std::int64_t{13} << 20) / (padded_vocabulary > 0 ? padded_vocabulary : 1) / 64 * 64;
   if (chunk < 64) chunk = 64;
   return rows < chunk ? rows : chunk;
 }

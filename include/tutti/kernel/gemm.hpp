@@ -53,13 +53,15 @@ struct GemmPanels {
 /// Range      int8: all values. Sums beyond int32 wrap around; none is up to K = 65793 for uint8, 131071 for int8.
 /// Requires   beta 0 does not read c. c overlaps neither A nor B. Zero M or N: nothing; zero K: beta * c.
 ///            float64: no epilogue. int8 with c in int32: none either, alpha 1, beta 0 or 1.
-/// Numerics   fp32 accumulation, the order over K depends on shape, product and ISA alone, never on the number of
-///            threads. c in bfloat16 is rounded once, to nearest even. float64 accumulates in fp64. int8 in int32,
-///            exactly on every ISA; a sum is rounded to float32, then times (alpha * row scale) * column scale.
-///            Row sums are fp32, from left to right; threads share products that have them by rows alone.
+/// Numerics   fp32 accumulation, the order over K depends on shape, strides, product, epilogue, packing (b_panels) and
+///            ISA, never on the number of threads or on values. c in bfloat16 is rounded once, to nearest even. float64
+///            accumulates in fp64. int8 in int32, exactly on every ISA; a sum is rounded to float32, then times (alpha
+///            * row scale) * column scale. Row sums are fp32, from left to right; threads share products that have them
+///            by rows alone.
 /// Cost       2 M N K flop, at twice the rate for bfloat16 and four times for int8 where the processor has instructions
 ///            for them, at half for float64.
-/// Errors     invalid_argument: types, scales or epilogue that the product does not take; panels of something else.
+/// Errors     invalid_argument: types, scales or epilogue that the product does not take (`saved` without gelu);
+///            strides of which none is 1; panels of something else.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   void const* a = nullptr;

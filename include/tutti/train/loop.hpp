@@ -378,7 +378,7 @@ class Run {
       console_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
                                 human_time(seconds), 1e3 * step_seconds_ / static_cast<double>(steps),
                                 static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
-    if (o().profile && steps > 0) report_profile(console_, step_.profile(), context_, port_->rank(), o().out);
+    if (o().profile && steps > 0) report_profile(console_, step_.profiles(), context_, port_->rank(), o().out);
     end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
   }
 

@@ -22,19 +22,27 @@ inline graph::Roofline measure_roofline(exec::Context& context) {
           .bytes = kernel::cpu::measure_copy_bandwidth(context)};
 }
 
-/// Local. `out`: where the trace goes, as trace_rank_0000.json; empty: nowhere. Errors: io.
-inline void report_profile(Console& console, graph::Profile const& profile, exec::Context& context, int rank,
-                           std::string const& out) {
+/// Local. `passes`: TrainStep::profiles. `out`: where the trace goes, as trace_rank_0000.json; empty: nowhere. Errors:
+/// io.
+template <class Passes>
+void report_profile(Console& console, Passes const& passes, exec::Context& context, int rank, std::string const& out) {
   graph::Roofline const roof = measure_roofline(context);
-  console.line(
-      fmt::format("profile of rank {}, means of all steps but the first; roof: {:.0f} GFLOP/s fp32, {:.0f} bfloat16, "
-                  "copies {:.1f} GB/s",
-                  rank, roof.float32 / 1e9, roof.bfloat16 / 1e9, roof.bytes / 1e9));
-  console.line(profile.table(roof));
+  graph::Profile const& last = *passes.back().profile;
+  console.line(fmt::format("profile of rank {}, {}; roof: {:.0f} GFLOP/s fp32, {:.0f} bfloat16, copies {:.1f} GB/s",
+                           rank, last.skips_first() ? "means of all steps but the first" : "of the only step",
+                           roof.float32 / 1e9, roof.bfloat16 / 1e9, roof.bytes / 1e9));
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    if (passes.size() > 1)
+      console.line(i == 0                   ? std::string("first micro-step:")
+                   : i + 1 < passes.size() ? fmt::format("each of the {} micro-steps between:", passes[i].runs)
+                                            : std::string("last micro-step, with the update:"));
+    console.line(passes[i].profile->table(roof));
+  }
   if (out.empty()) return console.line("no trace is kept (give --out)");
   std::string const path = fmt::format("{}/trace_rank_{:04}.json", out, rank);
-  io::write_file(path, profile.trace(rank));
-  console.line("trace of the last step: " + path + " (open it in chrome://tracing or ui.perfetto.dev)");
+  io::write_file(path, last.trace(rank));
+  console.line(fmt::format("trace of the last {}step: ", passes.size() > 1 ? "micro-" : "") + path +
+               " (open it in chrome://tracing or ui.perfetto.dev)");
 }
 
 }  // namespace tutti::train

@@ -180,10 +180,19 @@ class TrainStep {
     prepare();
     return to_string(*programs_.back().program);
   }
-  /// Times of the program that updates; needs TrainStepOptions::profile. Valid until the next `connect`.
-  graph::Profile const& profile() {
+  struct ProfiledPass {
+    std::int64_t runs = 1;  ///< of a step
+    graph::Profile const* profile = nullptr;
+  };
+  /// Times of the programs of a step, in their order: of one, or of the first, the middle ones and the last of its
+  /// micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
+  std::vector<ProfiledPass> profiles() {
     prepare();
-    return programs_.back().executor->profile();
+    std::vector<ProfiledPass> all;
+    for (std::size_t i = 0; i < programs_.size(); ++i)
+      all.push_back(
+          {i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1, &programs_[i].executor->profile()});
+    return all;
   }
 
  private:

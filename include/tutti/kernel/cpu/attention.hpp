@@ -62,6 +62,8 @@ void check_heads(A const& a, char const* operation) {
   if (a.kv_heads != 0 && (a.kv_heads < 0 || a.heads % a.kv_heads != 0))
     throw Error(ErrorKind::invalid_argument, operation,
                 concat(a.heads, " heads cannot share ", a.kv_heads, " heads of keys and values evenly"));
+  if (a.product != Product::float32 && a.product != Product::bfloat16)
+    throw Error(ErrorKind::invalid_argument, operation, "products of attention are in float32 or bfloat16");
 }
 
 /// Queries [begin, end) of head `index`, counted over the batch, then the heads.

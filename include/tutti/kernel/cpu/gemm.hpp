@@ -53,8 +53,8 @@ inline constexpr std::int64_t gemm_depth = 768;
 struct GemmBlocking {
   std::int64_t mc = 0, nc = 0, kc = 0;
 };
-/// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one of the
-/// third.
+/// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one 4 MB: a
+/// part of the third, and little enough for many threads.
 inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n, GemmWord word) noexcept {
   static std::int64_t const level2 = [] {
     long const bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -70,7 +70,7 @@ inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n,
                                   : even(g.k, gemm_depth * 4 / word.bytes * word.terms, 8);
   std::int64_t const floats = (block.kc + word.terms - 1) / word.terms * word.bytes / 4;
   block.mc = even(m, level2 / 8 / floats, 12);
-  block.nc = even(n, (std::int64_t{3} << 19) / floats, 32);
+  block.nc = even(n, (std::int64_t{1} << 20) / floats, 32);
   return block;
 }
 /// Columns of the right operand that a call packs at a time.
@@ -221,7 +221,7 @@ void check_gemm(exec::Context& context, Gemm const& g) {
   GemmEpilogue const& e = g.epilogue;
   bool const scales = e.row_scales != nullptr || e.column_scales != nullptr;
   auto const one_of = [](DType dtype, auto... allowed) { return ((dtype == allowed) || ...); };
-  bool right = gemm_takes_right(g.product, g.b_dtype);
+  bool right = gemm_takes_right(g.product, g.b_dtype) && (e.saved == nullptr || e.gelu);
   switch (g.product) {
     case Product::float32:
     case Product::bfloat16:
@@ -242,6 +242,13 @@ void check_gemm(exec::Context& context, Gemm const& g) {
     throw Error(ErrorKind::invalid_argument, "gemm",
                 concat("this product does not take A as ", name(g.a_dtype), ", B as ", name(g.b_dtype), " and c as ",
                        name(g.c_dtype), " with such scales and epilogue. See tutti/kernel/gemm.hpp"));
+  auto const strided = [](std::int64_t first, std::int64_t rows, std::int64_t second, std::int64_t columns) {
+    return first != 1 && second != 1 && rows > 1 && columns > 1;
+  };
+  if (strided(g.a_row, g.m, g.a_column, g.k) || (g.b_panels == nullptr && strided(g.b_row, g.k, g.b_column, g.n)))
+    throw Error(ErrorKind::invalid_argument, "gemm",
+                concat("A has strides ", g.a_row, " and ", g.a_column, ", B ", g.b_row, " and ", g.b_column,
+                       ": one of each must be 1. Copy what has none"));
   if (GemmPanels const* const p = g.b_panels; p != nullptr)
     if (p->k != g.k || p->n != g.n || p->product != g.product || p->isa != context.isa())
       throw Error(ErrorKind::invalid_argument, "gemm",
