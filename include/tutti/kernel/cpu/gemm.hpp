@@ -53,7 +53,7 @@ inline constexpr std::int64_t gemm_depth = 768;
 struct GemmBlocking {
   std::int64_t mc = 0, nc = 0, kc = 0;
 };
-/// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one 4 MB: a
+/// kc depends on the whole product alone. The left block takes half of the second-level cache, the right one 3 MB: a
 /// part of the third, and little enough for many threads.
 inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n, GemmWord word) noexcept {
   static std::int64_t const level2 = [] {
@@ -70,7 +70,7 @@ inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n,
                                   : even(g.k, gemm_depth * 4 / word.bytes * word.terms, 8);
   std::int64_t const floats = (block.kc + word.terms - 1) / word.terms * word.bytes / 4;
   block.mc = even(m, level2 / 8 / floats, 12);
-  block.nc = even(n, (std::int64_t{1} << 20) / floats, 32);
+  block.nc = even(n, (std::int64_t{3} << 18) / floats, 32);
   return block;
 }
 /// Columns of the right operand that a call packs at a time.
