@@ -3,6 +3,7 @@
 
 #include "grid.hpp"
 #include "memory.hpp"
+#include "streams.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -29,6 +30,8 @@ using Run = std::function<std::string()>;
 struct Work {
   Run run;
   std::function<void()> on_launch{};  ///< of captured work, when its graph is launched
+  std::function<bool()> ready{};      ///< what waits for other streams: whether it may begin
+  bool all_devices = false;           ///< whether it touches the memory of all of them
 };
 
 /// Work captured from streams; `before[n]` are the pieces that must be done before piece n.
@@ -177,10 +180,15 @@ void advance_here(CUstream_st* stream, std::size_t count) {
   auto& r = runtime();
   auto& device = r.devices[stream->device];
   for (; count > 0 && !stream->work.empty(); --count) {
+    if (auto const ready = stream->work.front().ready; ready && !ready()) return;
     Work work = std::move(stream->work.front());
     stream->work.pop_front();
     device.memory.open();
+    for (auto& other : r.devices)
+      if (work.all_devices) other.memory.open();
     std::string failure = work.run();
+    for (auto& other : r.devices)
+      if (work.all_devices) other.memory.close();
     if (device.error == cudaSuccess && failure.empty()) failure = device.memory.damage();
     device.memory.close();
     if (!failure.empty() && device.error == cudaSuccess) {
@@ -196,8 +204,23 @@ void advance(CUstream_st* stream, std::size_t count = ~std::size_t{0}) {
   if (r.thread.is_this()) advance_here(stream, count);
   else r.thread.run([&] { advance_here(stream, count); });
 }
-void advance_until(Mark const& mark) {
-  while (!mark.done && !mark.stream->work.empty()) advance(mark.stream, 1);
+/// False when something else must happen first.
+bool advance_until(Mark const& mark) {
+  while (!mark.done && !mark.stream->work.empty()) {
+    std::size_t const before = mark.stream->work.size();
+    advance(mark.stream, 1);
+    if (!mark.done && mark.stream->work.size() == before) return false;
+  }
+  return true;
+}
+/// Blocks until `done` says so, which is asked again when other threads may have moved things on.
+template <class Done>
+void block(std::unique_lock<std::recursive_mutex>& lock, Done const& done) {
+  while (!done()) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
+  }
 }
 
 /// Under a seed, some work is done before anybody waits for it.
@@ -481,13 +504,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  std::lock_guard const lock(runtime().mutex);
+  std::unique_lock lock(runtime().mutex);
   if (!known(stream)) return note(cudaErrorInvalidResourceHandle);
   if (stream->capture) {
     stream->capture->invalid = true;
     return note(cudaErrorStreamCaptureUnsupported);
   }
-  advance(stream);
+  block(lock, [stream] {
+    advance(stream);
+    return stream->work.empty();
+  });
   return note(runtime().devices[stream->device].error);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
@@ -522,11 +548,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     stream->capture->invalid = true;
     return note(cudaErrorStreamCaptureIsolation);
   }
-  stream->work.push_back({[mark] {
-    advance_until(*mark);
-    return std::string();
-  }});
+  stream->work.push_back({.run = [] { return std::string(); }, .ready = [mark] { return advance_until(*mark); }});
   advance_by_chance();
+  return cudaSuccess;
+}
+cudaError_t emulated::enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::function<void()> run) {
+  std::lock_guard const lock(runtime().mutex);
+  if (!known(stream)) return note(cudaErrorInvalidResourceHandle);
+  if (stream->capture) return note(cudaErrorStreamCaptureUnsupported);
+  auto const device = stream->device;
+  stream->work.push_back({.run = [device, run = std::move(run)] {
+                            if (runtime().devices[device].error == cudaSuccess) run();
+                            return std::string();
+                          },
+                          .ready = std::move(ready),
+                          .all_devices = true});
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
@@ -580,12 +616,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  std::lock_guard const lock(runtime().mutex);
+  std::unique_lock lock(runtime().mutex);
   if (runtime().events.count(event) == 0) return note(cudaErrorInvalidResourceHandle);
   auto const mark = event->mark;
   if (!mark) return cudaSuccess;
   if (mark->capture) return note(cudaErrorStreamCaptureUnsupported);
-  advance_until(*mark);
+  block(lock, [&] { return advance_until(*mark); });
   return note(runtime().devices[event->device].error);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
