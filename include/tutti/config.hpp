@@ -25,6 +25,10 @@
 #ifndef TUTTI_WITH_MPI
 #define TUTTI_WITH_MPI 0
 #endif
+/// The same of NCCL with CUDA; Meson's tutti-nccl defines it.
+#ifndef TUTTI_WITH_NCCL
+#define TUTTI_WITH_NCCL 0
+#endif
 
 /// Inlining that the vector layer relies on: a function that is not inlined loses its target's registers.
 #define TUTTI_ALWAYS_INLINE inline __attribute__((always_inline))

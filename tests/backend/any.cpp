@@ -37,7 +37,7 @@ TEST_CASE("what is not in the program is listed and refused with the way to get 
   CHECK((list[2].name == "nccl" && !list[2].available));
   REQUIRE_ERROR(choose_backend("mpi"), ErrorKind::unavailable,
                 "mpi: this program is built without MPI. Install one (Debian: mpich libmpich-dev)");
-  REQUIRE_ERROR(choose_backend("nccl"), ErrorKind::unavailable, "nccl: this version of tutti has no backend on NCCL");
+  REQUIRE_ERROR(choose_backend("nccl"), ErrorKind::unavailable, "nccl: this program is built without NCCL");
   std::string const text = in_child({}, [] {
     int const code = with_backend("mpi", 0, nullptr, [](auto&) { return 0; });
     return "code " + std::to_string(code);

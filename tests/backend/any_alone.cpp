@@ -42,7 +42,7 @@ TEST_CASE("alone, auto takes threads, and mpi is a world of one rank") {
   CHECK(run("auto") == "threads 2 0");
   CHECK(run("threads") == "threads 2 0");
   CHECK(run("mpi") == "mpi 1 0");
-  CHECK(contains(run("nccl", test::Errors::capture), "nccl: this version of tutti has no backend on NCCL"));
+  CHECK(contains(run("nccl", test::Errors::capture), "nccl: this program is built without NCCL"));
 }
 
 TEST_CASE("asking what there is does not start MPI") {

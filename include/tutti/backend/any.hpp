@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// `with_backend`: main for a program that takes its backend by name. Includes the backends that the program is built
-/// with: Threads always, Mpi where TUTTI_WITH_MPI is 1.
+/// with: Threads always, Mpi where TUTTI_WITH_MPI is 1, Nccl where TUTTI_WITH_NCCL is.
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/factory.hpp>
@@ -10,6 +10,9 @@
 #include <tutti/config.hpp>
 #if TUTTI_WITH_MPI
 #include <tutti/backend/mpi.hpp>
+#endif
+#if TUTTI_WITH_NCCL
+#include <tutti/backend/nccl.hpp>
 #endif
 
 #include <string>
@@ -42,13 +45,22 @@ struct BackendSet {
       {"mpi",
        "this program is built without MPI. Install one (Debian: mpich libmpich-dev) and build with tutti-mpi (Meson, "
        "pkg-config) or tutti::mpi (CMake), or with -DTUTTI_WITH_MPI=1 and the MPI's compiler wrapper"},
-      {"nccl", "this version of tutti has no backend on NCCL. Use mpi or threads"},
+      {"nccl",
+       "this program is built without NCCL. Install CUDA and NCCL (Debian: libnccl-dev of NVIDIA's repository) and "
+       "build "
+       "with tutti-nccl (Meson), or with -DTUTTI_WITH_NCCL=1, their include folder, -lnccl and -lcudart"},
   };
 };
 
 /// The backends of this program. A default argument below, so that programs that are built with different sets do not
 /// share one instance of a function.
-#if TUTTI_WITH_MPI
+#if TUTTI_WITH_NCCL && TUTTI_WITH_MPI
+using Nccl = NcclOn<Mpi>;  ///< ranks are processes with a GPU each
+using Backends = BackendSet<Threads, Mpi, Nccl>;
+#elif TUTTI_WITH_NCCL
+using Nccl = NcclOn<Threads>;  ///< ranks are threads with a GPU each
+using Backends = BackendSet<Threads, Nccl>;
+#elif TUTTI_WITH_MPI
 using Backends = BackendSet<Threads, Mpi>;
 #else
 using Backends = BackendSet<Threads>;

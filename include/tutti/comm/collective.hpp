@@ -150,7 +150,8 @@ struct WireTraffic {
 enum class Purpose : std::uint8_t {
   itself,
   split,  ///< an all_gather
-  counts  ///< of the _v collective that is named as the kind
+  counts,  ///< of the _v collective that is named as the kind
+  reached  ///< itself, on memory of a device where the backend works on it: `B::Accelerator`
 };
 
 /// Messages of users and of derived collectives never match each other.
@@ -317,7 +318,8 @@ std::string listed(PerRank counts, std::int64_t parts = 1) {
   return counts.size() > 16 ? concat(text, " + ... #", rest.value() % 10000) : text;
 }
 
-/// "float32, count 8", "complex float32, count 4", "structs #123, 48 bytes", ", in device memory"
+/// "float32, count 8", "complex float32, count 4", "structs #123, 48 bytes", "... in device memory": which passes
+/// through the host's; "... on the device": where it is
 template <class = void>
 std::string describe_elements(Collective const& call) {
   std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
@@ -333,6 +335,7 @@ std::string describe_elements(Collective const& call) {
     else text = concat(call.layout == complex_layout ? "complex " : "", tutti::name(call.dtype));
     if (counts) text += concat(", count ", call.layout == complex_layout && !compound ? count / 2 : count);
   }
+  if (call.purpose == Purpose::reached) return text + " on the device";
   return call.staged_count < 0 ? text : text + " in device memory";
 }
 
@@ -345,7 +348,7 @@ std::string describe_at(Collective const& call, std::string_view file, std::uint
   if (call.purpose == Purpose::counts) {
     if (call.root >= 0) text += concat("root ", call.root, ", ");
     text += concat("counts to be found, elements #", call.layout);
-  } else if (call.kind != Kind::barrier && call.purpose == Purpose::itself) {
+  } else if (call.kind != Kind::barrier && call.purpose != Purpose::split) {
     if (reduces(call.kind)) text += concat(tutti::name(call.reduction.op), ", ");
     if (call.root >= 0) text += concat("root ", call.root, ", ");
     text += describe_elements(call);

@@ -188,7 +188,7 @@ class CollectiveJob : public QueuedJob<B> {
     call_.to_counts = counts_.to;
     exchanged_ = is_exchanged(core.backend, call_);
     if (!exchanged_) choose();
-    if (!exchanged_ && aliases(call_.kind)) prepare_aliases(native_);
+    if (!exchanged_ && aliases(call_.kind) && !reached()) prepare_aliases(native_);
     try {
       if (exchanged_) {
         exchange();
@@ -266,7 +266,13 @@ class CollectiveJob : public QueuedJob<B> {
   }
 
  private:
+  /// Whether the backend works on memory of its accelerator, where nothing else does.
+  bool reached() const noexcept { return call_.purpose == Purpose::reached; }
   void choose() noexcept {
+    if (reached()) {
+      native_ = true;
+      return;
+    }
     native_ = takes(core_.backend, call_);
     divides_ = !native_ && takes_as_sum(core_.backend, call_);
     native_ |= divides_;
@@ -283,20 +289,24 @@ class CollectiveJob : public QueuedJob<B> {
     comparison_->carry(call_);
     comparison_->begin();
   }
-  /// Has the ranks compare the call, unless the backend does; stands in line where it may not start at once.
+  /// Has the ranks compare the call, unless the backend does; stands in line where it may not start at once. On the
+  /// accelerator nothing compares calls, and calls that differ write beyond buffers or never end: there it starts when
+  /// all ranks have made it.
   void compare() {
-    Comparer const by = this->comparer(native_);
+    Comparer const by = this->comparer(native_ && !reached());
     // What a failure would leave to the transport begins when all ranks have come.
     bool const exposed = call_.lent && copied_bytes(core_.backend, false) != 0;
     has_backend_compare_ = by == Comparer::backend_in_turn;
-    if (by == Comparer::messages || (core_.has_line() && core_.backend.size() > 1)) this->stand_in_line();
+    bool const queues = by == Comparer::messages || reached() || core_.has_line();
+    if (queues && core_.backend.size() > 1) this->stand_in_line();
     if (by == Comparer::messages) {
-      waits_ = exposed || check_level(core_.backend) == CheckLevel::full || call_.block_bytes() > eager_bytes;
+      waits_ =
+          exposed || reached() || check_level(core_.backend) == CheckLevel::full || call_.block_bytes() > eager_bytes;
       comparison_ = make_owner<Comparison<B>>(core_, call_);
       if (has_counts(call_.kind)) comparison_->carry_sizes(call_);
       comparison_->begin();
     } else if (has_backend_compare_) {
-      waits_ = exposed;
+      waits_ = exposed || reached();
     }
   }
   /// Starts the operation once it may. Calls that wait for their comparison hold those after them up, because all ranks

@@ -6,6 +6,7 @@
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/comm/staged.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
@@ -20,8 +21,11 @@ namespace tutti::comm {
 
 namespace detail {
 
-template <Backend B>
+/// `Place` is where the buffers are: the backend's device or its accelerator.
+template <Backend B, Device Place>
 class CommunicatorPort final : public Port {
+  static constexpr bool reached = !std::is_same_v<Place, typename B::Device>;
+
  public:
   explicit CommunicatorPort(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   ~CommunicatorPort() override {
@@ -73,11 +77,20 @@ class CommunicatorPort final : public Port {
   }
 
   void* allocate(std::size_t bytes) override {
-    blocks_.push_back(Heap<B>(core_).allocate(bytes));
+    if constexpr (reached) blocks_.push_back(core_->backend.allocate_registered(bytes));
+    else blocks_.push_back(Heap<B>(core_).allocate(bytes));
     return blocks_.back().data();
   }
+  void barrier(std::source_location where) override {
+    if constexpr (!reached) return Port::barrier(where);
+    jobs_.push_back({++last_, make_owner<CollectiveJob<B>>(*core_, make(Kind::barrier, nullptr, nullptr, 0,
+                                                                        DType::byte, -1, where)),
+                     where});
+    core_->enlist(*jobs_.back().job);
+    wait(last_);
+  }
   void* share([[maybe_unused]] std::size_t bytes, [[maybe_unused]] std::source_location where) override {
-    if constexpr (SharesBlocks<B>) {
+    if constexpr (SharesBlocks<B> && !reached) {
       constexpr std::uint64_t none = ~std::uint64_t{0};
       std::uint64_t told[2] = {none, bytes};
       Storage<typename B::Device> block;
@@ -104,7 +117,7 @@ class CommunicatorPort final : public Port {
  private:
   struct Entry {
     Ticket ticket = 0;
-    Owner<CollectiveJob<B>> job;
+    Owner<Job> job;
     std::source_location where;
   };
 
@@ -139,9 +152,19 @@ class CommunicatorPort final : public Port {
     return start(call);
   }
   Ticket start(Collective const& call) {
-    jobs_.push_back({++last_, make_owner<CollectiveJob<B>>(*core_, call), call.where});
+    jobs_.push_back({++last_, job_of(call), call.where});
     core_->enlist(*jobs_.back().job);
     return last_;
+  }
+  Owner<Job> job_of(Collective call) {
+    if constexpr (reached) {
+      Place const device = core_->backend.accelerator();
+      if (!core_->backend.accelerates(call))
+        return make_owner<StagedJob<B, Place, Place>>(*core_, name(call.kind).data(), device, device,
+                                                      [&] { return Call{call, {}}; });
+      call.purpose = Purpose::reached;
+    }
+    return make_owner<CollectiveJob<B>>(*core_, call);
   }
   Entry& find(Ticket ticket) {
     for (auto& entry : jobs_)
@@ -159,7 +182,7 @@ class CommunicatorPort final : public Port {
   Shared<Core<B>> core_;
   Ticket last_ = 0;
   List<Entry> jobs_;
-  List<Storage<typename B::Device>> blocks_;
+  List<Storage<Place>> blocks_;
 };
 
 }  // namespace detail
@@ -169,7 +192,14 @@ template <Backend B>
 Shared<Port> port(Communicator<B>& communicator) {
   static_assert(B::Device::host_accessible,
                 "tutti: graphs run collectives on host memory; this communicator works on another device");
-  return make_shared_owner<detail::CommunicatorPort<B>>(communicator.core());
+  return make_shared_owner<detail::CommunicatorPort<B, typename B::Device>>(communicator.core());
+}
+/// The same for buffers on the accelerator, of this rank's device; `allocate` gives memory that the backend has
+/// registered. What the backend does not make there passes through the host.
+template <Backend B>
+  requires requires { typename B::Accelerator; }
+Shared<Port> accelerator_port(Communicator<B>& communicator) {
+  return make_shared_owner<detail::CommunicatorPort<B, typename B::Accelerator>>(communicator.core());
 }
 
 }  // namespace tutti::comm

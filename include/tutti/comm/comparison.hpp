@@ -39,7 +39,8 @@ CheckLevel check_level(B const& b) noexcept {
 template <Backend B>
 bool is_exchanged(B const& b, Collective const& call) noexcept {
   if constexpr (B::Device::host_accessible)
-    return b.size() > 1 && !has_counts(call.kind) && !compares(b) && check_level(b) != CheckLevel::off &&
+    return b.size() > 1 && !has_counts(call.kind) && call.purpose != Purpose::reached && !compares(b) &&
+           check_level(b) != CheckLevel::off &&
            most_contributed(call, b.size()) <= ComparisonMessage::most_contributed / b.size();
   return false;
 }

@@ -65,6 +65,10 @@ concept Movable = requires(T a, T b) {
 ///                                      or for messages
 ///   b.staging_bytes()                  optional: of a part of a collective on device memory, where B::Device is Cpu;
 ///                                      the same on all ranks; 64 KiB where missing
+///   B::Accelerator                     optional: a second Device, on whose memory b.start makes the collectives that
+///                                      b.accelerates(call) grants, the same on all ranks, when all have made them;
+///                                      their purpose is `reached`. b.accelerator() is the one of this rank
+///   b.check_alive(operation)           optional: throws the cause of a revoke
 ///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
@@ -83,7 +87,7 @@ concept Movable = requires(T a, T b) {
 ///   b.run(collective, looks, rest)     optional: the same for a caller that asks for it at once, so many times; true
 ///                                      when it is complete by then, else `rest` goes on
 /// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were
-/// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi.
+/// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi, NcclOn.
 template <class B>
 concept Backend =
     Device<typename B::Device> && comm::detail::Movable<B> && comm::detail::Movable<typename B::Operation> &&

@@ -57,6 +57,11 @@ class Decorator {
     return inner_.try_match(from, tag, match, info);
   }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
+  void check_alive(char const* operation)
+    requires requires(B& backend) { backend.check_alive(operation); }
+  {
+    inner_.check_alive(operation);
+  }
 
   bool compares() const noexcept
     requires requires(B const& backend) { backend.compares(); }

@@ -163,6 +163,48 @@ class Endpoint {
     if constexpr (std::is_same_v<X, NoOperand>) return false;
     else return passes_host<typename X::Place, Device>;
   }();
+  /// Rows of each rank's block in the two buffers of a _v kind.
+  struct Rows {
+    PerRank from{};
+    PerRank to{};
+  };
+
+  /// Whether all buffers are on a device on whose memory the backend may work: it is asked for each call.
+  template <class From, class To>
+  static constexpr bool is_reached = [] {
+    if constexpr (!requires { typename B::Accelerator; } || std::is_same_v<To, NoOperand>) return false;
+    else if constexpr (!std::is_same_v<typename To::Place, typename B::Accelerator>) return false;
+    else if constexpr (std::is_same_v<From, NoOperand>) return true;
+    else return std::is_same_v<typename From::Place, typename B::Accelerator>;
+  }();
+  /// Whether the backend makes this call there. Errors: device, for a buffer on another one than the communicator's.
+  template <Kind kind, class From, class To, class Op>
+  bool reaches(From const& from, To const& to, Op const& op, int root, Rows rows, Where where) const {
+    if constexpr (is_reached<From, To>) {
+      Call const made = call<kind>(from, to, op, root, rows, where);
+      if (!core_->backend.accelerates(made.collective)) return false;
+      check_device(name(kind).data(), to, where);
+      if constexpr (!std::is_same_v<From, NoOperand>) check_device(name(kind).data(), from, where);
+      return true;
+    }
+    return false;
+  }
+  template <class X>
+  void check_device(char const* operation, X const& x, Where where) const {
+    if (x.size() == 0 || x.device() == core_->backend.accelerator()) return;
+    refuse(operation,
+           "a buffer lives on another device than this rank's communicator works on. Copy it there first, or make the "
+           "communicator for its device",
+           where, ErrorKind::device);
+  }
+  /// The call as it starts there.
+  template <Kind kind, class From, class To, class Op>
+  Call prepare_reached(From const& from, To const& to, Op const& op, int root, Rows rows, Where where) const {
+    Call prepared = call<kind>(from, to, op, root, rows, where);
+    prepared.collective.purpose = Purpose::reached;
+    prepared.collective.lent = to.lent() || from.lent();
+    return prepared;
+  }
   /// Whether such a call goes in parts. Messages and the _v kinds, whose blocks may have any sizes, are staged whole.
   template <Kind kind, class From, class To>
   static constexpr bool in_parts = (is_staged<From> || is_staged<To>) && !has_counts(kind);
@@ -223,12 +265,6 @@ class Endpoint {
     }
     return task;
   }
-
-  /// Rows of each rank's block in the two buffers of a _v kind.
-  struct Rows {
-    PerRank from{};
-    PerRank to{};
-  };
 
   /// The call as a value, with shapes, counts, root and overlap checked.
   template <Kind kind, class From, class To, class Op>
@@ -490,6 +526,16 @@ class Endpoint {
   }
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
+    if constexpr (is_reached<From, To>) {
+      if (reaches<kind>(from, to, op, root, rows, where)) {
+        Tally::Exposed const exposed(core_->tally, name(kind).data());
+        CollectiveJob<B> job(*core_, name(kind).data(),
+                             [&] { return prepare_reached<kind>(from, to, op, root, rows, where); });
+        wait_for(job, from, to, where);
+        to.store();
+        return to.take();
+      }
+    }
     bool const direct = is_direct<kind, To, Op>();
     auto const make = [&] { return prepare<kind>(from, to, op, root, rows, where, direct); };
     if constexpr (in_parts<kind, From, To>) {
@@ -524,6 +570,17 @@ class Endpoint {
   }
   template <Kind kind, class From, class To, class Op>
   auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {
+    if constexpr (is_reached<From, To>) {
+      if (reaches<kind>(from, to, op, root, rows, where)) {
+        auto const reached = [&](From& f, To& t, Op const& o) {
+          return CollectiveJob<B>(*core_, name(kind).data(),
+                                  [&] { return prepare_reached<kind>(f, t, o, root, rows, where); });
+        };
+        using Task = CollectiveTask<CollectiveJob<B>, From, To, Op>;
+        return request(
+            make_owner<Task>(name(kind).data(), std::move(from), std::move(to), std::move(op), reached), where);
+      }
+    }
     auto const job = [&](From& f, To& t, Op const& o) {
       auto const make = [&] { return prepare<kind>(f, t, o, root, rows, where); };
       if constexpr (in_parts<kind, From, To>)

@@ -182,6 +182,8 @@ class Plans : public PointToPoint<B> {
     void store() override { to_.store(); }
     Collective const& call() const noexcept override { return call_.collective; }
     Owner<Job> start(Core<B>& core, Shared<PlanSetup<B>> self) const override {
+      if (call_.collective.purpose == Purpose::reached)
+        return make_owner<PlanRun<B, CollectiveJob<B>>>(std::move(self), core, call_.collective, call_.counts);
       if constexpr (Endpoint<B>::template in_parts<kind, From, To>) {
         using J = typename Endpoint<B>::template StagedJobOf<From, To>;
         return make_owner<PlanRun<B, J>>(std::move(self), core, name(kind).data(), Endpoint<B>::place_of(from_, to_),
@@ -209,7 +211,12 @@ class Plans : public PointToPoint<B> {
                   "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by reference");
     auto setup = make_shared_owner<Setup<kind, From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
-        [&](From& f, To& t, Op const& o) { return this->template prepare<kind>(f, t, o, root, rows, where); });
+        [&](From& f, To& t, Op const& o) {
+          if constexpr (Endpoint<B>::template is_reached<From, To>)
+            if (this->template reaches<kind>(f, t, o, root, rows, where))
+              return this->template prepare_reached<kind>(f, t, o, root, rows, where);
+          return this->template prepare<kind>(f, t, o, root, rows, where);
+        });
     return Plan<B>(this->core_, std::move(setup), where.deadline_seconds());
   }
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A communicator without its type: what a graph needs of one. `comm::port(communicator)` makes it; the graph layer
-/// sees only this.
+/// A communicator without its type: what a graph needs of one. `comm::port(communicator)` makes it, for buffers in host
+/// memory, and `comm::accelerator_port(communicator)` for those on its device; the graph layer sees only this.
 
 #include <tutti/core/dtype.hpp>
 
@@ -45,7 +45,7 @@ class Port {
   /// Returns when it is complete.
   virtual void wait(Ticket ticket) = 0;
   /// Returns when every rank has called it.
-  void barrier(std::source_location where) {
+  virtual void barrier(std::source_location where) {
     double nothing = 0;
     wait(start_all_reduce(&nothing, 1, DType::float64, PortOp::sum, where));
   }

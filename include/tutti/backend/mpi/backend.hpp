@@ -121,6 +121,10 @@ class Mpi {
     if (notices_) notices_->flush();
     mpi::Environment::close(cause);
   }
+  void check_alive(char const* operation) {
+    if ((++looks_ & 63u) == 0) look_around();
+    check_revoked(operation);
+  }
   void check_can_split(std::source_location where) const { mpi::Environment::check_open("split", where); }
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 

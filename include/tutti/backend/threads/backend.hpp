@@ -244,6 +244,8 @@ class Threads {
   void announce_elsewhere(std::string_view text) noexcept { engine_.announce(text); }
 
   template <class = void>
+  void check_alive(char const* operation) const { engine_.check(operation); }
+  template <class = void>
   void revoke(ErrorKind kind, std::string text) noexcept { engine_.board().alarm().raise(kind, text); }
 
   template <class = void>

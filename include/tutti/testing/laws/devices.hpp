@@ -13,12 +13,19 @@ namespace tutti::laws {
 /// Elements around the ends of the parts in which device memory passes through the host, of 4 and of 64 KiB.
 inline std::vector<std::int64_t> device_sizes() { return {0, 1, 3, 129, 1023, 1024, 1025, 5000, 66000}; }
 
-/// Calls `call` with a function that brings host tensors to where it is to work, once for the host and once for D, and
-/// compares what it returns.
+/// The one of this rank.
+template <Device D, class Comm>
+D device_here(Comm& comm) {
+  if constexpr (requires { D(comm.backend().accelerator()); }) return comm.backend().accelerator();
+  else return D{};
+}
+
+/// Calls `call` with a function that brings host tensors to where it is to work, once for the host and once for the
+/// device, and compares what it returns.
 template <Device D, class Call>
-void expect_as_on_host(Report& report, std::string const& what, Call&& call) {
+void expect_as_on_host(Report& report, D const& device, std::string const& what, Call&& call) {
   auto const expected = call([]<class T>(Tensor<T> const& x) { return clone(x); });
-  auto const found = call([]<class T>(Tensor<T> const& x) { return to_device(x, D{}); });
+  auto const found = call([&]<class T>(Tensor<T> const& x) { return to_device(x, device); });
   static_assert(std::same_as<DeviceOf<decltype(found)>, D>, "the result is not where the buffer is");
   auto const here = to_host(found);
   if (!(here.shape() == expected.shape()))
@@ -34,6 +41,7 @@ void expect_as_on_host(Report& report, std::string const& what, Call&& call) {
 template <Device D, Element T, class Comm>
 void device_collectives(Comm& comm, Report& report) {
   int const rank = comm.rank(), ranks = comm.size();
+  auto const device = device_here<D>(comm);
   for (std::int64_t const size : device_sizes()) {
     int const root = static_cast<int>(size % ranks);
     bool const here = rank == root;
@@ -43,7 +51,7 @@ void device_collectives(Comm& comm, Report& report) {
     auto const empty = zeros<T>(Shape{size});
     auto const empty_big = zeros<T>(Shape{size * ranks});
     auto const law = [&](char const* operation, auto&& call) {
-      expect_as_on_host<D>(report, title<T>(operation, size, ranks), call);
+      expect_as_on_host(report, device, title<T>(operation, size, ranks), call);
     };
     law("broadcast", [&](auto place) {
       auto a = place(x);
@@ -132,25 +140,92 @@ void device_collectives(Comm& comm, Report& report) {
   }
 }
 
-/// Averages, views with gaps, numbers with a location, and what has been dropped.
+/// Every operator of the type on device memory: in place, into another buffer, at a root, of blocks.
+template <Device D, Element T, class Comm>
+void device_reductions(Comm& comm, Report& report) {
+  int const rank = comm.rank(), ranks = comm.size();
+  auto const device = device_here<D>(comm);
+  for (std::int64_t const size : {std::int64_t{1}, std::int64_t{1003}}) {
+    auto const x = filled<T>(size, rank);
+    auto const big = filled<T>(size * ranks, rank, 1);
+    auto const empty = zeros<T>(Shape{size});
+    auto const with = [&](auto const& op) {
+      if constexpr (comm::reducible<T, std::remove_cvref_t<decltype(op)>>()) {
+        auto const law = [&](char const* operation, auto&& call) {
+          expect_as_on_host(report, device,
+                            title<T>(operation, size, ranks) + " with " +
+                                std::string(name(comm::operator_kind<std::remove_cvref_t<decltype(op)>>())),
+                            call);
+        };
+        law("all_reduce", [&](auto place) {
+          auto a = place(x);
+          comm.all_reduce(a, op);
+          return a;
+        });
+        law("all_reduce_async into another", [&](auto place) {
+          auto const a = place(x);
+          return comm.all_reduce_async(a, place(empty), op).wait();
+        });
+        law("reduce in place", [&](auto place) {
+          auto a = place(x);
+          comm.reduce(a, op, ranks - 1);
+          return a;
+        });
+        law("reduce_scatter_async", [&](auto place) { return comm.reduce_scatter_async(place(big), op).wait(); });
+        law("all_reduce_plan", [&](auto place) {
+          auto a = place(x);
+          auto plan = comm.all_reduce_plan(a, op);
+          plan.start();
+          plan.wait();
+          return a;
+        });
+      }
+    };
+    with(sum);
+    with(prod);
+    with(min);
+    with(max);
+    with(logical_or);
+    with(bitwise_xor);
+    if constexpr (comm::reducible<T, Avg>()) {
+      // An average may be made of contributions that were divided before: one rounding more for each.
+      auto a = to_device(x, device);
+      comm.all_reduce(a, avg);
+      auto expected = clone(x);
+      comm.all_reduce(expected, avg);
+      auto const found = to_host(a);
+      bool near = true;
+      for (std::int64_t i = 0; i < size; ++i) {
+        auto const wanted = static_cast<double>(expected.data()[i]);
+        double const difference = static_cast<double>(found.data()[i]) - wanted;
+        double const bound = is_floating(dtype_of<T>) && sizeof(T) >= 4 ? 1e-6 * (wanted < 0 ? -wanted : wanted) : 0;
+        near = near && difference <= bound && -difference <= bound;
+      }
+      report.expect(near, title<T>("all_reduce with avg", size, ranks));
+    }
+  }
+}
+
+/// Views with gaps, numbers with a location, and what has been dropped.
 template <Device D, class Comm>
 void device_forms(Comm& comm, Report& report) {
   int const rank = comm.rank(), ranks = comm.size();
+  auto const device = device_here<D>(comm);
   auto const matrix = clone(filled<float>(7 * 9, rank).reshape({7, 9}));
-  expect_as_on_host<D>(report, "the average of a column", [&](auto place) {
+  expect_as_on_host(report, device, "the sum of a column", [&](auto place) {
     auto a = place(matrix);
-    comm.all_reduce(a.view().slice(1, 2, 4), avg);
+    comm.all_reduce(a.view().slice(1, 2, 4), sum);
     return a;
   });
   Tensor<Located<double>> located({5000});
   for (std::int64_t i = 0; i < 5000; ++i) located.data()[i] = {element<double>(rank, i), rank};
-  expect_as_on_host<D>(report, "maxima with their rank", [&](auto place) {
+  expect_as_on_host(report, device, "maxima with their rank", [&](auto place) {
     auto a = place(located);
     comm.all_reduce(a, max_location);
     return a;
   });
   auto const wide = filled<float>(40000, rank);
-  expect_as_on_host<D>(report, "sums of different calls in flight", [&](auto place) {
+  expect_as_on_host(report, device, "sums of different calls in flight", [&](auto place) {
     auto first = comm.all_reduce_async(place(wide), sum);
     auto second = comm.all_gather_async(place(wide));
     comm.barrier();  // begins after them
@@ -161,7 +236,7 @@ void device_forms(Comm& comm, Report& report) {
     comm.all_reduce(b, a.size() == 40000 ? sum : sum);
     return b;
   });
-  expect_as_on_host<D>(report, "a sum behind one whose request is dropped", [&](auto place) {
+  expect_as_on_host(report, device, "a sum behind one whose request is dropped", [&](auto place) {
     static_cast<void>(comm.all_reduce_async(place(wide), sum));
     return comm.all_reduce_async(place(wide), max).wait();
   });
@@ -171,6 +246,7 @@ void device_forms(Comm& comm, Report& report) {
 template <Device D, Element T, class Comm>
 void device_vectors(Comm& comm, Report& report) {
   int const rank = comm.rank(), ranks = comm.size();
+  auto const device = device_here<D>(comm);
   for (std::int64_t const unit : {std::int64_t{0}, std::int64_t{1}, std::int64_t{700}}) {
     std::vector<std::int64_t> counts, sent, received;
     std::int64_t total = 0;
@@ -189,7 +265,7 @@ void device_vectors(Comm& comm, Report& report) {
     auto const none = filled<T>(0, rank);
     auto const exchange = filled<T>(sends, rank, 1);
     auto const law = [&](char const* operation, auto&& call) {
-      expect_as_on_host<D>(report, title<T>(operation, unit, ranks), call);
+      expect_as_on_host(report, device, title<T>(operation, unit, ranks), call);
     };
     law("gather_v", [&](auto place) {
       auto to = place(rank == root ? zeros<T>(Shape{total}) : clone(none));
@@ -234,14 +310,15 @@ void device_vectors(Comm& comm, Report& report) {
 template <Device D, Element T, class Comm>
 void device_messages(Comm& comm, Report& report) {
   int const rank = comm.rank(), ranks = comm.size();
+  auto const device = device_here<D>(comm);
   int const next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
   for (std::int64_t const size : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1000}, std::int64_t{70001}}) {
     auto const what = [&](char const* operation) { return title<T>(operation, size, ranks); };
     auto const expect = [&](Tensor<T> const& x, char const* operation) {
       expect_elements<T>(report, x, size, what(operation), [&](std::int64_t i) { return element<T>(last, i); });
     };
-    auto const mine = to_device(filled<T>(size, rank), D{});
-    auto const empty = to_device(zeros<T>(Shape{size}), D{});
+    auto const mine = to_device(filled<T>(size, rank), device);
+    auto const empty = to_device(zeros<T>(Shape{size}), device);
     {
       auto to = clone(empty);
       auto sent = comm.send_async(mine, next, 1);
@@ -295,24 +372,25 @@ void device_messages(Comm& comm, Report& report) {
 template <Device D, class Comm>
 void device_mixtures(Comm& comm, Report& report) {
   int const rank = comm.rank(), ranks = comm.size();
+  auto const device = device_here<D>(comm);
   auto const x = filled<float>(5000, rank);
   auto expected = clone(x);
   comm.all_reduce(expected, sum);
   auto const same_as_expected = [&](Tensor<float> const& found, char const* what) {
     expect_elements<float>(report, found, 5000, what, [&](std::int64_t i) { return expected.data()[i]; });
   };
-  auto to = to_device(zeros<float>(Shape{5000}), D{});
+  auto to = to_device(zeros<float>(Shape{5000}), device);
   comm.all_reduce(x, to, sum);
   same_as_expected(to_host(to), "all_reduce from host to device");
   auto back = zeros<float>(Shape{5000});
-  comm.all_reduce(to_device(x, D{}), back, sum);
+  comm.all_reduce(to_device(x, device), back, sum);
   same_as_expected(back, "all_reduce from device to host");
 
-  auto a = to_device(filled<float>(10 * ranks, rank), D{});
+  auto a = to_device(filled<float>(10 * ranks, rank), device);
   expect_error(report, ErrorKind::invalid_argument, "overlap",
                [&] { comm.all_reduce(a.view().slice(0, 0, 6), a.view().slice(0, 3, 9), sum); });
   expect_error(report, ErrorKind::shape, "must be equal",
-               [&] { comm.all_reduce(a, to_device(x, D{}), sum); });
+               [&] { comm.all_reduce(a, to_device(x, device), sum); });
   expect_error(report, ErrorKind::invalid_argument, "overlap", [&] {
     std::vector<std::int64_t> const counts(static_cast<std::size_t>(ranks), 2);
     comm.all_gather_v(a.view().slice(0, 0, 2), a.view().slice(0, 1, 1 + 2 * ranks), counts);
