@@ -28,6 +28,13 @@ TEMPLATE_TEST_CASE("Threads runs collectives on a device that copies while the h
   CHECK(TestDevice::counts().live_bytes == 0);
 }
 
+TEMPLATE_TEST_CASE("Threads reduces with every operator on device memory", "", float, std::int64_t) {
+  TestDevice::reset();
+  on_ranks([](auto& comm, laws::Report& report) { laws::device_reductions<QueuedDevice, TestType>(comm, report); });
+  CHECK(TestDevice::counts().errors == 0);
+  CHECK(TestDevice::counts().pinned_bytes == 0);
+}
+
 TEST_CASE("Threads takes views, structs and several calls at once on device memory") {
   TestDevice::reset();
   on_ranks([](auto& comm, laws::Report& report) { laws::device_forms<QueuedDevice>(comm, report); });
