@@ -27,7 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-ARCHITECTURES = ("80", "90a")  # as in tests/cuda/meson.build
+ARCHITECTURES = ("80", "90a")
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # Folders below /usr/include that the other machine's compiler has.
 SYSTEM = ("c++", "x86_64-linux-gnu", "aarch64-linux-gnu", "linux", "asm", "asm-generic", "bits", "sys", "gnu", "arpa", "net",
