@@ -36,9 +36,9 @@ namespace tutti {
 
 /// Ranks      of a communicator on `Host` with as many GPUs; several on one where NCCL allows it.
 /// By NCCL    broadcast, gather, all_gather, scatter, all_to_all with their _v forms, of every type; reduce,
-/// all_reduce,
-///            reduce_scatter and reduce_scatter_v by sum, prod, min, max of 8-, 32- and 64-bit integers and of floats,
-///            and avg of floats; of 16-bit floats sums, products and averages only with `NcclConfig::narrow_sums`.
+///            all_reduce, reduce_scatter and reduce_scatter_v by sum, prod, min, max of 8-, 32- and 64-bit integers and
+///            of floats, and avg of floats; of 16-bit floats sums, products and averages only with
+///            `NcclConfig::narrow_sums`.
 /// By the host   messages, scans, callables, logical and bitwise operators, other types, all_reduce_contributions, _v
 ///            collectives whose counts are found out; and everything on host memory.
 /// Determinism   NCCL's sums have the same bits on all ranks and in every run of one layout. They are not in rank
