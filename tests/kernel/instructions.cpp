@@ -113,12 +113,6 @@ void gemm_skinny(exec::Context& context, int64_t k) {
   kernel::cpu::gemm(context, g);
 }
 int64_t skinny_work(int64_t k) { return 4 * columns * k; }
-void gemm_prepacked(exec::Context& context, int64_t k) {
-  kernel::Gemm g = product(Form::nt, k);
-  kernel::cpu::PackedRight const packed(context, g);
-  g.b_panels = &packed.panels();
-  kernel::cpu::gemm(context, g);
-}
 
 // ---- Attention: sizes are tokens, units the multiply-adds of half of each product ----
 
@@ -267,7 +261,6 @@ constexpr Case cases[] = {
     {"gemm float64", gemm_float64, product_work, 192, 384},
     {"gemm epilogue", gemm_epilogue, columns_of_rows, 96, 192},
     {"gemm skinny", gemm_skinny, skinny_work, 192, 384},
-    {"gemm prepacked", gemm_prepacked, product_work, 192, 384},
     {"attention", attention<kernel::Product::float32>, attention_work, 120, 240},
     {"attention bfloat16", attention<kernel::Product::bfloat16>, attention_work, 120, 240},
     {"attention gradient", attention_gradient<kernel::Product::float32>, attention_gradient_work, 120, 240},
