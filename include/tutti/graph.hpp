@@ -36,7 +36,7 @@
 #include <tutti/graph/divide.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/memory.hpp>
-#include <tutti/graph/profile.hpp>
+#include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>
 #include <tutti/graph/lower.hpp>
@@ -44,6 +44,8 @@
 #include <tutti/graph/program.hpp>
 #include <tutti/tensor/view.hpp>
 #include <tutti/graph/state.hpp>
+#include <tutti/graph/ports.hpp>
+#include <tutti/graph/profile.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>

@@ -6,6 +6,7 @@
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
+#include <tutti/train/execution.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/metrics.hpp>

@@ -2,6 +2,7 @@
 /// @file
 /// Whole training steps: against the interpreter, over ranks, accumulated, without allocation.
 
+// Covers: <tutti/graph/ports.hpp>
 #include "graph/run_graph.hpp"
 #include "graph/small_gpt.hpp"
 
@@ -59,29 +60,6 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
 
 namespace tutti::test {
 
-namespace {
-
-void set_leaves(Graph const& graph, Executor& executor, RunOptions const& options) {
-  for (auto const* list : {&graph.inputs, &graph.scalars})
-    for (Id id : *list) {
-      std::vector<std::byte> bytes = as_bytes(graph.dtype(id), random_values(graph, id, options.limit, options.salt));
-      with_dtype(graph.dtype(id), [&]<class T>(T) {
-        executor.set(graph.name(id), TensorView<T const>(reinterpret_cast<T const*>(bytes.data()), graph.shape(id)));
-      });
-    }
-}
-void set_state(Graph const& graph, State& state, RunOptions const& options) {
-  auto const set = [&](Id id) {
-    auto const bytes = as_bytes(graph.dtype(id), random_values(graph, id, options.limit));
-    Field& field = state.at(graph.name(id));
-    std::memcpy(field.data(), bytes.data(), static_cast<std::size_t>(field.bytes()));
-  };
-  for (Parameter const& parameter : graph.parameters) set(parameter.node);
-  for (Id id : graph.states) set(id);
-}
-
-}  // namespace
-
 Results run_executor(Graph const& graph, RunOptions const& options) {
   exec::Context context({.threads = options.threads, .ranks_on_node = 1, .isa = options.isa});
   Program const program = compile(graph, options.compile);
@@ -93,13 +71,35 @@ Results run_executor(Graph const& graph, RunOptions const& options) {
   set_state(graph, state, options);
   set_leaves(graph, executor, options);
   for (int i = 0; i < options.runs; ++i) executor.run();
-  Results results;
-  for (Entry const& entry : program.list.outputs)
-    with_dtype(entry.dtype, [&]<class T>(T) {
-      results[entry.name] = bytes_at(executor.output<T>(entry.name).data(), program.list[entry.buffer].bytes);
-    });
-  for (Field const& field : state.fields()) results["state " + field.name] = bytes_at(field.data(), field.bytes());
-  return results;
+  return results_of(program, executor, state);
+}
+
+/// With and without fusing and sharing, on 1, 2 and 3 threads, on every instruction set.
+void check_graph(Graph const& graph, double tolerance, std::int64_t limit, int runs) {
+  INFO(to_string(graph));
+  for (exec::Isa isa : exec::all_isas) {
+    if (!exec::available(isa)) continue;
+    INFO(exec::name(isa));
+    RunOptions options;
+    options.isa = isa;
+    options.limit = limit;
+    options.runs = runs;
+    Results const results = run_executor(graph, options);
+    check_against_interpreter(graph, results, options, tolerance);
+    for (int threads : {2, 3}) {
+      options.threads = threads;
+      CHECK((run_executor(graph, options) == results));
+    }
+    options.threads = 1;
+    options.compile.fuse = false;
+    check_against_interpreter(graph, run_executor(graph, options), options, tolerance);
+  }
+  RunOptions plain;
+  plain.compile = {false, false, 1 << 20};
+  plain.limit = limit;
+  plain.runs = runs;
+  plain.poison = false;
+  check_against_interpreter(graph, run_executor(graph, plain), plain, tolerance);
 }
 
 }  // namespace tutti::test

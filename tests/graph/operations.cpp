@@ -6,7 +6,6 @@
 #include "graph/run_graph.hpp"
 
 #include <tutti/graph/composites.hpp>
-#include <tutti/graph/executor.hpp>
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/repeat.hpp>
 #include <tutti/kernel/rotary_table.hpp>
@@ -205,18 +204,20 @@ TEST_CASE("an operation runs in the arithmetic of its operands, also between ope
     b.output("constants", less(of(1, DType::float64), of(1 + 1e-12, DType::float64)));
     b.output("negative", -of(1, DType::uint32));
   });
-  Program const program = compile(graph);
-  exec::Context context({.threads = 1, .ranks_on_node = 1, .isa = exec::best_isa()});
-  State state(graph);
-  Executor executor(context, program, state);
-  executor.set("x", 1);
-  executor.set("i", -1);
-  executor.set("l", -1);
-  executor.set("p", true);
-  executor.run();
+  test::RunOptions options;
+  options.set = [](Ports& ports) {
+    ports.set("x", 1);
+    ports.set("i", -1);
+    ports.set("l", -1);
+    ports.set("p", true);
+  };
+  auto const results = test::run_executor(graph, options);
   auto const is = [&]<class T>(std::string const& name, T expected) {
     INFO(name);
-    CHECK(*executor.output<T>(name).data() == expected);
+    T value;
+    REQUIRE(results.at(name).size() >= sizeof value);
+    std::memcpy(&value, results.at(name).data(), sizeof value);
+    CHECK(value == expected);
   };
   is("difference", static_cast<float>(1.0 + 1e-9 - 1.0));
   is("half", std::int32_t{-1});
@@ -333,7 +334,7 @@ TEST_CASE("rows are gathered, and added up where indices repeat") {
   Graph const graph = built([](Builder& b) {
     b.output("rows", gather(b.input("table", DType::float32, {3, 2}), b.input("i", DType::int32, {50})));
   });
-  REQUIRE_ERROR(test::run_executor(graph), ErrorKind::out_of_range, "outside [0, 3)");
+  REQUIRE_ERROR(test::run_executor(graph), ErrorKind::out_of_range, "is outside ");
 }
 
 TEST_CASE("random bits depend on seed, step, stream and position") {
@@ -350,8 +351,8 @@ TEST_CASE("random bits depend on seed, step, stream and position") {
 TEST_CASE("composites without a gradient") {
   check_graph(
       built([](Builder& b) {
-        Var const x = b.input("x", DType::float32, {2, 9, 8}), w = b.input("w", DType::float32, {24, 8}),
-                  bias = b.input("bias", DType::float32, {24});
+        Var const x = b.input("x", DType::float32, {2, 9, 8}), w = b.input("w", DType::float32, {96, 8}),
+                  bias = b.input("bias", DType::float32, {96});
         Var const h = linear(x, w, bias);
         b.output("linear", linear(x, w));
         b.output("biased", h);

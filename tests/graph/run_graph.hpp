@@ -8,12 +8,15 @@
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/generic_steps.hpp>
 #include <tutti/graph/interpreter.hpp>
+#include <tutti/graph/ports.hpp>
 #include <tutti/graph/print.hpp>
 #include <tutti/graph/program.hpp>
+#include <tutti/graph/state.hpp>
 #include <tutti/tensor/random.hpp>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -54,6 +57,7 @@ struct RunOptions {
   std::int64_t limit = 5;
   comm::Port* port = nullptr;
   std::uint64_t salt = 0;
+  std::function<void(Ports&)> set{};  ///< in the place of random inputs
 };
 
 /// Everything that a program leaves behind: outputs and fields by name, as bytes.
@@ -65,7 +69,8 @@ inline std::vector<std::byte> bytes_at(void const* data, std::int64_t bytes) {
   return copy;
 }
 
-/// Compiles, sets random leaves and fields, runs. Defined in executor.cpp, the one test that compiles the kernels.
+/// Compiles, sets random leaves and fields, runs. Defined in executor.cpp, the one test that compiles the kernels; for
+/// devices in cuda/run_graph.cpp.
 Results run_executor(Graph const& graph, RunOptions const& options = {});
 
 /// Every output and field against the interpreter: within `tolerance` of the largest magnitude of that tensor.
@@ -114,33 +119,38 @@ inline void check_against_interpreter(Graph const& graph, Results const& results
   for (Id id : graph.states) compare_field(id);
 }
 
-/// The graph on the interpreter, and on executors with and without fusing and sharing, on 1, 2 and 3 threads, on every
-/// instruction set: near the interpreter, and bitwise independent of the threads and of sharing.
-inline void check_graph(Graph const& graph, double tolerance = 2e-5, std::int64_t limit = 5, int runs = 1) {
-  INFO(to_string(graph));
-  for (exec::Isa isa : exec::all_isas) {
-    if (!exec::available(isa)) continue;
-    INFO(exec::name(isa));
-    RunOptions options;
-    options.isa = isa;
-    options.limit = limit;
-    options.runs = runs;
-    Results const results = run_executor(graph, options);
-    check_against_interpreter(graph, results, options, tolerance);
-    for (int threads : {2, 3}) {
-      options.threads = threads;
-      CHECK((run_executor(graph, options) == results));
+/// The graph on the interpreter, and on executors of every kind that the device has: near the interpreter, and bitwise
+/// independent of everything that is said not to matter.
+void check_graph(Graph const& graph, double tolerance = 2e-5, std::int64_t limit = 5, int runs = 1);
+
+/// Random values for all inputs.
+inline void set_leaves(Graph const& graph, Ports& ports, RunOptions const& options) {
+  if (options.set) return options.set(ports);
+  for (auto const* list : {&graph.inputs, &graph.scalars})
+    for (Id id : *list) {
+      std::vector<std::byte> bytes = as_bytes(graph.dtype(id), random_values(graph, id, options.limit, options.salt));
+      with_dtype(graph.dtype(id), [&]<class T>(T) {
+        ports.set(graph.name(id), TensorView<T const>(reinterpret_cast<T const*>(bytes.data()), graph.shape(id)));
+      });
     }
-    options.threads = 1;
-    options.compile.fuse = false;
-    check_against_interpreter(graph, run_executor(graph, options), options, tolerance);
-  }
-  RunOptions plain;
-  plain.compile = {false, false, 1 << 20};
-  plain.limit = limit;
-  plain.runs = runs;
-  plain.poison = false;
-  check_against_interpreter(graph, run_executor(graph, plain), plain, tolerance);
+}
+inline void set_state(Graph const& graph, State& state, RunOptions const& options) {
+  auto const set = [&](Id id) {
+    auto const bytes = as_bytes(graph.dtype(id), random_values(graph, id, options.limit));
+    Field& field = state.at(graph.name(id));
+    std::memcpy(field.data(), bytes.data(), static_cast<std::size_t>(field.bytes()));
+  };
+  for (Parameter const& parameter : graph.parameters) set(parameter.node);
+  for (Id id : graph.states) set(id);
+}
+inline Results results_of(Program const& program, Ports const& ports, State const& state) {
+  Results results;
+  for (Entry const& entry : program.list.outputs)
+    with_dtype(entry.dtype, [&]<class T>(T) {
+      results[entry.name] = bytes_at(ports.output<T>(entry.name).data(), program.list[entry.buffer].bytes);
+    });
+  for (Field const& field : state.fields()) results["state " + field.name] = bytes_at(field.data(), field.bytes());
+  return results;
 }
 
 }  // namespace tutti::test

@@ -59,6 +59,7 @@ inline std::optional<Axis> collapse(Ref const& ref, std::span<int const> axes) {
   bool first = true;
   for (std::size_t i = axes.size(); i-- > 0;) {
     std::int64_t const extent = ref.shape[axes[i]], stride = ref.strides[at(axes[i])];
+    if (extent == 0) return Axis{0, 1};
     if (extent == 1) continue;
     if (first)
       result = {extent, stride};

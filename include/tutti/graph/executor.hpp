@@ -14,6 +14,7 @@
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/graph/packed.hpp>
+#include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/graph/state.hpp>
@@ -61,11 +62,12 @@ struct ExecutorOptions {
 };
 
 /// Bound to a context, a program and a state, all of which must outlive it. One run at a time.
-class Executor {
+class Executor : public Ports {
  public:
   /// Errors: invalid_argument (the state lacks a field), shape, out_of_memory.
   Executor(exec::Context& context, Program const& program, State& state, ExecutorOptions options = {})
-      : context_(context),
+      : Ports(program.list),
+        context_(context),
         program_(program),
         options_(std::move(options)),
         port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
@@ -83,26 +85,11 @@ class Executor {
         throw Error(ErrorKind::invalid_argument, "graph::Executor",
                     "the program divides its updates between ranks, and there is no port of these. Set "
                     "ExecutorOptions::node");
-    std::int64_t bytes = 0;
-    for (auto const* entries : {&list.inputs, &list.outputs})
-      for (Entry const& entry : *entries) bytes += align_up(std::max<std::int64_t>(list[entry.buffer].bytes, 1));
-    ports_ = Memory(bytes);
-    std::byte* next = ports_.data();
     roots_.assign(list.buffers.size(), nullptr);
     for (auto const* entries : {&list.inputs, &list.outputs})
-      for (Entry const& entry : *entries) {
-        roots_[lowering::at(entry.buffer)] = next;
-        next += align_up(std::max<std::int64_t>(list[entry.buffer].bytes, 1));
-      }
-    for (Entry const& entry : list.fields) {
-      Field& field = state.at(entry.name);
-      if (field.dtype != entry.dtype || !(field.shape == entry.shape))
-        throw Error(ErrorKind::shape, "graph::Executor",
-                    "field '" + entry.name + "' has shape " + to_string(field.shape) + " in the state and " +
-                        to_string(entry.shape) + " in the program");
-      roots_[lowering::at(entry.buffer)] = static_cast<std::byte*>(field.data());
-    }
-    given_.assign(list.inputs.size(), false);
+      for (Entry const& entry : *entries) roots_[lowering::at(entry.buffer)] = port_data() + port_offset(entry);
+    for (Entry const& entry : list.fields)
+      roots_[lowering::at(entry.buffer)] = static_cast<std::byte*>(field_of(state, entry).data());
     std::int32_t slots = 0;
     for (Step const& step : list.steps) slots = std::max(slots, step.slot + 1);
     flights_.assign(lowering::at(slots), {});
@@ -123,69 +110,12 @@ class Executor {
 
   Program const& program() const noexcept { return program_; }
 
-  /// Copies an input in. Errors: invalid_argument (no such input), shape, dtype.
-  template <class T>
-  void set(std::string_view name, TensorView<T> values, std::source_location where = std::source_location::current()) {
-    Entry const& entry = input(name, where);
-    if (dtype_of<std::remove_const_t<T>> != entry.dtype)
-      throw Error(ErrorKind::dtype, "Executor::set",
-                  concat("input '", entry.name, "' is ", tutti::name(entry.dtype), ", and it was given ",
-                         tutti::name(dtype_of<std::remove_const_t<T>>)), where);
-    if (!(values.shape() == entry.shape))
-      throw Error(ErrorKind::shape, "Executor::set",
-                  concat("input '", entry.name, "' has shape ", to_string(entry.shape), ", and it was given ",
-                         to_string(values.shape())), where);
-    auto const elements = values.elements(where);
-    std::byte* const to = given(entry);
-    if (!elements.empty()) std::memcpy(to, elements.data(), elements.size_bytes());
-  }
-  /// Sets every element of an input: for scalars. Errors: invalid_argument, dtype (the type has no such number).
-  void set(std::string_view name, double value, std::source_location where = std::source_location::current()) {
-    Entry const& entry = input(name, where);
-    std::byte* const to = checked(entry, holds(entry.dtype, value), value, where);
-    for (std::int64_t i = 0; i < entry.shape.size(); ++i) generic::store_number(entry.dtype, to, i, value);
-  }
-  template <std::integral T>
-  void set(std::string_view name, T value, std::source_location where = std::source_location::current()) {
-    Entry const& entry = input(name, where);
-    if (entry.dtype == DType::float64) return set(name, static_cast<double>(value), where);
-    if (is_floating(entry.dtype)) return set(name, double{static_cast<float>(value)}, where);  // rounded once
-    bool const held = with_dtype(entry.dtype, [&](auto zero) {
-      using E = std::conditional_t<std::is_integral_v<decltype(zero)>, decltype(zero), unsigned char>;
-      return std::cmp_equal(+static_cast<E>(value), +value);
-    });
-    std::byte* const to = checked(entry, held, value, where);
-    for (std::int64_t i = 0; i < entry.shape.size(); ++i)
-      generic::store_integer(entry.dtype, to, i, static_cast<std::int64_t>(value));
-  }
-
-  /// An output of the last run, valid until the next one. Errors: invalid_argument, dtype.
-  template <class T>
-  TensorView<T const> output(std::string_view name,
-                             std::source_location where = std::source_location::current()) const {
-    Entry const& entry = output_entry(name, where);
-    if (dtype_of<T> != entry.dtype)
-      throw Error(ErrorKind::dtype, "Executor::output",
-                  "output '" + entry.name + "' is " + std::string(tutti::name(entry.dtype)) + ", not " +
-                      std::string(tutti::name(dtype_of<T>)),
-                  where);
-    return {reinterpret_cast<T const*>(roots_[lowering::at(entry.buffer)]), entry.shape};
-  }
-  /// The first element of an output of any type: losses, norms.
-  double value(std::string_view name, std::source_location where = std::source_location::current()) const {
-    Entry const& entry = output_entry(name, where);
-    return entry.shape.size() == 0 ? 0 : generic::number_at(entry.dtype, roots_[lowering::at(entry.buffer)], 0);
-  }
-
   /// One run. Inputs keep their values between runs; each must have been set once.
   /// Ranks      all ranks run the same program in the same order.
   /// Blocking   until everything is done, collectives included. No memory is allocated but, once, for packed operands.
   /// Errors     of kernels (a token outside the vocabulary) and of the communicator; what is in flight is cancelled.
   void run(std::source_location where = std::source_location::current()) {
-    for (std::size_t i = 0; i < given_.size(); ++i)
-      if (!given_[i])
-        throw Error(ErrorKind::invalid_argument, "Executor::run",
-                    "input '" + program_.list.inputs[i].name + "' was never set", where);
+    require_given(where);
     waited_ns_ = 0;
     oldest_ = 0;
     started_ = 0;
@@ -230,38 +160,6 @@ class Executor {
     std::byte* memory = nullptr;
     std::size_t bytes = 0;
   };
-
-  Entry const& input(std::string_view name, std::source_location where) const {
-    int const i = Program::find(program_.list.inputs, name);
-    if (i < 0) fail_name("input", name, program_.list.inputs, where);
-    return program_.list.inputs[lowering::at(i)];
-  }
-  /// The memory of an input that is written now.
-  std::byte* given(Entry const& entry) {
-    given_[static_cast<std::size_t>(&entry - program_.list.inputs.data())] = true;
-    return roots_[lowering::at(entry.buffer)];
-  }
-  template <class T>
-  std::byte* checked(Entry const& entry, bool holds, T value, std::source_location where) {
-    if (holds) return given(entry);
-    throw Error(ErrorKind::dtype, "Executor::set",
-                concat("input '", entry.name, "' is ", tutti::name(entry.dtype), ", and none is ",
-                       std::to_string(value)), where);
-  }
-  Entry const& output_entry(std::string_view name, std::source_location where) const {
-    int const i = Program::find(program_.list.outputs, name);
-    if (i < 0) fail_name("output", name, program_.list.outputs, where);
-    return program_.list.outputs[lowering::at(i)];
-  }
-  [[noreturn]] static void fail_name(char const* what, std::string_view name, List<Entry> const& entries,
-                                     std::source_location where) {
-    std::string known;
-    for (Entry const& entry : entries) known += (known.empty() ? "" : ", ") + entry.name;
-    throw Error(ErrorKind::invalid_argument, "graph::Executor",
-                "the program has no " + std::string(what) + " '" + std::string(name) +
-                    "'. It has: " + (known.empty() ? "none" : known),
-                where);
-  }
 
   std::byte* pointer(Ref const& ref) const {
     if (!ref) return nullptr;
@@ -385,12 +283,10 @@ class Executor {
   Program const& program_;
   ExecutorOptions options_;
   comm::Port* port_;
-  Memory ports_;                    // inputs and outputs
   List<std::byte*> roots_;   // of fields, inputs and outputs, by buffer
   List<Owner<calls::Call>> calls_;  // null for collectives
   List<Flight> flights_;
   std::int32_t oldest_ = 0, started_ = 0;
-  List<bool> given_;
   Profile profile_;
   List<List<Dead>> dead_after_;
   std::int64_t waited_ns_ = 0;

@@ -8,6 +8,7 @@
 #include <tutti/core/list.hpp>
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/divide.hpp>
+#include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/lower.hpp>
 #include <tutti/graph/plan.hpp>
@@ -20,14 +21,19 @@
 
 namespace tutti::graph {
 
+/// What a program's steps are made for.
+enum class Target : std::uint8_t { cpu, cuda };
+
 struct CompileOptions {
   bool fuse = true;                              ///< epilogues and elementwise chains
   bool share = true;                             ///< results in the place of operands, of outputs, of fields
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< of gradients reduced together
-  Division division{};                                ///< of AdamW's updates
+  Division division{};                                ///< of AdamW's updates; none for devices
+  Target target = Target::cpu;
 };
 
 struct Program {
+  Target target = Target::cpu;
   StepList list;
   MemoryPlan plan;
 
@@ -45,7 +51,9 @@ struct Program {
 /// Cost    milliseconds to tens of milliseconds; nothing of it is left for the run.
 inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
   Program program;
+  program.target = options.target;
   program.list = lowering::Lowering{}.run(graph);
+  if (options.target == Target::cuda) lowering::fit_cuda(program.list);
   lowering::eliminate_dead_steps(program.list);
   if (options.fuse) {
     lowering::EpilogueFusion(program.list).run();

@@ -51,6 +51,26 @@ constexpr std::int64_t linear_cross_entropy_workspace(std::int64_t rows, std::in
   return linear_cross_entropy_chunk(rows, padded_vocabulary) * padded_vocabulary + rows;
 }
 
+/// Rows of logits to hold at once on a GPU, of `element` bytes: a multiple of 128 that keeps them under 1 GiB, at least
+/// 128. Every chunk reads and writes the weight's whole gradient, 2 * 4 bytes for 2 * chunk flop an element: from a few
+/// thousand rows on that is hidden behind the product.
+constexpr std::int64_t linear_cross_entropy_device_chunk(std::int64_t rows, std::int64_t padded_vocabulary,
+                                                         std::int64_t element) {
+  std::int64_t const row = (padded_vocabulary > 0 ? padded_vocabulary : 1) * element;
+  std::int64_t chunk = (std::int64_t{1} << 30) / row / 128 * 128;
+  if (chunk < 128) chunk = 128;
+  return rows < chunk ? rows : chunk;
+}
+/// Bytes of what the targets tell, behind the logits.
+inline constexpr std::int64_t linear_cross_entropy_device_facts = 64;
+/// Bytes of device memory, aligned to 16, that it needs as workspace there for chunks of so many rows.
+constexpr std::int64_t linear_cross_entropy_device_workspace(std::int64_t rows, std::int64_t padded_vocabulary,
+                                                             std::int64_t chunk, std::int64_t element) {
+  std::int64_t const logits = chunk * padded_vocabulary * element;
+  return (logits + 255) / 256 * 256 + linear_cross_entropy_device_facts +
+         rows * static_cast<std::int64_t>(sizeof(float));
+}
+
 /// Softmax cross-entropy on given logits, for models without a linear head.
 /// Shapes    logits, dlogits (rows, vocabulary); targets (rows)
 ///           T float, on a GPU also bfloat16

@@ -6,10 +6,10 @@
 
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/amp.hpp>
-#include <tutti/graph/executor.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/adamw.hpp>
 #include <tutti/parallel/data_parallel.hpp>
+#include <tutti/train/execution.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -59,15 +59,17 @@ struct StepResult {
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
-template <class Loss>
+/// Devices      `Cpu`, and with <tutti/train/cuda/execution.hpp> `Cuda`: what it runs in is that device's Context.
+template <class Loss, class Device = Cpu>
 class TrainStep {
  public:
   using Config = typename Loss::Config;
+  using Context = typename Execution<Device>::Context;
 
   /// Errors: configuration, shape, unavailable. Memory for parameters and moments is taken here, for activations at the
   /// first run.
-  TrainStep(exec::Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
-      : context_(context), config_(config), adamw_(adamw), options_(options) {
+  TrainStep(Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
+      : config_(config), adamw_(adamw), options_(options), execution_(context, state_) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     if (options.compute != DType::float32 && options.compute != DType::bfloat16)
       throw Error(ErrorKind::unavailable, "TrainStep",
@@ -85,8 +87,14 @@ class TrainStep {
 
   Config const& config() const noexcept { return config_; }
   TrainStepOptions const& options() const noexcept { return options_; }
-  /// Parameters and moments; valid as long as this object.
-  graph::State& state() noexcept { return state_; }
+  /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
+  /// reads back: ask again after steps.
+  graph::State& state() {
+    execution_.show_state();
+    return state_;
+  }
+  /// Of parameters and moments.
+  std::int64_t state_bytes() const noexcept { return state_.bytes(); }
   std::int64_t parameter_count() const {
     std::int64_t count = 0;
     for (graph::Field const& field : state_.fields()) count += field.parameter ? field.shape.size() : 0;
@@ -96,6 +104,7 @@ class TrainStep {
   /// Ranks: all, once connected. Parameters as the model says (a free `initialise(config, state, seed)` found by its
   /// arguments, else each by its Init), moments zero.
   void initialise(std::uint64_t seed) {
+    execution_.show_state();
     state_.initialise(seed);
     if constexpr (requires { initialise_parameters(config_, state_, seed); })
       initialise_parameters(config_, state_, seed);
@@ -113,11 +122,11 @@ class TrainStep {
   void connect(parallel::DataParallel data_parallel) {
     programs_.clear();
     evaluation_.reset();
-    workspace_ = nullptr;
+    execution_.release();
+    execution_.show_state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
-    if (parallel_.node && parallel_.node->size() > 1)
-      state_.share(parallel_.node, [](graph::Field const& field) { return !optim::is_accumulator(field.name); });
+    execution_.share(parallel_.node, [](graph::Field const& field) { return !optim::is_accumulator(field.name); });
   }
   /// Whether a node's ranks have one copy of the state, and share out its updates.
   bool divided() const noexcept { return !state_.fields().empty() && state_.fields().front().shared(); }
@@ -125,18 +134,27 @@ class TrainStep {
   /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of
   /// the communicator.
   StepResult operator()(Batch const& batch, double learning_rate) {
+    start(batch, learning_rate);
+    while (pending_.size() > 1) static_cast<void>(finish());
+    return finish();
+  }
+  /// The same in two halves: a device goes from one step to the next without waiting for the host where the next is
+  /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
+  void start(Batch const& batch, double learning_rate) {
     prepare();
     Shape const wanted{options_.micro_steps * options_.batch, options_.sequence};
     if (!(batch.tokens.shape() == wanted) || !(batch.targets.shape() == wanted))
       throw Error(ErrorKind::shape, "TrainStep",
                   "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) +
                       " must both be " + to_string(wanted));
+    if (pending_.size() == 2)
+      throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first");
     if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
-    packed_.expire();
+    execution_.begin_step();
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       bool const last = micro + 1 == options_.micro_steps;
-      graph::Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
+      Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
       run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       if (last) {
@@ -145,14 +163,23 @@ class TrainStep {
         run.set("correction1", 1.0 - std::pow(adamw_.beta1, step));
         run.set("correction2", 1.0 - std::pow(adamw_.beta2, step));
       }
-      run.run();
+      Execution<Device>::start(run);
       result.exposed_comm_ms += static_cast<double>(run.waited_ns()) / 1e6;
-      if (last) {
-        result.loss = static_cast<float>(run.value("loss"));
-        result.grad_norm = static_cast<float>(run.value("grad_norm"));
-      }
     }
     ++updates_;
+    if constexpr (!Execution<Device>::asynchronous) read(result);
+    pending_.push_back(result);
+  }
+  /// The result of the oldest step under way. Errors: those of that step; invalid_argument where there is none.
+  StepResult finish() {
+    if (pending_.empty())
+      throw Error(ErrorKind::invalid_argument, "TrainStep", "no step is under way. Start one first");
+    StepResult result = pending_[0];
+    pending_.erase(pending_.begin());
+    if constexpr (Execution<Device>::asynchronous) {
+      programs_.back().executor->finish();
+      read(result);
+    }
     return result;
   }
 
@@ -196,11 +223,17 @@ class TrainStep {
   }
 
  private:
+  using Executor = typename Execution<Device>::Executor;
   struct Runnable {
     std::unique_ptr<graph::Program> program;
-    std::unique_ptr<graph::Executor> executor;
+    std::unique_ptr<Executor> executor;
   };
 
+  void read(StepResult& result) const {
+    Executor const& run = *programs_.back().executor;
+    result.loss = static_cast<float>(run.value("loss"));
+    result.grad_norm = static_cast<float>(run.value("grad_norm"));
+  }
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
@@ -239,6 +272,7 @@ class TrainStep {
       graph::Graph const graph = traced(pass);
       state_.add(graph);
       graph::CompileOptions options;
+      options.target = Execution<Device>::target;
       if (divided())
         options.division = {parallel_.node->rank(), parallel_.node->size(),
                             parallel_.node->size() == parallel_.port->size()};
@@ -249,32 +283,28 @@ class TrainStep {
   }
   void prepare() {
     plan();
-    if (workspace_) return;
+    if (execution_.prepared()) return;
     std::vector<graph::Program const*> all;
     for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
-    workspace_ = graph::Workspace::of(all, parallel_.port.get());
-    packed_ = {};
-    for (Runnable* runnable : runnables())
-      runnable->executor = std::make_unique<graph::Executor>(
-          context_, *runnable->program, state_,
-          graph::ExecutorOptions{.port = parallel_.port.get(),
-                                 .node = parallel_.node.get(),
-                                 .workspace = workspace_,
-                                 .packed = keeps_packed() && runnable != &*evaluation_ ? &packed_ : nullptr,
-                                 .profile = options_.profile});
+    execution_.prepare(all, parallel_);
+    for (Runnable* runnable : runnables()) {
+      bool const evaluates = runnable == &*evaluation_;
+      runnable->executor = execution_.executor(
+          *runnable->program, parallel_,
+          {keeps_packed() && !evaluates, options_.profile, evaluates || runnable == &programs_.back()});
+    }
   }
 
-  exec::Context& context_;
   Config config_;
   optim::AdamW adamw_;
   TrainStepOptions options_;
   graph::State state_;
   std::int64_t updates_ = 0;
   parallel::DataParallel parallel_;  // before what uses its memory
-  Shared<graph::Workspace> workspace_;
-  graph::PackedOperands packed_;  // of the programs of a step's micro-steps
+  Execution<Device> execution_;
   std::vector<Runnable> programs_;
   std::optional<Runnable> evaluation_;
+  std::vector<StepResult> pending_;  // of steps under way, the oldest first
 };
 
 }  // namespace tutti::train

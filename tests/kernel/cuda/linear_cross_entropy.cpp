@@ -63,7 +63,7 @@ void check(int64_t rows, int64_t channels, int64_t vocabulary, int64_t padded, i
   OnDevice<float> const loss(std::vector<float>(1, poison)), row_losses(std::vector<float>(test::length(rows), poison)),
       on_dweight(std::vector<float>(dweight.size(), poison));
   OnDevice<unsigned char> const workspace(
-      kernel::cuda::linear_cross_entropy_device_workspace<T>(rows, padded, chunk));
+      kernel::linear_cross_entropy_device_workspace(rows, padded, chunk, sizeof(T)));
   kernel::LinearCrossEntropyOf<T> args;
   args.rows = rows, args.channels = channels, args.vocabulary = vocabulary, args.padded_vocabulary = padded;
   args.scale = scale, args.x = on_x.data(), args.weight = on_weight.data(), args.targets = on_targets.data();
@@ -108,7 +108,7 @@ TEST_CASE("the head of no rows has loss zero and gradients of zero, and chunks o
 }
 
 TEST_CASE("chunks of the head on a device are multiples of 128 rows below 1 GiB") {
-  CHECK(kernel::cuda::linear_cross_entropy_device_chunk<bfloat16>(1 << 20, 50304) == 10624);
-  CHECK(kernel::cuda::linear_cross_entropy_device_chunk<bfloat16>(100, 50304) == 100);
-  CHECK(kernel::cuda::linear_cross_entropy_device_chunk<float>(1 << 20, 1 << 28) == 128);
+  CHECK(kernel::linear_cross_entropy_device_chunk(1 << 20, 50304, 2) == 10624);
+  CHECK(kernel::linear_cross_entropy_device_chunk(100, 50304, 2) == 100);
+  CHECK(kernel::linear_cross_entropy_device_chunk(1 << 20, 1 << 28, 4) == 128);
 }

@@ -207,15 +207,15 @@ TUTTI_KERNEL_INLINE I32 bit_or(I32 a, I32 b) { return {_mm256_or_si256(a.v, b.v)
 TUTTI_KERNEL_INLINE I32 bit_xor(I32 a, I32 b) { return {_mm256_xor_si256(a.v, b.v)}; }
 template <int N>
 TUTTI_KERNEL_INLINE I32 shift_left(I32 a) {
-  return {_mm256_slli_epi32(a.v, N)};
+  return I32{_mm256_slli_epi32(a.v, N)};
 }
 template <int N>
 TUTTI_KERNEL_INLINE I32 shift_right(I32 a) {
-  return {_mm256_srai_epi32(a.v, N)};
+  return I32{_mm256_srai_epi32(a.v, N)};
 }
 template <int N>
 TUTTI_KERNEL_INLINE I32 shift_right_logical(I32 a) {
-  return {_mm256_srli_epi32(a.v, N)};
+  return I32{_mm256_srli_epi32(a.v, N)};
 }
 
 /// In two steps, so that one power of two never leaves the normal range: the first is exact, the second rounds once.

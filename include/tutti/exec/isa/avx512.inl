@@ -205,15 +205,15 @@ TUTTI_KERNEL_INLINE I32 bit_or(I32 a, I32 b) { return {_mm512_or_si512(a.v, b.v)
 TUTTI_KERNEL_INLINE I32 bit_xor(I32 a, I32 b) { return {_mm512_xor_si512(a.v, b.v)}; }
 template <int N>
 TUTTI_KERNEL_INLINE I32 shift_left(I32 a) {
-  return {_mm512_slli_epi32(a.v, N)};
+  return I32{_mm512_slli_epi32(a.v, N)};
 }
 template <int N>
 TUTTI_KERNEL_INLINE I32 shift_right(I32 a) {
-  return {_mm512_srai_epi32(a.v, N)};
+  return I32{_mm512_srai_epi32(a.v, N)};
 }
 template <int N>
 TUTTI_KERNEL_INLINE I32 shift_right_logical(I32 a) {
-  return {_mm512_srli_epi32(a.v, N)};
+  return I32{_mm512_srli_epi32(a.v, N)};
 }
 
 TUTTI_KERNEL_INLINE F32 scale(F32 a, F32 n) { return {_mm512_scalef_ps(a.v, n.v)}; }

@@ -23,6 +23,7 @@ struct AdamWScalars {
   float const* correction1 = nullptr;
   float const* correction2 = nullptr;
   float const* gradient_scale = nullptr;  ///< of the loss's scale and clipping
+  ErrorWord const* mistakes = nullptr;    ///< nothing is updated where it holds one
 };
 
 namespace detail {
@@ -113,6 +114,7 @@ __device__ void adamw_elements(AdamW const& part, AdamWRates const& rates, std::
 /// registers each.
 template <class = void>
 __global__ void __launch_bounds__(256) adamw_chunks(__grid_constant__ AdamWLaunch const args) {
+  if (args.scalars.mistakes != nullptr && *args.scalars.mistakes != no_error) return;
   int const index = args.table.part_of(blockIdx.x);
   AdamW const& part = args.table.part[index];
   AdamWRates const rates(part, args.scalars);

@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 
 namespace tutti::kernel::cuda {
@@ -68,9 +69,12 @@ class Context {
                          " are there. Run the same work once before capturing it"),
                   where);
     scratch_ = tutti::cuda::DeviceMemory();  // freed in the stream's order, before the larger one is asked for
+    ++scratch_version_;
     scratch_ = tutti::cuda::DeviceMemory(stream_, bytes, where);
     return scratch_.data();
   }
+  /// Changes whenever working memory moves: what was captured before uses memory that is gone, and is captured anew.
+  std::uint64_t scratch_version() const noexcept { return scratch_version_; }
 
   /// Where kernels report mistakes.
   ErrorWord* error_word() const noexcept { return static_cast<ErrorWord*>(word_.data()); }
@@ -103,6 +107,7 @@ class Context {
   Properties properties_;
   tutti::cuda::Stream stream_;
   tutti::cuda::DeviceMemory word_, scratch_;
+  std::uint64_t scratch_version_ = 0;
   tutti::cuda::PinnedMemory read_;
 };
 

@@ -13,7 +13,7 @@
 namespace tutti::kernel::cuda {
 
 /// What a kernel can find wrong in its input.
-enum class Mistake : std::uint8_t { token, target, position };
+enum class Mistake : std::uint8_t { token, target, position, gathered, scattered };
 
 /// The mistake (8 bits), where (24 bits, the last for all beyond), and the value (32 bits). The smallest of all that
 /// were reported stays, so that the same input gives the same report.
@@ -47,6 +47,10 @@ void throw_reported(ErrorWord word) {
       throw Error(ErrorKind::out_of_range, "rotary",
                   concat("row ", index, " is at position ", value,
                          ", beyond the table. Make a table of as many positions as the longest sequence"));
+    case Mistake::gathered: case Mistake::scattered:
+      throw Error(ErrorKind::out_of_range,
+                  static_cast<Mistake>(word >> 56) == Mistake::gathered ? "gather" : "scatter_add",
+                  concat("index ", value, " at position ", index, " is outside the rows of the table"));
   }
   throw Error(ErrorKind::internal, "cuda", concat("the error word holds ", word));
 }

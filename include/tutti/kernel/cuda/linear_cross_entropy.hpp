@@ -14,22 +14,7 @@
 
 namespace tutti::kernel::cuda {
 
-/// Rows of logits to hold at once on a device: a multiple of 128 that keeps them under 1 GiB, at least 128. Every chunk
-/// reads and writes the weight's whole gradient, 2 * 4 bytes for 2 * chunk flop an element: from a few thousand rows on
-/// that is hidden behind the product.
-template <class T>
-constexpr std::int64_t linear_cross_entropy_device_chunk(std::int64_t rows, std::int64_t padded_vocabulary) {
-  std::int64_t const row = std::max<std::int64_t>(padded_vocabulary, 1) * static_cast<std::int64_t>(sizeof(T));
-  std::int64_t const chunk = std::max<std::int64_t>((std::int64_t{1} << 30) / row / 128 * 128, 128);
-  return std::min(rows, chunk);
-}
-/// Bytes of device memory, aligned to 256, that linear_cross_entropy needs as workspace for such chunks.
-template <class T>
-constexpr std::size_t linear_cross_entropy_device_workspace(std::int64_t rows, std::int64_t padded_vocabulary,
-                                                            std::int64_t chunk) {
-  auto const logits = static_cast<std::size_t>(chunk * padded_vocabulary) * sizeof(T);
-  return (logits + 255) / 256 * 256 + sizeof(TargetCount) + static_cast<std::size_t>(rows) * sizeof(float);
-}
+static_assert(sizeof(TargetCount) <= linear_cross_entropy_device_facts);
 
 /// Contract: tutti/kernel/cross_entropy.hpp, but `workspace` has the bytes told above for this `chunk`.
 /// Blocking   as gemm.
@@ -46,7 +31,10 @@ void linear_cross_entropy(Blas& blas, LinearCrossEntropyOf<T> const& args, std::
   std::size_t const logits_bytes = (static_cast<std::size_t>(chunk * stride) * sizeof(T) + 255) / 256 * 256;
   auto* const count =
       reinterpret_cast<TargetCount*>(reinterpret_cast<unsigned char*>(args.workspace) + logits_bytes);
-  float* const row_losses = args.row_losses != nullptr ? args.row_losses : reinterpret_cast<float*>(count + 1);
+  float* const row_losses =
+      args.row_losses != nullptr
+          ? args.row_losses
+          : reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(count) + linear_cross_entropy_device_facts);
   count_targets(context, args.targets, args.rows, args.vocabulary, args.ignored, args.scale, count);
   if (args.dweight != nullptr && args.rows <= 0)
     tutti::cuda::fill_bytes(context.stream(), args.dweight, 0,

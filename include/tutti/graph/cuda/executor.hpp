@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Runs a program on a CUDA device. Memory and kernel arguments are fixed when an executor is made; the first run
+/// launches every kernel, so that products are planned and working memory has grown, and captures the same work; every
+/// later run replays the capture: one launch for the whole program, or one for each stretch between two collectives.
+/// It is long, because what host and device do in turns must be read in its order.
+
+#include <tutti/comm/port.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/shared.hpp>
+#include <tutti/exec/cuda/graph.hpp>
+#include <tutti/exec/cuda/memory.hpp>
+#include <tutti/exec/cuda/stream.hpp>
+#include <tutti/exec/wait.hpp>
+#include <tutti/graph/cuda/calls.hpp>
+#include <tutti/graph/cuda/state.hpp>
+#include <tutti/graph/ports.hpp>
+#include <tutti/graph/profile.hpp>
+#include <tutti/graph/program.hpp>
+#include <tutti/kernel/cuda/blas.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace tutti::graph::cuda {
+
+/// Where collectives of a program find their operands.
+enum class Reach : std::uint8_t {
+  host,    ///< the port takes memory of the host: operands pass through pinned memory
+  device,  ///< it takes memory of this device, as comm::accelerator_port's does
+};
+
+/// The device memory that programs need while they run. Programs of one stream may share one.
+struct Workspace {
+  tutti::cuda::DeviceMemory arena, communicator;
+  Memory registered;  ///< in the place of `communicator`: from a port that reaches the device
+
+  Workspace(tutti::cuda::Stream const& stream, std::int64_t arena_bytes, std::int64_t communicator_bytes,
+            comm::Port* device_port = nullptr)
+      : arena(stream, static_cast<std::size_t>(arena_bytes)) {
+    if (device_port == nullptr)
+      communicator = tutti::cuda::DeviceMemory(stream, static_cast<std::size_t>(communicator_bytes));
+    else registered = Memory(communicator_bytes, device_port);
+  }
+  /// Large enough for each of the programs.
+  static Shared<Workspace> of(tutti::cuda::Stream const& stream, std::span<Program const* const> programs,
+                              comm::Port* device_port = nullptr) {
+    std::int64_t arena_bytes = 0, communicator_bytes = 0;
+    for (Program const* program : programs) {
+      arena_bytes = std::max(arena_bytes, program->plan.arena_bytes);
+      communicator_bytes = std::max(communicator_bytes, program->plan.communicator_bytes);
+    }
+    return make_shared_owner<Workspace>(stream, arena_bytes, communicator_bytes, device_port);
+  }
+  std::byte* communicator_data() const noexcept {
+    return registered.data() != nullptr ? registered.data() : static_cast<std::byte*>(communicator.data());
+  }
+  std::int64_t communicator_bytes() const noexcept {
+    return std::max(registered.bytes(), static_cast<std::int64_t>(communicator.bytes()));
+  }
+};
+
+struct ExecutorOptions {
+  comm::Port* port = nullptr;   ///< null: this rank is alone. Outlives the executor
+  Reach reach = Reach::host;    ///< of the port
+  Shared<Workspace> workspace;  ///< null: one of its own
+  /// Whether a run that ends tells of mistakes and clears the word: of several programs that make one step the last.
+  bool forgets_mistakes = true;
+  bool capture = true;          ///< false: every run launches kernel by kernel
+  bool poison = false;          ///< unwritten memory holds NaN: whatever reads it shows
+  bool profile = false;         ///< measure every step, by events; nothing is captured then
+};
+
+/// Bound to a context with its products, a program and a state, all of which must outlive it.
+/// Blocking   `run` until results are there. `start` only enqueues: two runs may be under way, so that the device goes
+///            from one to the next without waiting for the host; `finish` waits for the older one.
+/// Determinism the same program and inputs give the same bits in every run of one device and library version, captured
+///            or not.
+class Executor : public Ports {
+ public:
+  /// Errors: invalid_argument (the state lacks a field; a program that was compiled for processors, or divided between
+  /// ranks), shape, out_of_memory.
+  Executor(Blas& blas, Program const& program, DeviceState& state, ExecutorOptions options = {})
+      : Ports(program.list),
+        blas_(blas),
+        program_(program),
+        state_(state),
+        options_(std::move(options)),
+        port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
+    StepList const& list = program.list;
+    if (program.target != Target::cuda)
+      throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
+                  "the program was compiled for processors. Set CompileOptions::target");
+    if (!options_.workspace) {
+      Program const* const one[] = {&program};
+      options_.workspace = Workspace::of(stream(), one, reaches_device() ? port_ : nullptr);
+    }
+    if (static_cast<std::int64_t>(options_.workspace->arena.bytes()) < program.plan.arena_bytes ||
+        options_.workspace->communicator_bytes() < program.plan.communicator_bytes)
+      throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
+                  "the workspace is smaller than the program's plan. Make it with Workspace::of");
+    for (Step const& step : list.steps)
+      if (step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier || step.scatter)
+        throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
+                    "the program divides its updates between ranks, which devices do not. Compile it without a "
+                    "Division");
+    device_ports_ = tutti::cuda::DeviceMemory(stream(), static_cast<std::size_t>(port_bytes()));
+    for (Slot& slot : slots_) {
+      slot.memory = tutti::cuda::PinnedMemory(static_cast<std::size_t>(port_bytes()) + sizeof(kernel::cuda::ErrorWord));
+      slot.done = tutti::cuda::Event(stream().device());
+    }
+    roots_.assign(list.buffers.size(), nullptr);
+    for (auto const* entries : {&list.inputs, &list.outputs})
+      for (Entry const& entry : *entries)
+        roots_[lowering::at(entry.buffer)] = static_cast<std::byte*>(device_ports_.data()) + port_offset(entry);
+    for (Entry const& entry : list.fields) {
+      static_cast<void>(field_of(state.host(), entry));
+      roots_[lowering::at(entry.buffer)] = state.data(entry.name);
+    }
+    for (Step const& step : list.steps)
+      for (Ref const& ref : step.writes)
+        writes_state_ |= ref && list[list.home(ref.buffer).root].pool == Pool::state;
+    bind_steps();
+    if (options_.profile) {
+      profile_ = Profile(list);
+      for (std::size_t s = 0; s <= list.steps.size(); ++s)
+        marks_.push_back(tutti::cuda::Event(stream().device(), tutti::cuda::Event::Timing::on));
+    }
+  }
+  Executor(Blas&, Program&&, DeviceState&, ExecutorOptions = {}) = delete;  // the program would be gone
+  Executor(Executor const&) = delete;
+  Executor& operator=(Executor const&) = delete;
+  /// Waits for runs under way: they use its memory.
+  ~Executor() {
+    try {
+      if (started_ > finished_) stream().wait();
+    } catch (Error const&) {  // it was lost before
+    }
+  }
+
+  Program const& program() const noexcept { return program_; }
+
+  /// One run. Inputs keep their values between runs; each must have been set once.
+  /// Ranks      all ranks run the same program in the same order.
+  /// Errors     of kernels (a token outside the vocabulary: nothing is updated then), of the device and of the
+  ///            communicator; what is in flight is cancelled.
+  void run(std::source_location where = std::source_location::current()) {
+    start(where);
+    while (started_ > finished_) finish(where);
+  }
+  /// Enqueues a run with the inputs as they are now. Blocks only for collectives through the host, and where two runs
+  /// are under way already: until the older one is done, whose outputs are lost if nobody finished it before.
+  void start(std::source_location where = std::source_location::current()) {
+    require_given(where);
+    while (started_ - finished_ >= 2) finish(where);
+    tutti::cuda::CurrentDevice const current(stream().device(), where);
+    Slot& slot = slots_[started_ % 2];
+    auto* const pinned = static_cast<std::byte*>(slot.memory.data());
+    std::memcpy(pinned, port_data(), static_cast<std::size_t>(input_bytes()));
+    state_.to_device(where);
+    if (writes_state_) state_.device_writes();
+    tutti::cuda::copy_to_device(stream(), device_ports_.data(), pinned, static_cast<std::size_t>(input_bytes()), where);
+    waited_ns_ = 0;
+    if (options_.poison) poison();
+    try {
+      enqueue_steps(where);
+    } catch (...) {
+      for (Flight& flight : flights_) {
+        if (flight.started) port_->cancel(flight.ticket);
+        flight = {};
+      }
+      throw;
+    }
+    auto const outputs = static_cast<std::size_t>(port_bytes() - input_bytes());
+    tutti::cuda::copy_to_host(stream(), pinned + input_bytes(),
+                              static_cast<std::byte*>(device_ports_.data()) + input_bytes(), outputs, where);
+    tutti::cuda::copy_to_host(stream(), pinned + port_bytes(), context().error_word(), sizeof(kernel::cuda::ErrorWord),
+                              where);
+    if (options_.forgets_mistakes) context().forget_mistakes(where);
+    slot.done.record(stream(), where);
+    ++started_;
+  }
+  /// Waits for the oldest run under way and makes its outputs those that are read; nothing where there is none.
+  /// Errors     what that run met.
+  void finish(std::source_location where = std::source_location::current()) {
+    if (started_ == finished_) return;
+    Slot& slot = slots_[finished_++ % 2];
+    slot.done.wait(where);
+    auto const* const pinned = static_cast<std::byte const*>(slot.memory.data());
+    std::memcpy(port_data() + input_bytes(), pinned + input_bytes(),
+                static_cast<std::size_t>(port_bytes() - input_bytes()));
+    kernel::cuda::ErrorWord word;
+    std::memcpy(&word, pinned + port_bytes(), sizeof word);
+    if (profile_.measures()) add_profile();
+    ++runs_;
+    if (options_.forgets_mistakes) kernel::cuda::throw_reported(word);
+  }
+
+  /// Nanoseconds that the device stood still in the last run that was started, because a collective was not complete.
+  std::int64_t waited_ns() const noexcept { return waited_ns_; }
+  std::int64_t runs() const noexcept { return runs_; }
+  /// Empty without ExecutorOptions::profile.
+  Profile const& profile() const noexcept { return profile_; }
+  /// Kernels, copies and fills that a replayed run launches; 0 before anything was captured.
+  std::size_t captured() const noexcept {
+    std::size_t total = 0;
+    for (Stretch const& stretch : stretches_) total += stretch.graph.size();
+    return total;
+  }
+
+ private:
+  /// A run under way: its inputs, its outputs, its mistake.
+  struct Slot {
+    tutti::cuda::PinnedMemory memory;
+    tutti::cuda::Event done;
+  };
+  /// Steps between two that the host takes part in.
+  struct Stretch {
+    std::size_t first = 0, last = 0;  // last is not of it
+    tutti::cuda::Graph graph;
+  };
+  /// A reduction of gradients: its operand is complete on the device, then on its way, then back.
+  struct Flight {
+    bool pending = false, started = false;
+    std::size_t step = 0;
+    comm::Port::Ticket ticket = 0;
+  };
+
+  kernel::cuda::Context& context() const noexcept { return blas_.context(); }
+  tutti::cuda::Stream const& stream() const noexcept { return context().stream(); }
+  bool reaches_device() const noexcept { return port_ != nullptr && options_.reach == Reach::device; }
+
+  std::byte* pointer(Ref const& ref) const {
+    if (!ref) return nullptr;
+    BufferId const root = program_.list.home(ref.buffer).root;
+    Pool const pool = program_.list[root].pool;
+    std::byte* const base = pool == Pool::arena          ? static_cast<std::byte*>(options_.workspace->arena.data())
+                            : pool == Pool::communicator ? options_.workspace->communicator_data()
+                                                         : roots_[lowering::at(root)];
+    return base + program_.plan.offset[lowering::at(ref.buffer)] + ref.offset;
+  }
+
+  /// Calls, and the stretches between those that the host makes.
+  void bind_steps() {
+    StepList const& list = program_.list;
+    std::int32_t slots = 0;
+    std::int64_t staged = 0;
+    calls_.resize(list.steps.size());
+    for (std::size_t s = 0; s < list.steps.size(); ++s) {
+      Step const& step = list.steps[s];
+      slots = std::max(slots, step.slot + 1);
+      Operands operands{step, {}, {}};
+      for (Ref const& ref : step.reads) operands.reads.push_back(pointer(ref));
+      for (Ref const& ref : step.writes) operands.writes.push_back(pointer(ref));
+      if (step.kind == StepKind::rank) {
+        int const rank = port_ == nullptr ? 0 : port_->rank();
+        calls_[s] = detail::launch([&step, rank, y = operands.writes[0]](Context& context) {
+          generic::fill(context, step.writes[0].dtype, y, 1, rank);
+        });
+      } else {
+        calls_[s] = bind(operands);
+      }
+      bool const alone = !calls_[s] && port_ == nullptr;  // of one rank alone collectives are copies
+      if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);
+      if (alone && !calls_[s]) calls_[s] = detail::launch([](Context&) {});
+      bool const begins = stretches_.empty() || !calls_[s] || !calls_[s - 1];
+      if (begins) stretches_.push_back({s, s, {}});
+      stretches_.back().last = s + 1;
+      if (!calls_[s] && step.kind == StepKind::all_reduce_start) staged = std::max(staged, end_of_bucket(step));
+      if (!calls_[s] && is_collective(step))
+        staging_bytes_ = std::max({staging_bytes_, step.reads[0].bytes(), step.writes[0].bytes()});
+    }
+    flights_.assign(lowering::at(slots), {});
+    if (port_ == nullptr) return;
+    events_.resize(flights_.size());
+    for (tutti::cuda::Event& event : events_) event = tutti::cuda::Event(stream().device());
+    if (reaches_device()) return;
+    copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
+    staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
+    staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
+  }
+  static bool is_collective(Step const& step) noexcept {
+    return step.kind == StepKind::broadcast || step.kind == StepKind::all_gather ||
+           step.kind == StepKind::reduce_scatter;
+  }
+  Owner<Call> copy_of(Step const& step, Operands const& operands) const {
+    if (step.kind != StepKind::broadcast && step.root != 1) refuse_ranks(step, 1);
+    return detail::launch([from = operands.reads[0], to = operands.writes[0],
+                           bytes = static_cast<std::size_t>(step.reads[0].bytes())](Context& context) {
+      tutti::cuda::copy_on_device(context.stream(), to, from, bytes);
+    });
+  }
+  [[noreturn]] static void refuse_ranks(Step const& step, int ranks) {
+    throw Error(ErrorKind::communication, "graph::cuda::Executor",
+                concat("the program was traced for ", step.root, " ranks and runs on ", ranks, ". Trace it again"));
+  }
+
+  void enqueue_steps(std::source_location where) {
+    bool const warm = enqueued_++ > 0;
+    if (profile_.measures()) marks_[0].record(stream(), where);
+    // Working memory that grew since, for another program, lies elsewhere now.
+    if (warm && options_.capture && !profile_.measures() &&
+        (!has_captured_ || scratch_version_ != context().scratch_version()))
+      capture(where);
+    for (Stretch& stretch : stretches_) {
+      if (!calls_[stretch.first]) {
+        take_part(stretch.first, where);
+      } else if (stretch.graph.size() > 0) {
+        stretch.graph.launch(stream(), where);
+      } else {
+        launch(stretch, where);
+      }
+      progress();
+    }
+  }
+  void launch(Stretch const& stretch, std::source_location where) {
+    for (std::size_t s = stretch.first; s < stretch.last; ++s) {
+      calls_[s]->run(blas_);
+      if (profile_.measures()) marks_[s + 1].record(stream(), where);
+    }
+  }
+  void capture(std::source_location where) {
+    for (Stretch& stretch : stretches_)
+      if (calls_[stretch.first])
+        stretch.graph = tutti::cuda::Graph::capture(stream(), [&] { launch(stretch, where); }, where);
+    has_captured_ = true;
+    scratch_version_ = context().scratch_version();
+  }
+
+  /// A step of the host, in the order of the steps.
+  void take_part(std::size_t s, std::source_location where) {
+    Step const& step = program_.list.steps[s];
+    if (profile_.measures()) marks_[s + 1].record(stream(), where);
+    switch (step.kind) {
+      case StepKind::all_reduce_start: return send(s, where);
+      case StepKind::all_reduce_wait: return await(step, where);
+      case StepKind::all_reduce:
+        throw Error(ErrorKind::internal, "graph::cuda::Executor", "a reduction was left without a bucket");
+      default: break;
+    }
+    if (is_collective(step)) return collective(step, where);
+    throw Error(ErrorKind::internal, "graph::cuda::Executor", "a step has no call");
+  }
+  /// Bytes from the start of the communicator's pool to the end of what is sent.
+  std::int64_t end_of_bucket(Step const& step) const {
+    return bucket_offset(step) + sent_elements(step) * static_cast<std::int64_t>(size_of(step.reads[0].dtype));
+  }
+  std::int64_t bucket_offset(Step const& step) const {
+    return pointer(step.reads[0]) - options_.workspace->communicator_data();
+  }
+  /// Its place in pinned memory is that in the pool.
+  std::byte* staged(Step const& step) const {
+    return static_cast<std::byte*>(staged_.data()) + bucket_offset(step);
+  }
+  static std::size_t sent_bytes(Step const& step) {
+    return static_cast<std::size_t>(sent_elements(step)) * size_of(step.reads[0].dtype);
+  }
+  void send(std::size_t s, std::source_location where) {
+    Step const& step = program_.list.steps[s];
+    tutti::cuda::Event& event = events_[lowering::at(step.slot)];
+    event.record(stream(), where);
+    if (!reaches_device()) {
+      copies_.wait_for(event, where);
+      tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), sent_bytes(step), where);
+      event.record(copies_, where);
+    }
+    flights_[lowering::at(step.slot)] = {.pending = true, .step = s};
+  }
+  void begin(Flight& flight) {
+    Step const& step = program_.list.steps[flight.step];
+    void* const data = reaches_device() ? pointer(step.reads[0]) : staged(step);
+    flight.ticket =
+        port_->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
+                                static_cast<comm::PortOp>(step.operation), std::source_location::current());
+    flight.pending = false;
+    flight.started = true;
+  }
+  /// Starts, in their order, what has come; every rank starts all of them in this order.
+  void progress() {
+    if (port_ == nullptr) return;
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      Flight& flight = flights_[i];
+      if (flight.started) static_cast<void>(poll(flight));
+      if (!flight.pending) continue;
+      if (!events_[i].done()) return;
+      begin(flight);
+    }
+  }
+  bool poll(Flight& flight) {
+    if (!port_->test(flight.ticket)) return false;
+    flight.started = false;
+    return true;
+  }
+  void await(Step const& step, std::source_location where) {
+    auto const index = lowering::at(step.slot);
+    for (std::size_t i = 0; i <= index; ++i) {  // those before it are started before it
+      if (!flights_[i].pending) continue;
+      events_[i].wait(where);
+      begin(flights_[i]);
+    }
+    Flight& flight = flights_[index];
+    Step const& begun = program_.list.steps[flight.step];
+    if (flight.started) {
+      static_cast<void>(busy_until_here(where));
+      std::int64_t const from = exec::now_ns();
+      port_->wait(flight.ticket);
+      waited_ns_ += exec::now_ns() - from;
+    }
+    flight.started = false;
+    if (!reaches_device())
+      tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
+  }
+  /// Waits until the device has come here; what is waited for after that is exposed.
+  bool busy_until_here(std::source_location where) {
+    while (!stream().idle(where)) progress();
+    return true;
+  }
+  void collective(Step const& step, std::source_location where) {
+    Ref const &x = step.reads[0], &y = step.writes[0];
+    if (step.kind != StepKind::broadcast && step.root != port_->size()) refuse_ranks(step, port_->size());
+    auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
+    std::byte *from = pointer(x), *to = pointer(y);
+    if (!reaches_device()) {
+      from = staging_.data();
+      to = staging_.data() + staging_bytes_;
+      tutti::cuda::copy_to_host(stream(), from, pointer(x), in, where);
+    }
+    stream().wait(where);
+    std::int64_t const begin = exec::now_ns();
+    comm::Port::Ticket ticket = 0;
+    if (step.kind == StepKind::broadcast) {
+      if (reaches_device()) {
+        tutti::cuda::copy_on_device(stream(), to, from, in, where);
+        stream().wait(where);
+      } else std::memcpy(to, from, in);
+      ticket = port_->start_broadcast(to, y.shape.size(), y.dtype, step.root, where);
+    } else if (step.kind == StepKind::all_gather) {
+      ticket = port_->start_all_gather(from, to, x.shape.size(), x.dtype, where);
+    } else {
+      ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
+                                           static_cast<comm::PortOp>(step.operation), where);
+    }
+    port_->wait(ticket);
+    waited_ns_ += exec::now_ns() - begin;
+    if (!reaches_device()) {
+      tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
+      stream().wait(where);  // the next collective has the same place
+    }
+  }
+
+  void poison() {
+    Workspace const& workspace = *options_.workspace;
+    tutti::cuda::fill_bytes(stream(), workspace.arena.data(), 0xff,
+                            static_cast<std::size_t>(program_.plan.arena_bytes));
+    tutti::cuda::fill_bytes(stream(), workspace.communicator_data(), 0xff,
+                            static_cast<std::size_t>(program_.plan.communicator_bytes));
+    tutti::cuda::fill_bytes(stream(), static_cast<std::byte*>(device_ports_.data()) + input_bytes(), 0xff,
+                            static_cast<std::size_t>(port_bytes() - input_bytes()));
+  }
+  void add_profile() {
+    profile_.begin_run(1);
+    std::int64_t begin = 1;  // of the run; the host's clock has no part in it
+    for (std::size_t s = 0; s < calls_.size(); ++s) {
+      std::int64_t const end =
+          begin + static_cast<std::int64_t>(1e6 * double{tutti::cuda::milliseconds_between(marks_[s], marks_[s + 1])});
+      profile_.add(s, begin, end);
+      begin = end;
+    }
+  }
+
+  Blas& blas_;
+  Program const& program_;
+  DeviceState& state_;
+  ExecutorOptions options_;
+  comm::Port* port_;
+  tutti::cuda::DeviceMemory device_ports_;
+  std::array<Slot, 2> slots_;
+  List<std::byte*> roots_;          // of fields, inputs and outputs, by buffer
+  List<Owner<Call>> calls_;         // null for what the host takes part in
+  List<Stretch> stretches_;
+  List<Flight> flights_;
+  List<tutti::cuda::Event> events_;  // of flights: the operand is complete
+  tutti::cuda::Stream copies_;
+  tutti::cuda::PinnedMemory staged_;  // of buckets
+  Memory staging_;                    // of other collectives: operand, result
+  std::int64_t staging_bytes_ = 0;
+  Profile profile_;
+  List<tutti::cuda::Event> marks_;
+  std::uint64_t started_ = 0, finished_ = 0, enqueued_ = 0, scratch_version_ = 0;
+  bool has_captured_ = false, writes_state_ = false;
+  std::int64_t waited_ns_ = 0, runs_ = 0;
+};
+
+}  // namespace tutti::graph::cuda

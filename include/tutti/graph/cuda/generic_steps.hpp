@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The twin of tutti/graph/generic_steps.hpp on a device: steps that have no kernel of their own, a thread an element,
+/// with the same results, bit for bit. Correct before fast: types are told apart at every access. A kernel for each of
+/// ten steps, hence its length.
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/graph/steps.hpp>
+#include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/copy.hpp>
+#include <tutti/kernel/cuda/rows.hpp>
+#include <tutti/kernel/elementwise.hpp>
+#include <tutti/tensor/random.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace tutti::graph::cuda {
+
+using kernel::cuda::Context;
+
+namespace generic {
+
+namespace detail {
+
+/// A box and up to four strided arrays in it, walked in row-major order.
+struct Walk {
+  int rank = 0;
+  std::int64_t extents[Shape::max_rank] = {};
+  std::int64_t strides[4][Shape::max_rank] = {};
+
+  explicit Walk(Shape const& shape) : rank(shape.rank()) {
+    for (int axis = 0; axis < rank; ++axis) extents[axis] = shape[axis];
+  }
+  void array(int which, std::array<std::int64_t, Shape::max_rank> const& of) {
+    for (int axis = 0; axis < rank; ++axis) strides[which][axis] = of[static_cast<std::size_t>(axis)];
+  }
+  __device__ std::int64_t offset(int which, std::int64_t position) const {
+    std::int64_t result = 0;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      result += position % extents[axis] * strides[which][axis];
+      position /= extents[axis];
+    }
+    return result;
+  }
+};
+
+/// The element number of this thread; threads beyond the last have none.
+__device__ inline std::int64_t element_of_thread() { return std::int64_t{blockIdx.x} * 256 + threadIdx.x; }
+
+template <class Args>
+void for_each(Context& context, std::int64_t count, void (*kernel)(Args), Args const& args) {
+  if (count > 0) kernel::cuda::detail::launch_blocks(context, (count + 255) / 256, 256, kernel, args);
+}
+
+__device__ inline std::int64_t integer_at(DType dtype, void const* data, std::int64_t index) {
+  switch (dtype) {
+    case DType::boolean:
+    case DType::uint8:
+    case DType::byte:
+    case DType::character: return static_cast<std::uint8_t const*>(data)[index];
+    case DType::int8: return static_cast<std::int8_t const*>(data)[index];
+    case DType::int16: return static_cast<std::int16_t const*>(data)[index];
+    case DType::uint16: return static_cast<std::uint16_t const*>(data)[index];
+    case DType::int32: return static_cast<std::int32_t const*>(data)[index];
+    case DType::uint32: return static_cast<std::uint32_t const*>(data)[index];
+    default: return static_cast<std::int64_t const*>(data)[index];
+  }
+}
+/// Unsigned numbers above the largest signed one are that: for what counts rows.
+__device__ inline std::int64_t index_at(DType dtype, void const* data, std::int64_t index) {
+  std::int64_t const value = integer_at(dtype, data, index);
+  return dtype == DType::uint64 && value < 0 ? INT64_MAX : value;
+}
+__device__ inline double number_at(DType dtype, void const* data, std::int64_t index) {
+  switch (dtype) {
+    case DType::bfloat16: return static_cast<double>(float(static_cast<bfloat16 const*>(data)[index]));
+    case DType::float16: return static_cast<double>(float(static_cast<float16 const*>(data)[index]));
+    case DType::float32: return static_cast<double>(static_cast<float const*>(data)[index]);
+    case DType::float64: return static_cast<double const*>(data)[index];
+    case DType::uint64: return static_cast<double>(static_cast<std::uint64_t const*>(data)[index]);
+    default: return static_cast<double>(integer_at(dtype, data, index));
+  }
+}
+__device__ inline std::size_t bytes_of(DType dtype) { return size_of(dtype); }
+/// Integers wrap to their width.
+__device__ inline void store_integer(DType dtype, void* data, std::int64_t index, std::int64_t value) {
+  switch (bytes_of(dtype)) {
+    case 1:
+      static_cast<std::uint8_t*>(data)[index] =
+          dtype == DType::boolean ? static_cast<std::uint8_t>(value != 0) : static_cast<std::uint8_t>(value);
+      return;
+    case 2: static_cast<std::uint16_t*>(data)[index] = static_cast<std::uint16_t>(value); return;
+    case 4: static_cast<std::uint32_t*>(data)[index] = static_cast<std::uint32_t>(value); return;
+    default: static_cast<std::uint64_t*>(data)[index] = static_cast<std::uint64_t>(value); return;
+  }
+}
+__device__ inline void store_number(DType dtype, void* data, std::int64_t index, double value) {
+  switch (dtype) {
+    case DType::bfloat16: static_cast<bfloat16*>(data)[index] = bfloat16(static_cast<float>(value)); return;
+    case DType::float16: static_cast<float16*>(data)[index] = float16(static_cast<float>(value)); return;
+    case DType::float32: static_cast<float*>(data)[index] = static_cast<float>(value); return;
+    case DType::float64: static_cast<double*>(data)[index] = value; return;
+    case DType::boolean: store_integer(dtype, data, index, value != 0); return;
+    case DType::uint64: store_integer(dtype, data, index, static_cast<std::int64_t>(static_cast<std::uint64_t>(value)));
+      return;
+    default: store_integer(dtype, data, index, static_cast<std::int64_t>(value)); return;
+  }
+}
+__device__ inline std::int64_t added(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+
+struct FillNumbers {
+  void* data;
+  std::int64_t count;
+  DType dtype;
+  double value;
+};
+template <class = void>
+__global__ void fill_numbers(FillNumbers const args) {
+  std::int64_t const i = element_of_thread();
+  if (i < args.count) store_number(args.dtype, args.data, i, args.value);
+}
+
+struct Iota {
+  void* data;
+  std::int64_t count, inner, extent;
+  DType dtype;
+};
+template <class = void>
+__global__ void count_up(Iota const args) {
+  std::int64_t const i = element_of_thread();
+  if (i < args.count) store_number(args.dtype, args.data, i, static_cast<double>(i / args.inner % args.extent));
+}
+
+struct RandomBits {
+  std::uint32_t* words;
+  std::int64_t count;
+  std::uint64_t const *seed, *step, *stream;
+};
+template <class = void>
+__global__ void draw_bits(RandomBits const args) {
+  std::int64_t const block = element_of_thread();
+  if (4 * block >= args.count) return;
+  auto const number = static_cast<std::uint64_t>(block);
+  auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  auto const four = philox4x32({low(number), low(number >> 32), low(*args.step), low(*args.stream)},
+                               {low(*args.seed), low(*args.seed >> 32)});
+  for (std::int64_t k = 0; k < 4; ++k)
+    if (4 * block + k < args.count) args.words[4 * block + k] = four[static_cast<std::size_t>(k)];
+}
+
+struct Gather {
+  std::byte const* table;
+  std::byte* to;
+  void const* index;
+  std::int64_t rows, row_bytes, count;
+  DType index_dtype;
+  kernel::cuda::ErrorWord* word;
+};
+/// Reported once, by the thread of the row's first byte.
+__device__ inline bool known_row(std::int64_t row, std::int64_t rows, std::int64_t position, bool reports,
+                                 kernel::cuda::Mistake mistake, kernel::cuda::ErrorWord* word) {
+  if (row >= 0 && row < rows) return true;
+  constexpr std::int64_t most = INT32_MAX, least = INT32_MIN;
+  if (reports)
+    kernel::cuda::report(word, mistake, position,
+                         static_cast<std::int32_t>(row > most    ? most
+                                                   : row < least ? least
+                                                                 : row));
+  return false;
+}
+template <class = void>
+__global__ void gather_rows(Gather const args) {
+  std::int64_t const i = element_of_thread();
+  if (i >= args.count * args.row_bytes) return;
+  std::int64_t const position = i / args.row_bytes, byte = i - position * args.row_bytes;
+  std::int64_t const row = index_at(args.index_dtype, args.index, position);
+  bool const known = known_row(row, args.rows, position, byte == 0, kernel::cuda::Mistake::gathered, args.word);
+  args.to[i] = known ? args.table[row * args.row_bytes + byte] : std::byte{0};
+}
+
+struct ScatterAdd {
+  void* to;
+  void const *updates, *index;
+  std::int64_t rows, row, count;
+  DType dtype, index_dtype;
+  kernel::cuda::ErrorWord* word;
+};
+/// A thread owns a column of the rows, so every sum runs in the order of the indices.
+template <class = void>
+__global__ void scatter_columns(ScatterAdd const args) {
+  std::int64_t const column = element_of_thread();
+  if (column >= args.row) return;
+  for (std::int64_t i = 0; i < args.count; ++i) {
+    std::int64_t const row = index_at(args.index_dtype, args.index, i);
+    if (!known_row(row, args.rows, i, column == 0, kernel::cuda::Mistake::scattered, args.word)) continue;
+    std::int64_t const at = row * args.row + column, from = i * args.row + column;
+    if (args.dtype == DType::float32)
+      static_cast<float*>(args.to)[at] += static_cast<float const*>(args.updates)[from];
+    else if (is_floating(args.dtype))
+      store_number(args.dtype, args.to, at,
+                   number_at(args.dtype, args.to, at) + number_at(args.dtype, args.updates, from));
+    else
+      store_integer(args.dtype, args.to, at,
+                    added(integer_at(args.dtype, args.to, at), integer_at(args.dtype, args.updates, from)));
+  }
+}
+
+struct DynamicCopy {
+  Walk walk;  ///< of the box; arrays: 0 the whole, 1 the box
+  std::byte *whole, *box;
+  std::int64_t count, size;
+  std::int64_t slack[Shape::max_rank];  ///< largest start of each axis
+  void const* starts[Shape::max_rank];
+  DType start_dtypes[Shape::max_rank];
+  bool into_whole;
+};
+template <class = void>
+__global__ void copy_dynamic(__grid_constant__ DynamicCopy const args) {
+  std::int64_t const i = element_of_thread();
+  if (i >= args.count) return;
+  std::int64_t at = args.walk.offset(0, i);
+  for (int axis = 0; axis < args.walk.rank; ++axis) {
+    std::int64_t const start = index_at(args.start_dtypes[axis], args.starts[axis], 0);
+    std::int64_t const fitting = start < 0 ? 0 : start > args.slack[axis] ? args.slack[axis] : start;
+    at += fitting * args.walk.strides[0][axis];
+  }
+  std::byte* const whole = args.whole + at * args.size;
+  std::byte* const box = args.box + args.walk.offset(1, i) * args.size;
+  for (std::int64_t byte = 0; byte < args.size; ++byte)
+    (args.into_whole ? whole : box)[byte] = (args.into_whole ? box : whole)[byte];
+}
+
+struct IntegerInput {
+  void const* data;
+  std::int64_t strides[Shape::max_rank];
+  DType dtype;
+};
+struct IntegerInstruction {
+  std::int64_t value;
+  kernel::ElementwiseOp op;
+  std::int16_t a, b, c;
+};
+struct IntegerOutput {
+  void* data;
+  DType dtype;
+  std::int16_t source;
+};
+struct IntegerChain {
+  std::int64_t count, extents[Shape::max_rank];
+  int rank, inputs, instructions, outputs;
+  IntegerInput input[16];
+  IntegerInstruction instruction[64];
+  IntegerOutput output[8];
+};
+static_assert(sizeof(IntegerChain) <= 4096);
+
+template <class Register>
+__device__ Register compute_integer(kernel::ElementwiseOp op, std::int64_t value, Register a, Register b, Register c) {
+  using enum kernel::ElementwiseOp;
+  auto const ua = static_cast<std::uint64_t>(a), ub = static_cast<std::uint64_t>(b);
+  switch (op) {
+    case constant: return static_cast<Register>(value);
+    case add: return static_cast<Register>(ua + ub);
+    case subtract: return static_cast<Register>(ua - ub);
+    case multiply: return static_cast<Register>(ua * ub);
+    case divide:
+      if constexpr (std::is_signed_v<Register>)
+        if (b == -1 && a == INT64_MIN) return 0;
+      return b == 0 ? 0 : a / b;
+    case maximum: return a < b ? b : a;
+    case negate: return static_cast<Register>(0 - ua);
+    case less: return a < b;
+    case less_equal: return a <= b;
+    case equal: return a == b;
+    case not_equal: return a != b;
+    case select: return a != 0 ? b : c;
+    default: return a;
+  }
+}
+template <class Register>
+__global__ void integer_chain(__grid_constant__ IntegerChain const args) {
+  std::int64_t const i = element_of_thread();
+  if (i >= args.count) return;
+  Register registers[16 + 64];
+  int next = 0;
+  for (int k = 0; k < args.inputs; ++k) {
+    std::int64_t offset = 0, position = i;
+    for (int axis = args.rank - 1; axis >= 0; --axis) {
+      offset += position % args.extents[axis] * args.input[k].strides[axis];
+      position /= args.extents[axis];
+    }
+    registers[next++] = static_cast<Register>(integer_at(args.input[k].dtype, args.input[k].data, offset));
+  }
+  auto const value = [&](int r) { return r < 0 ? Register{0} : registers[r]; };
+  for (int k = 0; k < args.instructions; ++k) {
+    IntegerInstruction const& in = args.instruction[k];
+    registers[next] = compute_integer<Register>(in.op, in.value, value(in.a), value(in.b), value(in.c));
+    ++next;
+  }
+  for (int k = 0; k < args.outputs; ++k)
+    store_integer(args.output[k].dtype, args.output[k].data, i,
+                  static_cast<std::int64_t>(value(args.output[k].source)));
+}
+
+struct Product {
+  Walk walk;  ///< of the batch; arrays: 0 a, 1 b
+  void const *a, *b;
+  void* c;
+  std::int64_t rows, columns, depth, count;
+  std::int64_t a_row, a_column, b_row, b_column;
+  DType a_dtype, b_dtype, c_dtype;
+  double alpha;
+};
+template <class = void>
+__global__ void multiply(__grid_constant__ Product const args) {
+  std::int64_t const i = element_of_thread();
+  if (i >= args.count) return;
+  std::int64_t const j = i % args.columns, m = i / args.columns % args.rows, batch = i / args.columns / args.rows;
+  std::int64_t const from_a = args.walk.offset(0, batch) + m * args.a_row;
+  std::int64_t const from_b = args.walk.offset(1, batch) + j * args.b_column;
+  double sum = 0;
+  for (std::int64_t k = 0; k < args.depth; ++k)
+    sum += number_at(args.a_dtype, args.a, from_a + k * args.a_column) *
+           number_at(args.b_dtype, args.b, from_b + k * args.b_row);
+  store_number(args.c_dtype, args.c, i, args.alpha * sum);
+}
+
+struct Reduction {
+  Walk kept, reduced;
+  void const* x;
+  void* out;
+  std::int64_t outputs, count, lowest;
+  DType dtype, out_dtype;
+  bool maximum;
+};
+template <class = void>
+__global__ void reduce_each(__grid_constant__ Reduction const args) {
+  std::int64_t const i = element_of_thread();
+  if (i >= args.outputs) return;
+  std::int64_t const base = args.kept.offset(0, i);
+  if (is_floating(args.out_dtype)) {
+    double result = args.maximum ? -INFINITY : 0.0;
+    for (std::int64_t k = 0; k < args.count; ++k) {
+      double const value = number_at(args.dtype, args.x, base + args.reduced.offset(0, k));
+      result = !args.maximum ? result + value : value > result || value != value ? value : result;
+    }
+    return store_number(args.out_dtype, args.out, i, result);
+  }
+  std::int64_t result = args.maximum ? args.lowest : 0;
+  for (std::int64_t k = 0; k < args.count; ++k) {
+    std::int64_t const value = integer_at(args.dtype, args.x, base + args.reduced.offset(0, k));
+    if (!args.maximum) result = added(result, value);
+    else if (args.dtype == DType::uint64 ? static_cast<std::uint64_t>(value) > static_cast<std::uint64_t>(result)
+                                         : value > result)
+      result = value;
+  }
+  store_integer(args.out_dtype, args.out, i, result);
+}
+
+}  // namespace detail
+
+inline void fill(Context& context, DType dtype, std::byte* data, std::int64_t count, double value) {
+  detail::for_each(context, count, detail::fill_numbers<>, detail::FillNumbers{data, count, dtype, value});
+}
+
+inline void iota(Context& context, Ref const& y, std::byte* data, int axis) {
+  detail::for_each(context, y.shape.size(), detail::count_up<>,
+                   detail::Iota{data, y.shape.size(), y.shape.row_major_strides()[static_cast<std::size_t>(axis)],
+                                y.shape[axis], y.dtype});
+}
+
+/// Seed, step and stream are read on the device, when the kernel runs.
+inline void random_bits(Context& context, std::byte* data, std::int64_t count, std::uint64_t const* seed,
+                        std::uint64_t const* step, std::uint64_t const* stream) {
+  detail::for_each(context, (count + 3) / 4, detail::draw_bits<>,
+                   detail::RandomBits{reinterpret_cast<std::uint32_t*>(data), count, seed, step, stream});
+}
+
+/// An index outside the table is reported in the context's error word; its row becomes zeros.
+inline void gather(Context& context, Ref const& table, std::byte const* from, Ref const& indices,
+                   std::byte const* index, std::byte* to) {
+  std::int64_t const rows = table.shape[0], row = rows == 0 ? 0 : table.bytes() / rows, count = indices.shape.size();
+  detail::for_each(context, count * row, detail::gather_rows<>,
+                   detail::Gather{from, to, index, rows, row, count, indices.dtype, context.error_word()});
+}
+
+/// An index outside the table is reported in the context's error word; its row is left out.
+inline void scatter_add(Context& context, Ref const& base, Ref const& indices, std::byte const* index,
+                        std::byte const* updates, std::byte* to) {
+  std::int64_t const rows = base.shape[0], row = rows == 0 ? 0 : base.shape.size() / rows;
+  detail::for_each(context, row, detail::scatter_columns<>,
+                   detail::ScatterAdd{to, updates, index, rows, row, indices.shape.size(), base.dtype, indices.dtype,
+                                      context.error_word()});
+}
+
+/// Which box of what, from starts in device memory, clamped so that it fits: `starts[first + axis]`.
+struct DynamicBox {
+  Ref const& whole;
+  Ref const& box;
+  List<Ref> const& starts;
+  std::size_t first;
+};
+/// From the whole to the box, or into it.
+inline void dynamic_copy(Context& context, DynamicBox const& of, List<std::byte*> const& operands, std::byte* whole,
+                         std::byte* box, bool into_whole) {
+  detail::DynamicCopy args{detail::Walk(of.box.shape), whole, box, of.box.shape.size(),
+                           static_cast<std::int64_t>(size_of(of.box.dtype)), {}, {}, {}, into_whole};
+  args.walk.array(0, of.whole.strides);
+  args.walk.array(1, of.box.strides);
+  for (int axis = 0; axis < of.box.shape.rank(); ++axis) {
+    std::size_t const i = of.first + static_cast<std::size_t>(axis);
+    args.slack[axis] = of.whole.shape[axis] - of.box.shape[axis];
+    args.starts[axis] = operands[i];
+    args.start_dtypes[axis] = of.starts[i].dtype;
+  }
+  detail::for_each(context, args.count, detail::copy_dynamic<>, args);
+}
+
+/// Exact integer arithmetic modulo 2^64. Errors: unavailable (a function that integers do not have).
+inline void integer_elementwise(Context& context, kernel::Elementwise const& chain, bool is_unsigned) {
+  detail::IntegerChain args{chain.shape.size(), {}, chain.shape.rank(), static_cast<int>(chain.inputs.size()),
+                            static_cast<int>(chain.instructions.size()), static_cast<int>(chain.outputs.size()),
+                            {}, {}, {}};
+  for (int axis = 0; axis < args.rank; ++axis) args.extents[axis] = chain.shape[axis];
+  for (std::size_t k = 0; k < chain.inputs.size(); ++k) {
+    args.input[k].data = chain.inputs[k].data;
+    args.input[k].dtype = chain.inputs[k].dtype;
+    for (int axis = 0; axis < args.rank; ++axis)
+      args.input[k].strides[axis] = chain.inputs[k].strides[static_cast<std::size_t>(axis)];
+  }
+  for (std::size_t k = 0; k < chain.instructions.size(); ++k) {
+    using enum kernel::ElementwiseOp;
+    kernel::ElementwiseInstruction const& in = chain.instructions[k];
+    bool const known = in.op == constant || in.op == add || in.op == subtract || in.op == multiply || in.op == divide ||
+                       in.op == maximum || in.op == negate || in.op == less || in.op == less_equal || in.op == equal ||
+                       in.op == not_equal || in.op == select || in.op == identity;
+    if (!known)
+      throw Error(ErrorKind::unavailable, "graph::Executor",
+                  "this function is not defined for integers. Convert to float32 first");
+    args.instruction[k] = {in.op != constant  ? 0
+                           : is_unsigned ? static_cast<std::int64_t>(static_cast<std::uint64_t>(in.value))
+                                         : static_cast<std::int64_t>(in.value),
+                           in.op, in.a, in.b, in.c};
+  }
+  for (std::size_t k = 0; k < chain.outputs.size(); ++k)
+    args.output[k] = {chain.outputs[k].data, chain.outputs[k].dtype, chain.outputs[k].source};
+  detail::for_each(context, args.count,
+                   is_unsigned ? detail::integer_chain<std::uint64_t> : detail::integer_chain<std::int64_t>, args);
+}
+
+/// c = alpha a b in double. a (Z..., M, K), b (Z..., K, N), c (Z..., M, N) contiguous.
+inline void product(Context& context, Ref const& a, std::byte const* x, Ref const& b, std::byte const* y,
+                    Ref const& c, std::byte* z, double alpha) {
+  int const batch = c.shape.rank() - 2;
+  auto const row = static_cast<std::size_t>(batch), column = row + 1;
+  detail::Walk walk(c.shape);
+  walk.rank = batch;
+  walk.array(0, a.strides);
+  walk.array(1, b.strides);
+  detail::Product const args{walk, x, y, z, c.shape[batch], c.shape[batch + 1], a.shape[batch + 1], c.shape.size(),
+                             a.strides[row], a.strides[column], b.strides[row], b.strides[column],
+                             a.dtype, b.dtype, c.dtype, alpha};
+  detail::for_each(context, args.count, detail::multiply<>, args);
+}
+
+/// Sum or maximum over `axes`, in the order of the CPU's; modulo 2^bits for integers.
+inline void reduce(Context& context, Ref const& x, std::byte const* from, std::uint32_t axes, bool maximum,
+                   DType dtype, std::byte* to) {
+  detail::Reduction args{detail::Walk(Shape{}), detail::Walk(Shape{}), from, to, 1, 1, 0, x.dtype, dtype, maximum};
+  for (int axis = 0; axis < x.shape.rank(); ++axis) {
+    bool const reduced = (axes >> axis & 1u) != 0;
+    detail::Walk& walk = reduced ? args.reduced : args.kept;
+    walk.extents[walk.rank] = x.shape[axis];
+    walk.strides[0][walk.rank++] = x.strides[static_cast<std::size_t>(axis)];
+    (reduced ? args.count : args.outputs) *= x.shape[axis];
+  }
+  args.lowest = with_dtype(x.dtype, [](auto zero) {
+    if constexpr (std::is_integral_v<decltype(zero)>)
+      return static_cast<std::int64_t>(std::numeric_limits<decltype(zero)>::lowest());
+    else return std::int64_t{0};
+  });
+  detail::for_each(context, args.outputs, detail::reduce_each<>, args);
+}
+
+}  // namespace generic
+
+}  // namespace tutti::graph::cuda

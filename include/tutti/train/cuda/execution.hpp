@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Training steps on a CUDA device: `TrainStep<Loss, Cuda>` runs in a kernel::cuda::Blas.
+
+#include <tutti/core/shared.hpp>
+#include <tutti/exec/cuda/device.hpp>
+#include <tutti/graph/cuda/executor.hpp>
+#include <tutti/train/execution.hpp>
+
+#include <memory>
+#include <span>
+
+namespace tutti::train {
+
+/// Parameters and moments are on the device while it trains; the state that TrainStep shows is a copy in memory of the
+/// host, brought up to date when it is asked for, and read back by the next step. Every rank has a whole copy.
+template <>
+class Execution<Cuda> {
+ public:
+  using Context = kernel::cuda::Blas;
+  using Executor = graph::cuda::Executor;
+  static constexpr graph::Target target = graph::Target::cuda;
+  static constexpr bool asynchronous = true;
+
+  Execution(Context& context, graph::State& state)
+      : context_(context), device_state_(context.context().stream(), state) {}
+
+  void release() { workspace_ = nullptr; }
+  bool prepared() const noexcept { return static_cast<bool>(workspace_); }
+  void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const&) {
+    workspace_ = graph::cuda::Workspace::of(context_.context().stream(), programs);
+  }
+  std::unique_ptr<Executor> executor(graph::Program const& program, parallel::DataParallel const& ranks,
+                                     ExecutionSettings const& settings) {
+    graph::cuda::ExecutorOptions options;
+    options.port = ranks.port.get();
+    options.workspace = workspace_;
+    options.forgets_mistakes = settings.updates;
+    options.profile = settings.profile;
+    return std::make_unique<Executor>(context_, program, device_state_, options);
+  }
+  template <class F>
+  void share(Shared<comm::Port> const&, F&&) {}
+  void begin_step() {}
+  static void start(Executor& executor) { executor.start(); }
+  void show_state() {
+    device_state_.to_host();
+    device_state_.host_wrote();
+  }
+
+ private:
+  Context& context_;
+  graph::cuda::DeviceState device_state_;
+  Shared<graph::cuda::Workspace> workspace_;
+};
+
+}  // namespace tutti::train

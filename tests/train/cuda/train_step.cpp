@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// A training step on a device beside the same step on processors.
+// Covers: <tutti/train/cuda/execution.hpp> <tutti/train/execution.hpp>
+
+#include "cuda/support.hpp"
+#include "support/catch.hpp"
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/gpt2_state.hpp>
+#include <tutti/train/cuda/execution.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::train;
+using test::cuda_context;
+
+namespace {
+
+nn::Gpt2Config const config{
+    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+optim::AdamW const adamw{.weight_decay = 0.1};
+constexpr kernel::cuda::BlasOptions little{.workspace = std::size_t{1} << 16};
+
+/// Rows [first, first + rows) of the batch of a step.
+struct Rows {
+  Tensor<std::int32_t> tokens, targets;
+  Rows(std::int64_t step, std::int64_t first, std::int64_t rows) : tokens(Shape{rows, 8}), targets(Shape{rows, 8}) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t t = 0; t < 8; ++t) {
+        tokens(r, t) = static_cast<std::int32_t>((step * 7 + (first + r) * 5 + t * 3) % 20);
+        targets(r, t) = static_cast<std::int32_t>((step * 7 + (first + r) * 5 + (t + 1) * 3) % 20);
+      }
+  }
+  Batch at(std::int64_t step) const { return {step, tokens.view(), targets.view()}; }
+};
+
+TrainStepOptions options(std::int64_t batch, std::int64_t micro_steps = 1, DType compute = DType::float32) {
+  TrainStepOptions result;
+  result.batch = batch;
+  result.sequence = 8;
+  result.micro_steps = micro_steps;
+  result.clip = 0.5;
+  result.compute = compute;
+  return result;
+}
+
+struct Outcome {
+  std::vector<float> losses, norms;
+  std::uint64_t hash = 0;
+  double validation = 0;
+};
+
+template <class Device>
+Outcome run_steps(typename Execution<Device>::Context& context, TrainStepOptions const& of, int steps) {
+  TrainStep<nn::Gpt2Loss, Device> step(context, config, adamw, of);
+  step.initialise(42);
+  Outcome outcome;
+  for (int i = 0; i < steps; ++i) {
+    Rows const rows(i, 0, of.batch * of.micro_steps);
+    StepResult const result = step(rows.at(i), 1e-2);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.grad_norm);
+  }
+  Rows const held_out(100, 3, of.batch);
+  outcome.validation = step.evaluate(held_out.tokens.view(), held_out.targets.view());
+  outcome.hash = parallel::hash(step.state());
+  return outcome;
+}
+Outcome on_device(TrainStepOptions const& of, int steps) {
+  kernel::cuda::Blas blas(cuda_context(), little);
+  return run_steps<Cuda>(blas, of, steps);
+}
+Outcome on_processors(TrainStepOptions const& of, int steps) {
+  exec::Context context({.threads = 1});
+  return run_steps<Cpu>(context, of, steps);
+}
+
+}  // namespace
+
+TEST_CASE("losses of twenty steps on a device are within 1e-4 of those on processors, and bitwise the same again") {
+  Outcome const device = on_device(options(4), 20), again = on_device(options(4), 20),
+                processors = on_processors(options(4), 20);
+  CHECK(device.losses.back() < device.losses.front() - 0.5f);
+  for (std::size_t i = 0; i < device.losses.size(); ++i) {
+    INFO("step " << i);
+    CHECK(device.losses[i] == Approx(processors.losses[i]).margin(1e-4));
+    CHECK(device.norms[i] == Approx(processors.norms[i]).epsilon(1e-3));
+  }
+  CHECK(device.validation == Approx(processors.validation).margin(1e-4));
+  CHECK(device.losses == again.losses);
+  CHECK(device.hash == again.hash);
+}
+
+TEST_CASE("micro-steps on a device add up to the step") {
+  Outcome const whole = on_device(options(6), 4), processors = on_processors(options(2, 3), 4);
+  for (std::int64_t const micro_steps : {2, 3, 6}) {
+    Outcome const parts = on_device(options(6 / micro_steps, micro_steps), 4);
+    for (std::size_t i = 0; i < parts.losses.size(); ++i) {
+      CHECK(parts.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+      CHECK(parts.losses[i] == Approx(processors.losses[i]).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("products in bfloat16 on a device stay near those on processors") {
+  Outcome const device = on_device(options(4, 1, DType::bfloat16), 10),
+                processors = on_processors(options(4, 1, DType::bfloat16), 10);
+  for (std::size_t i = 0; i < device.losses.size(); ++i)
+    CHECK(device.losses[i] == Approx(processors.losses[i]).epsilon(0.01));
+}
+
+TEST_CASE("a step on a device is started before the one before is finished, with the same losses") {
+  Outcome const expected = on_device(options(2, 2), 6);
+  kernel::cuda::Blas blas(cuda_context(), little);
+  TrainStep<nn::Gpt2Loss, Cuda> step(blas, config, adamw, options(2, 2));
+  REQUIRE_ERROR(step.finish(), ErrorKind::invalid_argument, "no step is under way");
+  step.initialise(42);
+  std::vector<float> losses;
+  for (int i = 0; i < 6; ++i) {
+    Rows const rows(i, 0, 4);
+    step.start(rows.at(i), 1e-2);
+    if (i == 0) continue;
+    if (i == 1) {
+      REQUIRE_ERROR(step.start(rows.at(i), 1e-2), ErrorKind::invalid_argument, "two steps are under way");
+    }
+    losses.push_back(step.finish().loss);
+  }
+  losses.push_back(step.finish().loss);
+  CHECK(losses == expected.losses);
+  CHECK(parallel::hash(step.state()) != 0);
+}
+
+TEST_CASE("ranks that are threads average their gradients through the host") {
+  Outcome const whole = on_device(options(4), 5);
+  for (int const ranks : {2, 4}) {
+    std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+      kernel::cuda::Context context(0);
+      kernel::cuda::Blas blas(context, little);
+      std::int64_t const share = 4 / ranks;
+      TrainStep<nn::Gpt2Loss, Cuda> step(blas, config, adamw, options(share));
+      step.initialise(42);
+      step.connect(parallel::data_parallel(communicator));
+      Outcome& outcome = outcomes[static_cast<std::size_t>(communicator.rank())];
+      for (int i = 0; i < 5; ++i) {
+        Rows const rows(i, communicator.rank() * share, share);
+        outcome.losses.push_back(step(rows.at(i), 1e-2).loss);
+      }
+      outcome.hash = parallel::hash(step.state());
+      parallel::require_equal(*comm::port(communicator), step.state(), "after steps on devices");
+    });
+    for (Outcome const& outcome : outcomes) CHECK(outcome.hash == outcomes[0].hash);
+    for (std::size_t i = 0; i < 5; ++i) CHECK(outcomes[0].losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("a token that is none in one micro-step is an error, and the step updates nothing") {
+  kernel::cuda::Blas blas(cuda_context(), little);
+  TrainStep<nn::Gpt2Loss, Cuda> step(blas, config, adamw, options(1, 3));
+  step.initialise(42);
+  Rows const good(0, 0, 3);
+  step(good.at(0), 1e-2);
+  for (std::int64_t const row : {0, 1, 2}) {
+    std::uint64_t const before = parallel::hash(step.state());
+    Rows bad(1, 0, 3);
+    bad.tokens(row, 5) = 77;
+    REQUIRE_ERROR(step(bad.at(1), 1e-2), ErrorKind::out_of_range, "token 77");
+    CHECK(parallel::hash(step.state()) == before);
+    step(good.at(2), 1e-2);
+    CHECK(parallel::hash(step.state()) != before);
+  }
+}
+
+TEST_CASE("what is written into the state between steps counts in the next one") {
+  kernel::cuda::Blas blas(cuda_context(), little);
+  TrainStep<nn::Gpt2Loss, Cuda> a(blas, config, adamw, options(2)), b(blas, config, adamw, options(2));
+  a.initialise(1);
+  b.initialise(2);
+  Rows const rows(0, 0, 2);
+  a(rows.at(0), 1e-2);
+  for (graph::Field const& field : a.state().fields())
+    std::memcpy(b.state().at(field.name).data(), field.data(), static_cast<std::size_t>(field.bytes()));
+  b.set_updates(a.updates());
+  for (int i = 1; i < 3; ++i) CHECK(a(rows.at(i), 1e-2).loss == b(rows.at(i), 1e-2).loss);
+  CHECK(parallel::hash(a.state()) == parallel::hash(b.state()));
+}
