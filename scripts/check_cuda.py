@@ -1,37 +1,68 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Builds the tests of CUDA code with nvcc and runs them on a GPU, on a machine that may have no network, no Meson and no
-Catch2: those with CUDA's compiler, Python 3 and a folder that was prepared elsewhere.
+"""Builds the tests and benchmarks of CUDA code with nvcc and runs them on a GPU, on a machine that may have no network, no
+Meson, no Catch2 and no NCCL: those with CUDA's compiler, Python 3 and a folder that was prepared elsewhere.
 
-    check_cuda.py                      build for the device of this machine, run, then compute-sanitizer on the kernels
+    check_cuda.py                      build for the device of this machine, and run all parts
+    check_cuda.py --only PART,PART     some of them: tests, nccl, bench (benchmarks), sanitizer (compute-sanitizer on the kernels)
     check_cuda.py --compile-only       build for every architecture that tutti supports, run nothing
     check_cuda.py --carry FOLDER       on a machine that has everything: copy there what the other one lacks
     check_cuda.py --from FOLDER ...    use such a folder
 
-    --only WORD      programs whose name has this word           --jobs N      compilations at a time
+    --match WORD     programs whose name has this word           --jobs N      compilations at a time
     --out FOLDER     build folder (build-cuda)                   --seconds N   for everything, 600 unless given
+    --nccl PATH      with --carry: a wheel of NCCL, or a folder with include/nccl.h and lib/libnccl.so.2, to take along with
+                     the code of --arch 90 alone (a tenth of it). Else the other machine's toolkit or Python packages have it
 
-It leaves FOLDER/report.json and prints the same as text. Status 0 when everything passed, 1 when something failed or no
-time was left for it, 2 when this machine cannot do it.
+Every part has its share of the time, and what it leaves goes to those after it. What was built stays and is built again only
+where its sources have changed, so parts can run one call after the other. It leaves FOLDER/report.json and prints the same as
+text; a second call replaces the parts that it ran. Status 0 when everything passed, 1 when something failed or no time was
+left for it, 2 when this machine cannot do it. What a figure is does not count; the goals say whether it holds.
 """
 import argparse
 import concurrent.futures
+import hashlib
+import importlib.util
 import json
+import lzma
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import time
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
+BENCHMARKS = ROOT / "benchmarks" / "cuda"
 ARCHITECTURES = ("80", "90a")
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+# In the order in which they run, with their shares of the time.
+PARTS = {"tests": 3, "nccl": 1, "bench": 4, "sanitizer": 4}
 # Folders below /usr/include that the other machine's compiler has.
 SYSTEM = ("c++", "x86_64-linux-gnu", "aarch64-linux-gnu", "linux", "asm", "asm-generic", "bits", "sys", "gnu", "arpa", "net",
           "netinet", "rpc")
+# What must hold: a sentence, and alternatives of (rows, which of their figures, bound); "ratio" and "ours" are at least
+# the bound, "at most" is ours. All rows that an alternative matches must reach it.
+GOALS = [
+    ("matrix products of a step in bf16 at 0.9 of bare cuBLASLt, the faster of first and tuned",
+     [(r"matmul_bf16_step vs bare(_tuned)?", "ratio", 0.9)]),
+    ("matrix products of a step with TF32 at 0.9 of bare cuBLASLt",
+     [(r"matmul_tf32_step vs bare(_tuned)?", "ratio", 0.9)]),
+    ("flash attention forward, T 4096, D 128: 0.6 of cuDNN's, or 400 TFLOP/s",
+     [(r"attention_forward_.*_t4096_d128 vs cudnn", "ratio", 0.6), (r"attention_forward_.*_t4096_d128", "ours", 400)]),
+    ("AdamW, layer norm and its gradient, cross-entropy, global norm at 0.85 of the copy",
+     [(r"(adamw|layer_norm|layer_norm_gradient|cross_entropy|global_norm) vs copy", "ratio", 0.85)]),
+    ("chains and embedding, forward and gradient, at 0.85 of the copy",
+     [(r"(chain_compiled|embedding|embedding_gradient) vs copy", "ratio", 0.85)]),
+    ("a step of GPT-2 124M in bf16 1.05 times as fast as PyTorch's", [(r"gpt2_124m_step_bf16_.* vs pytorch", "ratio", 1.05)]),
+    ("45 % of the peak at B 64", [(r"gpt2_124m_mfu_b64", "ours", 45)]),
+    ("decode of 124M in bf16: 6,000 tokens/s", [(r"decode_124m_bf16", "ours", 6000)]),
+    ("a captured step of 2 layers of 128 channels under 150 us", [(r"captured_step_small", "at most", 150)]),
+]
 
 
 def refuse(text):
@@ -47,20 +78,30 @@ def output_of(*command):
         return ""
 
 
-def rows():
-    """The rows of CUDA tests in the tests' meson.build files: name, folder, sources, libraries."""
+def programs_of(parts, match):
+    """The programs of these parts: name, part, kind, sources, libraries."""
     found = []
-    for build in sorted(TESTS.rglob("meson.build")):
-        for row in re.findall(r"^tests \+= (\{.*?\})", re.sub(r"^\s*#.*", "", build.read_text(), flags=re.M), re.M | re.S):
-            if "'cuda': true" not in row or "'emulated_only': true" in row:
-                continue
 
+    def add(row):
+        if match in row["name"]:
+            found.append(row)
+    for build in sorted(TESTS.rglob("meson.build")):
+        for row in re.findall(r"tests \+= \[?(\{.*?\})", re.sub(r"^\s*#.*", "", build.read_text(), flags=re.M), re.S):
             def words(key):
                 value = re.search(rf"'{key}': (\[.*?\]|'[^']*')", row, re.S)
                 return re.findall(r"'([^']*)'", value[1]) if value else []
+            kind = "nccl" if "tutti_nccl_dep" in row else "tests"
+            if "'emulated_only': true" in row or (kind == "tests" and "'cuda': true" not in row):
+                continue
             folder = words("folder")[0]
-            found.append({"name": (words("name") or [folder.replace("/", "_")])[0], "folder": folder,
-                          "sources": words("sources") + words("support"), "libraries": words("cuda_libraries")})
+            if kind in parts or (kind == "tests" and "sanitizer" in parts and folder.startswith("kernel")):
+                name = (words("name") or [folder.replace("/", "_")])[0]
+                add({"name": name, "part": kind, "kernels": folder.startswith("kernel"), "libraries": words("cuda_libraries"),
+                     "sources": [TESTS / folder / source for source in words("sources") + words("support")]})
+    if "bench" in parts:
+        for source in sorted(BENCHMARKS.glob("*.cpp")):
+            libraries = ["cublasLt"] if "cublasLt" in source.read_text() or "gemm.hpp" in source.read_text() else []
+            add({"name": f"bench_{source.stem}", "part": "bench", "kernels": False, "libraries": libraries, "sources": [source]})
     return found
 
 
@@ -81,44 +122,179 @@ def device():
     return {"name": parts[0], "driver": parts[1], "memory": parts[3], "architecture": "90a" if number == "90" else number}
 
 
+def clocks():
+    """What the GPU runs at now."""
+    return output_of("nvidia-smi", "--query-gpu=clocks.sm,clocks.max.sm,clocks.mem,clocks.max.mem,temperature.gpu,power.draw",
+                     "--format=csv,noheader")
+
+
+# ---- NCCL ----
+
+def keep_one_architecture(library, number):
+    """The library with the device code of one architecture; what is blank takes no space once it is compressed. Entries of
+    fat binaries say how long they are and for what: CUDA loads the one that fits and does not look into the others."""
+    data, at, kept = bytearray(library), 0, 0
+    while (at := data.find(b"\x50\xed\x55\xba", at)) >= 0:
+        version, head, size = struct.unpack_from("<HHQ", data, at + 4)
+        if version != 1 or head != 16 or at + head + size > len(data):
+            at += 4
+            continue
+        entry, at = at + head, at + head + size
+        while entry < at:
+            kind, _, head, size = struct.unpack_from("<HHIQ", data, entry)
+            if head == 0:
+                break
+            if kind == 2 and struct.unpack_from("<I", data, entry + 28)[0] == number:
+                kept += 1
+            else:
+                data[entry + head:entry + head + size] = bytes(size)
+            entry += head + size
+    return bytes(data), kept
+
+
+def carry_nccl(source, folder, number):
+    """Headers and library of NCCL into folder/nccl."""
+    def take(name, data):
+        target = folder / "nccl" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    if source.is_dir():
+        files = {path.relative_to(source).as_posix(): path.read_bytes for path in sorted(source.rglob("include/nccl*"))
+                 if path.is_file()}
+        files.update({path.relative_to(source).as_posix(): path.read_bytes for path in source.glob("include/nccl_device/**/*")
+                      if path.is_file()})
+        library = source / "lib" / "libnccl.so.2"
+        if not library.exists() or "include/nccl.h" not in files:
+            refuse(f"--nccl {source}: include/nccl.h and lib/libnccl.so.2 are not there")
+        library = library.read_bytes()
+    else:
+        try:
+            wheel = zipfile.ZipFile(source)
+        except (OSError, zipfile.BadZipFile) as error:
+            refuse(f"--nccl {source}: {error}")
+        inside = "nvidia/nccl/"
+        files = {name[len(inside):]: (lambda name=name: wheel.read(name)) for name in wheel.namelist()
+                 if name.startswith(inside + "include/") and not name.endswith("/")}
+        if inside + "lib/libnccl.so.2" not in wheel.namelist():
+            refuse(f"--nccl {source}: this is no wheel of NCCL")
+        library = wheel.read(inside + "lib/libnccl.so.2")
+    for name, read in files.items():
+        take(name, read())
+    library, kept = keep_one_architecture(library, number)
+    if kept == 0:
+        refuse(f"--nccl {source}: it has no device code for sm_{number}")
+    packed = lzma.compress(library, preset=2)
+    take("lib/libnccl.so.2.xz", packed)
+    print(f"NCCL {nccl_version(folder / 'nccl' / 'include')} for sm_{number} is taken along: {len(packed) >> 20} MB")
+
+
+def nccl_version(include):
+    text = (include / "nccl.h").read_text()
+    return ".".join(re.search(rf"#define NCCL_{part}\s+(\d+)", text)[1] for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def find_nccl(carried, toolkit, out):
+    """Where NCCL is: include and lib, or nothing. Carried, in the toolkit, or a package of this Python."""
+    places = [toolkit]
+    for base in importlib.util.find_spec("nvidia").submodule_search_locations if importlib.util.find_spec("nvidia") else []:
+        places.append(pathlib.Path(base) / "nccl")
+    if carried and (carried / "nccl" / "lib" / "libnccl.so.2.xz").exists():
+        packed, unpacked = carried / "nccl" / "lib" / "libnccl.so.2.xz", out / "nccl" / "lib" / "libnccl.so.2"
+        stamp, mark = unpacked.with_suffix(".stamp"), hashlib.sha256(packed.read_bytes()).hexdigest()
+        if not stamp.exists() or stamp.read_text() != mark:
+            unpacked.parent.mkdir(parents=True, exist_ok=True)
+            unpacked.write_bytes(lzma.decompress(packed.read_bytes()))
+            stamp.write_text(mark)
+        shutil.copytree(carried / "nccl" / "include", out / "nccl" / "include", dirs_exist_ok=True)
+        places.insert(0, out / "nccl")
+    for place in places:
+        for lib in ("lib", "lib64"):
+            library = next((place / lib / name for name in ("libnccl.so.2", "libnccl.so") if (place / lib / name).exists()), None)
+            if library and (place / "include" / "nccl.h").exists():
+                return {"include": place / "include", "library": library, "version": nccl_version(place / "include")}
+    return None
+
+
+# ---- Building ----
+
 class Builder:
-    def __init__(self, arguments, nvcc, architectures):
-        self.nvcc, self.out, self.jobs = nvcc, arguments.out.resolve(), arguments.jobs
+    def __init__(self, arguments, nvcc, architectures, nccl):
+        self.nvcc, self.out, self.jobs, self.nccl = nvcc, arguments.out.resolve(), arguments.jobs, nccl
         self.carried = arguments.carried.resolve() if arguments.carried else None
         includes = [ROOT / "include", TESTS] + ([self.carried / "include"] if self.carried else [])
         # Of 554 ("will not be called") nvcc alone complains, where a class template's conversion is to itself.
-        self.flags = ["-std=c++20", "-O2", "-lineinfo", "--expt-relaxed-constexpr", "-diag-suppress=554", "-UNDEBUG",
-                      "-DTUTTI_DEBUG=1", "-Xcompiler=-pthread"] + [f"-I{path}" for path in includes]
+        self.common = ["-std=c++20", "-O2", "-Xcompiler=-pthread"] + [f"-I{path}" for path in includes]
+        self.device = ["-x", "cu", "-lineinfo", "--expt-relaxed-constexpr", "-diag-suppress=554", "-Xptxas=-v"]
+        self.checks = ["-UNDEBUG", "-DTUTTI_DEBUG=1"]
         self.targets = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in architectures]
 
-    def compile(self, source, target):
-        command = [self.nvcc, "-x", "cu", *self.flags, *self.targets, "-Xptxas=-v", "-c", str(source), "-o", str(target)]
+    def flags(self, part):
+        if part == "nccl":  # code of the host
+            return [*self.common, *self.checks, "-x", "c++", "-DTUTTI_WITH_NCCL=1", f"-I{self.nccl['include']}"]
+        return [*self.common, *self.device, *self.targets, *([] if part == "bench" else self.checks)]
+
+    @staticmethod
+    def state_of(command, dependencies):
+        """Changes with the command and with what the sources hold; where one has gone, it is nothing."""
+        digest = hashlib.sha256("\0".join(map(str, command)).encode())
+        for path in dependencies:
+            try:
+                digest.update(path.encode() + pathlib.Path(path).read_bytes())
+            except OSError:
+                return None
+        return digest.hexdigest()
+
+    def compile(self, source, part, target):
+        """Whether it worked, bytes spilled, the text of a failure."""
+        depfile, stamp = target.with_suffix(".d"), target.with_suffix(".json")
+        command = [self.nvcc, *self.flags(part), "-MD", "-MF", str(depfile), "-c", str(source), "-o", str(target)]
+        if target.exists() and stamp.exists():
+            known = json.loads(stamp.read_text())
+            if known["state"] and self.state_of(command, known["dependencies"]) == known["state"]:
+                return True, known["spills"], ""
+        stamp.unlink(missing_ok=True)
         done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            return False, 0, done.stdout + done.stderr
         spills = sum(int(count) for count in re.findall(r"(\d+) bytes spill stores", done.stdout + done.stderr))
-        return done.returncode == 0, spills, (done.stdout + done.stderr) if done.returncode != 0 else ""
+        text = depfile.read_text() if depfile.exists() else ""
+        dependencies = sorted({str(source)} | {word for word in re.findall(r"(?<=\s)[^\s\\]+", text.partition(":")[2])
+                                               if not word.startswith("/usr/")})
+        stamp.write_text(json.dumps({"state": self.state_of(command, dependencies), "dependencies": dependencies,
+                                     "spills": spills}))
+        return True, spills, ""
+
+    def link(self, row, objects, target):
+        command = [self.nvcc, "-o", str(target), *map(str, objects), *self.targets, *[f"-l{one}" for one in row["libraries"]]]
+        if row["part"] != "bench":
+            command += self.catch_library()
+        if row["part"] == "nccl":
+            command += [str(self.nccl["library"]), f"-Xlinker=-rpath,{self.nccl['library'].parent}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def build(self, programs):
         """Compiles everything and links it; for each program its path or the text of its failure, and bytes spilled."""
         self.out.mkdir(parents=True, exist_ok=True)
-        sources = {(row["name"], source): TESTS / row["folder"] / source for row in programs for source in row["sources"]}
-        sources[("main", "main.cpp")] = TESTS / "support" / "main.cpp"
-        objects = {key: self.out / f"{key[0]}_{key[1]}.o" for key in sources}
+        main = ("main", TESTS / "support" / "main.cpp")
+
+        def keys_of(row):
+            return [(row["name"], source) for source in row["sources"]] + ([] if row["part"] == "bench" else [main])
+        parts = {key: "tests" if key == main else row["part"] for row in programs for key in keys_of(row)}
+        objects = {key: self.out / f"{key[0]}_{key[1].name}.o" for key in parts}
+        # The largest first: none of them is left for the end.
+        order = sorted(parts, key=lambda key: -key[1].stat().st_size)
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            results = dict(zip(sources, pool.map(lambda key: self.compile(sources[key], objects[key]), sources)))
-        built = {}
-        for row in programs:
-            keys = [(row["name"], source) for source in row["sources"]] + [("main", "main.cpp")]
-            failures = [results[key][2] for key in keys if not results[key][0]]
-            spills = sum(results[key][1] for key in keys)
-            target = self.out / f"test_{row['name']}"
-            if not failures:
-                command = [self.nvcc, "-o", str(target), *[str(objects[key]) for key in keys], *self.targets,
-                           *[f"-l{library}" for library in row["libraries"]], *self.catch_library()]
-                done = subprocess.run(command, capture_output=True, text=True)
-                failures = [done.stdout + done.stderr] if done.returncode != 0 else []
-            built[row["name"]] = {"program": None if failures else target, "failure": "\n".join(failures),
-                                  "spill_bytes": spills}
-        return built
+            results = dict(zip(order, pool.map(lambda key: self.compile(key[1], parts[key], objects[key]), order)))
+
+            def finish(row):
+                failures = [results[key][2] for key in keys_of(row) if not results[key][0]]
+                target = self.out / (row["name"] if row["part"] == "bench" else f"test_{row['name']}")
+                if not failures:
+                    failures = [text for text in [self.link(row, [objects[key] for key in keys_of(row)], target)] if text]
+                return {"program": None if failures else target, "failure": "\n".join(failures),
+                        "spill_bytes": sum(results[key][1] for key in keys_of(row))}
+            return dict(zip([row["name"] for row in programs], pool.map(finish, programs)))
 
     def catch_library(self):
         """Catch2 3 is a library, 2 is a header."""
@@ -130,15 +306,20 @@ class Builder:
         return folders + (["-lCatch2"] if probe.returncode == 0 else [])
 
     def carry(self, programs, folder):
-        """Copies the headers that the tests use and that neither CUDA nor a C++ compiler brings."""
+        """Copies the headers that the programs use and that neither CUDA nor a C++ compiler brings."""
         wanted = set()
-        for row in programs:
-            for source in row["sources"]:
-                path = TESTS / row["folder"] / source
-                done = subprocess.run([self.nvcc, "-x", "cu", *self.flags, "-M", str(path)], capture_output=True, text=True)
-                if done.returncode != 0:
-                    refuse(f"{path.relative_to(ROOT)} does not compile here:\n{done.stdout}{done.stderr}")
-                for header in re.findall(r"/[^\s\\]+", done.stdout):
+
+        def headers_of(task):
+            part, source = task
+            done = subprocess.run([self.nvcc, *self.flags(part), "-M", str(source)], capture_output=True, text=True)
+            if done.returncode != 0:
+                refuse(f"{source.relative_to(ROOT)} does not compile here:\n{done.stdout}{done.stderr}")
+            return done.stdout
+        tasks = [("tests", TESTS / "support" / "main.cpp")]
+        tasks += [(row["part"], source) for row in programs for source in row["sources"]]
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for text in pool.map(headers_of, tasks):
+                for header in re.findall(r"/[^\s\\]+", text):
                     path = pathlib.Path(os.path.normpath(header))
                     for base in (pathlib.Path("/usr/include"), pathlib.Path("/usr/local/include")):
                         if base in path.parents:
@@ -156,16 +337,176 @@ class Builder:
         return len(wanted)
 
 
-def run(command, seconds):
+# ---- Running ----
+
+def run(command, seconds, environment=None):
     """Status (None: it took longer), seconds, the end of its output."""
     begin = time.monotonic()
+    if seconds < 1:
+        return None, 0, "no time was left to start it"
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=max(1, seconds))
+                              timeout=seconds, env={**os.environ, **(environment or {})})
         return done.returncode, time.monotonic() - begin, "\n".join(done.stdout.splitlines()[-40:])
     except subprocess.TimeoutExpired as late:
         text = late.stdout or b""
         return None, time.monotonic() - begin, (text if isinstance(text, str) else text.decode(errors="replace"))[-4000:]
+
+
+def read_rows(path):
+    """The complete lines of a file of rows; a program that was stopped may have left half of one."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def joined(ours, rivals):
+    """Our rows, and for each rival's figure of the same name a row with both."""
+    rows = list(ours)
+    figures = {row["name"]: row for row in ours if row["rival"] is None}
+    for rival in rivals:
+        mine = figures.get(rival["name"], {}).get("ours")
+        rows.append({"name": f"{rival['name']} vs {rival['rival']}", "ours": mine, "rival": rival["value"],
+                     "ratio": round(mine / rival["value"], 4) if mine and rival["value"] else None, "unit": rival["unit"]})
+    return rows
+
+
+def judged(rows):
+    """For each goal whether it holds: True, False, or None where it was not measured."""
+    verdicts = []
+    for text, alternatives in GOALS:
+        verdict, worst = None, []
+        for pattern, which, bound in alternatives:
+            values = [(row["name"], row["ours" if which == "at most" else which]) for row in rows
+                      if re.fullmatch(pattern, row["name"])]
+            values = [(name, value) for name, value in values if value is not None]
+            if not values:
+                continue
+            name, value = (max if which == "at most" else min)(values, key=lambda pair: pair[1])
+            verdict = verdict or (value <= bound if which == "at most" else value >= bound)
+            worst.append(f"{name}: {value:.4g}")
+        verdicts.append({"goal": text, "holds": verdict, "figures": worst})
+    return verdicts
+
+
+class Report:
+    """What was done, as text at once and as a file at the end."""
+
+    def __init__(self, head, path, parts):
+        self.path, self.begin = path, time.monotonic()
+        self.data = {**head, "results": [], "rows": [], "notes": []}
+        before = json.loads(path.read_text()) if path.exists() else {}
+        # Other parts of an earlier call on the same sources and device are still true.
+        if all(before.get(key) == head[key] for key in ("device", "commit", "nvcc")):
+            self.data["results"] = [one for one in before.get("results", []) if one["part"] not in parts]
+            self.data["notes"] = [one for one in before.get("notes", []) if one["part"] not in parts]
+            self.data["rows"] = [] if "bench" in parts else before.get("rows", [])
+            self.data["versions"] = {} if "bench" in parts else before.get("versions", {})
+        self.new = []
+        for key, value in head.items():
+            print(f"{key:14} {value}")
+
+    def note(self, part, what, name, status, seconds, text):
+        word = "passed" if status == 0 else "no time" if status is None else "FAILED"
+        row = {"part": part, "what": what, "program": name, "result": word, "status": status, "seconds": round(seconds, 1),
+               "output": "" if status == 0 else text}
+        self.data["results"].append(row)
+        self.new.append(row)
+        print(f"{word:8} {what:10} {name:28} {seconds:6.1f} s", flush=True)
+        if status != 0:
+            print(text, flush=True)
+        return row
+
+    def skip(self, part, text):
+        self.data["notes"].append({"part": part, "text": text})
+        print(f"SKIPPED  {text}", flush=True)
+
+    def close(self):
+        if self.data["rows"]:
+            self.data["goals"] = judged(self.data["rows"])
+            print(f"\n{'':52} {'ours':>10} {'rival':>10} {'ratio':>7}")
+            for row in self.data["rows"]:
+                figures = ["" if row[key] is None else f"{row[key]:.4g}" for key in ("ours", "rival", "ratio")]
+                print(f"{row['name']:52} {figures[0]:>10} {figures[1]:>10} {figures[2]:>7} {row['unit']}")
+            print()
+            for goal in self.data["goals"]:
+                word = {True: "holds", False: "MISSED", None: "not measured"}[goal["holds"]]
+                print(f"{word:12} {goal['goal']}{': ' if goal['figures'] else ''}{'; '.join(goal['figures'])}")
+        self.data["seconds"] = round(time.monotonic() - self.begin, 1)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.data, indent=1) + "\n")
+        for note in self.data["notes"]:
+            print(f"left out: {note['text']}")
+        bad = [one for one in self.new if one["result"] != "passed"]
+        for one in bad:
+            print(f"{one['result']}: {one['what']} {one['program']}")
+        print(f"{len(self.new) - len(bad)} of {len(self.new)} steps passed in {self.data['seconds']} s; the report: {self.path}")
+        return 1 if bad else 0
+
+
+def run_tests(report, rows, built, left):
+    for row in rows:
+        report.note("tests", "run", row["name"], *run([built[row["name"]]["program"], "~[.]"], left()))
+
+
+def run_nccl(report, rows, built, left, nccl):
+    """World 1 everywhere; several ranks on the device where the library allows it."""
+    shares = tuple(map(int, nccl["version"].split("."))) >= (2, 30, 0)
+    for row in rows:
+        program = built[row["name"]]["program"]
+        report.note("nccl", "world 1", row["name"], *run([program, "~[.]"], left() / (2 if shares else 1)))
+        if shares:
+            environment = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "TUTTI_TEST_RANKS": "3"}
+            report.note("nccl", "worlds 1-3", row["name"], *run([program, "~[.]"], left(), environment))
+    if rows and not shares:
+        report.skip("nccl", f"NCCL {nccl['version']} refuses several ranks on one device. With 2.30 or later, by way of "
+                            "--carry FOLDER --nccl WHEEL, they run")
+
+
+def run_benchmarks(report, rows, built, left, out):
+    ours, rivals = [], []
+    report.data["versions"] = {"clocks before": clocks()}
+    for row in rows:
+        path = out / f"{row['name']}.jsonl"
+        path.unlink(missing_ok=True)
+        done = report.note("bench", "run", row["name"], *run([built[row["name"]]["program"], "--json", str(path)], left()))
+        ours += read_rows(path)
+        if done["status"] == 0 and not path.exists():
+            done["result"], done["status"], done["output"] = "FAILED", 1, "it left no rows"
+    path = out / "rivals.jsonl"
+    path.unlink(missing_ok=True)
+    status, seconds, text = run([sys.executable, str(BENCHMARKS / "rivals.py"), "--json", str(path)], left())
+    if status == 77:
+        report.skip("bench", text.strip().splitlines()[-1] if text.strip() else "rivals.py was skipped")
+    else:
+        report.note("bench", "run", "rivals", status, seconds, text)
+    for row in read_rows(path):
+        if "versions" in row:
+            report.data["versions"].update(row["versions"])
+        else:
+            rivals.append(row)
+    report.data["versions"]["clocks after"] = clocks()
+    for key, value in report.data["versions"].items():
+        print(f"{key:14} {value}")
+    report.data["rows"] = joined(ours, rivals)
+
+
+def run_sanitizers(report, rows, built, left):
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if not sanitizer:
+        report.note("sanitizer", "sanitizer", "", 1, 0, "compute-sanitizer was not found")
+        return
+    # One device serves several processes well: most of the time goes to instrumenting code on the host.
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        waiting = {pool.submit(lambda command: run(command, left()), [
+            sanitizer, "--tool", tool, "--error-exitcode", "99", str(built[row["name"]]["program"]), "~[.]"]):
+            (tool, row["name"]) for tool in TOOLS for row in rows if row["kernels"]}
+        for done in concurrent.futures.as_completed(waiting):
+            report.note("sanitizer", *waiting[done], *done.result())
 
 
 def main():
@@ -173,7 +514,10 @@ def main():
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--carry", type=pathlib.Path)
     parser.add_argument("--from", type=pathlib.Path, dest="carried")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--nccl", type=pathlib.Path)
+    parser.add_argument("--arch", type=int, default=90)
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--match", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build-cuda")
     parser.add_argument("--seconds", type=float, default=600)
@@ -183,70 +527,67 @@ def main():
         print(__doc__)
         return 0
     begin = time.monotonic()
-
-    def left():
-        return arguments.seconds - (time.monotonic() - begin)
+    parts = [part for part in PARTS if part in arguments.only.split(",")]
+    if unknown := [part for part in arguments.only.split(",") if part not in PARTS]:
+        refuse(f"--only {unknown[0]}: there are {', '.join(PARTS)}")
 
     nvcc = find_nvcc()
-    programs = [row for row in rows() if arguments.only in row["name"]]
-    if not programs:
-        refuse(f"no program of CUDA tests has {arguments.only} in its name")
     if arguments.carried and not arguments.carried.is_dir():
         refuse(f"--from {arguments.carried}: no such folder. Prepare it with --carry")
+    gpu = None if arguments.compile_only or arguments.carry else device()
+    if not arguments.compile_only and not arguments.carry and gpu is None:
+        refuse("this machine has no GPU that nvidia-smi knows. Use --compile-only, or run it where there is one")
+    toolkit = pathlib.Path(nvcc).resolve().parent.parent
+    nccl = find_nccl(arguments.carried, toolkit, arguments.out.resolve()) if "nccl" in parts else None
+    programs = [row for row in programs_of(parts, arguments.match) if row["part"] != "nccl" or nccl]
+    if not programs and "nccl" not in parts:
+        refuse(f"no program of {', '.join(parts)} has {arguments.match} in its name")
+    builder = Builder(arguments, nvcc, [gpu["architecture"]] if gpu else ARCHITECTURES, nccl)
     if arguments.carry:
-        count = Builder(arguments, nvcc, ARCHITECTURES).carry(programs, arguments.carry)
+        builder.targets = []
+        count = builder.carry(programs, arguments.carry)
+        if arguments.nccl:
+            carry_nccl(arguments.nccl, arguments.carry, arguments.arch)
         print(f"{count} headers are in {arguments.carry}. Take it along, and there: ./tutti check --cuda --from FOLDER")
         return 0
-    gpu = None if arguments.compile_only else device()
-    if not arguments.compile_only and gpu is None:
-        refuse("this machine has no GPU that nvidia-smi knows. Use --compile-only, or run it where there is one")
 
-    commit = output_of("git", "-C", str(ROOT), "rev-parse", "HEAD")
-    report = {"device": gpu, "nvcc": (re.findall(r"release (\S+),", output_of(nvcc, "--version")) or ["?"])[0],
-              "host compiler": (output_of("g++", "--version").splitlines() or ["?"])[0],
-              "version": (ROOT / "VERSION").read_text().strip(), "commit": commit, "results": []}
-    for key in ("device", "nvcc", "host compiler", "version", "commit"):
-        print(f"{key:14} {report[key]}")
-
-    def note(what, name, status, seconds, text):
-        word = "passed" if status == 0 else "no time" if status is None else "FAILED"
-        report["results"].append({"what": what, "program": name, "result": word, "status": status,
-                                  "seconds": round(seconds, 1), "output": "" if status == 0 else text})
-        print(f"{word:8} {what:10} {name:24} {seconds:6.1f} s", flush=True)
-        if status != 0:
-            print(text, flush=True)
-
-    builder = Builder(arguments, nvcc, [gpu["architecture"]] if gpu else ARCHITECTURES)
+    report = Report({"device": gpu, "nvcc": (re.findall(r"release (\S+),", output_of(nvcc, "--version")) or ["?"])[0],
+                     "host compiler": (output_of("g++", "--version").splitlines() or ["?"])[0],
+                     "nccl": f"{nccl['version']}, {nccl['library']}" if nccl else None,
+                     "version": (ROOT / "VERSION").read_text().strip(),
+                     "commit": output_of("git", "-C", str(ROOT), "rev-parse", "HEAD")},
+                    builder.out / "report.json", parts)
+    if "nccl" in parts and nccl is None:
+        report.skip("nccl", "no NCCL with its header was found: in FOLDER of --from (--carry FOLDER --nccl WHEEL), in the "
+                            f"toolkit {toolkit}, among the packages of {sys.executable}")
     built = builder.build(programs)
     for row in programs:
         one = built[row["name"]]
-        note("build", row["name"], 0 if one["program"] else 1, time.monotonic() - begin, one["failure"])
+        done = report.note(row["part"], "build", row["name"], 0 if one["program"] else 1, time.monotonic() - begin,
+                           one["failure"])
+        done["spill_bytes"] = one["spill_bytes"]
         if one["spill_bytes"]:
             print(f"         {one['spill_bytes']} bytes of registers are spilled in {row['name']}")
-        report["results"][-1]["spill_bytes"] = one["spill_bytes"]
-    ready = [row for row in programs if built[row["name"]]["program"]]
     if gpu:
-        for row in ready:
-            note("run", row["name"], *run([built[row["name"]]["program"], "~[.]"], left()))
-        sanitizer = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
-        kernels = [row for row in ready if row["folder"].startswith("kernel")]
-        if not sanitizer:
-            note("sanitizer", "", 1, 0, "compute-sanitizer was not found")
-            kernels = []
-        # One device serves several processes well: most of the time goes to instrumenting code on the host.
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            waiting = {pool.submit(lambda command: run(command, left()), [
-                sanitizer, "--tool", tool, "--error-exitcode", "99", str(built[row["name"]]["program"]), "~[.]"]):
-                (tool, row["name"]) for tool in TOOLS for row in kernels}
-            for done in concurrent.futures.as_completed(waiting):
-                note(*waiting[done], *done.result())
-    bad = [one for one in report["results"] if one["result"] != "passed"]
-    report["seconds"] = round(time.monotonic() - begin, 1)
-    builder.out.mkdir(parents=True, exist_ok=True)
-    (builder.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{len(report['results']) - len(bad)} of {len(report['results'])} steps passed in {report['seconds']} s; "
-          f"the report: {builder.out / 'report.json'}")
-    return 1 if bad else 0
+        rest = arguments.seconds - (time.monotonic() - begin)
+        shares, used = sum(PARTS[part] for part in parts), 0
+        for part in parts:
+            used += PARTS[part]
+            end = begin + arguments.seconds - rest * (1 - used / shares)
+
+            def left(end=end):
+                return end - time.monotonic()
+            rows = [row for row in programs if built[row["name"]]["program"] and
+                    row["part"] == ("tests" if part == "sanitizer" else part)]
+            if part == "tests":
+                run_tests(report, rows, built, left)
+            elif part == "nccl" and nccl:
+                run_nccl(report, rows, built, left, nccl)
+            elif part == "bench":
+                run_benchmarks(report, rows, built, left, builder.out)
+            elif part == "sanitizer":
+                run_sanitizers(report, rows, built, left)
+    return report.close()
 
 
 if __name__ == "__main__":

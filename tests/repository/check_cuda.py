@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""scripts/check_cuda.py on a machine whose compiler, GPU and sanitizer are made up: each part runs, is timed, is kept and is
+told of as promised."""
+import json
+import lzma
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# "Compiles" by copying the source with those that it names, and "links" by making the first object the program: sources are
+# shell scripts here.
+NVCC = """#!/bin/sh
+echo "nvcc $*" >>"$LOG"
+[ "$1" = --version ] && { echo "Cuda compilation tools, release 13.0, V13.0.1"; exit 0; }
+out= source= depfile= listed=
+while [ $# -gt 0 ]; do
+    case $1 in
+        -o) out=$2; shift ;;
+        -MF) depfile=$2; shift ;;
+        -c) source=$2; shift ;;
+        -M) listed=$2; shift ;;
+        *.o) source=${source:-$1} ;;
+    esac
+    shift
+done
+[ -z "$listed" ] || { echo "x.o: $listed /usr/include/stdio.h"; exit 0; }
+grep -q 'not C++' "$source" && { echo "$source:1: error: what is this?" >&2; exit 1; }
+[ -z "$depfile" ] || echo "$out: $source $(dirname "$source")/used.hpp" >"$depfile"
+echo "ptxas info : 8 bytes stack frame, 16 bytes spill stores, 0 bytes spill loads" >&2
+cp "$source" "$out" && chmod +x "$out"
+"""
+SMI = """#!/bin/sh
+case $* in *compute_cap*) echo "Made Up, 580.1, 9.0, 100 MiB" ;; *) echo "1 MHz, 2 MHz" ;; esac
+"""
+SANITIZER = """#!/bin/sh
+echo "sanitizer $*" >>"$LOG"
+exec "$5"
+"""
+BENCH = """#!/bin/sh
+cat >"$2" <<'END'
+{"name": "adamw vs copy", "ours": 90, "rival": 100, "ratio": 0.9, "unit": "GB/s"}
+{"name": "layer_norm vs copy", "ours": 80, "rival": 100, "ratio": 0.8, "unit": "GB/s"}
+{"name": "attention_forward_b4_h16_t4096_d128", "ours": 410, "rival": null, "ratio": null, "unit": "TFLOP/s"}
+{"name": "half of a li
+END
+"""
+RIVALS = """import json, sys
+with open(sys.argv[2], "w") as file:
+    for row in [{"versions": {"cudnn": "9"}},
+                {"name": "attention_forward_b4_h16_t4096_d128", "rival": "cudnn", "value": 820, "unit": "TFLOP/s"},
+                {"name": "gpt2_124m_step_bf16_b32", "rival": "pytorch", "value": 5e5, "unit": "tokens/s"}]:
+        file.write(json.dumps(row) + "\\n")
+"""
+SOURCES = {
+    "VERSION": "0.0.1\n",
+    "include/tutti/a.hpp": "",
+    "tests/support/main.cpp": "# main\n",
+    "tests/kernel/cuda/meson.build": "tests += {'folder': 'kernel/cuda', 'cuda': true, 'cuda_libraries': ['cublasLt'],\n"
+                                     "  'sources': ['a.cpp']}\n",
+    "tests/kernel/cuda/a.cpp": "#!/bin/sh\nexit 0\n",
+    "tests/kernel/cuda/used.hpp": "1\n",
+    "tests/exec/cuda/meson.build": "tests += {'folder': 'exec/cuda', 'cuda': true, 'sources': ['b.cpp']}\n",
+    "tests/exec/cuda/b.cpp": "#!/bin/sh\nexit 0\n",
+    "tests/exec/cuda/used.hpp": "",
+    "tests/cuda/meson.build": "tests += {'folder': 'cuda', 'cuda': true, 'emulated_only': true, 'sources': ['none.cpp']}\n",
+    "tests/backend/nccl/meson.build": "tests += [{'folder': 'backend/nccl', 'name': 'ranks', 'dependencies': [tutti_nccl_dep],\n"
+                                      "  'sources': ['c.cpp']}]\n",
+    "tests/backend/nccl/c.cpp": "#!/bin/sh\necho \"ranks ${TUTTI_TEST_RANKS:-1} ${NCCL_MULTI_RANK_GPU_ENABLE:-0}\" >>\"$LOG\"\n",
+    "tests/backend/nccl/used.hpp": "",
+    "benchmarks/cuda/used.hpp": "",
+    "tests/support/used.hpp": "",
+    "benchmarks/cuda/one.cpp": BENCH,
+    "benchmarks/cuda/rivals.py": RIVALS,
+}
+
+
+def library(payload=b"code of 80" * 100, other=b"code of 90" * 100):
+    """Bytes around a fat binary of two architectures."""
+    entries = b"".join(struct.pack("<HHIQ", 2, 0, 64, len(data)) + bytes(12) + struct.pack("<I", number) + bytes(32) + data
+                       for number, data in ((80, payload), (90, other)))
+    return b"before" + struct.pack("<IHHQ", 0xba55ed50, 1, 16, len(entries)) + entries + b"after"
+
+
+class Machine:
+    def __init__(self, folder):
+        self.root, self.bin, self.log = folder / "repository", folder / "toolkit" / "bin", folder / "log"
+        self.problems = []
+        for path, text in SOURCES.items():
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / path).write_text(text)
+        (self.root / "scripts").mkdir()
+        shutil.copy(ROOT / "scripts" / "check_cuda.py", self.root / "scripts")
+        self.bin.mkdir(parents=True)
+        for name, text in {"nvcc": NVCC, "nvidia-smi": SMI, "compute-sanitizer": SANITIZER}.items():
+            (self.bin / name).write_text(text)
+            (self.bin / name).chmod(0o755)
+
+    def nccl(self, version):
+        major, minor, patch = version.split(".")
+        for path, text in {"include/nccl.h": f"#define NCCL_MAJOR {major}\n#define NCCL_MINOR {minor}\n#define NCCL_PATCH "
+                                             f"{patch}\n", "lib/libnccl.so.2": ""}.items():
+            (self.bin.parent / path).parent.mkdir(exist_ok=True)
+            (self.bin.parent / path).write_text(text)
+
+    def run(self, *arguments, status=0, says=(), silent=()):
+        self.log.write_text("")
+        environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "LOG": str(self.log)}
+        done = subprocess.run([sys.executable, str(self.root / "scripts" / "check_cuda.py"), *arguments], text=True,
+                              capture_output=True, env=environment)
+        text = done.stdout + done.stderr
+        wrong = [f"status {done.returncode} in the place of {status}"] if done.returncode != status else []
+        wrong += [f"\"{one}\" is not said" for one in says if one not in text]
+        wrong += [f"\"{one}\" is said" for one in silent if one in text]
+        if wrong:
+            self.problems.append(f"check_cuda.py {' '.join(arguments)}: {'; '.join(wrong)}\n{text}")
+        return self.log.read_text()
+
+    def report(self):
+        return json.loads((self.root / "build-cuda" / "report.json").read_text())
+
+    def expect(self, truth, what):
+        if not truth:
+            self.problems.append(what)
+
+
+def check(machine):
+    log = machine.run("--only", "tests,bench,sanitizer", says=["holds        flash attention", "MISSED       AdamW", "0.8",
+                                                              "not measured a step of GPT-2", "16 bytes of registers"])
+    report = machine.report()
+    rows = {row["name"]: row for row in report["rows"]}
+    machine.expect(len(rows) == 5, f"rows of programs and rivals: {list(rows)}")
+    machine.expect(rows["attention_forward_b4_h16_t4096_d128 vs cudnn"]["ratio"] == 0.5, "a rival's row has a ratio")
+    machine.expect(rows["gpt2_124m_step_bf16_b32 vs pytorch"]["ours"] is None, "a rival without ours has a row")
+    machine.expect(report["versions"]["cudnn"] == "9" and report["device"]["architecture"] == "90a", "versions, device")
+    machine.expect(log.count("sanitizer --tool") == 4, "four tools on the kernels alone")
+    machine.expect("code=sm_90a" in log and "code=sm_80" not in log, "built for this device")
+
+    log = machine.run("--only", "tests", says=["4 of 4 steps passed"])
+    machine.expect(" -c " not in log, "what has not changed is not compiled again")
+    machine.expect(len(machine.report()["rows"]) == 5, "an earlier part's rows are kept")
+    (machine.root / "tests/kernel/cuda/used.hpp").write_text("2\n")
+    machine.expect(machine.run("--only", "tests").count(" -c ") == 1, "what uses a changed header is compiled again")
+
+    machine.run("--only", "nccl", says=["SKIPPED  no NCCL", "0 of 0 steps"])
+    machine.nccl("2.28.9")
+    log = machine.run("--only", "nccl", says=["left out: NCCL 2.28.9 refuses"])
+    machine.expect("ranks 1 0" in log and "ranks 3 1" not in log, "an old NCCL runs on one rank")
+    machine.nccl("2.30.4")
+    log = machine.run("--only", "nccl", says=["worlds 1-3"], silent=["left out"])
+    machine.expect("ranks 1 0" in log and "ranks 3 1" in log, "a new NCCL runs on three ranks")
+
+    log = machine.run("--compile-only", "--out", str(machine.root / "all"), silent=["run  "])
+    machine.expect("code=sm_80" in log and "code=sm_90a" in log and "bench_one" in log, "everything, for both architectures")
+    machine.run("--only", "tests", "--seconds", "0.5", status=1, says=["no time"])
+    machine.run("--only", "games", status=2, says=["there are tests, nccl, bench, sanitizer"])
+    machine.run("--from", "/nowhere", status=2, says=["no such folder"])
+    machine.run("--only", "tests", "--match", "nothing", status=2, says=["has nothing in its name"])
+
+    (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\necho it is wrong\nexit 3\n")
+    machine.run("--only", "tests", status=1, says=["it is wrong", "FAILED: run exec_cuda"])
+    (machine.root / "tests/exec/cuda/b.cpp").write_text("not C++\n")
+    machine.run("--only", "tests", status=1, says=["what is this?", "FAILED: build exec_cuda", "passed   run        kernel_cuda"])
+    (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\n")
+    (machine.root / "benchmarks/cuda/rivals.py").write_text("import sys\nprint('PyTorch is not there')\nsys.exit(77)\n")
+    machine.run("--only", "bench", says=["SKIPPED  PyTorch is not there", "left out: PyTorch"])
+    (machine.bin / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    machine.run(status=2, says=["no GPU that nvidia-smi knows"])
+    check_carried(machine)
+
+
+def check_carried(machine):
+    wheel, folder = machine.root / "nccl.whl", machine.root / "carried"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("nvidia/nccl/include/nccl.h", "#define NCCL_MAJOR 2\n#define NCCL_MINOR 32\n#define NCCL_PATCH 3\n")
+        file.writestr("nvidia/nccl/include/deep/b.h", "")
+        file.writestr("nvidia/nccl/lib/libnccl.so.2", library())
+    machine.run("--carry", str(folder), "--nccl", str(wheel), says=["NCCL 2.32.3 for sm_90", "headers are in"])
+    machine.expect((folder / "nccl/include/deep/b.h").exists(), "all headers of NCCL")
+    machine.expect(lzma.decompress((folder / "nccl/lib/libnccl.so.2.xz").read_bytes()) == library(bytes(1000)),
+                   "the code of one architecture, and nothing else changed")
+    out = machine.root / "all"
+    log = machine.run("--from", str(folder), "--compile-only", "--only", "nccl", "--out", str(out), says=["2.32.3"])
+    machine.expect(str(out / "nccl/lib/libnccl.so.2") in log and f"-I{out}/nccl/include" in log, "the carried NCCL is used")
+    machine.run("--carry", str(folder), "--nccl", str(wheel), "--arch", "75", status=2, says=["no device code for sm_75"])
+    machine.run("--carry", str(folder), "--nccl", str(machine.root / "VERSION"), status=2, says=["--nccl"])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        machine = Machine(pathlib.Path(name))
+        check(machine)
+    print("\n".join(machine.problems) if machine.problems else "all parts do as they are told")
+    return 1 if machine.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
