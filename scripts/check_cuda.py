@@ -29,6 +29,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -344,13 +345,15 @@ def run(command, seconds, environment=None):
     begin = time.monotonic()
     if seconds < 1:
         return None, 0, "no time was left to start it"
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=seconds, env={**os.environ, **(environment or {})})
-        return done.returncode, time.monotonic() - begin, "\n".join(done.stdout.splitlines()[-40:])
-    except subprocess.TimeoutExpired as late:
-        text = late.stdout or b""
-        return None, time.monotonic() - begin, (text if isinstance(text, str) else text.decode(errors="replace"))[-4000:]
+    # In a session of its own: what it started ends with it, and holds nothing open.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          env={**os.environ, **(environment or {})}, start_new_session=True) as process:
+        try:
+            text, status = process.communicate(timeout=seconds)[0], process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            text, status = process.communicate()[0], None
+    return status, time.monotonic() - begin, "\n".join(text.splitlines()[-40:])
 
 
 def read_rows(path):
@@ -425,9 +428,17 @@ class Report:
         self.data["notes"].append({"part": part, "text": text})
         print(f"SKIPPED  {text}", flush=True)
 
-    def close(self):
+    def save(self):
+        """What is known so far: whoever stops this script finds it."""
         if self.data["rows"]:
             self.data["goals"] = judged(self.data["rows"])
+        self.data["seconds"] = round(time.monotonic() - self.begin, 1)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.data, indent=1) + "\n")
+
+    def close(self):
+        self.save()
+        if self.data["rows"]:
             print(f"\n{'':52} {'ours':>10} {'rival':>10} {'ratio':>7}")
             for row in self.data["rows"]:
                 figures = ["" if row[key] is None else f"{row[key]:.4g}" for key in ("ours", "rival", "ratio")]
@@ -436,9 +447,6 @@ class Report:
             for goal in self.data["goals"]:
                 word = {True: "holds", False: "MISSED", None: "not measured"}[goal["holds"]]
                 print(f"{word:12} {goal['goal']}{': ' if goal['figures'] else ''}{'; '.join(goal['figures'])}")
-        self.data["seconds"] = round(time.monotonic() - self.begin, 1)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.data, indent=1) + "\n")
         for note in self.data["notes"]:
             print(f"left out: {note['text']}")
         bad = [one for one in self.new if one["result"] != "passed"]
@@ -587,6 +595,7 @@ def main():
                 run_benchmarks(report, rows, built, left, builder.out)
             elif part == "sanitizer":
                 run_sanitizers(report, rows, built, left)
+            report.save()
     return report.close()
 
 

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -160,6 +161,10 @@ def check(machine):
     log = machine.run("--compile-only", "--out", str(machine.root / "all"), silent=["run  "])
     machine.expect("code=sm_80" in log and "code=sm_90a" in log and "bench_one" in log, "everything, for both architectures")
     machine.run("--only", "tests", "--seconds", "0.5", status=1, says=["no time"])
+    (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\nsleep 60 &\necho begun\nwait\n")
+    begin = time.monotonic()
+    machine.run("--only", "tests", "--match", "exec", "--seconds", "2.5", status=1, says=["no time  run        exec_cuda", "begun"])
+    machine.expect(time.monotonic() - begin < 30, "what a program started ends with it")
     machine.run("--only", "games", status=2, says=["there are tests, nccl, bench, sanitizer"])
     machine.run("--from", "/nowhere", status=2, says=["no such folder"])
     machine.run("--only", "tests", "--match", "nothing", status=2, says=["has nothing in its name"])
