@@ -270,7 +270,11 @@ class Builder:
         if row["part"] != "bench":
             command += self.catch_library()
         if row["part"] == "nccl":
-            command += [str(self.nccl["library"]), f"-Xlinker=-rpath,{self.nccl['library'].parent}"]
+            name = self.out / "nccl_link" / "libnccl.so"  # packages bring libnccl.so.2 alone
+            name.parent.mkdir(exist_ok=True)
+            name.unlink(missing_ok=True)
+            name.symlink_to(self.nccl["library"])
+            command += [f"-L{name.parent}", "-lnccl", f"-Xlinker=-rpath,{self.nccl['library'].parent}"]
         done = subprocess.run(command, capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
