@@ -460,6 +460,13 @@ class Report:
         return 1 if bad else 0
 
 
+def measured(rows, report):
+    """The rows with figures; the versions that others tell go into the report."""
+    for row in rows:
+        report.data["versions"].update(row.get("versions", {}))
+    return [row for row in rows if "versions" not in row]
+
+
 def run_tests(report, rows, built, left):
     for row in rows:
         report.note("tests", "run", row["name"], *run([built[row["name"]]["program"], "~[.]"], left()))
@@ -480,13 +487,13 @@ def run_nccl(report, rows, built, left, nccl):
 
 
 def run_benchmarks(report, rows, built, left, out):
-    ours, rivals = [], []
+    ours = []
     report.data["versions"] = {"clocks before": clocks()}
     for row in rows:
         path = out / f"{row['name']}.jsonl"
         path.unlink(missing_ok=True)
         done = report.note("bench", "run", row["name"], *run([built[row["name"]]["program"], "--json", str(path)], left()))
-        ours += read_rows(path)
+        ours += measured(read_rows(path), report)
         if done["status"] == 0 and not path.exists():
             done["result"], done["status"], done["output"] = "FAILED", 1, "it left no rows"
     path = out / "rivals.jsonl"
@@ -496,11 +503,7 @@ def run_benchmarks(report, rows, built, left, out):
         report.skip("bench", text.strip().splitlines()[-1] if text.strip() else "rivals.py was skipped")
     else:
         report.note("bench", "run", "rivals", status, seconds, text)
-    for row in read_rows(path):
-        if "versions" in row:
-            report.data["versions"].update(row["versions"])
-        else:
-            rivals.append(row)
+    rivals = measured(read_rows(path), report)
     report.data["versions"]["clocks after"] = clocks()
     for key, value in report.data["versions"].items():
         print(f"{key:14} {value}")

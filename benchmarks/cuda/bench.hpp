@@ -51,17 +51,6 @@ inline Flags read_flags(int argc, char** argv) {
   return flags;
 }
 
-inline void print_head(kernel::cuda::Context const& context, Flags const& flags) {
-  cudaDeviceProp device{};
-  int driver = 0, runtime = 0;
-  cuda::check(cudaGetDeviceProperties(&device, context.device()), "cudaGetDeviceProperties");
-  cuda::check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  std::printf("%s, sm_%d, %d processors, CUDA %d.%d (driver for %d.%d), %d rounds\n", device.name,
-              context.properties().capability, context.properties().processors, runtime / 1000, runtime % 1000 / 10,
-              driver / 1000, driver % 1000 / 10, flags.rounds);
-}
-
 /// An array of a device, contents undefined.
 template <class T>
 class Array {
@@ -167,9 +156,7 @@ inline void take_turns(kernel::cuda::Context& context, std::vector<Contender>& c
 /// One line a row, in the table and in the file.
 class Report {
  public:
-  explicit Report(Flags const& flags) : rows_(flags.json) {
-    std::printf("%-46s %12s %12s %7s\n", "", "ours", "rival", "ratio");
-  }
+  explicit Report(Flags const& flags) : rows_(flags.json) {}
   void add(std::string const& name, double ours, char const* unit) {
     std::printf("%-46s %12.4g %12s %7s %s\n", name.c_str(), ours, "", "", unit);
     static_cast<void>(std::fflush(stdout));
@@ -181,11 +168,31 @@ class Report {
     static_cast<void>(std::fflush(stdout));
     rows_.add(name, ours, rival, ours / rival, unit);
   }
+  void version(std::string const& of, std::string const& text) {
+    std::printf("%s %s\n", of.c_str(), text.c_str());
+    rows_.version(of, text);
+  }
   void close() { rows_.close(); }
 
  private:
   Rows rows_;
 };
+
+inline void print_head(kernel::cuda::Context const& context, Flags const& flags, Report& report) {
+  cudaDeviceProp device{};
+  int driver = 0, runtime = 0;
+  cuda::check(cudaGetDeviceProperties(&device, context.device()), "cudaGetDeviceProperties");
+  cuda::check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  auto const version = [](int number) {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  };
+  report.version("GPU", std::string(device.name) + ", sm_" + std::to_string(context.properties().capability) + ", " +
+                            std::to_string(context.properties().processors) + " processors");
+  report.version("CUDA", version(runtime) + ", driver for " + version(driver));
+  report.version("rounds", std::to_string(flags.rounds));
+  std::printf("%-46s %12s %12s %7s\n", "", "ours", "rival", "ratio");
+}
 
 /// Fails the program: what is wrong is not timed.
 inline void require(bool right, std::string const& what) {
@@ -199,8 +206,8 @@ int run_main(int argc, char** argv, F&& body) {
     Flags const flags = read_flags(argc, argv);
     kernel::cuda::Context context;
     cuda::keep_freed_memory(context.device());
-    print_head(context, flags);
     Report report(flags);
+    print_head(context, flags, report);
     body(context, flags, report);
     context.wait();
     report.close();

@@ -281,7 +281,7 @@ void race(kernel::cuda::Context& context, bench::Flags const& flags, bench::Repo
 }
 
 void measure(kernel::cuda::Context& context, bench::Flags const& flags, bench::Report& report) {
-  std::printf("cuBLASLt %zu\n", static_cast<std::size_t>(cublasLtGetVersion()));
+  report.version("cuBLASLt", std::to_string(cublasLtGetVersion()));
   int64_t const channels = flags.tiny ? 16 : 768, vocabulary = flags.tiny ? 64 : 50304, rows = flags.tiny ? 16 : 32768;
   std::size_t const workspace = flags.tiny ? 8192 : std::size_t{32} << 20;
   for (Kind const& kind :

@@ -37,6 +37,10 @@ class Rows {
                      name.c_str(), ours, rival, ratio, unit) < 0)
       fail();
   }
+  /// What the figures were measured with.
+  void version(std::string const& of, std::string const& text) {
+    if (file_ && std::fprintf(file_.get(), "{\"versions\": {\"%s\": \"%s\"}}\n", of.c_str(), text.c_str()) < 0) fail();
+  }
   /// Must be called at the end: until then what was written may not be in the file.
   void close() {
     if (file_ && std::fclose(file_.release()) != 0) fail();

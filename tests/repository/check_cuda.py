@@ -47,6 +47,7 @@ exec "$5"
 """
 BENCH = """#!/bin/sh
 cat >"$2" <<'END'
+{"versions": {"cuBLASLt": "130000"}}
 {"name": "adamw vs copy", "ours": 90, "rival": 100, "ratio": 0.9, "unit": "GB/s"}
 {"name": "layer_norm vs copy", "ours": 80, "rival": 100, "ratio": 0.8, "unit": "GB/s"}
 {"name": "attention_forward_b4_h16_t4096_d128", "ours": 410, "rival": null, "ratio": null, "unit": "TFLOP/s"}
@@ -140,7 +141,7 @@ def check(machine):
     machine.expect(len(rows) == 5, f"rows of programs and rivals: {list(rows)}")
     machine.expect(rows["attention_forward_b4_h16_t4096_d128 vs cudnn"]["ratio"] == 0.5, "a rival's row has a ratio")
     machine.expect(rows["gpt2_124m_step_bf16_b32 vs pytorch"]["ours"] is None, "a rival without ours has a row")
-    machine.expect(report["versions"]["cudnn"] == "9" and report["device"]["architecture"] == "90a", "versions, device")
+    machine.expect(report["versions"]["cudnn"] == "9" and report["versions"]["cuBLASLt"] == "130000" and report["device"]["architecture"] == "90a", "versions, device")
     machine.expect(log.count("sanitizer --tool") == 4, "four tools on the kernels alone")
     machine.expect("code=sm_90a" in log and "code=sm_80" not in log, "built for this device")
 
