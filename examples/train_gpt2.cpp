@@ -2,13 +2,41 @@
 // Trains a GPT-2 on token shards.
 //   mpiexec -n 2 train_gpt2 --data build/data/jargon --out runs/jargon
 //   train_gpt2 --backend threads --ranks 2 --data ...
-// Backends differ in the type of communicator that the function gets, and in nothing else.
+// Backends differ in the type of communicator that the function gets, devices in its argument, and in nothing else.
+// Compiled by nvcc, as train_gpt2_cuda, it has --device cuda.
 
 #include <tutti/backend/any.hpp>
+#if TUTTI_WITH_CUDA
+#include <tutti/train/cuda/machine.hpp>
+#endif
 #include <tutti/train/loop.hpp>
 
 #include <cstdio>
 #include <string>
+
+namespace {
+
+/// Errors: unavailable, in a sentence.
+void require_device(tutti::train::Options const& options) {
+  if (options.device == "cpu") return;
+#if TUTTI_WITH_CUDA
+  static_cast<void>(tutti::cuda::device_of(0));
+#else
+  throw tutti::Error(
+      tutti::ErrorKind::unavailable, "train_gpt2",
+      "--device cuda: this program was built without CUDA. Use train_gpt2_cuda, which the build has where "
+      "nvcc is installed");
+#endif
+}
+
+int train(auto& communicator, tutti::train::Options const& options) {
+#if TUTTI_WITH_CUDA
+  if (options.device == "cuda") return tutti::train::train_gpt2<tutti::Cuda>(communicator, options);
+#endif
+  return tutti::train::train_gpt2(communicator, options);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   bool const speaks = tutti::comm::announced_rank() <= 0;  // every rank reads the same flags
@@ -22,6 +50,7 @@ int main(int argc, char** argv) {
       return parsed.code;
     }
     options = parsed.options;
+    require_device(options);
     options.backend = tutti::choose_backend(options.backend);
     if (int const processes = tutti::comm::announced_ranks().ranks; options.backend == "threads" && processes > 1)
       throw tutti::Error(tutti::ErrorKind::configuration, "train_gpt2",
@@ -36,5 +65,5 @@ int main(int argc, char** argv) {
   std::string ranks = "--ranks=" + std::to_string(options.ranks);
   char* words[] = {argv[0], ranks.data(), nullptr};
   return tutti::with_backend(options.backend, options.ranks > 0 ? 2 : 1, words,
-                             [&](auto& communicator) { return tutti::train::train_gpt2(communicator, options); });
+                             [&](auto& communicator) { return train(communicator, options); });
 }

@@ -9,11 +9,12 @@
 #include <tutti/train/execution.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
-#include <tutti/train/metrics.hpp>
-#include <tutti/train/profiling.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/train/profiling.hpp>
+#include <tutti/train/train_step.hpp>
+#include <tutti/train/machine.hpp>
+#include <tutti/train/metrics.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
-#include <tutti/train/train_step.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>

@@ -189,7 +189,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
     for (CLI::Option const* option : group->get_options()) flags.insert(option->get_lnames().front());
   std::set<std::string> accounted{"model", "layers", "channels", "heads", "vocabulary",   // the checkpoint's model
                                   "sync-freq",                                            // its micro-steps
-                                  "backend", "ranks", "threads",                          // where it runs
+                                  "backend", "device", "ranks", "threads",                // where it runs
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank"};
   for_each_setting(o, [&](std::string const& name, auto const&) {

@@ -799,6 +799,44 @@ def case_script_sample(bench):
     check("sample\n    " + sample.replace("\n", "\n    ") + "\n" in said, repr(said))
 
 
+def case_device(bench):
+    """--device cuda, on an emulated GPU, learns what processors learn; where there is none, it says so in a sentence."""
+    flags = ("--batch", "1", "--steps", "6", "--schedule", "constant")
+    held_out = ("--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "3")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--device", "cuda", code=2)
+    check(errors.count("\n") == 1 and "--device cuda: this program was built without CUDA" in errors, errors)
+    check(not (bench.folder / "none").exists(), "a folder was made for nothing")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--device", "tpu", code=2)
+    check("--device tpu: use cpu or cuda" in errors, errors)
+    processors, device, again, ranks = (bench.folder / name for name in ("processors", "device", "again", "ranks"))
+    bench.run("threads", 1, processors, *flags, *held_out)
+    plain, bench.args.trainer = bench.args.trainer, bench.args.emulated
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--device", "cuda", code=2)
+    check(errors.count("\n") == 1 and "no CUDA device" in errors, errors)
+    os.environ.pop("CUDA_VISIBLE_DEVICES")
+    text, _ = bench.run("threads", 1, device, *flags, *held_out, "--device", "cuda")
+    check("cuda, device 0, emulated" in text, text)
+    print(f"  within {close(bench.losses(processors), bench.losses(device), 1e-4):.1e}")
+    validations = [[row["loss"] for row in bench.metrics(out, "validation")] for out in (processors, device)]
+    print(f"  validation within {close(*validations, 1e-4):.1e}")
+    bench.run("threads", 1, again, *flags, "--device", "cuda")
+    check(bench.losses(again) == bench.losses(device), "two runs differ")
+    check(bench.parameters(again, 6) == bench.parameters(device, 6), "parameters of two runs differ")
+    bench.run("threads", 2, ranks, "--total-tokens", "64", *flags[2:], "--device", "cuda")
+    whole = bench.folder / "whole"
+    bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")
+    print(f"  2 ranks: within {close(bench.losses(whole), bench.losses(ranks), 1e-4):.1e}")
+    # A run goes on where another device left it.
+    parts = bench.folder / "parts"
+    bench.run("threads", 1, parts, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda")
+    bench.args.trainer = plain
+    bench.run("threads", 1, parts, "--resume", "latest", "--steps", "6")
+    print(f"  resumed on processors: within {close(bench.losses(device), bench.losses(parts), 1e-4):.1e}")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--keep-packed", "--device", "cuda", code=2)
+    check("--device cuda: keeps no packed weights" in errors, errors)
+
+
 def main():
     cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -808,6 +846,7 @@ def main():
     parser.add_argument("--prepare", required=True)
     parser.add_argument("--script", required=True)
     parser.add_argument("--mpiexec", default="")
+    parser.add_argument("--emulated", default="", help="the trainer with an emulated GPU")
     args = parser.parse_args()
     print(f"{args.case}: {cases[args.case].__doc__}")
     with tempfile.TemporaryDirectory(prefix="tutti-trainer-") as folder:

@@ -41,7 +41,7 @@ struct BackendSet {
     std::string_view name;
     std::string_view text;
   };
-  static constexpr Absent absent[] = {
+  static constexpr Absent absent[2] = {
       {"mpi",
        "this program is built without MPI. Install one (Debian: mpich libmpich-dev) and build with tutti-mpi (Meson, "
        "pkg-config) or tutti::mpi (CMake), or with -DTUTTI_WITH_MPI=1 and the MPI's compiler wrapper"},

@@ -9,11 +9,11 @@
 #include <tutti/exec/processors.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/io/folder_lock.hpp>
-#include <tutti/kernel/cpu/peak.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/console.hpp>
+#include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/setup.hpp>
@@ -32,16 +32,17 @@ namespace tutti::train {
 /// Ranks     all, with the same options.
 /// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if done
 /// Errors    those of its parts; checkpoints written before stay
+template <class Device>
 class Run {
  public:
-  /// `ranks_on_node` ranks share this node's processors. Does not communicate.
-  Run(parallel::DataParallel data_parallel, int ranks_on_node, Options const& options)
+  /// The ranks of `place` share this node's processors and devices. Does not communicate.
+  Run(parallel::DataParallel data_parallel, NodePlace const& place, Options const& options)
       : data_parallel_(std::move(data_parallel)),
         port_(data_parallel_.port),
-        ranks_on_node_(ranks_on_node),
-        setup_(fitting(make_setup(options, port_->size()), ranks_on_node, data_parallel_.node != nullptr)),
-        context_({.threads = options.threads, .ranks_on_node = ranks_on_node}),
-        step_(context_, setup_.model,
+        ranks_on_node_(place.ranks),
+        setup_(fitting(make_setup(options, port_->size()), place.ranks, data_parallel_.node != nullptr)),
+        machine_(options, place),
+        step_(machine_.context(), setup_.model,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
               {.batch = share().count,
                .sequence = o().sequence,
@@ -59,9 +60,9 @@ class Run {
   }
   /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
   void prepare() {
-    detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(step_.state().bytes()),
+    detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(step_.state_bytes()),
                            static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
-                           exec::available_memory());
+                           machine_.available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
   }
 
@@ -152,28 +153,29 @@ class Run {
 
   /// Sum over ranks: the job's ceiling.
   double agreed_peak() {
-    double peak = kernel::cpu::measure_peak_flops(context_, 3, kernel::product_in(step_.options().compute));
+    double peak = machine_.measure_peak_flops(step_.options().compute);
     parallel::all_reduce(*port_, {&peak, 1}, comm::PortOp::sum);
     return peak;
   }
 
   void announce() {
     nn::Gpt2Config const& m = setup_.model;
-    int const busy = context_.threads() * ranks_on_node_, may = exec::available_processors();
-    std::int64_t const state_bytes = step_.state().bytes(), work_bytes = step_.workspace_bytes();
+    exec::Context const& host = machine_.host();
+    int const busy = host.threads() * ranks_on_node_, may = exec::available_processors();
+    std::int64_t const state_bytes = step_.state_bytes(), work_bytes = step_.workspace_bytes();
     std::int64_t const parameters = nn::parameter_count(m);
     double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
     auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     std::vector<std::pair<std::string, std::string>> rows{
-        {"device", fmt::format("cpu, {}, {}, {:.0f} GFLOP/s {} measured", exec::processor_name(), name(context_.isa()),
-                               peak_flops_ / 1e9, o().compute)},
+        {"device",
+         fmt::format("{}, {:.0f} GFLOP/s {} measured", machine_.describe(), peak_flops_ / 1e9, o().compute)},
         {"layout",
-         fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(context_.threads(), "thread"))},
+         fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(host.threads(), "thread"))},
         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
                               setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
                               m.max_tokens)},
         {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
-        {"products", describe_products(step_.options().compute, context_.isa())},
+        {"products", machine_.describe_products(step_.options().compute)},
         {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
         {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
                                                      with_commas(setup_.validation->corpus().tokens()))
@@ -222,9 +224,10 @@ class Run {
                     {"step", setup_.first_step},
                     {"steps", setup_.steps},
                     {"ranks", ranks()},
-                    {"threads", context_.threads()},
+                    {"threads", host.threads()},
                     {"backend", o().backend},
-                    {"isa", name(context_.isa())},
+                    {"device", o().device},
+                    {"isa", name(host.isa())},
                     {"processor", exec::processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},
                     {"parameters", parameters},
@@ -314,7 +317,7 @@ class Run {
   void sample() {
     last_sampled_ = done_;
     if (!root() || !setup_.tokenizer) return;
-    infer::Gpt2Decoder decoder(context_, nn::gpt2_weights(setup_.model, step_.state()));
+    infer::Gpt2Decoder decoder(machine_.host(), nn::gpt2_weights(setup_.model, step_.state()));
     infer::Sampler sampler({.temperature = 0.5,  // a model of minutes spells words right only where it is sure
                             .top_p = 0.9,
                             .seed = static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_)});
@@ -378,7 +381,9 @@ class Run {
       console_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
                                 human_time(seconds), 1e3 * step_seconds_ / static_cast<double>(steps),
                                 static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
-    if (o().profile && steps > 0) report_profile(console_, step_.profiles(), context_, port_->rank(), o().out);
+    if (o().profile && steps > 0)
+      report_profile(console_, step_.profiles(), machine_.measure_roofline(step_.options().compute), port_->rank(),
+                     o().out);
     end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
   }
 
@@ -396,8 +401,8 @@ class Run {
   Shared<comm::Port> port_;
   int ranks_on_node_;
   Setup setup_;
-  exec::Context context_;
-  TrainStep<nn::Gpt2Loss> step_;
+  Machine<Device> machine_;
+  TrainStep<nn::Gpt2Loss, Device> step_;
   io::FolderLock lock_;
   Console console_;
   Metrics metrics_;
@@ -412,13 +417,14 @@ class Run {
 /// Trains a GPT-2 as the options say and returns the exit code for main: 1 when the options, the files or the machine
 /// do not allow it, which the lowest rank that finds it so says on the error stream, and when training diverges.
 /// Ranks     all, with the same options. Blocking. Errors: those of the training itself.
-template <Backend B>
+template <class Device = Cpu, Backend B>
 int train_gpt2(Communicator<B>& communicator, Options const& options) {
   parallel::DataParallel const ranks = parallel::data_parallel(
       communicator, options.replicas_per_rank ? parallel::Replicas::per_rank : parallel::Replicas::per_node);
   Shared<comm::Port> const& port = ranks.port;
-  std::optional<Run> run;
-  if (!all_succeed(*port, [&] { run.emplace(ranks, communicator.local_size(), options); })) return 1;
+  NodePlace const place{communicator.local_rank(), communicator.local_size()};
+  std::optional<Run<Device>> run;
+  if (!all_succeed(*port, [&] { run.emplace(ranks, place, options); })) return 1;
   run->connect();
   if (!all_succeed(*port, [&] { run->prepare(); })) return 1;
   if (!all_succeed(*port, [&] { run->open(); })) return 1;

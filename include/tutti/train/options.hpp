@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// What a training run can be told, on the command line or in a JSON file of the same names.
-/// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults.
+/// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults. A line or
+/// three for each flag are its length.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
@@ -54,6 +55,7 @@ struct Options {
   std::int64_t seed = 42;
   int threads = 0, ranks = 0;
   std::string backend = "mpi";
+  std::string device = "cpu";
   std::string out;
   bool overwrite = false;          ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
@@ -132,6 +134,7 @@ inline void declare(CLI::App& app, Options& o) {
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
   add(*run, "--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
+  add(*run, "--device", o.device, "cpu, or cuda: each rank the GPU of its number on its node");
   add(*run, "--config", o.config, "JSON file with these names as keys, without the dashes");
   for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   for (auto* group : {model, data, optimizer, run})
@@ -287,6 +290,9 @@ inline void validate(Options const& o) {
   if (o.compute != "float32" && o.compute != "bfloat16") refuse("--compute", o.compute, "use float32 or bfloat16");
   if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
     refuse("--backend", o.backend, "use auto, mpi or threads");
+  if (o.device != "cpu" && o.device != "cuda") refuse("--device", o.device, "use cpu or cuda");
+  if (o.device != "cpu" && o.keep_packed)
+    refuse("--device", o.device, "keeps no packed weights. Leave out --keep-packed");
   if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))
     refuse("--model", o.model, "already says --layers, --channels and --heads. Give one or the other");
   if (o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0)) {

@@ -25,8 +25,8 @@ inline graph::Roofline measure_roofline(exec::Context& context) {
 /// Local. `passes`: TrainStep::profiles. `out`: where the trace goes, as trace_rank_0000.json; empty: nowhere. Errors:
 /// io.
 template <class Passes>
-void report_profile(Console& console, Passes const& passes, exec::Context& context, int rank, std::string const& out) {
-  graph::Roofline const roof = measure_roofline(context);
+void report_profile(Console& console, Passes const& passes, graph::Roofline const& roof, int rank,
+                    std::string const& out) {
   graph::Profile const& last = *passes.back().profile;
   console.line(fmt::format("profile of rank {}, {}; roof: {:.0f} GFLOP/s fp32, {:.0f} bfloat16, copies {:.1f} GB/s",
                            rank, last.skips_first() ? "means of all steps but the first" : "of the only step",

@@ -25,8 +25,8 @@ struct Validation {
 /// Ranks        all, with the same arguments. Blocking.
 /// Determinism  which predictions count depends on `windows` alone; ranks and evaluation batches change the order of
 /// the sum.
-template <class Loss>
-Validation measure(comm::Port& port, TrainStep<Loss>& step, data::ValidationLoader const& held_out,
+template <class Loss, class Device>
+Validation measure(comm::Port& port, TrainStep<Loss, Device>& step, data::ValidationLoader const& held_out,
                    data::Tokenizer const* tokenizer, std::int64_t windows) {
   std::int64_t const rows = step.options().evaluation_batch;
   Shape const shape{rows, step.options().sequence};

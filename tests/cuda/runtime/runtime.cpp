@@ -410,6 +410,8 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 // ---- Devices ----
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  char const* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr && *visible == '\0') return note(cudaErrorNoDevice);
   *count = device_count;
   return cudaSuccess;
 }

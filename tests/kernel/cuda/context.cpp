@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/kernel/cuda/context.hpp> <tutti/kernel/cuda/error_word.hpp>
+// Covers: <tutti/kernel/cuda/context.hpp> <tutti/kernel/cuda/error_word.hpp> <tutti/kernel/cuda/peak.hpp>
 #include <tutti/exec/cuda/graph.hpp>
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/peak.hpp>
 
 #include "cuda/support.hpp"
 #include "support/catch.hpp"
@@ -94,4 +95,15 @@ TEST_CASE("a mistake is read where the step ends and thrown later") {
   context.read_mistake();
   context.stream().wait();
   context.throw_mistake();
+}
+
+TEST_CASE("the ceilings of a device are measured") {
+  kernel::cuda::Blas blas(test::cuda_context(), {.autotune = false, .workspace = std::size_t{1} << 16});
+  double const wide = kernel::cuda::measure_peak_flops(blas, kernel::Product::float32),
+               narrow = kernel::cuda::measure_peak_flops(blas, kernel::Product::bfloat16),
+               copies = kernel::cuda::measure_copy_bandwidth(test::cuda_context());
+  INFO(wide << " and " << narrow << " flop/s, " << copies << " bytes/s");
+  CHECK((wide > 1e5 && wide < 1e16));
+  CHECK((narrow > 1e5 && narrow < 1e16));
+  CHECK((copies > 1e6 && copies < 1e14));
 }

@@ -2,6 +2,8 @@
 /// @file
 /// A training step on a device beside the same step on processors.
 // Covers: <tutti/train/cuda/execution.hpp> <tutti/train/execution.hpp>
+// Covers: <tutti/train/cuda/machine.hpp> <tutti/train/machine.hpp>
+// The machine is exercised by trainer.py, as users run it.
 
 #include "cuda/support.hpp"
 #include "support/catch.hpp"
