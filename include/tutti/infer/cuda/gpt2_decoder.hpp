@@ -329,7 +329,7 @@ class Gpt2Decoder {
       p.tokens = Array<std::int32_t>(context_, p.rows);
       p.room = p.rows;
     }
-    std::memcpy(host_text_.data(), tokens.data(), tokens.size_bytes());
+    std::memmove(host_text_.data(), tokens.data(), tokens.size_bytes());  // they may be those of `greedy`
     tutti::cuda::copy_to_device(context_.stream(), p.tokens.data(), host_text_.data(), tokens.size_bytes());
     set_sequence(0, {static_cast<std::int32_t>(p.rows), -1});
     kernel::cuda::embedding(context_, kernel::EmbeddingOf<T, T>{.batch = 1,
