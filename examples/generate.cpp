@@ -3,6 +3,7 @@
 
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 

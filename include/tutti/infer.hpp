@@ -3,6 +3,6 @@
 /// @file
 /// Generating tokens.
 
-#include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/infer/gpt2_decoder.hpp>

@@ -57,6 +57,10 @@ __global__ void mixes_operations(Args) {
   if (threadIdx.x % 2 == 0) __syncwarp();
   else __shfl_sync(0xffffffffu, 1, 0);
 }
+__global__ void all_wait(Args) { kernel::cuda::wait_for_previous_kernel(); }
+__global__ void one_does_not_wait(Args) {
+  if (blockIdx.x != 1 || threadIdx.x != 9) kernel::cuda::wait_for_previous_kernel();
+}
 __global__ void is_not_in_its_mask(Args) { __shfl_sync(0x0000ffffu, 1, 0); }
 __global__ void traps(Args) { __trap(); }
 
@@ -139,6 +143,14 @@ bool differs(void (*kernel)(Args), unsigned threads, std::vector<int> const& exp
 }
 
 }  // namespace
+
+TEST_CASE("a kernel that may overlap with the one before it, and a thread of which does not wait for it, is found") {
+  Stream const stream(0);
+  LaunchShape const overlapping{.grid = 2, .block = 64, .overlaps = true};
+  CHECK(diagnosis_of(stream, overlapping, all_wait).empty());
+  CHECK(diagnosis_of(stream, overlapping, one_does_not_wait).find("did not wait for it") != std::string::npos);
+  CHECK(diagnosis_of(stream, {.grid = 2, .block = 64}, one_does_not_wait).empty());
+}
 
 TEST_CASE("a missing barrier makes results differ under some seed") {
   std::vector<int> neighbours(64), reversed(32), sums(64, 0 + 1 + 2 + 3);

@@ -8,6 +8,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/io/folder_lock.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>

@@ -35,6 +35,7 @@ struct Thread {
   int value = 0;
   std::vector<std::vector<Copy>> groups;  ///< of asynchronous copies, closed ones, the oldest first
   std::vector<Copy> open;
+  bool waited = false;  ///< for the kernel before this one
 };
 
 std::string place(std::source_location where) {
@@ -77,6 +78,7 @@ class Block {
           thread.position = {x, y, z};
           thread.call = nullptr;
           thread.groups.clear();
+          thread.waited = false;
           thread.open.clear();
         }
     waiting_ = done_ = 0;
@@ -286,6 +288,8 @@ void copy_later(void* to, void const* from, unsigned bytes, unsigned source_byte
   std::memset(to, poison, bytes);  // between now and the wait it may hold anything
   Block::the_block->running().open.push_back({to, from, bytes, source_bytes});
 }
+void waited_for_previous() { Block::the_block->running().waited = true; }
+bool has_waited_for_previous() { return Block::the_block->running().waited; }
 void copies_close_group() {
   Thread& thread = Block::the_block->running();
   thread.groups.push_back(std::move(thread.open));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "emulated/runtime.hpp"
 
+#include "emulated/block.hpp"
 #include "grid.hpp"
 #include "memory.hpp"
 #include "streams.hpp"
@@ -16,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <source_location>
 #include <string>
 #include <thread>
 #include <vector>
@@ -364,6 +366,13 @@ cudaError_t launch(cudaLaunchConfig_t config, void const* kernel, std::function<
     if (attribute.id == cudaLaunchAttributeClusterDimension &&
         attribute.val.clusterDim.x * attribute.val.clusterDim.y * attribute.val.clusterDim.z != 1)
       return note(cudaErrorNotSupported);  // blocks run one after another
+    if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+        attribute.val.programmaticStreamSerializationAllowed != 0)
+      body = [body = std::move(body)] {
+        body();
+        if (!has_waited_for_previous())
+          fail("a kernel that may overlap with the one before it did not wait for it", std::source_location::current());
+      };
   }
   Grid const description{grid, block, config.dynamicSmemBytes, std::move(body)};
   return note(enqueue(config.stream, [description] { return run_grid(description, runtime().dice); }));
@@ -432,7 +441,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount: *value = 3; break;
     case cudaDevAttrL2CacheSize: *value = 1 << 20; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(largest_shared + 1024); break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(largest_shared); break;
@@ -443,7 +452,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= device_count) return note(cudaErrorInvalidDevice);
-  *properties = {"emulated device", Arena::capacity, 8, 0, 3};
+  *properties = {"emulated device", Arena::capacity, 9, 0, 3};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The functions of ptx.hpp do what their comments say: on a GPU this tests the comments, elsewhere their emulation.
 #include <tutti/core/bfloat16.hpp>
+#include <tutti/exec/cuda/graph.hpp>
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>
 
@@ -52,7 +53,46 @@ std::vector<std::uint16_t> rounded(std::vector<float> const& values) {
 }
 double exact(std::uint16_t bits) { return static_cast<double>(static_cast<float>(bfloat16::from_bits(bits))); }
 
+struct AddNeighbours {
+  int const* from;
+  int* to;
+};
+
+/// to[i] = from[i] + from[i + 1], of 1024: a block needs what another one wrote.
+__global__ void add_neighbours(AddNeighbours args) {
+  kernel::cuda::let_next_kernel_start();
+  kernel::cuda::wait_for_previous_kernel();
+  unsigned const i = blockIdx.x * 64 + threadIdx.x;
+  args.to[i] = static_cast<int>(static_cast<unsigned>(args.from[i]) + static_cast<unsigned>(args.from[(i + 1) % 1024]));
+}
+
 }  // namespace
+
+TEST_CASE("kernels that overlap see what those before them wrote, on a stream and in a captured graph") {
+  bool const overlaps = test::cuda_context().properties().capability >= 90;
+  auto const& stream = test::cuda_context().stream();
+  std::vector<int> values(1024), expected(1024);
+  for (std::size_t i = 0; i < 1024; ++i) values[i] = static_cast<int>(i % 7);
+  expected = values;
+  for (int round = 0; round < 3 * 20; ++round) {
+    std::vector<int> next(1024);
+    for (std::size_t i = 0; i < 1024; ++i)
+      next[i] = static_cast<int>(static_cast<unsigned>(expected[i]) + static_cast<unsigned>(expected[(i + 1) % 1024]));
+    expected = next;
+  }
+  OnDevice const a(values), b(values);
+  auto const enqueue = [&] {
+    for (int round = 0; round < 20; ++round)
+      cuda::launch(stream, {.grid = 16, .block = 64, .overlaps = overlaps}, add_neighbours,
+                   {round % 2 == 0 ? a.data() : b.data(), round % 2 == 0 ? b.data() : a.data()});
+  };
+  enqueue();
+  cuda::Graph const graph = cuda::Graph::capture(stream, enqueue);
+  CHECK(graph.size() == 20);
+  graph.launch(stream);
+  graph.launch(stream);
+  CHECK(a.read() == expected);
+}
 
 TEST_CASE("a product of bfloat16 on tensor cores, its operand by asynchronous copies and ldmatrix") {
   test::Random random(1);

@@ -22,6 +22,9 @@ struct LaunchShape {
   dim3 block;                    ///< threads of each, at most 1024
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of each block; over 48 KiB is asked for as CUDA wants it
   dim3 cluster = dim3(1);        ///< blocks of a cluster (sm_90)
+  /// Blocks may start while the kernel before this one on the stream runs (sm_90): every thread of the kernel calls
+  /// `wait_for_previous_kernel` (kernel/cuda/ptx.hpp) before it reads or writes what that one or those before it touch.
+  bool overlaps = false;
 };
 
 /// Enqueues the kernel on the stream and returns. An empty grid enqueues nothing.
@@ -38,18 +41,27 @@ void launch(Stream const& stream, LaunchShape const& shape, void (*kernel)(Args)
     check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes)),
         "cudaFuncSetAttribute", where);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = shape.cluster.x;
-  cluster.val.clusterDim.y = shape.cluster.y;
-  cluster.val.clusterDim.z = shape.cluster.z;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (shape.cluster.x * shape.cluster.y * shape.cluster.z > 1) {
+    cudaLaunchAttribute& cluster = attributes[count++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = shape.cluster.x;
+    cluster.val.clusterDim.y = shape.cluster.y;
+    cluster.val.clusterDim.z = shape.cluster.z;
+  }
+  if (shape.overlaps) {
+    cudaLaunchAttribute& overlap = attributes[count++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream.native();
-  config.attrs = &cluster;
-  config.numAttrs = shape.cluster.x * shape.cluster.y * shape.cluster.z > 1 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   check(cudaLaunchKernelEx(&config, kernel, args), "cudaLaunchKernelEx", where);
 }
 

@@ -67,6 +67,49 @@ inline dim3 attention_grid(std::int64_t heads, std::int64_t tokens, int rows) {
   return dim3(static_cast<unsigned>(heads), static_cast<unsigned>((tokens + rows - 1) / rows));
 }
 
+/// Parts of 64 keys and more: enough of them to keep every processor busy, and none beyond the cache.
+inline std::int64_t decode_part_length(Context const& context, std::int64_t heads, std::int64_t capacity) {
+  std::int64_t const wanted = 4 * context.properties().processors;
+  std::int64_t part = 64;
+  while (part < capacity && heads * ((capacity + part - 1) / part) > wanted) part *= 2;
+  return part;
+}
+template <class A>
+void check_attention_decode(A const& a, std::int32_t const* length) {
+  if (a.head_size % 8 != 0 || a.head_size > decode_most_size)
+    throw Error(ErrorKind::invalid_argument, "attention_decode",
+                concat("heads of ", a.head_size, " elements are not among those of CUDA devices: multiples of 8 up to ",
+                       decode_most_size));
+  if (a.batch <= 0 || a.heads <= 0 || a.head_size <= 0) return;
+  if (length == nullptr && (a.length < 1 || a.length > a.capacity))
+    throw Error(ErrorKind::invalid_argument, "attention_decode",
+                concat("a cache of ", a.capacity, " positions cannot hold ", a.length));
+}
+template <class T>
+void launch_attention_decode(Context& context, AttentionDecodeOf<T> const& a, std::int32_t const* length,
+                             std::int64_t part, float* sums, bool overlaps) {
+  AttentionDecodeArguments<T> const arguments{a.length,
+                                              a.capacity,
+                                              a.q_stride,
+                                              length,
+                                              static_cast<int>(a.heads),
+                                              static_cast<int>(a.head_size),
+                                              static_cast<int>(part),
+                                              a.scale * log2_e,
+                                              a.q,
+                                              a.keys,
+                                              a.values,
+                                              a.out,
+                                              sums};
+  tutti::cuda::LaunchShape const shape{.grid = dim3(static_cast<unsigned>(a.batch * a.heads),
+                                                    static_cast<unsigned>((a.capacity + part - 1) / part)),
+                                       .block = dim3(32 * decode_warps),
+                                       .overlaps = overlaps};
+  if (a.head_size <= 64) tutti::cuda::launch(context.stream(), shape, attention_decode_part<T, 64>, arguments);
+  else if (a.head_size <= 128) tutti::cuda::launch(context.stream(), shape, attention_decode_part<T, 128>, arguments);
+  else tutti::cuda::launch(context.stream(), shape, attention_decode_part<T, 256>, arguments);
+}
+
 }  // namespace detail
 
 /// Contract: tutti/kernel/attention.hpp, for float and bfloat16.
@@ -127,41 +170,14 @@ inline void attention_gradient(Context& context, AttentionGradient const& a) { a
 /// Errors     invalid_argument.
 template <class T>
 void attention_decode(Context& context, AttentionDecodeOf<T> const& a, std::int32_t const* length = nullptr) {
-  if (a.head_size % 8 != 0 || a.head_size > detail::decode_most_size)
-    throw Error(ErrorKind::invalid_argument, "attention_decode",
-                concat("heads of ", a.head_size, " elements are not among those of CUDA devices: multiples of 8 up to ",
-                       detail::decode_most_size));
+  detail::check_attention_decode(a, length);
   if (a.batch <= 0 || a.heads <= 0 || a.head_size <= 0) return;
-  if (length == nullptr && (a.length < 1 || a.length > a.capacity))
-    throw Error(ErrorKind::invalid_argument, "attention_decode",
-                concat("a cache of ", a.capacity, " positions cannot hold ", a.length));
-  // Parts of 64 keys and more: enough of them to keep every processor busy, and none beyond the cache.
-  std::int64_t const heads = a.batch * a.heads, wanted = 4 * context.properties().processors;
-  std::int64_t part = 64;
-  while (part < a.capacity && heads * ((a.capacity + part - 1) / part) > wanted) part *= 2;
+  std::int64_t const heads = a.batch * a.heads, part = detail::decode_part_length(context, heads, a.capacity);
   std::int64_t const parts = (a.capacity + part - 1) / part;
   auto* const sums = parts == 1 ? nullptr
                                 : static_cast<float*>(context.scratch(
                                       static_cast<std::size_t>(heads * parts * (a.head_size + 2)) * sizeof(float)));
-  detail::AttentionDecodeArguments<T> const arguments{a.length,
-                                                      a.capacity,
-                                                      a.q_stride,
-                                                      length,
-                                                      static_cast<int>(a.heads),
-                                                      static_cast<int>(a.head_size),
-                                                      static_cast<int>(part),
-                                                      a.scale * detail::log2_e,
-                                                      a.q,
-                                                      a.keys,
-                                                      a.values,
-                                                      a.out,
-                                                      sums};
-  tutti::cuda::LaunchShape const shape{.grid = dim3(static_cast<unsigned>(heads), static_cast<unsigned>(parts)),
-                                       .block = dim3(32 * detail::decode_warps)};
-  if (a.head_size <= 64) tutti::cuda::launch(context.stream(), shape, detail::attention_decode_part<T, 64>, arguments);
-  else if (a.head_size <= 128)
-    tutti::cuda::launch(context.stream(), shape, detail::attention_decode_part<T, 128>, arguments);
-  else tutti::cuda::launch(context.stream(), shape, detail::attention_decode_part<T, 256>, arguments);
+  detail::launch_attention_decode(context, a, length, part, sums, false);
   if (parts == 1) return;
   tutti::cuda::launch(
       context.stream(), {.grid = dim3(static_cast<unsigned>(heads)), .block = dim3(128)},
@@ -170,6 +186,28 @@ void attention_decode(Context& context, AttentionDecodeOf<T> const& a, std::int3
 }
 inline void attention_decode(Context& context, AttentionDecode const& a, std::int32_t const* length = nullptr) {
   attention_decode<float>(context, a, length);
+}
+
+/// How a cache of this capacity is cut for attention_decode_parts; by the device and the shape.
+struct AttentionParts {
+  std::int64_t length = 0, count = 0;  ///< positions of a part, parts of a head
+
+  AttentionParts(Context const& context, std::int64_t heads, std::int64_t capacity)
+      : length(detail::decode_part_length(context, heads, capacity)), count((capacity + length - 1) / length) {}
+  /// floats that the parts of all heads take.
+  std::int64_t size(std::int64_t heads, std::int64_t head_size) const { return heads * count * (head_size + 2); }
+};
+
+/// The first half of attention_decode, for kernels that join the parts as they read them (JoinedRow of
+/// row_product.hpp): a.out is not written. parts (B heads, count, head_size + 2): of each part the weighted sum of its
+/// values, then its largest score in base 2 and the sum of its weights relative to that; -infinity and 0 of one behind
+/// the length. With `overlaps` it may start while the kernel before it runs (sm_90).
+template <class T>
+void attention_decode_parts(Context& context, AttentionDecodeOf<T> const& a, std::int32_t const* length,
+                            AttentionParts const& cut, float* parts, bool overlaps = false) {
+  detail::check_attention_decode(a, length);
+  if (a.batch <= 0 || a.heads <= 0 || a.head_size <= 0) return;
+  detail::launch_attention_decode(context, a, length, cut.length, parts, overlaps);
 }
 
 }  // namespace tutti::kernel::cuda

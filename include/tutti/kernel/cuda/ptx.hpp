@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What C++ cannot say: tensor cores, asynchronous copies, packed conversions. The one home of inline PTX; the
-/// emulation brings a twin with the same functions.
+/// What C++ cannot say: tensor cores, asynchronous copies, packed conversions, kernels that overlap. The one home of
+/// inline PTX; the emulation brings a twin with the same functions.
 ///
 /// The first four are operations of a whole warp: its 32 lanes call them together from one place. Letters of fragments:
 /// g = lane / 4, t = lane % 4. Reference: PTX ISA, "Matrix multiply-accumulate instructions".
@@ -82,6 +82,20 @@ __device__ __forceinline__ float exp2_approximate(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
   return result;
+}
+/// Lets the kernel that is launched next with `LaunchShape::overlaps` start once all blocks of this one have called
+/// this or ended; it sees nothing of what this one writes before it has waited. Nothing before sm_90.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+/// Blocks until the kernel before this one has ended and what it wrote can be read; at once in a kernel that was
+/// launched without `LaunchShape::overlaps`.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
 }
 /// `value`, but computed again wherever this stands: what follows from it is not kept in registers across loops.
 __device__ __forceinline__ int computed_anew(int value) {

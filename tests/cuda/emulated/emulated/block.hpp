@@ -49,6 +49,11 @@ void* dynamic_shared_memory();
 /// Lane of the running thread in its warp.
 unsigned lane();
 
+/// Whether the running thread has waited for the kernel before its own. One that may overlap with it and ends without
+/// fails: what it touched may not have been there.
+void waited_for_previous();
+bool has_waited_for_previous();
+
 /// Copies that the running thread started and has not waited for (cp.async).
 void copy_later(void* to, void const* from, unsigned bytes, unsigned source_bytes, std::source_location where);
 void copies_close_group();
