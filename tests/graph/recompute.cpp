@@ -2,6 +2,7 @@
 // Covers: <tutti/graph/grad_repeat.hpp>
 // What a backward loop computes again: the same bits, in less memory, and nothing of it moves back to the forward loop.
 
+#include <tutti/graph/amp.hpp>
 #include <tutti/graph/decompose.hpp>
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/repeat.hpp>
@@ -102,6 +103,24 @@ TEST_CASE("what is computed again changes no bit of a loss, a gradient or an upd
         }
       }
     }
+}
+
+TEST_CASE("products with more terms than are summed at once change no bit either") {
+  SmallSizes sizes;
+  sizes.channels = 256;
+  sizes.heads = 4;
+  RunOptions options;
+  options.limit = sizes.vocabulary;
+  for (DType const compute : {DType::float32, DType::bfloat16}) {
+    auto const graph = [&](Recompute policy) {
+      return amp(small_graph(sizes, SmallPass::gradients, false, 1, policy), compute);
+    };
+    Results const reference = run_executor(graph(Recompute::none), options);
+    for (Recompute const policy : {Recompute::pointwise, Recompute::block}) {
+      INFO(name(policy) << ", " << tutti::name(compute));
+      CHECK(differing(reference, run_executor(graph(policy), options)) == 0);
+    }
+  }
 }
 
 TEST_CASE("programs that compute again agree with the interpreter, fused or not, shared or not") {
