@@ -72,14 +72,14 @@ def watched(command, timeout, stop=None, **options):
     return "".join(text), usage.ru_maxrss / 1024
 
 
-def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32"):
+def run_ours(args, folder, ranks, threads, backend, steps, dtype="float32", recompute="none"):
     """One process, or one MPI job."""
     out = tempfile.mkdtemp(dir=folder)
     command = [str(args.trainer), "--model", str(folder / "gpt2_124M.bin"), "--data", str(folder / "train.bin"),
                "--batch", str(args.batch // ranks), "--sequence", str(args.sequence), "--steps", str(steps),
                "--learning-rate", "1e-4", "--schedule", "constant", "--weight-decay", "0", "--beta2", "0.999",
                "--clip", "0", "--threads", str(threads), "--backend", backend, "--validate-every", "0",
-               "--checkpoint-every", "0", "--no-final-checkpoint", "--compute", dtype, "--out", out]
+               "--checkpoint-every", "0", "--no-final-checkpoint", "--compute", dtype, "--recompute", recompute, "--out", out]
     if backend == "mpi":
         command = [args.mpiexec, "-n", str(ranks)] + command
     else:
@@ -175,6 +175,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="per turn, the first of which is not counted")
     parser.add_argument("--isa", choices=["avx2"], help="keep all contenders on AVX2 on a processor that has more; llm.c as source only")
+    parser.add_argument("--recompute", action="store_true", help="tutti also with --recompute pointwise and block")
     parser.add_argument("--only", metavar="WORDS", help="contenders whose names contain one of these, separated by commas")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, ours, rival, ratio, unit}")
     args = parser.parse_args()
@@ -203,6 +204,8 @@ def main():
         contenders["llm.c"] = lambda f: run_llmc(args, f, args.steps)
     narrow = "tutti bfloat16"
     contenders[narrow] = lambda f: run_ours(args, f, 1, args.threads, "threads", args.steps, "bfloat16")
+    for policy in ["pointwise", "block"] if args.recompute else []:
+        contenders[f"tutti recompute {policy}"] = lambda f, p=policy: run_ours(args, f, 1, args.threads, "threads", args.steps, recompute=p)
     for rival, interpreter, script in [("PyTorch", args.torch, "step_torch.py"), ("JAX", args.jax, "step_jax.py")]:
         if interpreter is None or shutil.which(interpreter) is None:
             print(f"SKIPPED: {rival} is not measured; give --{script[5:-3]} PYTHON, an interpreter that has it", file=sys.stderr)
@@ -255,11 +258,15 @@ def main():
     compare("vs JAX", names[0], "JAX float32")
     compare("mpi ranks vs threads", names[1], names[0])
     compare("bfloat16 vs own float32", narrow, names[0])
+    for policy in ["pointwise", "block"]:
+        compare(f"none vs recompute {policy}", names[0], f"tutti recompute {policy}")
     compare("bfloat16 vs llm.c", narrow, "llm.c")
     compare("bfloat16 vs PyTorch's", narrow, "PyTorch bfloat16")
     compare("bfloat16 vs JAX's", narrow, "JAX bfloat16")
     for what, ours, rival in [("memory vs llm.c", names[0], "llm.c"), ("memory vs PyTorch", names[0], "PyTorch float32"),
-                              ("memory vs JAX", names[0], "JAX float32"), ("memory of bfloat16", narrow, names[0])]:
+                              ("memory vs JAX", names[0], "JAX float32"), ("memory of bfloat16", narrow, names[0]),
+                              ("memory of none vs recompute pointwise", names[0], "tutti recompute pointwise"),
+                              ("memory of none vs recompute block", names[0], "tutti recompute block")]:
         if ours in memory and rival in memory:
             rows.append({"name": f"step 124M B{args.batch} T{args.sequence} {what}", "ours": memory[ours],
                          "rival": memory[rival], "ratio": memory[rival] / memory[ours], "unit": "MB"})

@@ -67,7 +67,8 @@ enum class SmallPass : std::uint8_t { loss, gradients, whole, first, middle, las
 
 /// The loss alone, with gradients as outputs, or (part of) a clipped AdamW step over `micro` micro-steps, reduced over
 /// ranks if wanted.
-inline Graph small_graph(SmallSizes const& s, SmallPass pass, bool reduce = false, int micro = 1) {
+inline Graph small_graph(SmallSizes const& s, SmallPass pass, bool reduce = false, int micro = 1,
+                         Recompute recompute = Recompute::none) {
   return trace(small_gpt(s), [&](Builder& builder, SmallGpt const& model) {
     Var const loss = small_loss(builder, model, s);
     auto const parameters = builder.graph().parameters;
@@ -75,7 +76,7 @@ inline Graph small_graph(SmallSizes const& s, SmallPass pass, bool reduce = fals
     if (pass == SmallPass::loss) return builder.output("loss", loss);
     List<Var> wrt;
     for (auto const& parameter : parameters) wrt.push_back({&builder, parameter.node});
-    List<Var> values = gradients(loss, wrt, 1.0 / micro);
+    List<Var> values = gradients(loss, wrt, 1.0 / micro, recompute);
     auto const averaged = [&](Var v) { return reduce ? all_reduce(vary(v, comm::PortOp::avg), comm::PortOp::avg) : v; };
     if (pass == SmallPass::gradients) {
       builder.output("loss", averaged(loss));

@@ -191,7 +191,8 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "config", "help", "resume", "out", "overwrite",            // this call
-                                  "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank"};
+                                  "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank",
+                                  "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {
     INFO(name);
     CHECK(accounted.insert(name).second);
@@ -222,6 +223,7 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--sample-prompt", "caf\xe9"}, "--sample-prompt caf\xe9: is not UTF-8"},
       {{"--data", "x", "--out", ""}, "--out ''"},
       {{"--data", "x", "--config", ""}, "--config ''"},
+      {{"--data", "x", "--recompute", "some"}, "--recompute some: use none, pointwise or block"},
       {{"--data", "x", "--schedule", "cubic"}, "--schedule cubic: use cosine, linear, constant or wsd"},
       {{"--data", "x", "--backend", "smoke"}, "--backend smoke"},
       {{"--data", "x", "--ranks", "0"}, "--ranks 0: must be at least 1"},

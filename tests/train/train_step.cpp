@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <optional>
 #include <vector>
 
@@ -170,6 +171,70 @@ TEST_CASE("weights that stay packed over micro-steps change no bit, and are coun
         // Twice the matrices of two layers of 16 channels.
         CHECK(with - without == 2 * 2 * 12 * 16 * 16 * static_cast<std::int64_t>(size_of(compute)));
       }
+}
+
+TEST_CASE("what the backward pass computes again changes no loss and no parameter by a bit, on one rank or two") {
+  struct Given {
+    int ranks;
+    std::int64_t micro_steps;
+    parallel::Replicas replicas;
+    DType compute;
+  };
+  auto const outcome = [](Given const& given, graph::Recompute policy) {
+    Outcome result;
+    std::vector<std::int64_t> bytes(static_cast<std::size_t>(given.ranks));
+    threads::run(given.ranks, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      std::int64_t const share = 12 / given.ranks;
+      TrainStep<nn::Gpt2Loss> step(context, config, adamw,
+                                   {.batch = share / given.micro_steps, .sequence = 8,
+                                    .micro_steps = given.micro_steps, .clip = 0.5, .compute = given.compute,
+                                    .recompute = policy, .keep_packed = true});
+      step.initialise(42);
+      step.connect(parallel::data_parallel(communicator, given.replicas));
+      std::vector<float> losses;
+      for (int i = 0; i < 4; ++i) {
+        Rows const rows(i, communicator.rank() * share, share);
+        StepResult const done = step(rows.at(i), 1e-2);
+        losses.push_back(done.loss);
+        losses.push_back(done.grad_norm);
+      }
+      bytes[static_cast<std::size_t>(communicator.rank())] = step.workspace_bytes();
+      if (communicator.rank() == 0) result = {losses, parallel::hash(step.state())};
+    });
+    return std::pair(result, bytes[0]);
+  };
+  using enum parallel::Replicas;
+  for (Given const& given :
+       {Given{1, 1, per_rank, DType::float32}, Given{1, 3, per_rank, DType::bfloat16},
+        Given{2, 2, per_node, DType::float32}, Given{2, 1, per_rank, DType::float32}}) {
+    INFO(given.ranks << " ranks, " << given.micro_steps << " micro-steps, " << name(given.compute));
+    auto const [none, all] = outcome(given, graph::Recompute::none);
+    auto const [cheap, fewer] = outcome(given, graph::Recompute::pointwise);
+    auto const [block, fewest] = outcome(given, graph::Recompute::block);
+    for (Outcome const* other : {&cheap, &block}) {
+      CHECK(other->losses == none.losses);
+      CHECK(other->hash == none.hash);
+    }
+    CHECK(fewer < all);
+    CHECK(fewest < fewer);
+  }
+}
+
+TEST_CASE("the memory of a step of GPT-2 124M with long sequences falls to what a policy keeps") {
+  exec::Context context({.threads = 1});
+  nn::Gpt2Config const large{.layers = 12, .heads = 12, .channels = 768, .vocabulary = 50257,
+                             .padded_vocabulary = 50304, .max_tokens = 1024};
+  auto const bytes = [&](graph::Recompute policy) {
+    TrainStep<nn::Gpt2Loss> step(context, large, adamw,
+                                 {.batch = 4, .sequence = 1024, .clip = 1.0, .recompute = policy});
+    std::int64_t const planned = step.workspace_bytes();
+    std::cout << "GPT-2 124M, B 4, T 1024, recompute " << name(policy) << ": " << planned << " bytes\n";
+    return planned;
+  };
+  std::int64_t const tensor = 4 * 1024 * 768 * 4, none = bytes(graph::Recompute::none);
+  CHECK(none - bytes(graph::Recompute::pointwise) >= 11 * 6 * tensor);  // of the layer at work they are there
+  CHECK(none - bytes(graph::Recompute::block) >= 10 * 15 * tensor);     // at the peak of gradients, another one
 }
 
 TEST_CASE("shares that differ give the losses of even ones, and the same bits every time") {

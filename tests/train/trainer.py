@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import struct
@@ -193,6 +194,25 @@ def case_compute(bench):
     print(f"  scalar: within {close(bench.losses(rounded), bench.losses(bench.folder / 'scalar'), 1e-2):.1e}")
     _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--compute", "float16", code=None)
     check("--compute float16: use float32 or bfloat16" in errors, errors)
+
+
+def case_recompute(bench):
+    """--recompute learns the same bits in less memory, says what it does, and a resumed run may choose anew."""
+    flags, said, memory = ("--batch", "4", "--steps", "8"), {}, {}
+    for policy in ("none", "pointwise", "block"):
+        said[policy], _ = bench.run("threads", 1, bench.folder / policy, *flags, "--recompute", policy)
+        number, unit = re.search(r"([0-9.]+) (\w+) activations and gradients", said[policy]).groups()
+        memory[policy] = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+        check(bench.losses(bench.folder / policy) == bench.losses(bench.folder / "none"), f"{policy}: other losses")
+        check(bench.parameters(bench.folder / policy, 8) == bench.parameters(bench.folder / "none", 8), f"{policy}: other parameters")
+    check(memory["none"] > memory["pointwise"] > memory["block"], str(memory))
+    check("nothing" in said["none"] and "norms, GELU" in said["pointwise"] and "every block" in said["block"], said["block"])
+    parts = bench.folder / "parts"
+    bench.run("threads", 1, parts, *flags[:2], "--steps", "5", "--schedule", "constant", "--recompute", "block")
+    text, _ = bench.run("threads", 1, parts, "--resume", "latest", "--steps", "8")
+    check("nothing" in text and "on resume: recompute" not in text, text)
+    bench.run("threads", 1, bench.folder / "constant", *flags, "--schedule", "constant")
+    check(bench.losses(parts) == bench.losses(bench.folder / "constant"), "resumed: other losses")
 
 
 def case_profile(bench):

@@ -148,6 +148,9 @@ class Builder {
     graph_.real_pool[static_cast<std::size_t>(graph_[id].reals.first + index)] = value;
   }
 
+  /// What the gradients that are still to be taken of this graph's repeats compute again.
+  constexpr void set_recompute(Recompute policy) noexcept { graph::set_recompute(graph_, policy); }
+
   /// While set, new nodes carry this node's source line instead of the caller's.
   constexpr void inherit_source(Id id) noexcept { inherited_ = id; }
 

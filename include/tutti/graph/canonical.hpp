@@ -90,6 +90,20 @@ class Renumbering {
     to.nodes.push_back(node);
     return ids_[static_cast<std::size_t>(old)] = to.size() - 1;
   }
+  /// From here on, the value of `old`, which is there already, behind a barrier.
+  constexpr void add_barrier(Id old) {
+    Id& id = ids_[static_cast<std::size_t>(old)];
+    Node node = to[id];
+    node.op = Op::barrier;
+    node.operands = {static_cast<std::int32_t>(to.operand_pool.size()), 1};
+    node.integers = {static_cast<std::int32_t>(to.integer_pool.size()), 1};
+    node.types.count = 1;
+    node.name = none;
+    to.operand_pool.push_back(id);
+    to.integer_pool.push_back(barriers_++);
+    to.nodes.push_back(node);
+    id = to.size() - 1;
+  }
   constexpr Id operator[](Id old) const { return ids_[static_cast<std::size_t>(old)]; }
   constexpr std::int32_t name(std::int32_t old) {
     if (old == none) return none;

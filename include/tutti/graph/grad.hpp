@@ -120,16 +120,19 @@ constexpr void Back::give(int i, Var cotangent) const {
 }
 
 /// d loss / d wrt for every entry of `wrt`, zeros where there is no path. `seed` is the cotangent of the loss: 1 / n
-/// makes the gradients of an average over n micro-batches.
+/// makes the gradients of an average over n micro-batches. A policy other than `none` becomes that of every repeat of
+/// the graph, and decides what their gradients compute again.
 /// Requires  the loss is a floating scalar, and `wrt` are leaves or intermediate values of the same graph
 /// Ranks     a loss that varies over ranks stands for the average of the ranks' losses: gradients of replicated values
 ///           are averaged over ranks where they arise (see `vary`)
-constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, Where where = Where::current()) {
+constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, Recompute recompute = Recompute::none,
+                              Where where = Where::current()) {
   if (loss.rank(where) != 0)
     refuse(where, "gradients", "only a scalar has a gradient; sum or average it first", loss.shape());
   if (!is_floating(loss.dtype()))
     refuse(where, "gradients", "only a floating value has a gradient", loss.dtype(), DType::float32);
   Builder& builder = *loss.builder;
+  if (recompute != Recompute::none) builder.set_recompute(recompute);
   List<Id> ids;
   for (Var v : wrt) ids.push_back(builder.adopt(v, where));
   Reverse reverse(builder, {loss.id}, ids);
@@ -143,9 +146,9 @@ constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, W
   return result;
 }
 
-/// The graph with one more output per parameter: "gradient.NAME" of the output `loss`.
+/// The graph with one more output per parameter: "gradient.NAME" of the output `loss`; `seed` and `recompute` as above.
 constexpr Graph grad(Graph const& graph, std::string_view loss = "loss", double seed = 1,
-                     Where where = Where::current()) {
+                     Recompute recompute = Recompute::none, Where where = Where::current()) {
   Builder builder;
   builder.load(graph);
   Id const id = graph.find_output(loss);
@@ -154,7 +157,7 @@ constexpr Graph grad(Graph const& graph, std::string_view loss = "loss", double 
            "the graph has no output \"" + std::string(loss) + "\"; name its loss");
   List<Var> wrt;
   for (Parameter const& parameter : graph.parameters) wrt.push_back({&builder, parameter.node});
-  List<Var> const values = gradients({&builder, id}, wrt, seed, where);
+  List<Var> const values = gradients({&builder, id}, wrt, seed, recompute, where);
   for (std::size_t i = 0; i < wrt.size(); ++i)
     builder.output(reflect::Path("gradient.").append(graph.name(wrt[i].id)), values[i], where);
   return canonical(builder.graph());

@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// Gradient of `repeat`: the body is differentiated once; the forward node keeps what that gradient reads (residuals,
-/// as stacked results), and a second repeat runs the other way.
+/// as stacked results), and a second repeat runs the other way, which may compute some of it again (see Recompute).
 
 #include <tutti/graph/grad.hpp>
 
@@ -108,7 +108,64 @@ class BodyGradient {
       default: return false;
     }
   }
-  constexpr bool is_cut(Id id) const { return body_.graph().op(id) == Op::input || (is_forward(id) && !is_free(id)); }
+  /// One pass over the values that it reads, and none of a product's work.
+  constexpr bool is_pointwise(Id id) const {
+    Op const op = body_.graph().op(id);
+    switch (op) {
+      case Op::reduce_sum:
+      case Op::reduce_max:
+      case Op::rng_bits:
+      case Op::layer_norm:
+      case Op::rms_norm:
+      case Op::rotary:
+      case Op::swiglu: return true;
+      default: return info(op).kind == OpClass::elementwise || info(op).kind == OpClass::shape;
+    }
+  }
+  constexpr bool is_sent(Id id) const {
+    switch (body_.graph().op(id)) {
+      case Op::all_reduce:
+      case Op::broadcast:
+      case Op::all_gather:
+      case Op::reduce_scatter: return true;
+      default: return false;
+    }
+  }
+  /// Comes into the backward loop from outside.
+  constexpr bool is_cut(Id id) const {
+    return body_.graph().op(id) == Op::input ||
+           (is_forward(id) && !is_free(id) && (again_.empty() || again_[static_cast<std::size_t>(id)] == 0));
+  }
+  /// What the backward loop needs, from its results down to the cuts.
+  constexpr List<char> needed_of(List<Id> const& order, List<Id> const& roots) const {
+    List<char> needed(body_.graph().nodes.size(), char{0});
+    for (Id root : roots) needed[static_cast<std::size_t>(root)] = 1;
+    for (std::size_t i = order.size(); i-- > 0;)
+      if (needed[static_cast<std::size_t>(order[i])] != 0 && !is_cut(order[i]))
+        for (Id operand : body_.graph().operands(order[i])) needed[static_cast<std::size_t>(operand)] = 1;
+    return needed;
+  }
+  /// Chooses what is computed again. Of `pointwise` no value is kept that `none` would not keep: operands must be among
+  /// those, computed again themselves, or slices and invariants, which are there.
+  constexpr void choose(List<Id> const& order, List<Id> const& roots) {
+    if (shape_.recompute == Recompute::none) return;
+    Graph const& graph = body_.graph();
+    List<char> const kept = needed_of(order, roots);
+    List<char> again(graph.nodes.size(), char{0}), there = kept;
+    for (std::size_t i = static_cast<std::size_t>(shape_.carried); i < forward_inputs_.size(); ++i)
+      there[static_cast<std::size_t>(forward_inputs_[i])] = 1;
+    for (Id id : order) {
+      if (!is_forward(id) || graph.op(id) == Op::input) continue;
+      bool possible = true;
+      for (Id operand : graph.operands(id)) possible = possible && there[static_cast<std::size_t>(operand)] != 0;
+      bool const chosen = shape_.recompute == Recompute::block ? !is_sent(id)
+                          : graph.op(id) == Op::result ? again[static_cast<std::size_t>(graph.operand(id, 0))] != 0
+                                                       : possible && is_pointwise(id);
+      again[static_cast<std::size_t>(id)] = chosen ? 1 : 0;
+      if (chosen || (possible && is_free(id))) there[static_cast<std::size_t>(id)] = 1;
+    }
+    again_ = std::move(again);
+  }
 
   constexpr Graph extract() {
     std::int32_t const residual = body_.intern("residual"), gradient = body_.intern("gradient");
@@ -117,11 +174,8 @@ class BodyGradient {
     for (Carry const& carry : carries_) roots.push_back(carry.next);
     roots.append(stacked_results_.begin(), stacked_results_.end());
     List<Id> const order = reachable_order(graph, roots);
-    List<char> needed(graph.nodes.size(), char{0});
-    for (Id root : roots) needed[static_cast<std::size_t>(root)] = 1;
-    for (std::size_t i = order.size(); i-- > 0;)
-      if (needed[static_cast<std::size_t>(order[i])] != 0 && !is_cut(order[i]))
-        for (Id operand : graph.operands(order[i])) needed[static_cast<std::size_t>(operand)] = 1;
+    choose(order, roots);
+    List<char> const needed = needed_of(order, roots);
 
     for (Id id : order) {
       if (needed[static_cast<std::size_t>(id)] == 0 || !is_cut(id)) continue;
@@ -144,6 +198,10 @@ class BodyGradient {
     for (Carry const& carry : carries_) as_input(carry.input);
     for (Slice const& invariant : invariants_) as_input(invariant.input);
     for (Slice const& slice : slices_) as_input(slice.input);
+    // Behind barriers nothing that is computed again moves, in the list of steps, to where it was computed first.
+    if (shape_.recompute != Recompute::none)
+      for (Slice const& slice : slices_)
+        if (slice.residual != none) renumbering.add_barrier(slice.input);
     for (Id id : order)
       if (needed[static_cast<std::size_t>(id)] != 0 && !is_cut(id)) renumbering.add(id);
     std::int32_t const name = renumbering.name(gradient);
@@ -176,7 +234,7 @@ class BodyGradient {
     Draft node = draft(Op::repeat, std::move(operands),
                        {shape_.length, static_cast<std::int64_t>(carries_.size()),
                         static_cast<std::int64_t>(invariants_.size()), static_cast<std::int64_t>(slices_.size()),
-                        std::int64_t{!shape_.reversed}, static_cast<std::int64_t>(shape_.residuals)});
+                        std::int64_t{!shape_.reversed}, static_cast<std::int64_t>(shape_.recompute)});
     node.body = n_.builder.add_body(backward);
     Var const repeat = detail::emit(n_.builder, std::move(node), n_.where);
     for (std::size_t i = 0; i < carries_.size(); ++i)
@@ -196,6 +254,7 @@ class BodyGradient {
   List<int> stacked_operands_;  // of the forward node: who receives them
   List<Slice> invariants_, slices_;
   List<Id> residuals_;
+  List<char> again_;  // computed by the backward loop too; empty: nothing is
   int first_residual_ = 0;
 };
 

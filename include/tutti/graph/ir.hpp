@@ -191,12 +191,20 @@ struct RepeatShape {
   std::int64_t length = 0;
   int carried = 0, invariants = 0, stacked = 0;
   bool reversed = false;
-  Residuals residuals = Residuals::save_needed;
+  Recompute recompute = Recompute::none;
 };
 constexpr RepeatShape repeat_shape(Graph const& graph, Id id) noexcept {
   auto const values = graph.integers(id);
   return {values[0], static_cast<int>(values[1]), static_cast<int>(values[2]), static_cast<int>(values[3]),
-          values[4] != 0, static_cast<Residuals>(values[5])};
+          values[4] != 0, static_cast<Recompute>(values[5])};
+}
+
+/// Every repeat of the graph and of its bodies with this policy.
+constexpr void set_recompute(Graph& graph, Recompute policy) noexcept {
+  for (Node const& node : graph.nodes)
+    if (node.op == Op::repeat)
+      graph.integer_pool[static_cast<std::size_t>(node.integers.first) + 5] = static_cast<std::int64_t>(policy);
+  for (Graph& body : graph.bodies) set_recompute(body, policy);
 }
 
 /// The integers of a dot_general node by name.

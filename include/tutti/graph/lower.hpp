@@ -176,7 +176,8 @@ class Lowering {
     switch (graph.op(id)) {
       case Op::input: case Op::parameter: case Op::state: case Op::scalar: return std::nullopt;
       case Op::constant: return constant_value(type.dtype, type.shape, graph.real(id));
-      case Op::stop_gradient: case Op::barrier: case Op::vary: case Op::partial: return x[0];
+      case Op::stop_gradient: case Op::vary: case Op::partial: return x[0];
+      case Op::barrier: return fenced(x[0]);
       case Op::iota: {
         Ref const y = emit_.fresh(type.dtype, type.shape);
         Step& step = emit_.push(StepKind::iota);
@@ -265,6 +266,19 @@ class Lowering {
     emit_.fail(ErrorKind::unavailable, "the executor has no step for this operation");
   }
 
+  /// The same value in a buffer of its own: fusion sees a copy between who makes it and who reads it here. Copy elision
+  /// removes that copy again. There is one for every buffer, for a second one could not be removed. Only who reads all
+  /// of a buffer that a step wrote could be fused with that step.
+  Value fenced(Value const& x) {
+    if (x.kind != Value::Kind::view) return x;
+    Buffer const& buffer = emit_.list[x.ref.buffer];
+    if (buffer.pool != Pool::arena || x.ref.offset != 0 || !x.ref.contiguous() || x.ref.bytes() != buffer.bytes)
+      return x;
+    while (fences_.size() < emit_.list.buffers.size()) fences_.push_back(-1);
+    BufferId fence = fences_[at(x.ref.buffer)];
+    if (fence < 0) fences_[at(x.ref.buffer)] = fence = emit_.copied(x.ref).buffer;
+    return view_value(contiguous_ref(fence, 0, x.dtype, x.shape));
+  }
   Value simple(StepKind kind, List<Ref> const& reads, Type const& type) {
     Ref const y = emit_.fresh(type.dtype, type.shape);
     Step& step = emit_.push(kind);
@@ -283,6 +297,7 @@ class Lowering {
   }
 
   Emitter emit_;
+  List<BufferId> fences_;  // by the buffer that they copy; -1: none
 };
 
 }  // namespace tutti::graph::lowering

@@ -48,7 +48,7 @@ enum class Op : std::uint8_t {
   silu,           ///< x / (1 + exp(-x))
   silu_gradient,  ///< g, x: g * silu'(x)
   stop_gradient,  ///< identity, no gradient
-  barrier,        ///< {serial}: identity that is never merged with another
+  barrier,        ///< {serial}: identity that is never merged with another, nor fused over
 
   // Shape. All but pad, concatenate and the dynamic two only re-read their operand.
   broadcast_in_dim,      ///< {axis of the result for every axis of x}; extents are equal or 1
@@ -103,7 +103,7 @@ enum class Op : std::uint8_t {
 
   // Structure.
   repeat,  ///< carried initial values, invariants, stacked (L, ...); {L, carried, invariants, stacked, reversed,
-           ///< Residuals};
+           ///< Recompute};
            ///< see Graph::bodies -> final carried values, then stacked results (L, ...)
   result,  ///< a node of several results; {index}. The only user that such a node has.
 };
@@ -111,10 +111,18 @@ inline constexpr int op_count = static_cast<int>(Op::result) + 1;
 
 enum class Comparison : std::uint8_t { less, less_equal, equal, not_equal };
 
-/// What forward `repeat` keeps for its gradient.
-enum class Residuals : std::uint8_t {
-  save_needed,  ///< everything that the gradient reads and cannot read elsewhere
+/// Which values of a body the backward loop of a `repeat` computes again, instead of having the forward loop keep them.
+/// The same operations on the same operands: it costs time, saves memory and changes no result. What crosses ranks is
+/// never sent twice.
+/// Source  Chen et al. 2016 (arXiv 1604.06174); Korthikanti et al. 2022 (arXiv 2205.05198) for choosing what is cheap
+enum class Recompute : std::uint8_t {
+  none,       ///< only what is no work: everything else that the gradient reads is kept
+  pointwise,  ///< also elementwise operations, normalisations, sums, rotations and gates whose operands are kept anyway
+  block,      ///< everything: of an iteration only what enters it is kept
 };
+constexpr std::string_view name(Recompute policy) noexcept {
+  return policy == Recompute::none ? "none" : policy == Recompute::pointwise ? "pointwise" : "block";
+}
 
 enum class OpClass : std::uint8_t { leaf, elementwise, shape, reduction, composite, collective, structure };
 

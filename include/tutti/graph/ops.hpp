@@ -197,7 +197,8 @@ constexpr Var silu(Var x, Where where = Where::current()) { return detail::unary
 constexpr Var stop_gradient(Var x, Where where = Where::current()) {
   return detail::unary(Op::stop_gradient, x, where);
 }
-/// The value, computed anew where this stands: never merged with an equal one.
+/// The value, computed anew where this stands: never merged with an equal one, and what reads it is not fused with what
+/// made it.
 constexpr Var barrier(Var x, Where where = Where::current()) {
   Builder& builder = detail::home(x, where);
   return detail::emit(builder, draft(Op::barrier, {x.id}, {builder.graph().size()}), where);

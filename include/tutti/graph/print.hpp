@@ -42,6 +42,8 @@ inline void print(Graph const& graph, std::string const& indent, std::string& ou
         out += (i == 0 ? "" : ", ") + short_number(graph.reals(id)[i]);
       out += ">";
     }
+    if (node.op == Op::repeat && repeat_shape(graph, id).recompute != Recompute::none)
+      out += " recompute " + std::string(name(repeat_shape(graph, id).recompute));
     out += " :";
     for (int i = 0; i < graph.results(id); ++i) {
       Type const& type = graph.type(id, i);

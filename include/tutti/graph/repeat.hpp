@@ -52,7 +52,7 @@ class RepeatTrace {
     Draft wanted_node =
         draft(Op::repeat, std::move(operands),
               {length_, 1, static_cast<std::int64_t>(body_.captured().size()),
-               static_cast<std::int64_t>(slices_.size()), 0, static_cast<std::int64_t>(Residuals::save_needed)});
+               static_cast<std::int64_t>(slices_.size()), 0, static_cast<std::int64_t>(Recompute::none)});
     wanted_node.body = outer_.add_body(canonical(body_.graph()));
     return detail::result(detail::emit(outer_, std::move(wanted_node), where_), 0, where_);
   }

@@ -110,15 +110,15 @@ class CopyElision {
   List<List<FieldRead>> fields_;  // per field: who reads which bytes
 };
 
-/// (write, read) operands that the kernel allows to be the same memory.
+/// (write, read) operands that the kernel allows to be the same memory. A product whose residual is its result sums in
+/// another order: it is left out, so that a result's bits do not depend on who else reads an operand.
 inline std::span<std::array<std::size_t, 2> const> in_place_operands(StepKind kind) {
   using Pair = std::array<std::size_t, 2>;
-  static constexpr Pair first[] = {{0, 0}}, gemm[] = {{0, 3}}, embedding[] = {{0, 2}}, norm[] = {{0, 5}, {0, 0}},
+  static constexpr Pair first[] = {{0, 0}}, embedding[] = {{0, 2}}, norm[] = {{0, 5}, {0, 0}},
                         rms[] = {{0, 4}, {0, 0}}, gate[] = {{0, 0}, {0, 1}, {1, 0}}, loss[] = {{1, 0}};
   switch (kind) {
     case StepKind::layer_norm: case StepKind::rms_norm: case StepKind::rotary: case StepKind::scatter_add:
     case StepKind::dynamic_update_slice: return first;
-    case StepKind::gemm: return gemm;
     case StepKind::embedding_gradient: return embedding;
     case StepKind::layer_norm_gradient: return norm;
     case StepKind::rms_norm_gradient: return rms;

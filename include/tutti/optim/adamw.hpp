@@ -31,6 +31,7 @@ struct StepOptions {
   std::int64_t micro_steps = 1;   ///< gradients are averaged over them
   bool reduce = false;            ///< and over ranks
   double weight = 1;              ///< of this rank in that average; 1 on every rank where shares are even
+  graph::Recompute recompute = graph::Recompute::none;  ///< by the backward loops of repeats
 };
 
 namespace detail {
@@ -68,7 +69,7 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
   List<Var> wrt;
   for (graph::Parameter const& parameter : parameters) wrt.push_back({&builder, parameter.node});
   double const share = options.weight / static_cast<double>(options.micro_steps);
-  List<Var> gradients = graph::gradients(loss, wrt, share, where);
+  List<Var> gradients = graph::gradients(loss, wrt, share, options.recompute, where);
   Var const mean = accumulated(share == 1 ? loss : loss * share, "loss");
   for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = accumulated(gradients[i], name_of(i));
   if (writes) return;

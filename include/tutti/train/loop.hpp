@@ -52,6 +52,7 @@ class Run {
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
                .clip = o().clip,
                .compute = o().compute_dtype(),
+               .recompute = o().recompute_policy(),
                .profile = o().profile,
                .keep_packed = o().keep_packed}) {}
 
@@ -194,6 +195,7 @@ class Run {
              "AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}",
              o().schedule, o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
              o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
+        {"recompute", describe_recompute(o().recompute_policy())},
         {"memory",
          step_.divided()
              ? fmt::format(

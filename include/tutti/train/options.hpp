@@ -2,11 +2,12 @@
 #pragma once
 /// @file
 /// What a training run can be told, on the command line or in a JSON file of the same names.
-/// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults. A line or
-/// three for each flag are its length.
+/// The command line wins over a resumed checkpoint, the checkpoint over the file, the file over the defaults.
+/// One header, though long: a flag's declaration, its help, its limits and who remembers it are read together.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/graph/op.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/optim/schedule.hpp>
@@ -59,12 +60,19 @@ struct Options {
   std::string out;
   bool overwrite = false;          ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
+  std::string recompute = "none";  ///< by the backward pass; see graph::Recompute
   bool profile = false;            ///< measure every operation
   bool keep_packed = false;        ///< see TrainStepOptions
   bool replicas_per_rank = false;  ///< see parallel::Replicas
   std::string config;
 
   DType compute_dtype() const { return compute == "bfloat16" ? DType::bfloat16 : DType::float32; }
+
+  graph::Recompute recompute_policy() const {
+    return recompute == "block"       ? graph::Recompute::block
+           : recompute == "pointwise" ? graph::Recompute::pointwise
+                                      : graph::Recompute::none;
+  }
 
   std::set<std::string> given;     ///< names that the command line or the file set
   std::set<std::string> typed;     ///< names that the command line set
@@ -129,6 +137,8 @@ inline void declare(CLI::App& app, Options& o) {
   run->add_flag(
       "--replicas-per-rank", o.replicas_per_rank,
       "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)");
+  add(*run, "--recompute", o.recompute,
+      "compute again in the backward pass, to save memory: none, pointwise (norms, GELU, elementwise) or block (all)");
   run->add_flag("--keep-packed", o.keep_packed,
                 "pack weights for products once a step, not once a micro-step; takes memory");
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
@@ -288,6 +298,8 @@ inline void validate(Options const& o) {
   if (std::find(optim::schedule_names.begin(), optim::schedule_names.end(), o.schedule) == optim::schedule_names.end())
     refuse("--schedule", o.schedule, "use cosine, linear, constant or wsd");
   if (o.compute != "float32" && o.compute != "bfloat16") refuse("--compute", o.compute, "use float32 or bfloat16");
+  if (o.recompute != "none" && o.recompute_policy() == graph::Recompute::none)
+    refuse("--recompute", o.recompute, "use none, pointwise or block");
   if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
     refuse("--backend", o.backend, "use auto, mpi or threads");
   if (o.device != "cpu" && o.device != "cuda") refuse("--device", o.device, "use cpu or cuda");
@@ -311,7 +323,7 @@ inline void validate(Options const& o) {
 /// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
 /// how, and what the run shows and keeps on the way. The model's sizes are facts of the checkpoint themselves, and so
 /// are its micro-steps, which stay where the layout does. How a run is laid out (--backend, --ranks, --threads,
-/// --replicas-per-rank, --keep-packed), what this call does with --out and shows with --profile, and
+/// --replicas-per-rank, --keep-packed, --recompute), what this call does with --out and shows with --profile, and
 /// --no-final-checkpoint, which would lose work that another call meant to keep, are said each time.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {

@@ -34,6 +34,7 @@ struct TrainStepOptions {
   double weight = 1;                      ///< ranks * batch / batches of all ranks: 1 unless they differ
   double clip = 0;                        ///< largest global norm; 0 does not clip
   DType compute = DType::float32;         ///< of matrix products: float32, or bfloat16 as graph::amp says
+  graph::Recompute recompute = graph::Recompute::none;  ///< by the backward pass instead of kept by the forward pass
   bool profile = false;                   ///< measure every step of the programs
   /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
   /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
@@ -46,6 +47,13 @@ inline std::string describe_products(DType compute, exec::Isa isa) {
   if (isa == exec::Isa::avx512_bf16)
     return "bfloat16, summed in fp32; master weights, norms, softmax, loss and updates in fp32";
   return "bfloat16 values, multiplied as fp32: " + std::string(exec::name(isa)) + " has no instruction for bfloat16";
+}
+
+/// What the backward pass computes again.
+inline std::string describe_recompute(graph::Recompute policy) {
+  if (policy == graph::Recompute::none) return "nothing";
+  if (policy == graph::Recompute::block) return "every block, from what enters it";
+  return "norms, GELU and other elementwise operations";
 }
 
 struct StepResult {
@@ -248,7 +256,8 @@ class TrainStep {
                         {.clip = options_.clip,
                          .micro_steps = options_.micro_steps,
                          .reduce = reduce,
-                         .weight = options_.weight});
+                         .weight = options_.weight,
+                         .recompute = options_.recompute});
       else builder.output("loss", loss);
     };
     return graph::amp(graph::trace(make_parameters(config_), model), options_.compute);
