@@ -24,6 +24,4 @@ inline void fit_workspaces(StepList& list) {
   }
 }
 
-inline void fit_cuda(StepList& list) { fit_workspaces(list); }
-
 }  // namespace tutti::graph::lowering

@@ -11,6 +11,7 @@
 #include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/lower.hpp>
+#include <tutti/graph/narrow.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/share.hpp>
 
@@ -30,6 +31,7 @@ struct CompileOptions {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;  ///< of gradients reduced together
   Division division{};                                ///< of AdamW's updates; none for devices
   Target target = Target::cpu;
+  bool narrow = true;  ///< on devices: what products round to bfloat16 is stored so, see graph/narrow.hpp
 };
 
 struct Program {
@@ -53,11 +55,14 @@ inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
   Program program;
   program.target = options.target;
   program.list = lowering::Lowering{}.run(graph);
-  if (options.target == Target::cuda) lowering::fit_cuda(program.list);
   lowering::eliminate_dead_steps(program.list);
   if (options.fuse) {
     lowering::EpilogueFusion(program.list).run();
     lowering::ChainFusion(program.list).run();
+  }
+  if (options.target == Target::cuda) {
+    if (options.narrow) lowering::Narrowing(program.list).run();
+    lowering::fit_workspaces(program.list);
   }
   lowering::make_buckets(program.list, options.bucket_bytes, options.division.ranks);
   lowering::sink_state_updates(program.list);

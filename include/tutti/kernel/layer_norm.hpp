@@ -7,17 +7,18 @@
 
 namespace tutti::kernel {
 
-/// Shapes    x, y (rows, channels); gamma, beta (channels); mean, rstd (rows); T float, on a GPU also bfloat16
+/// Shapes    x, y (rows, channels); gamma, beta (channels); mean, rstd (rows); T and Y float, on a GPU also bfloat16,
+///           both or Y alone
 /// Computes  mean = avg(x); rstd = 1 / sqrt(avg((x - mean)^2) + eps); y = (x - mean) * rstd * gamma + beta, per row
-/// Aliasing  y may be x. mean and rstd may be null when no gradient follows.
-template <class T>
+/// Aliasing  y may be x where they have one type. mean and rstd may be null when no gradient follows.
+template <class T, class Y = T>
 struct LayerNormOf {
   std::int64_t rows = 0, channels = 0;
   float eps = 1e-5f;
   T const* x = nullptr;
   float const* gamma = nullptr;
   float const* beta = nullptr;
-  T* y = nullptr;
+  Y* y = nullptr;
   float* mean = nullptr;
   float* rstd = nullptr;
 };
@@ -26,12 +27,12 @@ using LayerNorm = LayerNormOf<float>;
 /// Shapes    dy, x, dx (rows, channels); gamma, dgamma, dbeta (channels); mean, rstd (rows)
 /// Computes  xh = (x - mean) * rstd; dbeta = sum dy; dgamma = sum dy * xh; h = dy * gamma;
 ///           dx = rstd * (h - avg(h) - xh * avg(h * xh)) [+ dx_add]
-/// Aliasing  dx may be dy or dx_add. Outputs that are null are not computed; dx_add may be null.
+/// Aliasing  dx may be dx_add, and dy where they have one type. Outputs that are null are not computed; dx_add may be null.
 /// Numerics  everything is held in fp32; sums over rows in an order independent of the number of threads.
-template <class T>
+template <class T, class Y = T>
 struct LayerNormGradientOf {
   std::int64_t rows = 0, channels = 0;
-  T const* dy = nullptr;
+  Y const* dy = nullptr;
   T const* x = nullptr;
   float const* gamma = nullptr;
   float const* mean = nullptr;

@@ -7,17 +7,18 @@
 
 namespace tutti::kernel {
 
-/// Shapes    x, y (rows, channels); weight (channels); rstd (rows); T float, on a GPU also bfloat16
+/// Shapes    x, y (rows, channels); weight (channels); rstd (rows); T and Y float, on a GPU also bfloat16, both or Y
+///           alone
 /// Computes  rstd = 1 / sqrt(avg(x^2) + eps); y = x * rstd * weight, per row
-/// Aliasing  y may be x. rstd may be null when no gradient follows.
+/// Aliasing  y may be x where they have one type. rstd may be null when no gradient follows.
 /// Numerics  the sum of squares is held in fp32: a row whose sum is beyond 3.4e38 becomes zero.
-template <class T>
+template <class T, class Y = T>
 struct RmsNormOf {
   std::int64_t rows = 0, channels = 0;
   float eps = 1e-5f;
   T const* x = nullptr;
   float const* weight = nullptr;
-  T* y = nullptr;
+  Y* y = nullptr;
   float* rstd = nullptr;
 };
 using RmsNorm = RmsNormOf<float>;
@@ -25,12 +26,12 @@ using RmsNorm = RmsNormOf<float>;
 /// Shapes    dy, x, dx (rows, channels); weight, dweight (channels); rstd (rows)
 /// Computes  xh = x * rstd; dweight = sum dy * xh [+ dweight, where `accumulate`]; h = dy * weight;
 ///           dx = rstd * (h - xh * avg(h * xh)) [+ dx_add]
-/// Aliasing  dx may be dy or dx_add. Outputs that are null are not computed; dx_add may be null.
+/// Aliasing  dx may be dx_add, and dy where they have one type. Outputs that are null are not computed; dx_add may be null.
 /// Numerics  everything is held in fp32; sums over rows in an order independent of the number of threads.
-template <class T>
+template <class T, class Y = T>
 struct RmsNormGradientOf {
   std::int64_t rows = 0, channels = 0;
-  T const* dy = nullptr;
+  Y const* dy = nullptr;
   T const* x = nullptr;
   float const* weight = nullptr;
   float const* rstd = nullptr;

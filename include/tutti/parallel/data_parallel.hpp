@@ -27,6 +27,8 @@ struct DataParallel {
   Shared<comm::Port> port;
   /// Of the ranks of this node, which have one copy of the state together; null: each its own.
   Shared<comm::Port> node;
+  /// The same ranks for memory of their devices, where the backend reaches it; null: it passes through the host.
+  Shared<comm::Port> device;
 };
 
 /// What a rank holds of parameters and moments.
@@ -39,7 +41,9 @@ enum class Replicas : unsigned char {
 /// Ranks     all. Blocking where ranks are on several nodes: the ranks of each become a communicator of their own.
 template <Backend B>
 DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Replicas::per_node) {
-  DataParallel result{comm::port(communicator), nullptr};
+  DataParallel result{comm::port(communicator), nullptr, nullptr};
+  if constexpr (requires { typename B::Accelerator; })
+    if (communicator.size() > 1) result.device = comm::accelerator_port(communicator);
   if constexpr (comm::SharesBlocks<B>) {
     if (replicas == Replicas::per_rank || communicator.size() == 1 || !communicator.backend().shares_memory())
       return result;

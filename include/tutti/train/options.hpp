@@ -143,7 +143,7 @@ inline void declare(CLI::App& app, Options& o) {
                 "pack weights for products once a step, not once a micro-step; takes memory");
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
-  add(*run, "--backend", o.backend, "mpi, threads, or auto: mpi under a launcher, else threads");
+  add(*run, "--backend", o.backend, "mpi, threads, nccl (between GPUs), or auto: mpi under a launcher, else threads");
   add(*run, "--device", o.device, "cpu, or cuda: each rank the GPU of its number on its node");
   add(*run, "--config", o.config, "JSON file with these names as keys, without the dashes");
   for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -300,9 +300,10 @@ inline void validate(Options const& o) {
   if (o.compute != "float32" && o.compute != "bfloat16") refuse("--compute", o.compute, "use float32 or bfloat16");
   if (o.recompute != "none" && o.recompute_policy() == graph::Recompute::none)
     refuse("--recompute", o.recompute, "use none, pointwise or block");
-  if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads")
-    refuse("--backend", o.backend, "use auto, mpi or threads");
+  if (o.backend != "auto" && o.backend != "mpi" && o.backend != "threads" && o.backend != "nccl")
+    refuse("--backend", o.backend, "use auto, mpi, threads or nccl");
   if (o.device != "cpu" && o.device != "cuda") refuse("--device", o.device, "use cpu or cuda");
+  if (o.backend == "nccl" && o.device != "cuda") refuse("--backend", o.backend, "is between GPUs. Add --device cuda");
   if (o.device != "cpu" && o.keep_packed)
     refuse("--device", o.device, "keeps no packed weights. Leave out --keep-packed");
   if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))

@@ -2,10 +2,13 @@
 /// @file
 /// Programs on a device: whole training steps, captured and replayed, two under way, with ranks.
 // Covers: <tutti/graph/cuda/executor.hpp> <tutti/graph/cuda/state.hpp> <tutti/graph/fit_cuda.hpp>
+// Covers: <tutti/graph/narrow.hpp>
 
 #include "graph/cuda/run_graph.hpp"
 #include "graph/small_gpt.hpp"
 #include "support/catch.hpp"
+
+#include <tutti/graph/amp.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -233,4 +236,42 @@ TEST_CASE("every step of a program is measured on a device") {
   CHECK(table.find("attention_gradient") != std::string::npos);
   CHECK(table.find("adamw") != std::string::npos);
   CHECK(executor.captured() == 0);
+}
+
+TEST_CASE("what products round to bfloat16 is stored so on a device, and nothing else") {
+  SmallSizes sizes = device_sizes();
+  sizes.batch = 4;
+  for (SmallPass const pass : {SmallPass::loss, SmallPass::gradients, SmallPass::whole}) {
+    Graph const graph = amp(test::small_graph(sizes, pass), DType::bfloat16);
+    CompileOptions options;
+    options.target = Target::cuda;
+    Program const narrow = compile(graph, options);
+    options.narrow = false;
+    Program const wide = compile(graph, options);
+    // Without a gradient little is kept, and the weights' copies are most of it.
+    if (pass != SmallPass::loss) CHECK(narrow.plan.arena_bytes < wide.plan.arena_bytes);
+    int converted = 0;
+    for (Step const& step : narrow.list.steps) {
+      INFO(name(step.kind) << " " << step.where);
+      if (step.kind == StepKind::gemm)
+        for (std::size_t const i : {std::size_t{0}, std::size_t{1}}) CHECK(step.reads[i].dtype == DType::bfloat16);
+      if (step.kind == StepKind::attention || step.kind == StepKind::attention_gradient)
+        for (Ref const& ref : step.writes)
+          CHECK((!ref || ref.shape.rank() < 3 || ref.dtype == DType::bfloat16 || ref.shape[2] == sizes.tokens));
+      if (step.kind == StepKind::layer_norm || step.kind == StepKind::layer_norm_gradient)
+        CHECK(step.reads[1].dtype == DType::float32);
+      if (step.kind == StepKind::adamw || step.kind == StepKind::square_sum)
+        for (Ref const& ref : step.reads) CHECK((!ref || ref.dtype != DType::bfloat16));
+      converted += step.kind == StepKind::elementwise && step.instructions.size() == 1 &&
+                   step.writes[0].dtype == DType::bfloat16 && step.reads[0].dtype == DType::float32;
+    }
+    CHECK(converted >= 5);  // the weights, at least
+    auto const losses = [&](Program const& program) { return trained(program, graph, sizes, 6, true).losses; };
+    if (pass != SmallPass::whole) continue;
+    auto const a = losses(narrow), b = losses(wide);
+    CHECK(a == losses(narrow));
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(0.01));
+  }
+  Graph const exact = test::small_graph(sizes, SmallPass::whole);
+  CHECK(to_string(compiled(exact)).find("bfloat16") == std::string::npos);
 }

@@ -281,31 +281,32 @@ inline Owner<Call> bind(Operands const& call) {
         device::ColumnSumOf<T> const c{shape(0)[0], shape(0)[1], shape(0)[1], call.read<T>(0), call.write(0), false};
         return detail::launch([c](Context& context) { device::column_sum(context, c); });
       });
+    // Rows are float32; what a normalisation gives, and its gradient, may be bfloat16.
     case StepKind::layer_norm:
-      return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        kernel::LayerNormOf<T> const l{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps),
-                                       call.read<T>(0),  call.read(1),     call.read(2),
-                                       call.write<T>(0), call.write(1),    call.write(2)};
+      return detail::with_float(s.writes[0].dtype, [&]<class Y>(Y) {
+        kernel::LayerNormOf<float, Y> const l{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps),
+                                              call.read(0),     call.read(1),     call.read(2),
+                                              call.write<Y>(0), call.write(1),    call.write(2)};
         return detail::launch([l](Context& context) { device::layer_norm(context, l); });
       });
     case StepKind::layer_norm_gradient:
-      return detail::with_float(s.reads[1].dtype, [&]<class T>(T) {
-        kernel::LayerNormGradientOf<T> const g{
-            rows(s.reads[0]), last(s.reads[0]), call.read<T>(0),  call.read<T>(1), call.read(2), call.read(3),
-            call.read(4),     call.read<T>(5),  call.write<T>(0), call.write(1),   call.write(2)};
+      return detail::with_float(s.reads[0].dtype, [&]<class Y>(Y) {
+        kernel::LayerNormGradientOf<float, Y> const g{rows(s.reads[0]), last(s.reads[0]), call.read<Y>(0), call.read(1),
+                                                      call.read(2),     call.read(3),     call.read(4),    call.read(5),
+                                                      call.write(0),    call.write(1),    call.write(2)};
         return detail::launch([g](Context& context) { device::layer_norm_gradient(context, g); });
       });
     case StepKind::rms_norm:
-      return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        kernel::RmsNormOf<T> const n{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps), call.read<T>(0),
-                                     call.read(1),     call.write<T>(0), call.write(1)};
+      return detail::with_float(s.writes[0].dtype, [&]<class Y>(Y) {
+        kernel::RmsNormOf<float, Y> const n{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps), call.read(0),
+                                            call.read(1),     call.write<Y>(0), call.write(1)};
         return detail::launch([n](Context& context) { device::rms_norm(context, n); });
       });
     case StepKind::rms_norm_gradient:
-      return detail::with_float(s.reads[1].dtype, [&]<class T>(T) {
-        kernel::RmsNormGradientOf<T> const g{rows(s.reads[0]), last(s.reads[0]), call.read<T>(0),
-                                             call.read<T>(1),  call.read(2),     call.read(3),
-                                             call.read<T>(4),  call.write<T>(0), call.write(1)};
+      return detail::with_float(s.reads[0].dtype, [&]<class Y>(Y) {
+        kernel::RmsNormGradientOf<float, Y> const g{rows(s.reads[0]), last(s.reads[0]), call.read<Y>(0),
+                                                    call.read(1),     call.read(2),     call.read(3),
+                                                    call.read(4),     call.write(0),    call.write(1)};
         return detail::launch([g](Context& context) { device::rms_norm_gradient(context, g); });
       });
     case StepKind::rotary:

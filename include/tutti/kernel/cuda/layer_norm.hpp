@@ -15,19 +15,19 @@ namespace tutti::kernel::cuda {
 
 namespace detail {
 
-template <class T>
+template <class T, class Y>
 struct LayerNormRows {
-  LayerNormOf<T> op;
+  LayerNormOf<T, Y> op;
   int row_threads;
 };
 
 /// A row is read once and stays in registers for its two sums and the result, and so do gamma and beta for all rows of
 /// a thread: at 768 bfloat16 channels 12 and 48 registers a thread. Read from L1 for each row they would take two
 /// thirds of its bandwidth.
-template <class T, int N, int Held>
-__global__ void __launch_bounds__(512) layer_norm_rows(LayerNormRows<T> const args) {
+template <class T, class Y, int N, int Held>
+__global__ void __launch_bounds__(512) layer_norm_rows(LayerNormRows<T, Y> const args) {
   __shared__ float room[2][1][most_warps];
-  LayerNormOf<T> const& op = args.op;
+  LayerNormOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);
   ChannelPart<N, Held> const gammas(op.gamma, op.channels, place), betas(op.beta, op.channels, place);
   float const inverse = 1.0f / static_cast<float>(op.channels);
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(512) layer_norm_rows(LayerNormRows<T> const ar
     });
     row_sums(squares, args.row_threads, room[1]);
     float const rstd = 1.0f / sqrtf(squares[0] * inverse + op.eps);
-    T* const y = op.y + row * op.channels;
+    Y* const y = op.y + row * op.channels;
     x.each([&](int k, std::int64_t i, float const(&values)[N]) {
       float gamma[N], beta[N], result[N];
       gammas.get(k, i, gamma);
@@ -65,19 +65,19 @@ __global__ void __launch_bounds__(512) layer_norm_rows(LayerNormRows<T> const ar
   }
 }
 
-template <class T>
+template <class T, class Y>
 struct LayerNormGradientRows {
-  LayerNormGradientOf<T> op;
+  LayerNormGradientOf<T, Y> op;
   float* partial;  ///< (blocks, 2, channels): each block's sums for dgamma and dbeta; null where they are not summed
   int row_threads;
 };
 
 /// dx, and each block's part of dgamma and dbeta. A thread keeps the sums of its own columns over all rows that it
 /// visits in registers: at 768 bfloat16 channels 48, beside 24 with x and dy as they lie in memory.
-template <class T, int N, int Held>
-__global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradientRows<T> const args) {
+template <class T, class Y, int N, int Held>
+__global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradientRows<T, Y> const args) {
   __shared__ float room[2][2][most_warps];
-  LayerNormGradientOf<T> const& op = args.op;
+  LayerNormGradientOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);
   constexpr int held = Held > 0 ? Held : 1;
   float to_gamma[held][N] = {}, to_beta[held][N] = {};
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradien
     std::int64_t const row = base + place.row_in_block;
     bool const live = row < op.rows;
     RowPart<T, N, Held> const x(op.x + row * op.channels, op.channels, place, live);
-    RowPart<T, N, Held> const dy(op.dy + row * op.channels, op.channels, place, live);
+    RowPart<Y, N, Held> const dy(op.dy + row * op.channels, op.channels, place, live);
     float const mean = live ? op.mean[row] : 0.0f, rstd = live ? op.rstd[row] : 0.0f;
     float sums[2] = {0, 0};  // of h and of h * xh
     dy.each_with(x, [&](int k, std::int64_t i, float const(&d)[N], float const(&value)[N]) {
@@ -128,9 +128,9 @@ __global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradien
 }
 
 /// dgamma and dbeta of rows that registers cannot hold, column by column.
-template <class T>
+template <class T, class Y>
 struct LayerNormColumns {
-  LayerNormGradientOf<T> op;
+  LayerNormGradientOf<T, Y> op;
 
   template <int N>
   __device__ void add(std::int64_t row, std::int64_t column, float (&sums)[2][N]) const {
@@ -150,23 +150,23 @@ struct LayerNormColumns {
 
 /// See kernel::LayerNorm. Cost: one read and one write of the rows while a row has at most 16,384 channels of bfloat16
 /// or 8,192 of float and 16-byte accesses fit; else it is read three times, from caches as far as they reach.
-template <class T>
-void layer_norm(Context& context, LayerNormOf<T> const& args) {
+template <class T, class Y>
+void layer_norm(Context& context, LayerNormOf<T, Y> const& args) {
   if (args.rows <= 0 || args.channels <= 0) return;
   detail::RowPlan const plan =
       detail::plan_rows<T>(args.channels, 4, 128, {args.x, args.y, args.gamma, args.beta});
   detail::with_plan<T, 4>(plan, [&](auto elements, auto held) {
     detail::launch_blocks(context, detail::walking_blocks(args.rows, plan), plan.block_threads,
-                          detail::layer_norm_rows<T, elements(), held()>,
-                          detail::LayerNormRows<T>{args, plan.row_threads});
+                          detail::layer_norm_rows<T, Y, elements(), held()>,
+                          detail::LayerNormRows<T, Y>{args, plan.row_threads});
   });
 }
 
 /// See kernel::LayerNormGradient. Two kernels: blocks of rows with a sum of each column for each block, then those sums
 /// in the order of the blocks, whose number depends on the shape alone. Cost: one read of dy, x and dx_add, one write
 /// of dx, and 2.2 MB for the sums at 1,024 channels.
-template <class T>
-void layer_norm_gradient(Context& context, LayerNormGradientOf<T> const& args) {
+template <class T, class Y>
+void layer_norm_gradient(Context& context, LayerNormGradientOf<T, Y> const& args) {
   if (args.channels <= 0) return;
   bool const parameters = args.dgamma != nullptr || args.dbeta != nullptr;
   if (args.dx == nullptr && !parameters) return;
@@ -175,15 +175,15 @@ void layer_norm_gradient(Context& context, LayerNormGradientOf<T> const& args) {
   std::int64_t const blocks = detail::summing_blocks(args.rows, plan);
   detail::ColumnSums<2> const sums{.columns = args.channels, .out = {args.dgamma, args.dbeta}};
   if (parameters && plan.held == 0)  // before dx, which may overwrite dy
-    detail::sum_columns<T>(context, detail::LayerNormColumns<T>{args}, args.rows, plan.vectors, sums);
+    detail::sum_columns<T>(context, detail::LayerNormColumns<T, Y>{args}, args.rows, plan.vectors, sums);
   if (plan.held == 0 && args.dx == nullptr) return;
   float* const partial =
       parameters && plan.held > 0 ? detail::partial_sums(context, blocks * 2 * args.channels) : nullptr;
   if (args.rows > 0)
     detail::with_plan<T, 3>(plan, [&](auto elements, auto held) {
       detail::launch_blocks(context, blocks, plan.block_threads,
-                            detail::layer_norm_gradient_rows<T, elements(), held()>,
-                            detail::LayerNormGradientRows<T>{args, partial, plan.row_threads});
+                            detail::layer_norm_gradient_rows<T, Y, elements(), held()>,
+                            detail::LayerNormGradientRows<T, Y>{args, partial, plan.row_threads});
     });
   if (partial != nullptr) detail::add_partial_sums(context, partial, args.rows > 0 ? blocks : 0, sums);
 }

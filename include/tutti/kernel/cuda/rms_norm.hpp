@@ -15,16 +15,16 @@ namespace tutti::kernel::cuda {
 
 namespace detail {
 
-template <class T>
+template <class T, class Y>
 struct RmsNormRows {
-  RmsNormOf<T> op;
+  RmsNormOf<T, Y> op;
   int row_threads;
 };
 
-template <class T, int N, int Held>
-__global__ void __launch_bounds__(512) rms_norm_rows(RmsNormRows<T> const args) {
+template <class T, class Y, int N, int Held>
+__global__ void __launch_bounds__(512) rms_norm_rows(RmsNormRows<T, Y> const args) {
   __shared__ float room[2][1][most_warps];
-  RmsNormOf<T> const& op = args.op;
+  RmsNormOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);
   ChannelPart<N, Held> const weights(op.weight, op.channels, place);
   float const inverse = 1.0f / static_cast<float>(op.channels);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(512) rms_norm_rows(RmsNormRows<T> const args) 
     row_sums(squares, args.row_threads, room[turn]);
     turn ^= 1;
     float const rstd = 1.0f / sqrtf(squares[0] * inverse + op.eps);
-    T* const y = op.y + row * op.channels;
+    Y* const y = op.y + row * op.channels;
     x.each([&](int k, std::int64_t i, float const(&values)[N]) {
       float weight[N], result[N];
       weights.get(k, i, weight);
@@ -54,18 +54,18 @@ __global__ void __launch_bounds__(512) rms_norm_rows(RmsNormRows<T> const args) 
   }
 }
 
-template <class T>
+template <class T, class Y>
 struct RmsNormGradientRows {
-  RmsNormGradientOf<T> op;
+  RmsNormGradientOf<T, Y> op;
   float* partial;  ///< (blocks, channels): each block's sums for dweight; null where they are not summed
   int row_threads;
 };
 
 /// dx, and each block's part of dweight, whose sums a thread keeps in registers as in layer normalisation.
-template <class T, int N, int Held>
-__global__ void __launch_bounds__(512) rms_norm_gradient_rows(RmsNormGradientRows<T> const args) {
+template <class T, class Y, int N, int Held>
+__global__ void __launch_bounds__(512) rms_norm_gradient_rows(RmsNormGradientRows<T, Y> const args) {
   __shared__ float room[2][1][most_warps];
-  RmsNormGradientOf<T> const& op = args.op;
+  RmsNormGradientOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);
   constexpr int held = Held > 0 ? Held : 1;
   float to_weight[held][N] = {};
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(512) rms_norm_gradient_rows(RmsNormGradientRow
     std::int64_t const row = base + place.row_in_block;
     bool const live = row < op.rows;
     RowPart<T, N, Held> const x(op.x + row * op.channels, op.channels, place, live);
-    RowPart<T, N, Held> const dy(op.dy + row * op.channels, op.channels, place, live);
+    RowPart<Y, N, Held> const dy(op.dy + row * op.channels, op.channels, place, live);
     float const rstd = live ? op.rstd[row] : 0.0f;
     float sum[1] = {0};  // of h * xh
     dy.each_with(x, [&](int k, std::int64_t i, float const(&d)[N], float const(&value)[N]) {
@@ -109,9 +109,9 @@ __global__ void __launch_bounds__(512) rms_norm_gradient_rows(RmsNormGradientRow
 }
 
 /// dweight of rows that registers cannot hold, column by column.
-template <class T>
+template <class T, class Y>
 struct RmsNormColumns {
-  RmsNormGradientOf<T> op;
+  RmsNormGradientOf<T, Y> op;
 
   template <int N>
   __device__ void add(std::int64_t row, std::int64_t column, float (&sums)[1][N]) const {
@@ -127,35 +127,35 @@ struct RmsNormColumns {
 }  // namespace detail
 
 /// See kernel::RmsNorm. Cost: as of layer_norm.
-template <class T>
-void rms_norm(Context& context, RmsNormOf<T> const& args) {
+template <class T, class Y>
+void rms_norm(Context& context, RmsNormOf<T, Y> const& args) {
   if (args.rows <= 0 || args.channels <= 0) return;
   detail::RowPlan const plan = detail::plan_rows<T>(args.channels, 4, 128, {args.x, args.y, args.weight});
   detail::with_plan<T, 4>(plan, [&](auto elements, auto held) {
     detail::launch_blocks(context, detail::walking_blocks(args.rows, plan), plan.block_threads,
-                          detail::rms_norm_rows<T, elements(), held()>,
-                          detail::RmsNormRows<T>{args, plan.row_threads});
+                          detail::rms_norm_rows<T, Y, elements(), held()>,
+                          detail::RmsNormRows<T, Y>{args, plan.row_threads});
   });
 }
 
 /// See kernel::RmsNormGradient. Cost: as of layer_norm_gradient, with half of the sums.
-template <class T>
-void rms_norm_gradient(Context& context, RmsNormGradientOf<T> const& args) {
+template <class T, class Y>
+void rms_norm_gradient(Context& context, RmsNormGradientOf<T, Y> const& args) {
   if (args.channels <= 0 || (args.dx == nullptr && args.dweight == nullptr)) return;
   detail::RowPlan const plan = detail::plan_rows<T>(args.channels, 3, 256,
                                                     {args.x, args.dy, args.weight, args.dx, args.dx_add});
   std::int64_t const blocks = detail::summing_blocks(args.rows, plan);
   detail::ColumnSums<1> const sums{args.channels, {args.dweight}, args.accumulate};
   if (args.dweight != nullptr && plan.held == 0)  // before dx, which may overwrite dy
-    detail::sum_columns<T>(context, detail::RmsNormColumns<T>{args}, args.rows, plan.vectors, sums);
+    detail::sum_columns<T>(context, detail::RmsNormColumns<T, Y>{args}, args.rows, plan.vectors, sums);
   if (plan.held == 0 && args.dx == nullptr) return;
   float* const partial =
       args.dweight != nullptr && plan.held > 0 ? detail::partial_sums(context, blocks * args.channels) : nullptr;
   if (args.rows > 0)
     detail::with_plan<T, 3>(plan, [&](auto elements, auto held) {
       detail::launch_blocks(context, blocks, plan.block_threads,
-                            detail::rms_norm_gradient_rows<T, elements(), held()>,
-                            detail::RmsNormGradientRows<T>{args, partial, plan.row_threads});
+                            detail::rms_norm_gradient_rows<T, Y, elements(), held()>,
+                            detail::RmsNormGradientRows<T, Y>{args, partial, plan.row_threads});
     });
   if (partial != nullptr) detail::add_partial_sums(context, partial, args.rows > 0 ? blocks : 0, sums);
 }

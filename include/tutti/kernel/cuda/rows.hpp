@@ -138,8 +138,8 @@ class RowPart {
     }
   }
   /// f(k, first element, values, values of the same part of another row).
-  template <class F>
-  __device__ void each_with(RowPart const& other, F&& f) const {
+  template <class U, class F>
+  __device__ void each_with(RowPart<U, N, Held> const& other, F&& f) const {
     if constexpr (Held > 0) {
 #pragma unroll
       for (int k = 0; k < Held; ++k)
@@ -160,6 +160,8 @@ class RowPart {
   }
 
  private:
+  template <class, int, int>
+  friend class RowPart;
   __device__ std::int64_t piece(int k) const { return place_.first + std::int64_t{k} * place_.step; }
 
   T const* row_;

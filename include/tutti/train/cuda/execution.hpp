@@ -28,13 +28,14 @@ class Execution<Cuda> {
 
   void release() { workspace_ = nullptr; }
   bool prepared() const noexcept { return static_cast<bool>(workspace_); }
-  void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const&) {
-    workspace_ = graph::cuda::Workspace::of(context_.context().stream(), programs);
+  void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const& ranks) {
+    workspace_ = graph::cuda::Workspace::of(context_.context().stream(), programs, ranks.device.get());
   }
   std::unique_ptr<Executor> executor(graph::Program const& program, parallel::DataParallel const& ranks,
                                      ExecutionSettings const& settings) {
     graph::cuda::ExecutorOptions options;
-    options.port = ranks.port.get();
+    options.port = ranks.device ? ranks.device.get() : ranks.port.get();
+    options.reach = ranks.device ? graph::cuda::Reach::device : graph::cuda::Reach::host;
     options.workspace = workspace_;
     options.forgets_mistakes = settings.updates;
     options.profile = settings.profile;

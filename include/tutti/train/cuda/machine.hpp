@@ -36,9 +36,10 @@ class Machine<Cuda> {
   }
   std::string describe() const { return fmt::format("cuda, {}, {}", to_string(choice_), properties_.name); }
   std::string describe_products(DType compute) const {
-    return compute == DType::float32
-               ? "fp32"
-               : "bfloat16, summed in fp32; master weights, norms, softmax, loss and updates in fp32";
+    return compute == DType::float32 ? "fp32"
+                                     : "bfloat16, summed in fp32, and what they read is stored in it; residual stream, "
+                                       "master weights, norms, "
+                                       "softmax, loss and updates in fp32";
   }
   /// Of the devices, for all ranks of the node.
   std::int64_t available_memory() const {

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Where products round their operands to bfloat16, values are stored rounded: half of the memory, half of the traffic,
+/// and products that read what they need. Source of the policy: Kalamkar et al. 2019 (arXiv 1905.12322).
+///
+/// A value becomes bfloat16 in memory when a product reads it and every other step that touches it can: results of
+/// normalisation, projections, attention, activation functions and their gradients. The residual stream, its gradient,
+/// statistics, gradients of parameters, the loss and the state stay float32; what products read of these is converted
+/// once for all of them. Sums and functions are computed in float32 as before: only what was rounded at a product is
+/// rounded when it is stored, and steps that read such a value beside a product see it rounded.
+
+#include <tutti/core/list.hpp>
+#include <tutti/graph/steps.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace tutti::graph::lowering {
+
+class Narrowing {
+ public:
+  explicit Narrowing(StepList& list) : list_(list) {}
+
+  void run() {
+    find_groups();
+    narrow();
+    convert_operands();
+  }
+
+ private:
+  static std::size_t at(std::int64_t index) noexcept { return static_cast<std::size_t>(index); }
+  static bool is_product(Step const& step) noexcept { return step.product == DType::bfloat16; }
+
+  // ---- Which values must have one type, and which cannot be bfloat16.
+
+  BufferId group_of(BufferId id) {
+    while (group_[at(id)] != id) id = group_[at(id)] = group_[at(group_[at(id)])];
+    return id;
+  }
+  void join(Ref const& a, Ref const& b) {
+    if (!a || !b) return;
+    BufferId const x = group_of(a.buffer), y = group_of(b.buffer);
+    if (x == y) return;
+    group_[at(y)] = x;
+    fixed_[at(x)] = fixed_[at(x)] || fixed_[at(y)];
+    wanted_[at(x)] = wanted_[at(x)] || wanted_[at(y)];
+  }
+  void fix(Ref const& ref) {
+    if (ref) fixed_[at(group_of(ref.buffer))] = true;
+  }
+  void want(Ref const& ref) {
+    if (ref) wanted_[at(group_of(ref.buffer))] = true;
+  }
+  static Ref read(Step const& step, std::size_t i) { return i < step.reads.size() ? step.reads[i] : Ref{}; }
+  static Ref written(Step const& step, std::size_t i) { return i < step.writes.size() ? step.writes[i] : Ref{}; }
+
+  void find_groups() {
+    std::size_t const count = list_.buffers.size();
+    group_.resize(count);
+    fixed_.assign(count, false);
+    wanted_.assign(count, false);
+    for (std::size_t id = 0; id < count; ++id) {
+      Buffer const& buffer = list_.buffers[id];
+      group_[id] = static_cast<BufferId>(id);
+      if (buffer.pool != Pool::arena || buffer.part_of >= 0 || buffer.over >= 0) fixed_[id] = true;
+      for (BufferId const other : {buffer.part_of, buffer.over})
+        if (other >= 0) fixed_[at(other)] = true;
+    }
+    for (Step const& step : list_.steps) {
+      for (auto const* refs : {&step.reads, &step.writes})
+        for (Ref const& ref : *refs)
+          if (ref && ref.dtype != DType::float32) fix(ref);
+      constrain(step);
+    }
+  }
+  void constrain(Step const& step) {
+    auto const fix_all = [&] {
+      for (auto const* refs : {&step.reads, &step.writes})
+        for (Ref const& ref : *refs) fix(ref);
+    };
+    auto const fix_reads = [&](std::size_t first) {
+      for (std::size_t i = first; i < step.reads.size(); ++i) fix(step.reads[i]);
+    };
+    auto const fix_writes = [&](std::size_t first) {
+      for (std::size_t i = first; i < step.writes.size(); ++i) fix(step.writes[i]);
+    };
+    switch (step.kind) {
+      case StepKind::elementwise:
+        if (step.registers != DType::float32) fix_all();
+        return;
+      case StepKind::fill: return;
+      case StepKind::copy:
+        for (std::size_t i = 0; i < step.reads.size(); ++i) join(step.reads[i], step.writes[i]);
+        return;
+      case StepKind::gemm:
+        if (!is_product(step)) return fix_all();
+        want(step.reads[0]);
+        want(step.reads[1]);
+        fix(read(step, 2));  // what is (M, N) has the type of the result
+        join(step.writes[0], read(step, 3));
+        join(step.writes[0], read(step, 4));
+        join(step.writes[0], written(step, 1));
+        return;
+      case StepKind::column_sum: return fix_writes(0);
+      // Rows and their gradients are float32; what comes out of a normalisation, or its gradient, is either.
+      case StepKind::layer_norm: case StepKind::rms_norm: return fix_reads(0), fix_writes(1);
+      case StepKind::layer_norm_gradient: case StepKind::rms_norm_gradient: return fix_reads(1), fix_writes(0);
+      case StepKind::rotary:
+        join(step.reads[0], step.writes[0]);
+        return fix_reads(1);
+      case StepKind::swiglu: case StepKind::swiglu_gradient:
+        for (std::size_t i = 1; i < step.reads.size(); ++i) join(step.reads[0], step.reads[i]);
+        for (Ref const& ref : step.writes) join(step.reads[0], ref);
+        return;
+      case StepKind::attention:
+        if (!is_product(step)) return fix_all();
+        want(step.reads[0]);
+        join(step.reads[0], step.writes[0]);
+        return fix_writes(1);
+      case StepKind::attention_gradient:
+        if (!is_product(step)) return fix_all();
+        want(step.reads[1]);
+        for (std::size_t const i : {std::size_t{0}, std::size_t{2}}) join(step.reads[1], step.reads[i]);
+        join(step.reads[1], step.writes[0]);
+        return fix_reads(3);
+      case StepKind::linear_cross_entropy:
+        if (!is_product(step)) return fix_all();
+        want(step.reads[0]);
+        join(step.reads[0], written(step, 1));
+        fix(step.reads[1]);
+        fix(step.writes[0]);
+        return fix_writes(2);
+      default: return fix_all();
+    }
+  }
+
+  // ---- The values themselves.
+
+  bool is_narrow(BufferId id) { return wanted_[at(group_of(id))] && !fixed_[at(group_of(id))]; }
+  static void retype(Ref& ref) {
+    ref.dtype = DType::bfloat16;
+    ref.offset /= 2;  // bytes
+  }
+  void narrow() {
+    for (std::size_t id = 0; id < list_.buffers.size(); ++id)
+      if (is_narrow(static_cast<BufferId>(id))) list_.buffers[id].bytes /= 2;
+    for (Step& step : list_.steps)
+      for (auto* refs : {&step.reads, &step.writes})
+        for (Ref& ref : *refs)
+          if (ref && is_narrow(ref.buffer)) retype(ref);
+  }
+
+  // ---- What products read of float32 values, converted once.
+
+  /// Operands that a step takes in bfloat16.
+  static std::array<bool, 2> takes_narrow(Step const& step) {
+    if (step.kind == StepKind::gemm && is_product(step)) return {true, true};
+    // The weight has the type of x.
+    if (step.kind == StepKind::linear_cross_entropy) return {false, step.reads[0].dtype == DType::bfloat16};
+    return {false, false};
+  }
+  void convert_operands() {
+    List<BufferId> twin(list_.buffers.size(), -1);
+    List<Step> steps;
+    for (Step& step : list_.steps) {
+      std::array<bool, 2> const takes = takes_narrow(step);
+      for (std::size_t i = 0; i < takes.size(); ++i) {
+        if (!takes[i] || step.reads[i].dtype != DType::float32 || step.reads[i].shape.size() == 0) continue;
+        Ref& ref = step.reads[i];
+        BufferId const id = ref.buffer;
+        // A part, or what takes another's place, is not a value of its own: the kernel converts it.
+        if (list_[id].part_of >= 0 || list_[id].over >= 0) {
+          if (step.kind == StepKind::linear_cross_entropy) convert_alone(step, steps, ref);
+          continue;
+        }
+        if (twin[at(id)] < 0) {
+          std::int64_t const count = list_[id].bytes / 4;
+          twin[at(id)] = list_.add({.pool = Pool::arena, .bytes = 2 * count});
+          steps.push_back(conversion(step, contiguous_ref(id, 0, DType::float32, {count}),
+                                     contiguous_ref(twin[at(id)], 0, DType::bfloat16, {count})));
+        }
+        ref.buffer = twin[at(id)];
+        retype(ref);
+      }
+      steps.push_back(std::move(step));
+    }
+    list_.steps = std::move(steps);
+  }
+  void convert_alone(Step const& step, List<Step>& steps, Ref& ref) {
+    Ref const to = contiguous_ref(list_.add({.pool = Pool::arena, .bytes = 2 * ref.shape.size()}), 0, DType::bfloat16,
+                                  ref.shape);
+    steps.push_back(conversion(step, ref, to));
+    ref = to;
+  }
+  static Step conversion(Step const& reader, Ref const& from, Ref const& to) {
+    Step step;
+    step.kind = StepKind::elementwise;
+    step.reads = {from};
+    step.writes = {to};
+    step.instructions = {{kernel::ElementwiseOp::identity, 0, -1, -1, 0}};
+    step.sources = {1};
+    step.layer = reader.layer;
+    step.node = reader.node;
+    step.where = reader.where;
+    return step;
+  }
+
+  StepList& list_;
+  List<BufferId> group_;
+  List<bool> fixed_, wanted_;  // of groups
+};
+
+}  // namespace tutti::graph::lowering
