@@ -40,6 +40,7 @@
 #include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>
 #include <tutti/graph/lower.hpp>
+#include <tutti/graph/narrow.hpp>
 #include <tutti/graph/share.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/tensor/view.hpp>

@@ -27,7 +27,8 @@ using LayerNorm = LayerNormOf<float>;
 /// Shapes    dy, x, dx (rows, channels); gamma, dgamma, dbeta (channels); mean, rstd (rows)
 /// Computes  xh = (x - mean) * rstd; dbeta = sum dy; dgamma = sum dy * xh; h = dy * gamma;
 ///           dx = rstd * (h - avg(h) - xh * avg(h * xh)) [+ dx_add]
-/// Aliasing  dx may be dx_add, and dy where they have one type. Outputs that are null are not computed; dx_add may be null.
+/// Aliasing  dx may be dx_add, and dy where they have one type. Outputs that are null are not computed; dx_add may be
+///           null.
 /// Numerics  everything is held in fp32; sums over rows in an order independent of the number of threads.
 template <class T, class Y = T>
 struct LayerNormGradientOf {

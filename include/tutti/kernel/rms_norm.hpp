@@ -26,7 +26,8 @@ using RmsNorm = RmsNormOf<float>;
 /// Shapes    dy, x, dx (rows, channels); weight, dweight (channels); rstd (rows)
 /// Computes  xh = x * rstd; dweight = sum dy * xh [+ dweight, where `accumulate`]; h = dy * weight;
 ///           dx = rstd * (h - xh * avg(h * xh)) [+ dx_add]
-/// Aliasing  dx may be dx_add, and dy where they have one type. Outputs that are null are not computed; dx_add may be null.
+/// Aliasing  dx may be dx_add, and dy where they have one type. Outputs that are null are not computed; dx_add may be
+///           null.
 /// Numerics  everything is held in fp32; sums over rows in an order independent of the number of threads.
 template <class T, class Y = T>
 struct RmsNormGradientOf {

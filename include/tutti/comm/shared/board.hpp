@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <new>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -144,9 +144,11 @@ class Board {
   static void create(void* memory, int size) {
     auto* const start = static_cast<std::byte*>(memory);
     auto const ranks = static_cast<std::size_t>(size);
-    ::new (start) Alarm();
-    for (std::size_t r = 0; r < ranks; ++r) ::new (start + status_offset + r * sizeof(Status)) Status();
-    for (std::size_t i = 0; i < ranks * slots; ++i) ::new (start + entry_offset(ranks) + i * sizeof(Entry)) Entry();
+    std::construct_at(reinterpret_cast<Alarm*>(start));
+    for (std::size_t r = 0; r < ranks; ++r)
+      std::construct_at(reinterpret_cast<Status*>(start + status_offset + r * sizeof(Status)));
+    for (std::size_t i = 0; i < ranks * slots; ++i)
+      std::construct_at(reinterpret_cast<Entry*>(start + entry_offset(ranks) + i * sizeof(Entry)));
   }
 
   int size() const noexcept { return static_cast<int>(size_); }
