@@ -28,7 +28,7 @@ struct DataParallel {
   /// Of the ranks of this node, which have one copy of the state together; null: each its own.
   Shared<comm::Port> node;
   /// The same ranks for memory of their devices, where the backend reaches it; null: it passes through the host.
-  Shared<comm::Port> device;
+  Shared<comm::Port> device{};
 };
 
 /// What a rank holds of parameters and moments.
