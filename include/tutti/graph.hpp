@@ -17,7 +17,9 @@
 #include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/builder.hpp>
 #include <tutti/graph/fuse.hpp>
+#include <tutti/graph/elements.hpp>
 #include <tutti/graph/generic_steps.hpp>
+#include <tutti/graph/operands.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/graph/packed.hpp>

@@ -183,22 +183,6 @@ class MeetingPort final : public comm::Port {
   std::uint64_t next_ = 0;
 };
 
-void set_batch(Executor& executor, SmallSizes const& sizes, unsigned salt, int step) {
-  auto const tokens = test::small_tokens(sizes, salt, false), targets = test::small_tokens(sizes, salt, true);
-  executor.set("tokens", TensorView<std::int32_t const>(tokens.data(), {sizes.batch, sizes.tokens}));
-  executor.set("targets", TensorView<std::int32_t const>(targets.data(), {sizes.batch, sizes.tokens}));
-  if (!executor.program().has_input("rate")) return;
-  executor.set("rate", 0.01);
-  executor.set("correction1", 1 - std::pow(0.9, step));
-  executor.set("correction2", 1 - std::pow(0.95, step));
-}
-
-test::Results fields_of(State const& state) {
-  test::Results results;
-  for (Field const& field : state.fields()) results[field.name] = test::bytes_at(field.data(), field.bytes());
-  return results;
-}
-
 }  // namespace
 
 TEST_CASE("loss, gradients and a whole training step of a GPT agree with the interpreter") {
@@ -239,12 +223,12 @@ TEST_CASE("training lowers the loss, and two runs are bitwise equal") {
     Executor executor(context, program, state);
     std::vector<double> all;
     for (int step = 1; step <= 20; ++step) {
-      set_batch(executor, sizes, 1, step);
+      test::set_batch(executor, sizes, 1, step);
       executor.run();
       all.push_back(executor.value("loss"));
     }
     losses.push_back(all);
-    states.push_back(fields_of(state));
+    states.push_back(test::fields_of(state));
   }
   CHECK(losses[0].back() < 0.7 * losses[0].front());
   CHECK(losses[1] == losses[0]);
@@ -263,7 +247,7 @@ TEST_CASE("a run allocates nothing") {
       State state(graph);
       state.initialise(1);
       Executor executor(context, program, state);
-      set_batch(executor, sizes, 0, 1);
+      test::set_batch(executor, sizes, 0, 1);
       executor.run();
       std::int64_t const before = allocations;
       for (int i = 0; i < 3; ++i) executor.run();
@@ -330,7 +314,7 @@ TEST_CASE("buckets live in the communicator's memory, and an error in a kernel c
   options.port = &port;
   Executor executor(context, program, state, options);
   CHECK(port.allocated == program.plan.communicator_bytes);
-  set_batch(executor, sizes, 0, 1);
+  test::set_batch(executor, sizes, 0, 1);
   std::vector<std::int32_t> bad(static_cast<std::size_t>(sizes.batch * sizes.tokens), 0);
   bad[3] = static_cast<std::int32_t>(sizes.vocabulary) + 100;
   executor.set("tokens", TensorView<std::int32_t const>(bad.data(), {sizes.batch, sizes.tokens}));
@@ -361,10 +345,10 @@ TEST_CASE("accumulated micro-steps give the gradient of the whole batch, and the
     for (int step = 1; step <= 2; ++step)
       for (int m = 0; m < micro; ++m) {
         Executor& executor = m == 0 ? first : m + 1 < micro ? middle : last;
-        set_batch(executor, sizes, static_cast<unsigned>(step * 10 + m), step);
+        test::set_batch(executor, sizes, static_cast<unsigned>(step * 10 + m), step);
         executor.run();
       }
-    return std::pair{fields_of(state), last.value("norm")};
+    return std::pair{test::fields_of(state), last.value("norm")};
   };
   auto const [fields, norm] = train(1);
   auto const again = train(2);
@@ -388,7 +372,7 @@ TEST_CASE("accumulated micro-steps give the gradient of the whole batch, and the
   Executor executor(context, program, state), first(context, programs[0], state), middle(context, programs[1], state);
   std::map<std::string, std::vector<double>> sums;
   for (int m = 0; m < micro; ++m) {
-    set_batch(executor, sizes, static_cast<unsigned>(m), 1);
+    test::set_batch(executor, sizes, static_cast<unsigned>(m), 1);
     executor.run();
     for (Entry const& entry : program.list.outputs) {
       auto const values = executor.output<float>(entry.name).elements();
@@ -397,7 +381,7 @@ TEST_CASE("accumulated micro-steps give the gradient of the whole batch, and the
       for (std::size_t i = 0; i < values.size(); ++i) sum[i] += double{values[i]} / micro;
     }
     Executor& accumulate = m == 0 ? first : middle;
-    set_batch(accumulate, sizes, static_cast<unsigned>(m), 1);
+    test::set_batch(accumulate, sizes, static_cast<unsigned>(m), 1);
     accumulate.run();
   }
   for (Field const& field : state.fields()) {
@@ -461,7 +445,7 @@ TEST_CASE("the profile counts every kind of step") {
   ExecutorOptions options;
   options.profile = true;
   Executor executor(context, program, state, options);
-  set_batch(executor, sizes, 0, 1);
+  test::set_batch(executor, sizes, 0, 1);
   executor.run();
   CHECK(executor.profile().size() == program.list.steps.size());
   for (char const* part : {"gemm", "attention_gradient", "adamw"})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Every operation that a graph may hold, executed, against the interpreter.
-// Covers: <tutti/graph/calls.hpp> <tutti/graph/generic_steps.hpp>
+// Covers: <tutti/graph/calls.hpp> <tutti/graph/elements.hpp> <tutti/graph/generic_steps.hpp> <tutti/graph/operands.hpp>
 
 #include "graph/run_graph.hpp"
 

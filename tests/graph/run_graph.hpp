@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/graph/check.hpp>
-#include <tutti/graph/generic_steps.hpp>
+#include <tutti/graph/elements.hpp>
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/print.hpp>
@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::test {
@@ -67,6 +68,12 @@ inline std::vector<std::byte> bytes_at(void const* data, std::int64_t bytes) {
   std::vector<std::byte> copy(static_cast<std::size_t>(bytes));
   if (bytes > 0) std::memcpy(copy.data(), data, copy.size());
   return copy;
+}
+/// What a state holds, by field.
+inline Results fields_of(State const& state) {
+  Results results;
+  for (Field const& field : state.fields()) results[field.name] = bytes_at(field.data(), field.bytes());
+  return results;
 }
 
 /// Compiles, sets random leaves and fields, runs. Defined in executor.cpp, the one test that compiles the kernels; for
@@ -149,7 +156,7 @@ inline Results results_of(Program const& program, Ports const& ports, State cons
     with_dtype(entry.dtype, [&]<class T>(T) {
       results[entry.name] = bytes_at(ports.output<T>(entry.name).data(), program.list[entry.buffer].bytes);
     });
-  for (Field const& field : state.fields()) results["state " + field.name] = bytes_at(field.data(), field.bytes());
+  for (auto& [name, bytes] : fields_of(state)) results["state " + name] = std::move(bytes);
   return results;
 }
 

@@ -6,7 +6,9 @@
 #include <tutti/graph/composites.hpp>
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/repeat.hpp>
+#include <tutti/tensor/view.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -119,6 +121,18 @@ inline std::vector<std::int32_t> small_tokens(SmallSizes const& s, unsigned salt
         targets && i % 11 == 5 ? -1 : static_cast<std::int32_t>((x >> 8) % static_cast<unsigned>(s.vocabulary)));
   }
   return result;
+}
+
+/// Inputs of a small program's step: tokens, and the scalars of AdamW where it has them.
+template <class Executor>
+void set_batch(Executor& executor, SmallSizes const& sizes, unsigned salt, int step) {
+  auto const tokens = small_tokens(sizes, salt, false), targets = small_tokens(sizes, salt, true);
+  executor.set("tokens", TensorView<std::int32_t const>(tokens.data(), {sizes.batch, sizes.tokens}));
+  executor.set("targets", TensorView<std::int32_t const>(targets.data(), {sizes.batch, sizes.tokens}));
+  if (!executor.program().has_input("rate")) return;
+  executor.set("rate", 0.01);
+  executor.set("correction1", 1 - std::pow(0.9, step));
+  executor.set("correction2", 1 - std::pow(0.95, step));
 }
 
 }  // namespace tutti::test

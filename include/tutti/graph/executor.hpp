@@ -95,11 +95,10 @@ class Executor : public Ports {
     flights_.assign(lowering::at(slots), {});
     calls_.resize(list.steps.size());
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      calls::Operands operands{
-          list.steps[s], {}, {}, reads_kept_operand(list, list.steps[s]) ? options_.packed : nullptr};
+      Operands operands{list.steps[s]};
       for (Ref const& ref : operands.step.reads) operands.reads.push_back(pointer(ref));
       for (Ref const& ref : operands.step.writes) operands.writes.push_back(pointer(ref));
-      calls_[s] = calls::bind(operands);
+      calls_[s] = calls::bind(operands, reads_kept_operand(list, list.steps[s]) ? options_.packed : nullptr);
     }
     if (options_.profile) profile_ = Profile(list);
     if (options_.poison) plan_poison();

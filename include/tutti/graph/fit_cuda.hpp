@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a device wants otherwise than processors: sizes of working memory.
+/// What devices want otherwise than processors: the working memory of the language-model head.
 
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/cross_entropy.hpp>

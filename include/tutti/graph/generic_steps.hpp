@@ -8,6 +8,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
+#include <tutti/graph/elements.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/tensor/random.hpp>
@@ -20,75 +21,10 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <type_traits>
 
 namespace tutti::graph::generic {
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
-
-/// Element as an integer, modulo 2^64; booleans are 0 and 1.
-inline std::int64_t integer_at(DType dtype, std::byte const* data, std::int64_t index) {
-  switch (dtype) {
-    case DType::boolean:
-    case DType::uint8:
-    case DType::byte:
-    case DType::character: return static_cast<std::int64_t>(std::to_integer<std::uint8_t>(data[index]));
-    case DType::int8: return reinterpret_cast<std::int8_t const*>(data)[index];
-    case DType::int16: return reinterpret_cast<std::int16_t const*>(data)[index];
-    case DType::uint16: return reinterpret_cast<std::uint16_t const*>(data)[index];
-    case DType::int32: return reinterpret_cast<std::int32_t const*>(data)[index];
-    case DType::uint32: return reinterpret_cast<std::uint32_t const*>(data)[index];
-    case DType::int64: return reinterpret_cast<std::int64_t const*>(data)[index];
-    case DType::uint64: return static_cast<std::int64_t>(reinterpret_cast<std::uint64_t const*>(data)[index]);
-    case DType::bfloat16: return static_cast<std::int64_t>(float(reinterpret_cast<bfloat16 const*>(data)[index]));
-    case DType::float16: return static_cast<std::int64_t>(float(reinterpret_cast<float16 const*>(data)[index]));
-    case DType::float32: return static_cast<std::int64_t>(reinterpret_cast<float const*>(data)[index]);
-    case DType::float64: return static_cast<std::int64_t>(reinterpret_cast<double const*>(data)[index]);
-  }
-  return 0;
-}
-/// The same for what counts rows: unsigned ones above the largest signed number are that.
-inline std::int64_t index_at(DType dtype, std::byte const* data, std::int64_t index) {
-  std::int64_t const value = integer_at(dtype, data, index);
-  return dtype == DType::uint64 && value < 0 ? std::numeric_limits<std::int64_t>::max() : value;
-}
-inline double number_at(DType dtype, std::byte const* data, std::int64_t index) {
-  switch (dtype) {
-    case DType::bfloat16: return double{float(reinterpret_cast<bfloat16 const*>(data)[index])};
-    case DType::float16: return double{float(reinterpret_cast<float16 const*>(data)[index])};
-    case DType::float32: return double{reinterpret_cast<float const*>(data)[index]};
-    case DType::float64: return reinterpret_cast<double const*>(data)[index];
-    case DType::uint64: return static_cast<double>(reinterpret_cast<std::uint64_t const*>(data)[index]);
-    default: return static_cast<double>(integer_at(dtype, data, index));
-  }
-}
-inline std::int64_t added(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-/// Integers wrap to their width.
-inline void store_integer(DType dtype, std::byte* data, std::int64_t index, std::int64_t value) {
-  switch (size_of(dtype)) {
-    case 1: data[index] = static_cast<std::byte>(dtype == DType::boolean ? value != 0 : value); return;
-    case 2: reinterpret_cast<std::uint16_t*>(data)[index] = static_cast<std::uint16_t>(value); return;
-    case 4: reinterpret_cast<std::uint32_t*>(data)[index] = static_cast<std::uint32_t>(value); return;
-    default: reinterpret_cast<std::uint64_t*>(data)[index] = static_cast<std::uint64_t>(value); return;
-  }
-}
-/// Requires   an integer type that holds the whole part of `value`
-inline std::int64_t as_integer(DType dtype, double value) {
-  return dtype == DType::uint64 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(value))
-                                : static_cast<std::int64_t>(value);
-}
-inline void store_number(DType dtype, std::byte* data, std::int64_t index, double value) {
-  switch (dtype) {
-    case DType::bfloat16: reinterpret_cast<bfloat16*>(data)[index] = bfloat16(static_cast<float>(value)); return;
-    case DType::float16: reinterpret_cast<float16*>(data)[index] = float16(static_cast<float>(value)); return;
-    case DType::float32: reinterpret_cast<float*>(data)[index] = static_cast<float>(value); return;
-    case DType::float64: reinterpret_cast<double*>(data)[index] = value; return;
-    case DType::boolean: store_integer(dtype, data, index, value != 0); return;
-    default: store_integer(dtype, data, index, as_integer(dtype, value)); return;
-  }
-}
 
 /// Offset in elements of a position in row-major order.
 inline std::int64_t offset_of(Shape const& shape, Strides const& strides, std::int64_t position) {
@@ -190,40 +126,12 @@ inline void scatter_add(exec::Context& context, Ref const& base, Ref const& indi
       });
 }
 
-/// `Register` is std::uint64_t or std::int64_t.
-template <class Register>
-Register compute_integer(kernel::ElementwiseOp op, double attribute, Register a, Register b, Register c) {
-  using enum kernel::ElementwiseOp;
-  auto const wrap = [](auto f, Register x, Register y) {
-    return static_cast<Register>(f(static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y)));
-  };
-  switch (op) {
-    case constant: return static_cast<Register>(attribute);
-    case add: return wrap([](std::uint64_t x, std::uint64_t y) { return x + y; }, a, b);
-    case subtract: return wrap([](std::uint64_t x, std::uint64_t y) { return x - y; }, a, b);
-    case multiply: return wrap([](std::uint64_t x, std::uint64_t y) { return x * y; }, a, b);
-    case divide:
-      if constexpr (std::is_signed_v<Register>)
-        if (b == -1 && a == std::numeric_limits<Register>::min()) return 0;
-      return b == 0 ? 0 : a / b;
-    case maximum: return std::max(a, b);
-    case negate: return wrap([](std::uint64_t x, std::uint64_t y) { return x - y; }, 0, a);
-    case less: return a < b;
-    case less_equal: return a <= b;
-    case equal: return a == b;
-    case not_equal: return a != b;
-    case select: return a != 0 ? b : c;
-    case identity: return a;
-    default: break;
-  }
-  throw Error(ErrorKind::unavailable, "graph::Executor",
-              "this function is not defined for integers. Convert to float32 first");
-}
-
 /// Exact integer arithmetic where a kernel's float32 registers would round. Correct before fast: such chains are small.
+/// Errors: unavailable (a function that integers do not have).
 template <class Register>
 void integer_elementwise(exec::Context& context, Step const& step, List<std::byte*> const& reads,
                          List<kernel::ElementwiseOutput> const& outputs) {
+  require_integer_functions(step.instructions);
   Shape const& shape = step.writes[0].shape;
   context.parallel_for(shape.size(), 1024, [&](std::int64_t begin, std::int64_t end) {
     Register registers[16 + 64];
@@ -232,9 +140,11 @@ void integer_elementwise(exec::Context& context, Step const& step, List<std::byt
       for (std::size_t k = 0; k < step.reads.size(); ++k)
         registers[next++] = static_cast<Register>(
             integer_at(step.reads[k].dtype, reads[k], offset_of(shape, step.reads[k].strides, i)));
-      auto const value = [&](std::int16_t r) { return r < 0 ? 0 : registers[static_cast<std::size_t>(r)]; };
+      auto const value = [&](std::int16_t r) { return r < 0 ? Register{0} : registers[static_cast<std::size_t>(r)]; };
       for (auto const& in : step.instructions) {
-        Register const result = compute_integer<Register>(in.op, in.value, value(in.a), value(in.b), value(in.c));
+        Register const result = compute_integer<Register>(
+            in.op, in.op == kernel::ElementwiseOp::constant ? as_integer(step.registers, in.value) : 0, value(in.a),
+            value(in.b), value(in.c));
         registers[next++] = result;
       }
       for (auto const& out : outputs)
@@ -270,15 +180,6 @@ inline void product(exec::Context& context, Ref const& a, std::byte const* x, Re
                            store_number(c.dtype, z, i, sum);
                          }
                        });
-}
-
-/// The maximum of none.
-inline std::int64_t lowest_integer(DType dtype) {
-  return with_dtype(dtype, [](auto zero) {
-    if constexpr (std::is_integral_v<decltype(zero)>)
-      return static_cast<std::int64_t>(std::numeric_limits<decltype(zero)>::lowest());
-    else return std::int64_t{0};
-  });
 }
 
 /// Sum or maximum over `axes` for types that have no kernel; modulo 2^bits for integers.

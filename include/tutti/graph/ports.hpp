@@ -6,7 +6,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/graph/generic_steps.hpp>
+#include <tutti/graph/elements.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/program.hpp>

@@ -73,18 +73,10 @@ class Gpt2Decoder {
   /// y (rows, out) = x (rows, in) w^T + b, with what the epilogue adds.
   void linear(std::int64_t rows, std::int64_t in, std::int64_t out, float const* x, float const* w, float const* b,
               float* y, bool gelu = false, float const* residual = nullptr) {
-    kernel::Gemm product{.m = rows,
-                         .n = out,
-                         .k = in,
-                         .a = x,
-                         .a_row = in,
-                         .a_column = 1,
-                         .b = w,
-                         .b_row = 1,
-                         .b_column = in,
-                         .c = y,
-                         .c_row = out};
-    product.epilogue = {.bias = b, .gelu = gelu, .residual = residual, .residual_stride = out};
+    kernel::Gemm product = kernel::linear_product(rows, in, out, x, w, y);
+    product.epilogue.bias = b;
+    product.epilogue.gelu = gelu;
+    product.epilogue.residual = residual;
     kernel::cpu::gemm(context_, product);
   }
   void norm(std::int64_t rows, float const* x, float const* gamma, float const* beta, float* y) {

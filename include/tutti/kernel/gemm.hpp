@@ -79,6 +79,20 @@ struct Gemm {
   DType c_dtype = DType::float32;
 };
 
+/// The product of a linear layer: y (rows, out) = x (rows, in) w^T, w (out, in), all contiguous, in float or bfloat16.
+template <class T>
+constexpr Gemm linear_product(std::int64_t rows, std::int64_t in, std::int64_t out, T const* x, T const* w, T* y) {
+  Gemm product;
+  product.m = rows, product.n = out, product.k = in;
+  product.a = x, product.a_row = in;
+  product.b = w, product.b_row = 1, product.b_column = in;
+  product.c = y, product.c_row = out;
+  product.epilogue.residual_stride = out;
+  product.a_dtype = product.b_dtype = product.c_dtype = dtype_of<T>;
+  product.product = product_in(dtype_of<T>);
+  return product;
+}
+
 /// Computes   out (N) = beta * out + sum over rows of x (M, N): the gradient of a bias.
 /// Numerics   fp32, fixed order independent of the number of threads.
 struct ColumnSum {

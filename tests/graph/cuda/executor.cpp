@@ -10,7 +10,6 @@
 
 #include <tutti/graph/amp.hpp>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,21 +36,23 @@ SmallSizes device_sizes() {
   return sizes;
 }
 
-void set_batch(graph::cuda::Executor& executor, SmallSizes const& sizes, unsigned salt, int step) {
-  auto const tokens = test::small_tokens(sizes, salt, false), targets = test::small_tokens(sizes, salt, true);
-  executor.set("tokens", TensorView<std::int32_t const>(tokens.data(), {sizes.batch, sizes.tokens}));
-  executor.set("targets", TensorView<std::int32_t const>(targets.data(), {sizes.batch, sizes.tokens}));
-  if (!executor.program().has_input("rate")) return;
-  executor.set("rate", 0.01);
-  executor.set("correction1", 1 - std::pow(0.9, step));
-  executor.set("correction2", 1 - std::pow(0.95, step));
-}
+/// A program on the device, with a state of its own.
+struct Job {
+  State state;
+  graph::cuda::DeviceState device;
+  graph::cuda::Executor executor;
 
-test::Results fields_of(State const& state) {
-  test::Results results;
-  for (Field const& field : state.fields()) results[field.name] = test::bytes_at(field.data(), field.bytes());
-  return results;
-}
+  Job(Graph const& graph, Program const& program, graph::cuda::ExecutorOptions const& options = {})
+      : state(initialised(graph)), device(cuda_context().stream(), state),
+        executor(cuda_blas(), program, device, options) {}
+
+ private:
+  static State initialised(Graph const& graph) {
+    State state(graph);
+    state.initialise(3);
+    return state;
+  }
+};
 
 struct Trained {
   std::vector<double> losses;
@@ -59,20 +60,18 @@ struct Trained {
   std::size_t captured = 0;
 };
 Trained trained(Program const& program, Graph const& graph, SmallSizes const& sizes, int steps, bool capture) {
-  State state(graph);
-  state.initialise(3);
-  graph::cuda::DeviceState device(cuda_context().stream(), state);
   graph::cuda::ExecutorOptions options;
   options.capture = capture;
-  graph::cuda::Executor executor(cuda_blas(), program, device, options);
+  Job job(graph, program, options);
+  auto& [state, device, executor] = job;
   Trained result;
   for (int step = 1; step <= steps; ++step) {
-    set_batch(executor, sizes, static_cast<unsigned>(step % 2), step);
+    test::set_batch(executor, sizes, static_cast<unsigned>(step % 2), step);
     executor.run();
     result.losses.push_back(executor.value("loss"));
   }
   device.to_host();
-  result.fields = fields_of(state);
+  result.fields = test::fields_of(state);
   result.captured = executor.captured();
   return result;
 }
@@ -111,13 +110,11 @@ TEST_CASE("two runs are under way on a device, and outputs are read one run late
   Graph const graph = test::small_graph(sizes, SmallPass::whole);
   Program const program = compiled(graph);
   Trained const expected = trained(program, graph, sizes, 6, true);
-  State state(graph);
-  state.initialise(3);
-  graph::cuda::DeviceState device(cuda_context().stream(), state);
-  graph::cuda::Executor executor(cuda_blas(), program, device);
+  Job job(graph, program);
+  graph::cuda::Executor& executor = job.executor;
   std::vector<double> losses;
   for (int step = 1; step <= 6; ++step) {
-    set_batch(executor, sizes, static_cast<unsigned>(step % 2), step);
+    test::set_batch(executor, sizes, static_cast<unsigned>(step % 2), step);
     executor.start();
     if (step == 1) continue;
     executor.finish();
@@ -137,9 +134,8 @@ TEST_CASE("what the host writes into a state reaches the device, and back") {
   b.update(p, p + 1.0);
   Graph const graph = b.graph();
   Program const program = compiled(graph);
-  State state(graph);
-  graph::cuda::DeviceState device(cuda_context().stream(), state);
-  graph::cuda::Executor executor(cuda_blas(), program, device);
+  Job job(graph, program);
+  auto& [state, device, executor] = job;
   executor.run();
   executor.run();
   CHECK(executor.value("twice") == 2);
@@ -158,21 +154,19 @@ TEST_CASE("a token outside the vocabulary is an error on a device, and nothing i
   SmallSizes const sizes = device_sizes();
   Graph const graph = test::small_graph(sizes, SmallPass::whole);
   Program const program = compiled(graph);
-  State state(graph);
-  state.initialise(3);
-  graph::cuda::DeviceState device(cuda_context().stream(), state);
-  graph::cuda::Executor executor(cuda_blas(), program, device);
+  Job job(graph, program);
+  auto& [state, device, executor] = job;
   for (int step = 1; step <= 4; ++step) {
-    set_batch(executor, sizes, 0, step);
+    test::set_batch(executor, sizes, 0, step);
     executor.run();
     device.to_host();
-    auto const before = fields_of(state);
+    auto const before = test::fields_of(state);
     auto tokens = test::small_tokens(sizes, 0, false);
     tokens[3] = static_cast<std::int32_t>(sizes.padded);
     executor.set("tokens", TensorView<std::int32_t const>(tokens.data(), {sizes.batch, sizes.tokens}));
     REQUIRE_ERROR(executor.run(), ErrorKind::out_of_range, "token 23 at index 3");
     device.to_host();
-    CHECK((fields_of(state) == before));
+    CHECK((test::fields_of(state) == before));
   }
 }
 
@@ -180,11 +174,9 @@ TEST_CASE("a program captured before working memory moved is captured again") {
   SmallSizes const sizes = device_sizes();
   Graph const graph = test::small_graph(sizes, SmallPass::loss);
   Program const program = compiled(graph);
-  State state(graph);
-  state.initialise(3);
-  graph::cuda::DeviceState device(cuda_context().stream(), state);
-  graph::cuda::Executor executor(cuda_blas(), program, device);
-  set_batch(executor, sizes, 0, 1);
+  Job job(graph, program);
+  graph::cuda::Executor& executor = job.executor;
+  test::set_batch(executor, sizes, 0, 1);
   std::vector<double> losses;
   for (int i = 0; i < 3; ++i) {
     executor.run();
@@ -222,14 +214,12 @@ TEST_CASE("every step of a program is measured on a device") {
   SmallSizes const sizes = device_sizes();
   Graph const graph = test::small_graph(sizes, SmallPass::whole);
   Program const program = compiled(graph);
-  State state(graph);
-  state.initialise(3);
-  graph::cuda::DeviceState device(cuda_context().stream(), state);
   graph::cuda::ExecutorOptions options;
   options.profile = true;
-  graph::cuda::Executor executor(cuda_blas(), program, device, options);
+  Job job(graph, program, options);
+  graph::cuda::Executor& executor = job.executor;
   for (int step = 1; step <= 3; ++step) {
-    set_batch(executor, sizes, 0, step);
+    test::set_batch(executor, sizes, 0, step);
     executor.run();
   }
   std::string const table = executor.profile().table();

@@ -4,6 +4,7 @@
 // Covers: <tutti/train/cuda/execution.hpp>
 
 #include "backend/nccl/harness.hpp"
+#include "train/small_batches.hpp"
 
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
@@ -18,8 +19,7 @@ using namespace tutti::train;
 
 namespace {
 
-nn::Gpt2Config const config{
-    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+nn::Gpt2Config const& config = test::small_gpt2;
 
 struct Outcome {
   std::vector<float> losses;
@@ -41,14 +41,8 @@ Outcome trained(Comm& comm, int device, parallel::DataParallel const& ranks) {
   step.connect(ranks);
   Outcome outcome;
   for (std::int64_t i = 0; i < 4; ++i) {
-    Tensor<std::int32_t> tokens(Shape{share, 8}), targets(Shape{share, 8});
-    for (std::int64_t r = 0; r < share; ++r)
-      for (std::int64_t t = 0; t < 8; ++t) {
-        std::int64_t const row = comm.rank() * share + r;
-        tokens(r, t) = static_cast<std::int32_t>((i * 7 + row * 5 + t * 3) % 20);
-        targets(r, t) = static_cast<std::int32_t>((i * 7 + row * 5 + (t + 1) * 3) % 20);
-      }
-    outcome.losses.push_back(step({i, tokens.view(), targets.view()}, 1e-2).loss);
+    test::Rows const rows(i, comm.rank() * share, share);
+    outcome.losses.push_back(step(rows.at(i), 1e-2).loss);
   }
   outcome.hash = parallel::hash(step.state());
   return outcome;

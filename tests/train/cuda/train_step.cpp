@@ -7,6 +7,7 @@
 
 #include "cuda/support.hpp"
 #include "support/catch.hpp"
+#include "train/small_batches.hpp"
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/nn/gpt2.hpp>
@@ -21,27 +22,14 @@
 
 using namespace tutti;
 using namespace tutti::train;
+using test::Rows;
 using test::cuda_context;
 
 namespace {
 
-nn::Gpt2Config const config{
-    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+nn::Gpt2Config const& config = test::small_gpt2;
 optim::AdamW const adamw{.weight_decay = 0.1};
 constexpr kernel::cuda::BlasOptions little{.workspace = std::size_t{1} << 16};
-
-/// Rows [first, first + rows) of the batch of a step.
-struct Rows {
-  Tensor<std::int32_t> tokens, targets;
-  Rows(std::int64_t step, std::int64_t first, std::int64_t rows) : tokens(Shape{rows, 8}), targets(Shape{rows, 8}) {
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t t = 0; t < 8; ++t) {
-        tokens(r, t) = static_cast<std::int32_t>((step * 7 + (first + r) * 5 + t * 3) % 20);
-        targets(r, t) = static_cast<std::int32_t>((step * 7 + (first + r) * 5 + (t + 1) * 3) % 20);
-      }
-  }
-  Batch at(std::int64_t step) const { return {step, tokens.view(), targets.view()}; }
-};
 
 TrainStepOptions options(std::int64_t batch, std::int64_t micro_steps = 1, DType compute = DType::float32) {
   TrainStepOptions result;

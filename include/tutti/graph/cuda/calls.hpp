@@ -2,11 +2,12 @@
 #pragma once
 /// @file
 /// A step bound to device memory: the launches of its kernels with all arguments, made once. The twin of
-/// tutti/graph/calls.hpp; one switch over all kinds of steps, hence its length.
+/// tutti/graph/calls.hpp.
 
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/graph/cuda/generic_steps.hpp>
+#include <tutti/graph/operands.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/cuda/adamw.hpp>
 #include <tutti/kernel/cuda/attention.hpp>
@@ -33,38 +34,14 @@ namespace tutti::graph::cuda {
 
 using kernel::cuda::Blas;
 
-/// What one step enqueues at every run. Outlived by the step and its memory.
-class Call {
- public:
-  virtual ~Call() = default;
-  virtual void run(Blas& blas) = 0;
-};
-
-/// The operands of a step as pointers to device memory, null where one is absent.
-struct Operands {
-  Step const& step;
-  List<std::byte*> reads, writes;
-
-  template <class T = float>
-  T* read(std::size_t i) const noexcept { return i < reads.size() ? reinterpret_cast<T*>(reads[i]) : nullptr; }
-  template <class T = float>
-  T* write(std::size_t i) const noexcept { return i < writes.size() ? reinterpret_cast<T*>(writes[i]) : nullptr; }
-};
+/// What one step enqueues at every run.
+using Call = CallOn<Blas>;
 
 namespace detail {
 
 template <class F>
-class CallOf final : public Call {
- public:
-  explicit CallOf(F&& f) : f_(std::move(f)) {}
-  void run(Blas& blas) override { f_(blas); }
-
- private:
-  F f_;
-};
-template <class F>
 Owner<Call> call(F f) {
-  return make_owner<CallOf<F>>(std::move(f));
+  return call_on<Blas>(std::move(f));
 }
 /// f(context) for kernels that need no cuBLASLt.
 template <class F>
@@ -86,11 +63,6 @@ inline bool all_narrow(Step const& step) noexcept {
     if (!is_narrow(ref)) return false;
   return is_narrow(step.writes[0]);
 }
-inline bool all_float32(Step const& step) noexcept {
-  for (Ref const& ref : step.reads)
-    if (ref && ref.dtype != DType::float32) return false;
-  return step.writes[0].dtype == DType::float32;
-}
 
 /// Bytes between the products of a batch where they are evenly spaced; -1 where they are not.
 inline std::int64_t batch_stride(Ref const& ref, Shape const& shape, int batch) {
@@ -111,54 +83,20 @@ inline Owner<Call> bind_gemms(Operands const& call) {
   Step const& step = call.step;
   Ref const &a = step.reads[0], &b = step.reads[1], &c = step.writes[0];
   int const batch = c.shape.rank() - 2;
-  auto const row = static_cast<std::size_t>(batch), column = row + 1;
-  std::int64_t count = 1;
-  for (int axis = 0; axis < batch; ++axis) count *= c.shape[axis];
-  auto const bytes = [](Ref const& ref) { return static_cast<std::int64_t>(size_of(ref.dtype)); };
-  kernel::Gemm gemm;
-  gemm.m = c.shape[batch];
-  gemm.n = c.shape[batch + 1];
-  gemm.k = a.shape[batch + 1];
-  gemm.a_row = a.strides[row];
-  gemm.a_column = a.strides[column];
-  gemm.b_row = b.strides[row];
-  gemm.b_column = b.strides[column];
-  gemm.c_row = c.strides[row];
-  gemm.alpha = static_cast<float>(step.value);
-  gemm.a_dtype = a.dtype, gemm.b_dtype = b.dtype, gemm.c_dtype = c.dtype;
-  gemm.product = kernel::product_in(step.product);
-  gemm.epilogue.gelu = step.gelu;
-  gemm.epilogue.residual_stride = gemm.c_row;
-  auto const at = [&](std::int64_t i) {
-    std::int64_t rest = i, from_a = 0, from_b = 0, to = 0;
-    for (int axis = batch - 1; axis >= 0; --axis) {
-      std::int64_t const index = rest % c.shape[axis];
-      rest /= c.shape[axis];
-      from_a += index * a.strides[static_cast<std::size_t>(axis)];
-      from_b += index * b.strides[static_cast<std::size_t>(axis)];
-      to += index * c.strides[static_cast<std::size_t>(axis)];
-    }
-    gemm.a = call.reads[0] + from_a * bytes(a);
-    gemm.b = call.reads[1] + from_b * bytes(b);
-    gemm.c = call.writes[0] + to * bytes(c);
-    gemm.epilogue.bias = call.read(2);
-    gemm.epilogue.residual = call.read<void>(3);
-    gemm.epilogue.gelu_gradient = call.read<void>(4);
-    gemm.epilogue.saved = call.write<void>(1);
-    return gemm;
-  };
+  List<kernel::Gemm> products = arguments::gemms(call);
   std::int64_t const a_batch = batch_stride(a, c.shape, batch), b_batch = batch_stride(b, c.shape, batch),
                      c_batch = batch_stride(c, c.shape, batch);
   bool const bare = call.read(2) == nullptr && call.read(3) == nullptr && call.read(4) == nullptr &&
                     call.write(1) == nullptr && !step.gelu;
   bool const one_type =
       a.dtype == b.dtype && step.product == a.dtype && (a.dtype != DType::float32 || c.dtype == a.dtype);
-  if (count > 1 && bare && one_type && gemm.k > 0 && a_batch >= 0 && b_batch >= 0 && c_batch >= 0)
-    return detail::call([gemm = at(0), forms = kernel::cuda::GemmForms{.batch = count, .a_batch = a_batch,
-                                                                      .b_batch = b_batch, .c_batch = c_batch}](
-                            Blas& blas) { kernel::cuda::gemm(blas, gemm, forms); });
-  List<kernel::Gemm> products;
-  for (std::int64_t i = 0; i < count; ++i) products.push_back(at(i));
+  if (products.size() > 1 && bare && one_type && products[0].k > 0 && a_batch >= 0 && b_batch >= 0 && c_batch >= 0) {
+    kernel::cuda::GemmForms const forms{.batch = static_cast<std::int64_t>(products.size()),
+                                        .a_batch = a_batch,
+                                        .b_batch = b_batch,
+                                        .c_batch = c_batch};
+    return detail::call([gemm = products[0], forms](Blas& blas) { kernel::cuda::gemm(blas, gemm, forms); });
+  }
   return detail::call([products = std::move(products)](Blas& blas) {
     for (kernel::Gemm const& product : products) kernel::cuda::gemm(blas, product);
   });
@@ -175,12 +113,8 @@ inline bool is_matrix(Ref const& ref) {
 
 inline Owner<Call> bind_copies(Operands const& call) {
   Step const& step = call.step;
-  List<kernel::StridedCopy> copies;
-  for (std::size_t i = 0; i < step.reads.size(); ++i)
-    copies.push_back({step.writes[i].shape, static_cast<std::int64_t>(size_of(step.writes[i].dtype)), call.reads[i],
-                      step.reads[i].strides, call.writes[i], step.writes[i].strides});
-  std::byte* const background = step.writes.size() > step.reads.size() ? call.writes.back() : nullptr;
-  return detail::launch([&step, background, copies = std::move(copies)](Context& context) {
+  std::byte* const background = arguments::background(call);
+  return detail::launch([&step, background, copies = arguments::copies(call)](Context& context) {
     if (background != nullptr)
       generic::fill(context, step.writes.back().dtype, background, step.writes.back().shape.size(), step.value);
     for (kernel::StridedCopy const& copy : copies) kernel::cuda::strided_copy(context, copy);
@@ -188,39 +122,15 @@ inline Owner<Call> bind_copies(Operands const& call) {
 }
 
 inline Owner<Call> bind_elementwise(Operands const& call) {
-  Step const& step = call.step;
-  List<kernel::ElementwiseOutput> outputs;
-  for (std::size_t i = 0; i < step.writes.size(); ++i)
-    outputs.push_back({step.sources[i], call.writes[i], step.writes[i].dtype});
-  List<kernel::ElementwiseInput> inputs;
-  for (std::size_t i = 0; i < step.reads.size(); ++i)
-    inputs.push_back({call.reads[i], step.reads[i].dtype, step.reads[i].strides});
-  return detail::launch([&step, inputs = std::move(inputs), outputs = std::move(outputs)](Context& context) {
-    kernel::Elementwise const chain{step.writes[0].shape, inputs, step.instructions, outputs,
-                                    step.registers == DType::float64};
-    if (is_integer(step.registers)) generic::integer_elementwise(context, chain, step.registers == DType::uint64);
-    else kernel::cuda::elementwise(context, chain);
+  return detail::launch([chain = arguments::Chain(call)](Context& context) {
+    if (is_integer(chain.step.registers)) generic::integer_elementwise(context, chain.view(), chain.step.registers);
+    else kernel::cuda::elementwise(context, chain.view());
   });
 }
 
 inline Owner<Call> bind_adamw(Operands const& call) {
-  Step const& step = call.step;
-  List<kernel::AdamW> parts;
-  for (std::size_t i = 4; i + 3 < step.reads.size(); i += 4) {
-    kernel::AdamW part;
-    part.size = step.reads[i].shape.size();
-    part.parameter = call.read(i);
-    part.gradient = call.read(i + 1);
-    part.m = call.read(i + 2);
-    part.v = call.read(i + 3);
-    part.beta1 = static_cast<float>(step.beta1);
-    part.beta2 = static_cast<float>(step.beta2);
-    part.eps = static_cast<float>(step.eps);
-    part.weight_decay = static_cast<float>(step.weight_decay);
-    parts.push_back(part);
-  }
   kernel::cuda::AdamWScalars const from{call.read(0), call.read(1), call.read(2), call.read(3)};
-  return detail::launch([from, parts = std::move(parts)](Context& context) {
+  return detail::launch([from, parts = arguments::adamw(call)](Context& context) {
     kernel::cuda::AdamWScalars scalars = from;
     scalars.mistakes = context.error_word();  // nothing is learned from tokens that are none
     kernel::cuda::adamw(context, {parts.data(), parts.size()}, scalars);
@@ -249,12 +159,6 @@ inline void start_from(Context& context, std::int64_t bytes, std::byte const* fr
 inline Owner<Call> bind(Operands const& call) {
   namespace device = kernel::cuda;
   Step const& s = call.step;
-  auto shape = [&](std::size_t i) -> Shape const& { return s.reads[i].shape; };
-  auto stride = [&](std::size_t i) { return s.reads[i].strides[0]; };
-  auto last = [](Ref const& ref) { return ref.shape[ref.shape.rank() - 1]; };
-  auto rows = [&](Ref const& ref) {
-    return ref.shape.rank() == 0 || last(ref) == 0 ? 0 : ref.shape.size() / last(ref);
-  };
   switch (s.kind) {
     case StepKind::elementwise: return detail::bind_elementwise(call);
     case StepKind::copy: return detail::bind_copies(call);
@@ -269,153 +173,85 @@ inline Owner<Call> bind(Operands const& call) {
         generic::product(context, s.reads[0], a, s.reads[1], b, s.writes[0], c, s.value);
       });
     case StepKind::reduce: {
-      if (!detail::all_float32(s))
+      if (!all_float32(s))
         return detail::launch([&s, x = call.reads[0], y = call.writes[0]](Context& context) {
           generic::reduce(context, s.reads[0], x, s.axes, s.maximum, s.writes[0].dtype, y);
         });
-      kernel::Reduce const r{shape(0), s.reads[0].strides, s.axes, s.maximum, call.read(0), call.write(0)};
+      kernel::Reduce const r{
+          s.reads[0].shape, s.reads[0].strides, s.axes, s.maximum, call.read(0), call.write(0)};
       return detail::launch([r](Context& context) { device::reduce(context, r); });
     }
     case StepKind::column_sum:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        device::ColumnSumOf<T> const c{shape(0)[0], shape(0)[1], shape(0)[1], call.read<T>(0), call.write(0), false};
+        std::int64_t const rows = s.reads[0].shape[0], columns = s.reads[0].shape[1];
+        device::ColumnSumOf<T> const c{rows, columns, columns, call.read<T>(0), call.write(0), false};
         return detail::launch([c](Context& context) { device::column_sum(context, c); });
       });
-    // Rows are float32; what a normalisation gives, and its gradient, may be bfloat16.
     case StepKind::layer_norm:
-      return detail::with_float(s.writes[0].dtype, [&]<class Y>(Y) {
-        kernel::LayerNormOf<float, Y> const l{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps),
-                                              call.read(0),     call.read(1),     call.read(2),
-                                              call.write<Y>(0), call.write(1),    call.write(2)};
-        return detail::launch([l](Context& context) { device::layer_norm(context, l); });
+      return detail::with_float(s.writes[0].dtype, [&]<class T>(T) {
+        return detail::launch(
+            [args = arguments::layer_norm<T>(call)](Context& context) { device::layer_norm(context, args); });
       });
     case StepKind::layer_norm_gradient:
-      return detail::with_float(s.reads[0].dtype, [&]<class Y>(Y) {
-        kernel::LayerNormGradientOf<float, Y> const g{rows(s.reads[0]), last(s.reads[0]), call.read<Y>(0), call.read(1),
-                                                      call.read(2),     call.read(3),     call.read(4),    call.read(5),
-                                                      call.write(0),    call.write(1),    call.write(2)};
-        return detail::launch([g](Context& context) { device::layer_norm_gradient(context, g); });
+      return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
+        return detail::launch([args = arguments::layer_norm_gradient<T>(call)](Context& context) {
+          device::layer_norm_gradient(context, args);
+        });
       });
     case StepKind::rms_norm:
-      return detail::with_float(s.writes[0].dtype, [&]<class Y>(Y) {
-        kernel::RmsNormOf<float, Y> const n{rows(s.reads[0]), last(s.reads[0]), static_cast<float>(s.eps), call.read(0),
-                                            call.read(1),     call.write<Y>(0), call.write(1)};
-        return detail::launch([n](Context& context) { device::rms_norm(context, n); });
+      return detail::with_float(s.writes[0].dtype, [&]<class T>(T) {
+        return detail::launch(
+            [args = arguments::rms_norm<T>(call)](Context& context) { device::rms_norm(context, args); });
       });
     case StepKind::rms_norm_gradient:
-      return detail::with_float(s.reads[0].dtype, [&]<class Y>(Y) {
-        kernel::RmsNormGradientOf<float, Y> const g{rows(s.reads[0]), last(s.reads[0]), call.read<Y>(0),
-                                                    call.read(1),     call.read(2),     call.read(3),
-                                                    call.read(4),     call.write(0),    call.write(1)};
-        return detail::launch([g](Context& context) { device::rms_norm_gradient(context, g); });
+      return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
+        return detail::launch([args = arguments::rms_norm_gradient<T>(call)](Context& context) {
+          device::rms_norm_gradient(context, args);
+        });
       });
     case StepKind::rotary:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        std::int64_t const tokens = shape(1)[0], size = 2 * shape(1)[1], channels = shape(0)[1];
-        kernel::RotaryOf<T> const r{shape(0)[0],  channels / size, size,           tokens,           s.pairing,
-                                    s.inverse,    tokens,          0,              nullptr,          call.read(1),
-                                    call.read(2), call.read<T>(0), stride(0),      call.write<T>(0), channels};
-        return detail::launch([r](Context& context) { device::rotary(context, r); });
+        return detail::launch([args = arguments::rotary<T>(call)](Context& context) { device::rotary(context, args); });
       });
     case StepKind::swiglu:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        std::int64_t const channels = shape(0)[1];
-        kernel::SwiGluOf<T> const g{shape(0)[0],     channels,  call.read<T>(0),  stride(0),
-                                    call.read<T>(1), stride(1), call.write<T>(0), channels};
-        return detail::launch([g](Context& context) { device::swiglu(context, g); });
+        return detail::launch([args = arguments::swiglu<T>(call)](Context& context) { device::swiglu(context, args); });
       });
     case StepKind::swiglu_gradient:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        std::int64_t const channels = shape(0)[1];
-        kernel::SwiGluGradientOf<T> const g{
-            shape(0)[0],     channels,  call.read<T>(0),  stride(0), call.read<T>(1),  stride(1),
-            call.read<T>(2), stride(2), call.write<T>(0), channels,  call.write<T>(1), channels};
-        return detail::launch([g](Context& context) { device::swiglu_gradient(context, g); });
+        return detail::launch(
+            [args = arguments::swiglu_gradient<T>(call)](Context& context) { device::swiglu_gradient(context, args); });
       });
     case StepKind::attention:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        Shape const& qkv = shape(0);
-        kernel::AttentionOf<T> const a{qkv[0],
-                                       qkv[1],
-                                       s.heads,
-                                       qkv[2] / (s.heads + 2 * s.kv_heads),
-                                       static_cast<float>(s.value),
-                                       call.read<T>(0),
-                                       call.write<T>(0),
-                                       call.write(1),
-                                       s.kv_heads,
-                                       kernel::product_in(s.product)};
-        return detail::launch([a](Context& context) { device::attention(context, a); });
+        return detail::launch(
+            [args = arguments::attention<T>(call)](Context& context) { device::attention(context, args); });
       });
     case StepKind::attention_gradient:
       return detail::with_float(s.reads[1].dtype, [&]<class T>(T) {
-        Shape const& qkv = shape(1);
-        kernel::AttentionGradientOf<T> const g{qkv[0],
-                                               qkv[1],
-                                               s.heads,
-                                               qkv[2] / (s.heads + 2 * s.kv_heads),
-                                               static_cast<float>(s.value),
-                                               call.read<T>(0),
-                                               call.read<T>(1),
-                                               call.read<T>(2),
-                                               call.read(3),
-                                               call.write<T>(0),
-                                               s.kv_heads,
-                                               kernel::product_in(s.product)};
-        return detail::launch([g](Context& context) { device::attention_gradient(context, g); });
+        return detail::launch([args = arguments::attention_gradient<T>(call)](Context& context) {
+          device::attention_gradient(context, args);
+        });
       });
-    case StepKind::embedding: {
-      Shape const& out = s.writes[0].shape;
-      kernel::Embedding const e{
-          out[0], out[1], out[2], s.vocabulary, call.read<std::int32_t>(0), call.read(1), call.read(2), call.write(0)};
-      return detail::launch([e](Context& context) { device::embedding(context, e); });
-    }
-    case StepKind::embedding_gradient: {
-      Shape const& dout = shape(1);
-      kernel::EmbeddingGradient g{
-          dout[0],      dout[1],       dout[2],       s.vocabulary, 0, call.read<std::int32_t>(0),
-          call.read(1), call.write(0), call.write(1), !s.reads[2]};
-      if (s.writes[1]) g.position_rows = s.writes[1].shape[0];
+    case StepKind::embedding:
       return detail::launch(
-          [g, bytes = s.reads[2].bytes(), from = call.reads[2], to = call.writes[0]](Context& context) {
-            detail::start_from(context, bytes, from, to);
-            device::embedding_gradient(context, g);
-          });
-    }
+          [args = arguments::embedding(call)](Context& context) { device::embedding(context, args); });
+    case StepKind::embedding_gradient:
+      return detail::launch([args = arguments::embedding_gradient(call), bytes = s.reads[2].bytes(),
+                             from = call.reads[2], to = call.writes[0]](Context& context) {
+        detail::start_from(context, bytes, from, to);
+        device::embedding_gradient(context, args);
+      });
     case StepKind::linear_cross_entropy:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
-        kernel::LinearCrossEntropyOf<T> l;
-        l.rows = shape(2).size();
-        l.channels = last(s.reads[0]);
-        l.vocabulary = s.vocabulary;
-        l.padded_vocabulary = shape(1)[0];
-        l.ignored = s.ignored;
-        l.scale = static_cast<float>(s.value);
-        l.x = call.read<T>(0);
-        l.weight = call.read<T>(1);
-        l.targets = call.read<std::int32_t>(2);
-        l.loss = call.write(0);
-        l.dx = call.write<T>(1);
-        l.dweight = call.write(2);
-        l.row_losses = call.write(3);
-        l.workspace = call.write(4);
-        l.product = kernel::product_in(s.product);
-        std::int64_t const chunk = kernel::linear_cross_entropy_device_chunk(l.rows, l.padded_vocabulary, sizeof(T));
-        return detail::call([l, chunk](Blas& blas) { device::linear_cross_entropy(blas, l, chunk); });
+        auto const args = arguments::linear_cross_entropy<T>(call);
+        std::int64_t const chunk =
+            kernel::linear_cross_entropy_device_chunk(args.rows, args.padded_vocabulary, sizeof(T));
+        return detail::call([args, chunk](Blas& blas) { device::linear_cross_entropy(blas, args, chunk); });
       });
-    case StepKind::cross_entropy: {
-      kernel::CrossEntropy l;
-      l.rows = shape(1).size();
-      l.vocabulary = last(s.reads[0]);
-      l.ignored = s.ignored;
-      l.scale = static_cast<float>(s.value);
-      l.logits = call.read(0);
-      l.targets = call.read<std::int32_t>(1);
-      l.loss = call.write(0);
-      l.dlogits = call.write(1);
-      l.row_losses = call.write(2);
-      return detail::launch([l](Context& context) { device::cross_entropy(context, l); });
-    }
+    case StepKind::cross_entropy:
+      return detail::launch(
+          [args = arguments::cross_entropy(call)](Context& context) { device::cross_entropy(context, args); });
     case StepKind::square_sum: return detail::bind_square_sum(call);
     case StepKind::adamw: return detail::bind_adamw(call);
     case StepKind::gather:

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -259,7 +260,7 @@ class Executor : public Ports {
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
       Step const& step = list.steps[s];
       slots = std::max(slots, step.slot + 1);
-      Operands operands{step, {}, {}};
+      Operands operands{step};
       for (Ref const& ref : step.reads) operands.reads.push_back(pointer(ref));
       for (Ref const& ref : step.writes) operands.writes.push_back(pointer(ref));
       if (step.kind == StepKind::rank) {
@@ -309,8 +310,7 @@ class Executor : public Ports {
     bool const warm = enqueued_++ > 0;
     if (profile_.measures()) marks_[0].record(stream(), where);
     // Working memory that grew since, for another program, lies elsewhere now.
-    if (warm && options_.capture && !profile_.measures() &&
-        (!has_captured_ || scratch_version_ != context().scratch_version()))
+    if (warm && options_.capture && !profile_.measures() && captured_with_ != context().scratch_version())
       capture(where);
     for (Stretch& stretch : stretches_) {
       if (!calls_[stretch.first]) {
@@ -333,8 +333,7 @@ class Executor : public Ports {
     for (Stretch& stretch : stretches_)
       if (calls_[stretch.first])
         stretch.graph = tutti::cuda::Graph::capture(stream(), [&] { launch(stretch, where); }, where);
-    has_captured_ = true;
-    scratch_version_ = context().scratch_version();
+    captured_with_ = context().scratch_version();
   }
 
   /// A step of the host, in the order of the steps.
@@ -411,7 +410,7 @@ class Executor : public Ports {
     Flight& flight = flights_[index];
     Step const& begun = program_.list.steps[flight.step];
     if (flight.started) {
-      static_cast<void>(busy_until_here(where));
+      wait_until_here(where);
       std::int64_t const from = exec::now_ns();
       port_->wait(flight.ticket);
       waited_ns_ += exec::now_ns() - from;
@@ -421,9 +420,8 @@ class Executor : public Ports {
       tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
   }
   /// Waits until the device has come here; what is waited for after that is exposed.
-  bool busy_until_here(std::source_location where) {
+  void wait_until_here(std::source_location where) {
     while (!stream().idle(where)) progress();
-    return true;
   }
   void collective(Step const& step, std::source_location where) {
     Ref const &x = step.reads[0], &y = step.writes[0];
@@ -496,8 +494,9 @@ class Executor : public Ports {
   std::int64_t staging_bytes_ = 0;
   Profile profile_;
   List<tutti::cuda::Event> marks_;
-  std::uint64_t started_ = 0, finished_ = 0, enqueued_ = 0, scratch_version_ = 0;
-  bool has_captured_ = false, writes_state_ = false;
+  std::uint64_t started_ = 0, finished_ = 0, enqueued_ = 0;
+  std::optional<std::uint64_t> captured_with_;  // the version of working memory
+  bool writes_state_ = false;
   std::int64_t waited_ns_ = 0, runs_ = 0;
 };
 

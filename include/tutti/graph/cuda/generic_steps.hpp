@@ -6,6 +6,7 @@
 /// ten steps, hence its length.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/graph/elements.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
@@ -13,18 +14,27 @@
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/tensor/random.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 namespace tutti::graph::cuda {
 
 using kernel::cuda::Context;
 
 namespace generic {
+
+using graph::generic::added;
+using graph::generic::as_integer;
+using graph::generic::compute_integer;
+using graph::generic::index_at;
+using graph::generic::integer_at;
+using graph::generic::lowest_integer;
+using graph::generic::number_at;
+using graph::generic::require_integer_functions;
+using graph::generic::store_integer;
+using graph::generic::store_number;
 
 namespace detail {
 
@@ -56,64 +66,6 @@ __device__ inline std::int64_t element_of_thread() { return std::int64_t{blockId
 template <class Args>
 void for_each(Context& context, std::int64_t count, void (*kernel)(Args), Args const& args) {
   if (count > 0) kernel::cuda::detail::launch_blocks(context, (count + 255) / 256, 256, kernel, args);
-}
-
-__device__ inline std::int64_t integer_at(DType dtype, void const* data, std::int64_t index) {
-  switch (dtype) {
-    case DType::boolean:
-    case DType::uint8:
-    case DType::byte:
-    case DType::character: return static_cast<std::uint8_t const*>(data)[index];
-    case DType::int8: return static_cast<std::int8_t const*>(data)[index];
-    case DType::int16: return static_cast<std::int16_t const*>(data)[index];
-    case DType::uint16: return static_cast<std::uint16_t const*>(data)[index];
-    case DType::int32: return static_cast<std::int32_t const*>(data)[index];
-    case DType::uint32: return static_cast<std::uint32_t const*>(data)[index];
-    default: return static_cast<std::int64_t const*>(data)[index];
-  }
-}
-/// Unsigned numbers above the largest signed one are that: for what counts rows.
-__device__ inline std::int64_t index_at(DType dtype, void const* data, std::int64_t index) {
-  std::int64_t const value = integer_at(dtype, data, index);
-  return dtype == DType::uint64 && value < 0 ? INT64_MAX : value;
-}
-__device__ inline double number_at(DType dtype, void const* data, std::int64_t index) {
-  switch (dtype) {
-    case DType::bfloat16: return static_cast<double>(float(static_cast<bfloat16 const*>(data)[index]));
-    case DType::float16: return static_cast<double>(float(static_cast<float16 const*>(data)[index]));
-    case DType::float32: return static_cast<double>(static_cast<float const*>(data)[index]);
-    case DType::float64: return static_cast<double const*>(data)[index];
-    case DType::uint64: return static_cast<double>(static_cast<std::uint64_t const*>(data)[index]);
-    default: return static_cast<double>(integer_at(dtype, data, index));
-  }
-}
-__device__ inline std::size_t bytes_of(DType dtype) { return size_of(dtype); }
-/// Integers wrap to their width.
-__device__ inline void store_integer(DType dtype, void* data, std::int64_t index, std::int64_t value) {
-  switch (bytes_of(dtype)) {
-    case 1:
-      static_cast<std::uint8_t*>(data)[index] =
-          dtype == DType::boolean ? static_cast<std::uint8_t>(value != 0) : static_cast<std::uint8_t>(value);
-      return;
-    case 2: static_cast<std::uint16_t*>(data)[index] = static_cast<std::uint16_t>(value); return;
-    case 4: static_cast<std::uint32_t*>(data)[index] = static_cast<std::uint32_t>(value); return;
-    default: static_cast<std::uint64_t*>(data)[index] = static_cast<std::uint64_t>(value); return;
-  }
-}
-__device__ inline void store_number(DType dtype, void* data, std::int64_t index, double value) {
-  switch (dtype) {
-    case DType::bfloat16: static_cast<bfloat16*>(data)[index] = bfloat16(static_cast<float>(value)); return;
-    case DType::float16: static_cast<float16*>(data)[index] = float16(static_cast<float>(value)); return;
-    case DType::float32: static_cast<float*>(data)[index] = static_cast<float>(value); return;
-    case DType::float64: static_cast<double*>(data)[index] = value; return;
-    case DType::boolean: store_integer(dtype, data, index, value != 0); return;
-    case DType::uint64: store_integer(dtype, data, index, static_cast<std::int64_t>(static_cast<std::uint64_t>(value)));
-      return;
-    default: store_integer(dtype, data, index, static_cast<std::int64_t>(value)); return;
-  }
-}
-__device__ inline std::int64_t added(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 
 struct FillNumbers {
@@ -263,29 +215,6 @@ struct IntegerChain {
 static_assert(sizeof(IntegerChain) <= 4096);
 
 template <class Register>
-__device__ Register compute_integer(kernel::ElementwiseOp op, std::int64_t value, Register a, Register b, Register c) {
-  using enum kernel::ElementwiseOp;
-  auto const ua = static_cast<std::uint64_t>(a), ub = static_cast<std::uint64_t>(b);
-  switch (op) {
-    case constant: return static_cast<Register>(value);
-    case add: return static_cast<Register>(ua + ub);
-    case subtract: return static_cast<Register>(ua - ub);
-    case multiply: return static_cast<Register>(ua * ub);
-    case divide:
-      if constexpr (std::is_signed_v<Register>)
-        if (b == -1 && a == INT64_MIN) return 0;
-      return b == 0 ? 0 : a / b;
-    case maximum: return a < b ? b : a;
-    case negate: return static_cast<Register>(0 - ua);
-    case less: return a < b;
-    case less_equal: return a <= b;
-    case equal: return a == b;
-    case not_equal: return a != b;
-    case select: return a != 0 ? b : c;
-    default: return a;
-  }
-}
-template <class Register>
 __global__ void integer_chain(__grid_constant__ IntegerChain const args) {
   std::int64_t const i = element_of_thread();
   if (i >= args.count) return;
@@ -425,7 +354,8 @@ inline void dynamic_copy(Context& context, DynamicBox const& of, List<std::byte*
 }
 
 /// Exact integer arithmetic modulo 2^64. Errors: unavailable (a function that integers do not have).
-inline void integer_elementwise(Context& context, kernel::Elementwise const& chain, bool is_unsigned) {
+inline void integer_elementwise(Context& context, kernel::Elementwise const& chain, DType registers) {
+  require_integer_functions(chain.instructions);
   detail::IntegerChain args{chain.shape.size(), {}, chain.shape.rank(), static_cast<int>(chain.inputs.size()),
                             static_cast<int>(chain.instructions.size()), static_cast<int>(chain.outputs.size()),
                             {}, {}, {}};
@@ -437,23 +367,15 @@ inline void integer_elementwise(Context& context, kernel::Elementwise const& cha
       args.input[k].strides[axis] = chain.inputs[k].strides[static_cast<std::size_t>(axis)];
   }
   for (std::size_t k = 0; k < chain.instructions.size(); ++k) {
-    using enum kernel::ElementwiseOp;
     kernel::ElementwiseInstruction const& in = chain.instructions[k];
-    bool const known = in.op == constant || in.op == add || in.op == subtract || in.op == multiply || in.op == divide ||
-                       in.op == maximum || in.op == negate || in.op == less || in.op == less_equal || in.op == equal ||
-                       in.op == not_equal || in.op == select || in.op == identity;
-    if (!known)
-      throw Error(ErrorKind::unavailable, "graph::Executor",
-                  "this function is not defined for integers. Convert to float32 first");
-    args.instruction[k] = {in.op != constant  ? 0
-                           : is_unsigned ? static_cast<std::int64_t>(static_cast<std::uint64_t>(in.value))
-                                         : static_cast<std::int64_t>(in.value),
-                           in.op, in.a, in.b, in.c};
+    bool const constant = in.op == kernel::ElementwiseOp::constant;
+    args.instruction[k] = {constant ? as_integer(registers, in.value) : 0, in.op, in.a, in.b, in.c};
   }
   for (std::size_t k = 0; k < chain.outputs.size(); ++k)
     args.output[k] = {chain.outputs[k].data, chain.outputs[k].dtype, chain.outputs[k].source};
   detail::for_each(context, args.count,
-                   is_unsigned ? detail::integer_chain<std::uint64_t> : detail::integer_chain<std::int64_t>, args);
+                   registers == DType::uint64 ? detail::integer_chain<std::uint64_t>
+                                              : detail::integer_chain<std::int64_t>, args);
 }
 
 /// c = alpha a b in double. a (Z..., M, K), b (Z..., K, N), c (Z..., M, N) contiguous.
@@ -482,11 +404,7 @@ inline void reduce(Context& context, Ref const& x, std::byte const* from, std::u
     walk.strides[0][walk.rank++] = x.strides[static_cast<std::size_t>(axis)];
     (reduced ? args.count : args.outputs) *= x.shape[axis];
   }
-  args.lowest = with_dtype(x.dtype, [](auto zero) {
-    if constexpr (std::is_integral_v<decltype(zero)>)
-      return static_cast<std::int64_t>(std::numeric_limits<decltype(zero)>::lowest());
-    else return std::int64_t{0};
-  });
+  args.lowest = lowest_integer(x.dtype);
   detail::for_each(context, args.outputs, detail::reduce_each<>, args);
 }
 

@@ -280,24 +280,10 @@ class Gpt2Decoder {
   /// y (rows, out) = x (rows, in) w^T + b, with what the epilogue adds.
   void linear(std::int64_t in, std::int64_t out, T const* x, T const* w, float const* b, T* y, bool gelu = false,
               T const* residual = nullptr) {
-    constexpr DType dtype = std::is_same_v<T, float> ? DType::float32 : DType::bfloat16;
-    kernel::Gemm product{.m = prompt_.rows,
-                         .n = out,
-                         .k = in,
-                         .a = x,
-                         .a_row = in,
-                         .a_column = 1,
-                         .b = w,
-                         .b_row = 1,
-                         .b_column = in,
-                         .c = y,
-                         .c_row = out};
+    kernel::Gemm product = kernel::linear_product(prompt_.rows, in, out, x, w, y);
     product.epilogue.bias = b;
     product.epilogue.gelu = gelu;
     product.epilogue.residual = residual;
-    product.epilogue.residual_stride = out;
-    product.a_dtype = product.b_dtype = product.c_dtype = dtype;
-    product.product = kernel::product_in(dtype);
     kernel::cuda::gemm(blas_, product);
   }
   void norm(T const* x, float const* gamma, float const* beta, T* y) {

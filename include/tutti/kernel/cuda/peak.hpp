@@ -55,12 +55,7 @@ double product_rate(Blas& blas, Product product, std::int64_t n) {
   tutti::cuda::DeviceMemory const memory(context.stream(), static_cast<std::size_t>(3 * n * n) * sizeof(T));
   T* const a = static_cast<T*>(memory.data());
   launch_blocks(context, (2 * n * n + 255) / 256, 256, fill_random<T>, RandomMatrix<T>{a, 2 * n * n});
-  Gemm gemm;
-  gemm.m = gemm.n = gemm.k = n;
-  gemm.a = a, gemm.a_row = n;
-  gemm.b = a + n * n, gemm.b_row = 1, gemm.b_column = n;
-  gemm.c = a + 2 * n * n, gemm.c_row = n;
-  gemm.a_dtype = gemm.b_dtype = gemm.c_dtype = dtype_of<T>;
+  Gemm gemm = linear_product<T>(n, n, n, a, a + n * n, a + 2 * n * n);
   gemm.product = product;
   double const flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   return flops / shortest_run(context.stream(), [&] { cuda::gemm(blas, gemm); });
