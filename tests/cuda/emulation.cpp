@@ -222,6 +222,29 @@ TEST_CASE("work waits until something waits for it, and a missing wait shows") {
   emulated::set_seed(1);
 }
 
+TEST_CASE("what a copy will write on the host is poison until then, but not before earlier copies have read it") {
+  emulated::set_seed(0);
+  Stream const first(0), second(0);
+  cuda::DeviceMemory const memory(first, sizeof(int)), other(first, sizeof(int));
+  cuda::PinnedMemory const host(sizeof(int));
+  auto& seen = *static_cast<int*>(host.data());
+  seen = 5;
+  cuda::fill_bytes(first, other.data(), 0, sizeof(int));
+  cuda::copy_to_device(first, memory.data(), host.data(), sizeof(int));
+  cuda::Event const read(0);
+  read.record(first);
+  second.wait_for(read);
+  cuda::copy_to_host(second, host.data(), other.data(), sizeof(int));
+  CHECK(seen == 5);
+  second.wait();
+  CHECK(seen == 0);
+  cuda::copy_to_host(first, host.data(), memory.data(), sizeof(int));
+  CHECK(seen == -1);
+  first.wait();
+  CHECK(seen == 5);
+  emulated::set_seed(1);
+}
+
 TEST_CASE("memory is poison before it is written and after it is freed") {
   Stream const stream(0);
   std::vector<std::uint32_t> values(4);

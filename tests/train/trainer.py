@@ -843,6 +843,22 @@ def case_device(bench):
     bench.run("threads", 1, again, *flags, "--device", "cuda")
     check(bench.losses(again) == bench.losses(device), "two runs differ")
     check(bench.parameters(again, 6) == bench.parameters(device, 6), "parameters of two runs differ")
+    # Losses are read one step late: a run that diverges, or is stopped, ends all the same with what it told of.
+    out = bench.folder / "diverged"
+    text, errors = bench.run("threads", 1, out, *flags[:2], "--steps", "60", "--learning-rate", "1e3", "--warmup", "0", "--clip", "0", "--device", "cuda", code=1)
+    check((text + errors).count("training has diverged") == 1, text + errors)
+    rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+    check(rows[-1]["reason"] == "diverged" and rows[-2]["type"] == "step" and rows[-2]["step"] == rows[-1]["step"] < 60, str(rows[-2:]))
+    check(not (out / "checkpoints").exists(), "a checkpoint of a run that diverged")
+    out = bench.folder / "stopped"
+    process = bench.start("threads", 1, out, *flags[:2], "--steps", "10000", *flags[4:], "--device", "cuda")
+    bench.wait_for_step(process, out, 2)
+    process.send_signal(signal.SIGTERM)
+    bench.finish(process)
+    done = bench.metrics(out, "end")[-1]["step"]
+    check([row["step"] for row in bench.metrics(out, "checkpoint")] == [done] and len(bench.losses(out)) == done, str(done))
+    bench.run("threads", 1, out, "--resume", "latest", "--steps", str(done + 2))
+    check([row["step"] for row in bench.metrics(out)] == list(range(1, done + 3)), "the history has gaps or repeats")
     bench.run("threads", 2, ranks, "--total-tokens", "64", *flags[2:], "--device", "cuda")
     whole = bench.folder / "whole"
     bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")

@@ -91,7 +91,7 @@ class Run {
       agree(false);
       if (stop_ == 0) validate(), agree(false);
       started_ = now();
-      while (done_ < setup_.steps && stop_ == 0 && diverged_.empty()) train(done_);
+      while (begun() < setup_.steps && stop_ == 0 && diverged_.empty()) train(begun());
       finish();
     } catch (std::exception const& error) {
       try {
@@ -241,8 +241,13 @@ class Run {
                     {"seed", o().seed}});
   }
 
+  /// Steps done or under way.
+  std::int64_t begun() const noexcept { return done_ + (under_way_ ? 1 : 0); }
+
+  /// Begins a step, and tells of the one before that is still under way. This one stays under way, so that a device
+  /// goes from one to the next, unless what is next needs its outcome.
   void train(std::int64_t step) {
-    double const begin = now();
+    if (!under_way_) told_ = now();
     std::int64_t const rows = share().count * setup_.micro_steps;
     if (tokens_.size() == 0) {
       tokens_ = Tensor<std::int32_t>(Shape{rows, o().sequence});
@@ -250,11 +255,31 @@ class Run {
     }
     setup_.train->fill(step, share().begin * setup_.micro_steps, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
-    StepResult const result = step_({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
+    step_.start({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
+    if (under_way_) tell();
+    if (!diverged_.empty()) return;  // and nobody asks what became of the step after
+    under_way_ = UnderWay{step, rate};
+    auto const due = [&](std::int64_t every) { return every > 0 && (step + 1) % every == 0; };
+    bool const validates = due(o().validate_every), samples = due(o().sample_every), saves = due(o().checkpoint_every);
+    bool const late = Execution<Device>::asynchronous && stop_ == 0 && step + 1 < setup_.steps;
+    if (late && !validates && !samples && !saves) return;
+    tell();
+    if (!diverged_.empty()) return;
+    if (validates && stop_ == 0) validate(), agree(false);
+    if (samples && stop_ == 0) sample(), agree(false);
+    if (saves && stop_ == 0) checkpoint(), agree(false);
+  }
+
+  /// Waits for the step under way, and tells of it.
+  void tell() {
+    auto const [step, rate] = *under_way_;
+    under_way_.reset();
+    StepResult const result = step_.finish();
     // Of a norm that is not finite come parameters that are not: they must not be kept.
     bool const loss_finite = std::isfinite(result.loss), finite = loss_finite && std::isfinite(result.grad_norm);
     bool const diverged = agree(!finite);
-    double const seconds = now() - begin;
+    double const seconds = now() - told_;
+    told_ += seconds;
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
     if (step > setup_.first_step) speed_.add(speed);
     double const smoothed = speed_.empty() ? speed : speed_.value();
@@ -286,12 +311,7 @@ class Run {
       diverged_ = fmt::format("the {} of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
                               "earlier checkpoint",
                               loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value);
-      return;
     }
-    auto const due = [&](std::int64_t every) { return stop_ == 0 && every > 0 && done_ % every == 0; };
-    if (due(o().validate_every)) validate(), agree(false);
-    if (due(o().sample_every)) sample(), agree(false);
-    if (due(o().checkpoint_every)) checkpoint(), agree(false);
   }
 
   /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.
@@ -411,7 +431,13 @@ class Run {
   Metrics metrics_;
   Smoothed speed_;
   Tensor<std::int32_t> tokens_, targets_;
+  struct UnderWay {
+    std::int64_t step;
+    double rate;
+  };
+  std::optional<UnderWay> under_way_;
   double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
+  double told_ = 0;  // when the step before was told of, or the first one began
   int stop_ = 0;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
   std::string saved_, diverged_;

@@ -149,6 +149,7 @@ struct Runtime {
   std::set<CUgraphExec_st*> executables;
   std::set<std::shared_ptr<Capture>> captures;
   std::map<char*, std::pair<std::size_t, bool>> pinned;  ///< begin to bytes, and whether it is memory of CUDA's own
+  std::multiset<std::pair<char const*, std::size_t>> host_reads;  ///< begin and bytes, of copies not yet done
   std::map<void const*, int> dynamic_shared;
   Dice dice;
   std::string diagnosis;
@@ -469,6 +470,7 @@ cudaError_t cudaDeviceReset() {
   for (CUstream_st* stream : r.streams)
     if (stream->device == current_device) advance(stream);  // failed devices only set marks
   r.devices[current_device].error = cudaSuccess;
+  r.host_reads.clear();
   r.diagnosis.clear();
   last_error = cudaSuccess;
   return cudaSuccess;
@@ -783,6 +785,13 @@ struct Rows {
   std::size_t extent(std::size_t pitch) const { return (height - 1) * pitch + width; }
 };
 
+/// Whether a copy that was enqueued before, in another stream perhaps, has still to read some of it.
+bool is_being_read(char const* begin, std::size_t bytes) {
+  for (auto const& [from, count] : runtime().host_reads)
+    if (from < begin + bytes && begin < from + count) return true;
+  return false;
+}
+
 cudaError_t copy(Rows rows, cudaMemcpyKind kind, CUstream_st* stream) {
   auto& r = runtime();
   std::lock_guard const lock(r.mutex);
@@ -813,14 +822,22 @@ cudaError_t copy(Rows rows, cudaMemcpyKind kind, CUstream_st* stream) {
     }));
   }
   bool const pageable = to < 0 && !is_pinned(rows.to, rows.extent(rows.to_pitch));
-  // What the host reads before it has waited is poison.
+  std::function<void()> on_launch;
+  if (to < 0)
+    on_launch = [rows] {  // what the host reads before it has waited is poison
+      if (!is_being_read(rows.to, rows.extent(rows.to_pitch))) rows.spoil();
+    };
+  else if (from < 0)
+    on_launch = [rows] { runtime().host_reads.insert({rows.from, rows.extent(rows.from_pitch)}); };
+  bool const reads_host = from < 0;
   cudaError_t const error = enqueue(
       stream,
-      [rows] {
+      [rows, reads_host] {
         rows.copy();
+        if (reads_host) runtime().host_reads.extract({rows.from, rows.extent(rows.from_pitch)});
         return std::string();
       },
-      to < 0 ? std::function<void()>([rows] { rows.spoil(); }) : std::function<void()>());
+      std::move(on_launch));
   if (pageable && !stream->capture) advance(stream);  // to pageable memory: the call returns when it is done
   return note(error != cudaSuccess ? error : r.devices[stream->device].error);
 }

@@ -43,8 +43,15 @@ TrainStepOptions options(std::int64_t batch, std::int64_t micro_steps = 1, DType
 
 struct Outcome {
   std::vector<float> losses, norms;
+  std::vector<double> exposed_ms;
   std::uint64_t hash = 0;
   double validation = 0;
+
+  void add(StepResult const& result) {
+    losses.push_back(result.loss);
+    norms.push_back(result.grad_norm);
+    exposed_ms.push_back(result.exposed_comm_ms);
+  }
 };
 
 template <class Device>
@@ -54,9 +61,8 @@ Outcome run_steps(typename Execution<Device>::Context& context, TrainStepOptions
   Outcome outcome;
   for (int i = 0; i < steps; ++i) {
     Rows const rows(i, 0, of.batch * of.micro_steps);
-    StepResult const result = step(rows.at(i), 1e-2);
-    outcome.losses.push_back(result.loss);
-    outcome.norms.push_back(result.grad_norm);
+    outcome.add(step(rows.at(i), 1e-2));
+    CHECK(outcome.exposed_ms.back() == 0);
   }
   Rows const held_out(100, 3, of.batch);
   outcome.validation = step.evaluate(held_out.tokens.view(), held_out.targets.view());
@@ -127,9 +133,12 @@ TEST_CASE("a step on a device is started before the one before is finished, with
   CHECK(parallel::hash(step.state()) != 0);
 }
 
-TEST_CASE("ranks that are threads average their gradients through the host") {
+TEST_CASE("ranks that are threads average their gradients through the host, also one step late") {
   Outcome const whole = on_device(options(4), 5);
-  for (int const ranks : {2, 4}) {
+  for (int const form : {0, 1, 2, 3}) {
+    int const ranks = form < 2 ? 2 : 4;
+    bool const late = form % 2 == 1;
+    CAPTURE(ranks, late);
     std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
     threads::run(ranks, [&](Communicator<Threads>& communicator) {
       kernel::cuda::Context context(0);
@@ -141,12 +150,17 @@ TEST_CASE("ranks that are threads average their gradients through the host") {
       Outcome& outcome = outcomes[static_cast<std::size_t>(communicator.rank())];
       for (int i = 0; i < 5; ++i) {
         Rows const rows(i, communicator.rank() * share, share);
-        outcome.losses.push_back(step(rows.at(i), 1e-2).loss);
+        step.start(rows.at(i), 1e-2);
+        if (!late || i > 0) outcome.add(step.finish());
       }
+      if (late) outcome.add(step.finish());
       outcome.hash = parallel::hash(step.state());
       parallel::require_equal(*comm::port(communicator), step.state(), "after steps on devices");
     });
-    for (Outcome const& outcome : outcomes) CHECK(outcome.hash == outcomes[0].hash);
+    for (Outcome const& outcome : outcomes) {
+      CHECK(outcome.hash == outcomes[0].hash);
+      for (double const ms : outcome.exposed_ms) CHECK(ms > 0);
+    }
     for (std::size_t i = 0; i < 5; ++i) CHECK(outcomes[0].losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
   }
 }

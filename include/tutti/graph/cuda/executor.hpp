@@ -14,7 +14,6 @@
 #include <tutti/exec/cuda/graph.hpp>
 #include <tutti/exec/cuda/memory.hpp>
 #include <tutti/exec/cuda/stream.hpp>
-#include <tutti/exec/wait.hpp>
 #include <tutti/graph/cuda/calls.hpp>
 #include <tutti/graph/cuda/state.hpp>
 #include <tutti/graph/ports.hpp>
@@ -134,8 +133,9 @@ class Executor : public Ports {
     bind_steps();
     if (options_.profile) {
       profile_ = Profile(list);
-      for (std::size_t s = 0; s <= list.steps.size(); ++s)
-        marks_.push_back(tutti::cuda::Event(stream().device(), tutti::cuda::Event::Timing::on));
+      for (Slot& slot : slots_)
+        for (std::size_t s = 0; s <= list.steps.size(); ++s)
+          slot.marks.push_back(tutti::cuda::Event(stream().device(), tutti::cuda::Event::Timing::on));
     }
   }
   Executor(Blas&, Program&&, DeviceState&, ExecutorOptions = {}) = delete;  // the program would be gone
@@ -165,13 +165,13 @@ class Executor : public Ports {
     require_given(where);
     while (started_ - finished_ >= 2) finish(where);
     tutti::cuda::CurrentDevice const current(stream().device(), where);
-    Slot& slot = slots_[started_ % 2];
+    Slot& slot = newest();
     auto* const pinned = static_cast<std::byte*>(slot.memory.data());
     std::memcpy(pinned, port_data(), static_cast<std::size_t>(input_bytes()));
     state_.to_device(where);
     if (writes_state_) state_.device_writes();
     tutti::cuda::copy_to_device(stream(), device_ports_.data(), pinned, static_cast<std::size_t>(input_bytes()), where);
-    waited_ns_ = 0;
+    next_wait_ = 0;
     if (options_.poison) poison();
     try {
       enqueue_steps(where);
@@ -202,12 +202,16 @@ class Executor : public Ports {
                 static_cast<std::size_t>(port_bytes() - input_bytes()));
     kernel::cuda::ErrorWord word;
     std::memcpy(&word, pinned + port_bytes(), sizeof word);
-    if (profile_.measures()) add_profile();
+    if (profile_.measures()) add_profile(slot);
+    double milliseconds = 0;
+    for (Wait const& wait : slot.waits) milliseconds += double{tutti::cuda::milliseconds_between(wait.begin, wait.end)};
+    waited_ns_ = static_cast<std::int64_t>(1e6 * milliseconds);
     ++runs_;
     if (options_.forgets_mistakes) kernel::cuda::throw_reported(word);
   }
 
-  /// Nanoseconds that the device stood still in the last run that was started, because a collective was not complete.
+  /// Nanoseconds, by the device's events, between its coming to the results of collectives and its going on, in the
+  /// last run that was finished: what it stood still for, and copied.
   std::int64_t waited_ns() const noexcept { return waited_ns_; }
   std::int64_t runs() const noexcept { return runs_; }
   /// Empty without ExecutorOptions::profile.
@@ -220,10 +224,16 @@ class Executor : public Ports {
   }
 
  private:
-  /// A run under way: its inputs, its outputs, its mistake.
+  /// Of one collective: the device has come to where its result is needed; the result is there.
+  struct Wait {
+    tutti::cuda::Event begin, end;
+  };
+  /// A run under way: its inputs, its outputs, its mistake; what it waited for, in the order of the steps.
   struct Slot {
     tutti::cuda::PinnedMemory memory;
     tutti::cuda::Event done;
+    List<Wait> waits{};
+    List<tutti::cuda::Event> marks{};  ///< between steps, where they are measured
   };
   /// Steps between two that the host takes part in.
   struct Stretch {
@@ -283,6 +293,14 @@ class Executor : public Ports {
     }
     flights_.assign(lowering::at(slots), {});
     if (port_ == nullptr) return;
+    for (std::size_t s = 0; s < list.steps.size(); ++s) {
+      if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
+      for (Slot& slot : slots_) {
+        using Timing = tutti::cuda::Event::Timing;
+        int const device = stream().device();
+        slot.waits.push_back({tutti::cuda::Event(device, Timing::on), tutti::cuda::Event(device, Timing::on)});
+      }
+    }
     events_.resize(flights_.size());
     for (tutti::cuda::Event& event : events_) event = tutti::cuda::Event(stream().device());
     if (reaches_device()) return;
@@ -308,7 +326,7 @@ class Executor : public Ports {
 
   void enqueue_steps(std::source_location where) {
     bool const warm = enqueued_++ > 0;
-    if (profile_.measures()) marks_[0].record(stream(), where);
+    if (profile_.measures()) newest().marks[0].record(stream(), where);
     // Working memory that grew since, for another program, lies elsewhere now.
     if (warm && options_.capture && !profile_.measures() && captured_with_ != context().scratch_version())
       capture(where);
@@ -326,7 +344,7 @@ class Executor : public Ports {
   void launch(Stretch const& stretch, std::source_location where) {
     for (std::size_t s = stretch.first; s < stretch.last; ++s) {
       calls_[s]->run(blas_);
-      if (profile_.measures()) marks_[s + 1].record(stream(), where);
+      if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
     }
   }
   void capture(std::source_location where) {
@@ -339,7 +357,7 @@ class Executor : public Ports {
   /// A step of the host, in the order of the steps.
   void take_part(std::size_t s, std::source_location where) {
     Step const& step = program_.list.steps[s];
-    if (profile_.measures()) marks_[s + 1].record(stream(), where);
+    if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
     switch (step.kind) {
       case StepKind::all_reduce_start: return send(s, where);
       case StepKind::all_reduce_wait: return await(step, where);
@@ -409,32 +427,32 @@ class Executor : public Ports {
     }
     Flight& flight = flights_[index];
     Step const& begun = program_.list.steps[flight.step];
-    if (flight.started) {
-      wait_until_here(where);
-      std::int64_t const from = exec::now_ns();
-      port_->wait(flight.ticket);
-      waited_ns_ += exec::now_ns() - from;
-    }
+    Wait const& wait = next_wait();
+    wait.begin.record(stream(), where);
+    // Until the device comes here, other reductions start as soon as it has their operands; this one may complete.
+    while (flight.started && !stream().idle(where)) progress();
+    if (flight.started) port_->wait(flight.ticket);
     flight.started = false;
     if (!reaches_device())
       tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
+    wait.end.record(stream(), where);
   }
-  /// Waits until the device has come here; what is waited for after that is exposed.
-  void wait_until_here(std::source_location where) {
-    while (!stream().idle(where)) progress();
-  }
+  /// Of the run that is being started.
+  Slot& newest() noexcept { return slots_[started_ % 2]; }
+  Wait const& next_wait() { return newest().waits[next_wait_++]; }
   void collective(Step const& step, std::source_location where) {
     Ref const &x = step.reads[0], &y = step.writes[0];
     if (step.kind != StepKind::broadcast && step.root != port_->size()) refuse_ranks(step, port_->size());
     auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
     std::byte *from = pointer(x), *to = pointer(y);
+    Wait const& wait = next_wait();
+    wait.begin.record(stream(), where);
     if (!reaches_device()) {
       from = staging_.data();
       to = staging_.data() + staging_bytes_;
       tutti::cuda::copy_to_host(stream(), from, pointer(x), in, where);
     }
     stream().wait(where);
-    std::int64_t const begin = exec::now_ns();
     comm::Port::Ticket ticket = 0;
     if (step.kind == StepKind::broadcast) {
       if (reaches_device()) {
@@ -449,11 +467,11 @@ class Executor : public Ports {
                                            static_cast<comm::PortOp>(step.operation), where);
     }
     port_->wait(ticket);
-    waited_ns_ += exec::now_ns() - begin;
     if (!reaches_device()) {
       tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
       stream().wait(where);  // the next collective has the same place
     }
+    wait.end.record(stream(), where);
   }
 
   void poison() {
@@ -465,12 +483,13 @@ class Executor : public Ports {
     tutti::cuda::fill_bytes(stream(), static_cast<std::byte*>(device_ports_.data()) + input_bytes(), 0xff,
                             static_cast<std::size_t>(port_bytes() - input_bytes()));
   }
-  void add_profile() {
+  void add_profile(Slot const& slot) {
     profile_.begin_run(1);
     std::int64_t begin = 1;  // of the run; the host's clock has no part in it
     for (std::size_t s = 0; s < calls_.size(); ++s) {
       std::int64_t const end =
-          begin + static_cast<std::int64_t>(1e6 * double{tutti::cuda::milliseconds_between(marks_[s], marks_[s + 1])});
+          begin +
+          static_cast<std::int64_t>(1e6 * double{tutti::cuda::milliseconds_between(slot.marks[s], slot.marks[s + 1])});
       profile_.add(s, begin, end);
       begin = end;
     }
@@ -493,9 +512,9 @@ class Executor : public Ports {
   Memory staging_;                    // of other collectives: operand, result
   std::int64_t staging_bytes_ = 0;
   Profile profile_;
-  List<tutti::cuda::Event> marks_;
   std::uint64_t started_ = 0, finished_ = 0, enqueued_ = 0;
   std::optional<std::uint64_t> captured_with_;  // the version of working memory
+  std::size_t next_wait_ = 0;  // of the run that is being started
   bool writes_state_ = false;
   std::int64_t waited_ns_ = 0, runs_ = 0;
 };
