@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that include/meson.build lists every header, that umbrellas are complete, that every header has a test and
-every test a header, and that cheap folders include nothing expensive.
+every test a header, that no two tests have one title, and that cheap folders include nothing expensive.
 
     check_headers.py          check
     check_headers.py --fix    rewrite include/meson.build and the umbrellas' include blocks from the tree
@@ -149,11 +149,16 @@ def check():
     headers = {p for folder in sorted(TUTTI.iterdir()) if folder.is_dir()
                for p in (q.relative_to(TUTTI).as_posix() for q in sorted(folder.rglob("*.hpp")))}
     umbrellas = {p for p in headers if (TUTTI / p).with_suffix("").is_dir()}
-    covered = set()
+    covered, titles = set(), {}
     for test in sorted(TESTS.rglob("*.cpp")):
         path = test.relative_to(TESTS)
         free = path.parts[0] in FREE_TESTS or path.name.startswith("laws")
         mirror = path.with_suffix(".hpp").as_posix()
+        for title in re.findall(r'TEST_CASE\(\s*"([^"]+)"', test.read_text()):
+            # A folder's tests are one program, which refuses to start; one that is compiled alone does not notice.
+            if title in titles:
+                errors.append(f"tests/{path}: the title \"{title}\" is taken by tests/{titles[title]}")
+            titles[title] = path
         named = re.findall(r"<tutti/([^>]+)>", " ".join(re.findall(r"^// Covers:(.*)$", test.read_text(), re.M)))
         errors += [f"tests/{path}: covers <tutti/{p}>, which does not exist" for p in named if not (TUTTI / p).exists()]
         covered.update(named)

@@ -64,6 +64,7 @@ WRONG = [
     ("check_headers", "include/tutti/core/d.hpp", HEAD, "tutti/core/d.hpp is not listed"),
     ("check_headers", "include/tutti/core/d.hpp", HEAD, "include/tutti/core/d.hpp: no test"),
     ("check_headers", "include/tutti/core/d.hpp", "", "the SPDX line is missing"),
+    ("check_headers", "tests/core/a.cpp", 'TEST_CASE("x") {}\nTEST_CASE("y") {}\nTEST_CASE(\n    "x") {}\n', "is taken by tests/core/a.cpp"),
     ("check_docs", PAGE, "```cpp\nint a;\n```\n", "C++ block without"),
     ("check_docs", PAGE, NAMED + "```cpp\nint b;\n```\n", "does not stand in"),
     ("check_docs", PAGE, "1. One\n   ```cpp\n   int b;\n   ```\n", "C++ block without"),

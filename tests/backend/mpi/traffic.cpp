@@ -262,7 +262,7 @@ TEST_CASE("announcements of ranks that wait long are counted as notices") {
   CHECK(all.notices.operations >= (comm.size() == 1 ? 0 : comm.size() - 1));
 }
 
-TEST_CASE("collectives on shared memory move what their paths have to") {
+TEST_CASE("collectives of MPI ranks on shared memory move what their paths have to") {
   std::string text;
   int seen = 0;
   Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, shared));
