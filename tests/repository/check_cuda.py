@@ -161,6 +161,8 @@ def check(machine):
 
     log = machine.run("--compile-only", "--out", str(machine.root / "all"), silent=["run  "])
     machine.expect("code=sm_80" in log and "code=sm_90a" in log and "bench_one" in log, "everything, for both architectures")
+    machine.expect(any("bench_one" in line and "-lcublasLt" in line for line in log.splitlines()),
+                   "benchmarks are linked with cuBLASLt, through whichever header they use it")
     machine.run("--only", "tests", "--seconds", "0.5", status=1, says=["no time"])
     (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\nsleep 60 &\necho begun\nwait\n")
     begin = time.monotonic()
