@@ -76,6 +76,15 @@ struct Options {
 
   std::set<std::string> given;     ///< names that the command line or the file set
   std::set<std::string> typed;     ///< names that the command line set
+  std::set<std::string> adopted;   ///< names whose values are those of the resumed checkpoint
+  std::string checkpoint;          ///< its folder
+
+  /// Where a value stands that the command line did not set, in brackets, for people who wonder; else empty.
+  std::string source_of(std::string const& name) const {
+    if (typed.contains(name)) return "";
+    if (adopted.contains(name)) return " (it stands in the checkpoint " + checkpoint + ")";
+    return given.contains(name) ? " (it stands in --config " + config + ")" : "";
+  }
 };
 
 namespace detail {
@@ -224,9 +233,7 @@ inline void validate(Options const& o) {
     if constexpr (std::is_convertible_v<decltype(value), std::string>) text = value;
     else text = CLI::detail::to_string(value);
     std::string const name = flag == o.clip_flag ? "clip" : flag.substr(2);
-    bool const filed = o.given.contains(name) && !o.typed.contains(name);
-    throw Error(ErrorKind::configuration, "train_gpt2",
-                flag + " " + text + ": " + what + (filed ? " (it stands in --config " + o.config + ")" : ""));
+    throw Error(ErrorKind::configuration, "train_gpt2", flag + " " + text + ": " + what + o.source_of(name));
   };
   for (auto [name, value] : std::initializer_list<std::pair<char const*, std::string const&>>{
            {"model", o.model}, {"data", o.data}, {"validation-data", o.validation_data}, {"tokenizer", o.tokenizer},
