@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/data/dataset.hpp>
+#include <tutti/train/command_line.hpp>
 #include <tutti/train/setup.hpp>
 
 using namespace tutti;

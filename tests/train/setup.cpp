@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "support/catch.hpp"
 
+#include <tutti/train/command_line.hpp>
 #include <tutti/train/setup.hpp>
 
 #include <map>
@@ -228,7 +229,8 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
     auto const other = [&](int by) -> nlohmann::json {
       if constexpr (std::is_same_v<Value, std::string>) return "setting " + std::to_string(by);
       else if constexpr (std::is_floating_point_v<Value>) return value + 0.001 * by;
-      else return value + by;
+      else if constexpr (std::is_arithmetic_v<Value>) return value + by;
+      else return nullptr;  // a choice: see above
     };
     settings[name] = recorded.contains(name) ? recorded[name] : other(1);
     if (name != "tokenizer") file[name] = filed.contains(name) ? filed[name] : other(2);

@@ -52,7 +52,7 @@ class Run {
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
                .clip = o().clip,
                .compute = o().compute_dtype(),
-               .recompute = o().recompute_policy(),
+               .recompute = o().recompute,
                .profile = o().profile,
                .keep_packed = o().keep_packed}) {}
 
@@ -170,9 +170,9 @@ class Run {
     auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     std::vector<std::pair<std::string, std::string>> rows{
         {"device",
-         fmt::format("{}, {:.0f} GFLOP/s {} measured", machine_.describe(), peak_flops_ / 1e9, o().compute)},
+         fmt::format("{}, {:.0f} GFLOP/s {} measured", machine_.describe(), peak_flops_ / 1e9, o().compute.text())},
         {"layout",
-         fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(host.threads(), "thread"))},
+         fmt::format("{}: {} x {}", o().backend.text(), count(ranks(), "rank"), count(host.threads(), "thread"))},
         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
                               setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
                               m.max_tokens)},
@@ -193,9 +193,9 @@ class Run {
         {"optimizer",
          fmt::format(
              "AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}",
-             o().schedule, o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
+             o().schedule.text(), o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
              o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
-        {"recompute", describe_recompute(o().recompute_policy())},
+        {"recompute", describe_recompute(o().recompute)},
         {"memory",
          step_.divided()
              ? fmt::format(
@@ -228,8 +228,8 @@ class Run {
                     {"steps", setup_.steps},
                     {"ranks", ranks()},
                     {"threads", host.threads()},
-                    {"backend", o().backend},
-                    {"device", o().device},
+                    {"backend", o().backend.text()},
+                    {"device", o().device.text()},
                     {"isa", name(host.isa())},
                     {"processor", exec::processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},

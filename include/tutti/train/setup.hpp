@@ -300,8 +300,8 @@ inline Setup make_setup(Options options, int ranks) {
   if (o.data.empty()) refuse("--data is needed: the training shards");
   if (o.ranks != 0 && o.ranks != ranks)
     refuse("--ranks " + std::to_string(o.ranks) + ": there " +
-           (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " + o.backend +
-           ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
+           (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " +
+           o.backend.text() + ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
            " train_gpt2 ... starts as many. Leave out --ranks, or use --backend threads");
   detail::choose_out(s);
 
@@ -335,8 +335,11 @@ inline Setup make_setup(Options options, int ranks) {
   if (s.first_step > s.steps)
     refuse("the checkpoint is at step " + std::to_string(s.first_step) + ", beyond --steps " + std::to_string(s.steps) +
            ". Ask for more steps");
-  s.schedule = {.kind = optim::schedule_from_name(o.schedule), .peak = o.learning_rate, .warmup_steps = o.warmup,
-                .total_steps = s.steps, .final_fraction = o.final_fraction};
+  s.schedule = {.kind = o.schedule,
+                .peak = o.learning_rate,
+                .warmup_steps = o.warmup,
+                .total_steps = s.steps,
+                .final_fraction = o.final_fraction};
   if (o.warmup > 0 && s.schedule.kind == optim::ScheduleKind::constant)
     s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " does nothing: --schedule constant has none");
   else if (o.warmup > s.steps)
