@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Every operation that a graph may hold, executed, against the interpreter.
+// Covers: <tutti/graph/op/*.hpp> <tutti/graph/values.hpp>
 // Covers: <tutti/graph/calls.hpp> <tutti/graph/elements.hpp> <tutti/graph/generic_steps.hpp> <tutti/graph/operands.hpp>
 
+#include "graph/each_function.hpp"
 #include "graph/run_graph.hpp"
 
 #include <tutti/graph/composites.hpp>
@@ -59,6 +61,21 @@ TEST_CASE("elementwise operations of every shape") {
       b.output("not_equal", not_equal(x, maximum(x, y)));
       b.output("constant", constant(b, 2.5, shape, DType::float32));
       b.output("barrier", barrier(x) + stop_gradient(y));
+    }));
+}
+
+TEST_CASE("every function of elements of the list computes what its reference says, of floating numbers and integers") {
+  for (std::int64_t const size : {1, 7, 70})
+    check_graph(built([&](Builder& b) {
+      Var const x = b.input("x", DType::float32, {size}), y = b.input("y", DType::float32, {size});
+      Var const i = b.input("i", DType::int32, {size}), j = b.input("j", DType::int32, {size});
+      Var const positive = x * x + 0.5;
+      test::for_each_function([&](Op op, std::string const& name) {
+        b.output(name + " of positive ones", test::applied_to_any(op, positive, y * y + 0.25));
+        if (test::is_total(op)) b.output(name + " of any", test::applied_to_any(op, x * 3.0, y * 3.0));
+        if (generic::is_integer_function(op))
+          b.output(name + " of integers", test::applied_to_any(op, i - 2.0, j - 1.0));
+      });
     }));
 }
 

@@ -6,6 +6,7 @@
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/composites.hpp>
 
+#include "graph/each_function.hpp"
 #include "support/catch.hpp"
 
 #include <functional>
@@ -87,6 +88,17 @@ TEST_CASE("elementwise rules agree with central differences") {
       return select(less(a, c), a * 2, c * 5);
     });
   }
+}
+
+TEST_CASE("the rule of every function of elements of the list agrees with central differences") {
+  test::for_each_function([](Op op, std::string const& name) {
+    if (info(op).differentiability != Differentiability::rule) return;
+    INFO(name);
+    auto const x = [](Builder& b) { return param(b, "x", {7}); };
+    auto const y = [](Builder& b) { return param(b, "y", {7}); };
+    check([&](Builder& b) { return test::applied_to_any(op, exp(x(b)), exp(y(b))); });
+    if (test::is_total(op)) check([&](Builder& b) { return test::applied_to_any(op, x(b) * 2.0, y(b) * 2.0); });
+  });
 }
 
 TEST_CASE("ties of maximum and of reduce_max share the gradient") {

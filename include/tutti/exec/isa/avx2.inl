@@ -5,6 +5,7 @@
 namespace tutti::isa::avx2 {
 
 struct F32 {
+  static constexpr int level = 1;
   static constexpr int lanes = 8;
   __m256 v;
 };

@@ -6,6 +6,7 @@
 namespace tutti::isa::avx512 {
 
 struct F32 {
+  static constexpr int level = 2;
   static constexpr int lanes = 16;
   __m512 v;
 };

@@ -5,6 +5,7 @@
 ///
 /// Each level defines the same names, so that one kernel text serves all (see foreach.inl):
 ///   F32, I32   vectors of F32::lanes floats / 32-bit integers      Mask   one truth value a lane
+///              (F32::level: 0 scalar, 1 avx2, 2 avx512 and avx512_bf16)
 ///   F64        vectors of F64::lanes doubles, with load, store and their partial forms, set_f64, mul, fma and
 ///              load_transposed alone
 /// load, load_partial(p, n) (lanes from n on are zero), store, store_partial(p, v, n) for float, int32, bfloat16,
@@ -20,7 +21,8 @@
 /// bits, a pair a lane (where has_dot2, subnormals are zero); dot2(c, a, b): c + two products of such pairs a lane;
 /// has_dot2: in one instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane; dot4(c, a, b): c +
 /// four products of unsigned by signed bytes; has_dot4: in one instruction; sums of integers wrap around; exp, log,
-/// tanh, logistic, gelu, gelu_gradient, silu, silu_gradient, silu_and_gradient, sin, cos (math.inl).
+/// tanh, logistic, gelu, gelu_gradient, silu, silu_gradient, silu_and_gradient, sin, cos, maximum, one_or_zero, like
+/// (math.inl).
 ///
 /// A vector register never crosses a function that was compiled for another level: everything here is always inlined.
 
@@ -49,11 +51,6 @@
 
 /// Before a loop of constant length over registers: an array of vectors must not live in memory.
 #define TUTTI_UNROLL _Pragma("GCC unroll 16")
-
-#define TUTTI_TARGET_AVX2 __attribute__((target("avx2,fma,f16c")))
-#define TUTTI_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
-#define TUTTI_TARGET_AVX512_BF16 \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")))
 
 #define TUTTI_TARGET
 #define TUTTI_KERNEL_INLINE TUTTI_ALWAYS_INLINE

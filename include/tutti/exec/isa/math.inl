@@ -148,3 +148,9 @@ TUTTI_KERNEL_INLINE F32 round_bfloat16(F32 x) {
 TUTTI_KERNEL_INLINE F32 pack_bfloat16(F32 low, F32 high) {
   return as_f32(bit_or(shift_right_logical<16>(as_i32(round_bfloat16(low))), as_i32(round_bfloat16(high))));
 }
+
+/// NaN where either is.
+TUTTI_KERNEL_INLINE F32 maximum(F32 a, F32 b) { return select(not_equal(a, a), a, max(a, b)); }
+TUTTI_KERNEL_INLINE F32 one_or_zero(Mask mask) { return select(mask, set(1.0f), zero()); }
+/// `value` in every lane of a vector of the first one's type: for text that names no level.
+TUTTI_KERNEL_INLINE F32 like(F32, float value) { return set(value); }

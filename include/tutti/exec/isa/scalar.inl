@@ -5,6 +5,7 @@
 namespace tutti::isa::scalar {
 
 struct F32 {
+  static constexpr int level = 0;
   static constexpr int lanes = 1;
   float v;
 };
