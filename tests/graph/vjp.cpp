@@ -101,6 +101,19 @@ TEST_CASE("the rule of every function of elements of the list agrees with centra
   });
 }
 
+TEST_CASE("the gradient of a power by its exponent is zero where the base is") {
+  Builder b;
+  Var const base = param(b, "base", {2}), exponent = param(b, "exponent", {2});
+  b.output("loss", sum_all(pow(base, exponent)));
+  Interpreter interpreter(grad(canonical(b.graph())));
+  interpreter.set("base", {0, 2});
+  interpreter.set("exponent", {2, 3});
+  interpreter.run();
+  CHECK(interpreter.output("gradient.base") == naive::Values{0, 12});
+  CHECK(interpreter.output("gradient.exponent")[0] == 0);
+  CHECK(std::abs(interpreter.output("gradient.exponent")[1] - 8 * std::log(2.0)) < 1e-12);
+}
+
 TEST_CASE("ties of maximum and of reduce_max share the gradient") {
   Builder b;
   Var const x = param(b, "x", {3}), y = param(b, "y", {3});

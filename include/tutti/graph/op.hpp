@@ -49,6 +49,17 @@ enum class Op : std::uint8_t {
   gelu_gradient,
   silu,
   silu_gradient,
+  abs,
+  sign,
+  floor,
+  ceil,
+  relu,
+  erf,
+  exact_gelu,
+  logical_and,
+  logical_or,
+  logical_not,
+  raise,
 
   // Identities, elementwise too, that are no work.
   stop_gradient,  ///< no gradient

@@ -10,9 +10,9 @@
 ///   attributed             whether `scalar` and `precise` take the instruction's `value` before the operands
 ///   scalar(a, ...)         of float or double, for devices and, without `precise`, in double for processors
 ///   precise(a, ...)        of double, for processors
-///   vector(a, ...)         of vectors of every level, made by TUTTI_VECTOR_BODY
-///   with_variant(value, f) instead of `vector`: f.operator()<Body>() of the body for this value; false: there is none,
-///                          `precise` is good enough
+///   vector(a, ...)         of vectors of every level, made by TUTTI_VECTOR_BODY; without it processors compute one
+///                          element at a time, in double
+///   with_variant(value, f) instead of `vector`: f.operator()<Body>() of the body for this value; false: there is none
 /// A type with integers also has `integer(a, ...)`, of std::int64_t and std::uint64_t, modulo 2^64.
 
 #include <tutti/core/concat.hpp>

@@ -55,6 +55,21 @@ struct Comparison : Elementwise<2> {
   }
 };
 
+/// Of truth values.
+template <int Arity>
+struct Logical : Elementwise<Arity> {
+  static constexpr Differentiability differentiability = Differentiability::none;
+  static constexpr bool truth = true;
+
+  static constexpr Type type(Operands const& in) {
+    for (int i = 0; i < Arity; ++i)
+      if (in.dtype(i) != DType::boolean)
+        refuse(in.where, in.draft.op, "operands must be boolean; a comparison makes one", in.dtype(i), DType::boolean);
+    in.same_shape(0, Arity);
+    return in[0];
+  }
+};
+
 /// + - * /. Numbers fold where the operation says how: it keeps a seed of one, or of one over the number of
 /// micro-batches, a constant through the reverse pass. What changes nothing leaves no node.
 template <Op O>

@@ -23,5 +23,6 @@ struct Operation<Op::less> : detail::Comparison {
 };
 
 constexpr Var less(Operand a, Operand b) { return detail::binary(Op::less, a, b); }
+constexpr Var greater(Operand a, Operand b) { return detail::binary(Op::less, b, a); }
 
 }  // namespace tutti::graph

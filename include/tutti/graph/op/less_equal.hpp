@@ -23,5 +23,6 @@ struct Operation<Op::less_equal> : detail::Comparison {
 };
 
 constexpr Var less_equal(Operand a, Operand b) { return detail::binary(Op::less_equal, a, b); }
+constexpr Var greater_equal(Operand a, Operand b) { return detail::binary(Op::less_equal, b, a); }
 
 }  // namespace tutti::graph

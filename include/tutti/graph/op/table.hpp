@@ -3,26 +3,37 @@
 /// @file
 /// All operations, and the tables that passes ask. An operation of the list without a file here does not compile.
 
+#include <tutti/graph/op/abs.hpp>
 #include <tutti/graph/op/add.hpp>
+#include <tutti/graph/op/ceil.hpp>
 #include <tutti/graph/op/convert.hpp>
 #include <tutti/graph/op/cosine.hpp>
 #include <tutti/graph/op/divide.hpp>
 #include <tutti/graph/op/elementwise.hpp>
 #include <tutti/graph/op/equal.hpp>
+#include <tutti/graph/op/erf.hpp>
+#include <tutti/graph/op/exact_gelu.hpp>
 #include <tutti/graph/op/exponential.hpp>
+#include <tutti/graph/op/floor.hpp>
 #include <tutti/graph/op/gelu.hpp>
 #include <tutti/graph/op/gelu_gradient.hpp>
 #include <tutti/graph/op/less.hpp>
 #include <tutti/graph/op/less_equal.hpp>
 #include <tutti/graph/op/logarithm.hpp>
+#include <tutti/graph/op/logical_and.hpp>
+#include <tutti/graph/op/logical_not.hpp>
+#include <tutti/graph/op/logical_or.hpp>
 #include <tutti/graph/op/logistic.hpp>
 #include <tutti/graph/op/maximum.hpp>
 #include <tutti/graph/op/multiply.hpp>
 #include <tutti/graph/op/negate.hpp>
 #include <tutti/graph/op/not_equal.hpp>
 #include <tutti/graph/op/power.hpp>
+#include <tutti/graph/op/raise.hpp>
 #include <tutti/graph/op/reciprocal_square_root.hpp>
+#include <tutti/graph/op/relu.hpp>
 #include <tutti/graph/op/select.hpp>
+#include <tutti/graph/op/sign.hpp>
 #include <tutti/graph/op/silu.hpp>
 #include <tutti/graph/op/silu_gradient.hpp>
 #include <tutti/graph/op/sine.hpp>

@@ -48,12 +48,17 @@ TUTTI_TARGET inline void map(float* out, TileOperand<float> const* in, std::int6
 
 template <class Body>
 TUTTI_TARGET inline void run(double value, float* out, TileOperand<float> const* in, std::int64_t n) {
-  if constexpr (requires { Body::with_variant(value, [] {}); }) {
-    if (Body::with_variant(value, [&]<class Variant>() { map<Variant>(out, in, n); })) return;
-    for (std::int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<float>(Body::precise(value, double{in[0].data[in[0].repeats ? 0 : i]}));
-  } else {
+  if constexpr (requires { Body::vector(F32{}); } || requires { Body::vector(F32{}, F32{}); } ||
+                requires { Body::vector(F32{}, F32{}, F32{}); }) {
     map<Body>(out, in, n);
+  } else {
+    if constexpr (requires { Body::with_variant(value, [] {}); })
+      if (Body::with_variant(value, [&]<class Variant>() { map<Variant>(out, in, n); })) return;
+    for (std::int64_t i = 0; i < n; ++i) {
+      double x[3] = {};
+      for (int k = 0; k < Body::arity; ++k) x[k] = double{in[k].data[in[k].repeats ? 0 : i]};
+      out[i] = static_cast<float>(compute_precisely<Body>(value, x[0], x[1], x[2]));
+    }
   }
 }
 template <class Functions, int Number>
