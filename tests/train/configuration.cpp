@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/backend/mpi/config.hpp>
+#include <tutti/infer/sampler_options.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/train/options.hpp>
 
@@ -57,6 +58,17 @@ std::string page() {
     text += "| `--" + std::string(flag.name) + "`" + alias + " | " + said(value, may) + " | " + shown(value) + " | " +
             recall[static_cast<int>(flag.recall)] + " | " + flag.help + " |\n";
   });
+  text +=
+      "\n## Sampling\n\nFlags of `./tutti generate`, with dashes; members of `infer::SamplerOptions`. Biases of logits "
+      "come "
+      "first, then the stages in the order `penalties dry top_n_sigma top_k typical_p top_p min_p xtc temperature`, "
+      "then the draw; mirostat takes the place of all but the temperature.\n\n| setting | value | default | what it "
+      "says |\n| --- | --- | --- | --- |\n";
+  infer::SamplerOptions sampling;
+  infer::for_each_sampler_setting(
+      sampling, [&](char const* name, auto const& value, auto const& may, char const* help) {
+        text += "| `" + std::string(name) + "` | " + said(value, may) + " | " + shown(value) + " | " + help + " |\n";
+      });
   text +=
       "\n## The backend on MPI\n\nMembers of `MpiConfig`, and environment variables. [MPI](guides/mpi.md) says what "
       "each does.\n\n| key | variable | default | values |\n| --- | --- | --- | --- |\n";

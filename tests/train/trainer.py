@@ -694,10 +694,10 @@ def case_generate(bench):
     first = generate(*flags, "--seed", "5")
     check(first.startswith("the dog") and "sat" in first, first)
     check(first == generate(*flags, "--seed", "5", "--threads", "1"), "the same seed wrote another text")
-    check(len({generate(*flags, "--seed", str(seed), "--temperature", "3") for seed in range(4)}) > 1, "seeds do not matter")
+    check(len({generate(*flags, "--seed", str(seed), "--temperature", "3", "--top-p", "1") for seed in range(4)}) > 1, "seeds do not matter")
     check(generate(*flags, "--temperature", "0", "--seed", "1") == generate(*flags, "--temperature", "0", "--seed", "2"), "greedy text depends on the seed")
-    for words, part in ((["--top-p", "0"], "--top-p: 0 must be above 0 and at most 1"), (["--top-p=nan"], "--top-p: nan must be"),
-                        (["--top-k", "-1"], "--top-k: -1 must be at least 0"), (["--temperature", "-1"], "--temperature: -1 must be at least 0"),
+    for words, part in ((["--top-p", "-0.1"], "--top-p: -0.1 must be between 0 and 1"), (["--mirostat", "3"], "--mirostat: 3 must be 0, 1 or 2"), (["--top-p=nan"], "--top-p: nan must be"),
+                        (["--top-k", "-1"], "--top-k: -1 must be at least 0"), (["--temperature", "-1"], "--temperature: -1 must be between 0 and 1000000"),
                         (["--tokens", "0"], "--tokens: 0 must be between 1 and"), (["--threads", "2000"], "--threads: 2000 must be between 0 and 1024")):
         said = generate(*flags, *words, code=2)
         check(part in said and said.endswith("See generate --help for the flags.\n"), said)
