@@ -89,7 +89,7 @@ TEST_CASE("values of other graphs and unbound handles are refused with a sentenc
   Builder b, c;
   Var const x = b.input("x", DType::float32, {3}), y = c.input("y", DType::float32, {3});
   REQUIRE_ERROR(x + y, ErrorKind::invalid_argument, "belongs to another graph");
-  REQUIRE_ERROR(exp(Var{}), ErrorKind::invalid_argument, "a parameter must be bound");
+  REQUIRE_ERROR(exp(Var{}), ErrorKind::invalid_argument, "A parameter is bound by trace");
 }
 
 TEST_CASE("a handle of no graph is refused by every operation, at the caller's line, and never taken for a number") {
