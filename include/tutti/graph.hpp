@@ -36,6 +36,7 @@
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/decompose.hpp>
+#include <tutti/graph/differs.hpp>
 #include <tutti/graph/divide.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/memory.hpp>

@@ -12,6 +12,7 @@
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/initialisation.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/machine.hpp>

@@ -223,7 +223,7 @@ constexpr Graph decompose(Graph const& graph) {
          builder.parameter(graph.name(parameter.node), graph.shape(parameter.node), parameter.init, parameter.stacked));
   for (std::size_t i = 0; i < graph.states.size(); ++i)
     leaf(graph.states[i], builder.state(graph.name(graph.states[i]), graph.shape(graph.states[i]), graph.state_inits[i],
-                                        graph.dtype(graph.states[i])));
+                                        graph.dtype(graph.states[i]), state_update(graph, graph.states[i])));
   auto const value = [&](Id id) { return values[static_cast<std::size_t>(id)][0]; };
   for (Id id = 0; id < graph.size(); ++id) {
     List<Var>& results = values[static_cast<std::size_t>(id)];

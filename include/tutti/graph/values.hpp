@@ -39,8 +39,7 @@ constexpr Builder& home(Var a, Var b = {}, Var c = {}, Where where = Where::curr
   for (Builder* other : {b.builder, c.builder})
     if (builder == nullptr || (other != nullptr && other->depth() > builder->depth())) builder = other;
   if (builder == nullptr)
-    refuse(where, "graph", ErrorKind::invalid_argument,
-           "these values belong to no graph; a parameter must be bound (trace does it) before it is used");
+    refuse(where, "graph", ErrorKind::invalid_argument, unbound);
   return *builder;
 }
 constexpr Builder& home(Var a, Where where) { return home(a, {}, {}, where); }

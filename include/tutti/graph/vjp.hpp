@@ -223,10 +223,15 @@ constexpr void back_embedding(Back const& n) {
 /// The loss kernels make their gradients themselves: a constant cotangent goes into their scale, any other one
 /// multiplies what they made.
 constexpr void back_loss(Back const& n) {
-  for (int i = 1; i < static_cast<int>(n.cotangents.size()); ++i)
+  int const losses = static_cast<int>(n.cotangents.size()) - 1;  // of tokens: its last result; gradients before it
+  for (int i = 1; i <= losses; ++i)
     if (n.has_g(i))
-      refuse(n.where, n.builder.graph().op(n.id), ErrorKind::invalid_argument,
-             "only the mean loss has a gradient; build the sum that you mean from its tokens' logits");
+      refuse(n.where, n.builder.graph().op(n.id), i == losses ? ErrorKind::invalid_argument : ErrorKind::unavailable,
+             i == losses
+                 ? "the losses of single tokens have no gradient, only their mean has; build the sum that you mean "
+                   "from its tokens' logits"
+                 : "a gradient of this loss is differentiated again, and it makes its first derivative alone; "
+                   "decompose the graph before taking the first one");
   Var node = n.out();
   double scale = n.real();
   auto const seed = constant_value(n.g());
