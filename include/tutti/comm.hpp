@@ -22,6 +22,7 @@
 #include <tutti/exec/wait.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/dropped.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/comm/family.hpp>

@@ -10,8 +10,10 @@
 
 namespace tutti::comm {
 
-/// See `Communicator` for what holds for all of them. A reduction has a default operator so that one without gets a
-/// sentence and not a list of candidates; a buffer in its place is the second buffer.
+/// See `Communicator` for what holds for all of them. A number that can be changed is changed in place, as buffers are;
+/// of a constant or temporary one the result is returned, and the forms `*_value` return it of any (ADR 0016). A
+/// reduction has a default operator so that one without gets a sentence and not a list of candidates; a buffer in its
+/// place is the second buffer.
 template <Backend B>
 class Collectives : public Endpoint<B> {
  public:
@@ -32,8 +34,16 @@ class Collectives : public Endpoint<B> {
   void broadcast(X&& x, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, operand_of(x), NoOperator{}, root, where);
   }
+  template <Variable T>
+  void broadcast(T& value, int root = 0, Where where = std::source_location::current()) {
+    this->template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
+  }
   template <Value T>
-  [[nodiscard]] T broadcast(T value, int root = 0, Where where = std::source_location::current()) {
+  [[nodiscard]] T broadcast(T const& value, int root = 0, Where where = std::source_location::current()) {
+    return broadcast_value(value, root, where);
+  }
+  template <Value T>
+  [[nodiscard]] T broadcast_value(T value, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
     return value;
   }
@@ -53,9 +63,16 @@ class Collectives : public Endpoint<B> {
   void all_reduce(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
-  /// Of one number: returns the result.
+  template <Variable T, NoBuffer Op = NoOperator>
+  void all_reduce(T& value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
+  }
   template <Value T, NoBuffer Op = NoOperator>
-  [[nodiscard]] T all_reduce(T value, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] T all_reduce(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
+    return all_reduce_value(value, op, where);
+  }
+  template <Value T, NoBuffer Op = NoOperator>
+  [[nodiscard]] T all_reduce_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
@@ -103,6 +120,11 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   void reduce(X&& x, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
+  }
+  /// Of one number, which only `root` has: there is no form that returns it.
+  template <Variable T, NoBuffer Op = NoOperator>
+  void reduce(T& value, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
+    this->template run<Kind::reduce>(NoOperand{}, one(value), op, root, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce(From&& from, To&& to, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
@@ -250,9 +272,16 @@ class Collectives : public Endpoint<B> {
   void scan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
-  /// Of one number: returns the result.
+  template <Variable T, NoBuffer Op = NoOperator>
+  void scan(T& value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
+  }
   template <Value T, NoBuffer Op = NoOperator>
-  [[nodiscard]] T scan(T value, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] T scan(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
+    return scan_value(value, op, where);
+  }
+  template <Value T, NoBuffer Op = NoOperator>
+  [[nodiscard]] T scan_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
@@ -277,8 +306,16 @@ class Collectives : public Endpoint<B> {
   void exscan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
+  template <Variable T, NoBuffer Op = NoOperator>
+  void exscan(T& value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
+  }
   template <Value T, NoBuffer Op = NoOperator>
-  [[nodiscard]] T exscan(T value, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] T exscan(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
+    return exscan_value(value, op, where);
+  }
+  template <Value T, NoBuffer Op = NoOperator>
+  [[nodiscard]] T exscan_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }

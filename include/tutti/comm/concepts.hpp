@@ -43,6 +43,8 @@ concept Movable = requires(T a, T b) {
 ///   b.test(operation)                  true once complete, and from then on; progresses all in flight; throws Error
 ///   b.received(operation)              MessageInfo of a completed receive; with the dtype, if messages carry it
 ///   b.abandon(operation)               gives up after an error; true when nobody will touch its memory any more
+///   b.cancel(operation)                optional: gives up a receive unless its message has come; then false, and it is
+///                                      received by the next test; where missing, `abandon` does it
 ///   b.awaiting(operation)              text for a missed deadline: who is missing
 ///   b.revoke(kind, text)               later tests fail with this first cause, on every rank that can be told
 ///   b.split(color, key, members)       -> B; collective; members are ranks of `b`, in the order of the new ranks

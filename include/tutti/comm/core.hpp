@@ -6,6 +6,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/flight_dump.hpp>
 #include <tutti/comm/flight_recorder.hpp>
@@ -53,6 +54,7 @@ class Core final : public Progress, public Relative {
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
+    if (std::uncaught_exceptions() == 0) dropped_.tell(backend.rank());
     // Where this rank failed is what others are told who wait for it elsewhere, until it calls something else.
     if (stale_) {
       announce({});
@@ -150,11 +152,14 @@ class Core final : public Progress, public Relative {
     if (failing)  // the borrowed memory goes away while the exception passes
       backend.revoke(ErrorKind::communication,
                      concat("rank ", backend.rank(), " failed during ", job->operation()));
-    if (done || failing) {
-      discard(std::move(job));
-      return;
+    bool finished = done || failing;
+    if (!finished && std::uncaught_exceptions() == 0) {
+      std::string const awaited = job->awaiting();
+      if (job->cancel()) dropped_.note(awaited);
+      finished = poll_and_tell(*job);
     }
-    orphans_.push_back(std::move(job));
+    if (finished) discard(std::move(job));
+    else orphans_.push_back(std::move(job));
   }
 
   bool test(Job& job, std::source_location where) override {
@@ -226,7 +231,7 @@ class Core final : public Progress, public Relative {
       progress();
       if (orphans_.empty()) break;
       if (exec::now_ns() > end) {
-        for (auto& orphan : orphans_) discard(std::move(orphan));
+        for (auto& orphan : orphans_) dropped_.note(orphan->awaiting()), discard(std::move(orphan));
         orphans_.clear();
         return;
       }
@@ -397,20 +402,9 @@ class Core final : public Progress, public Relative {
   bool give_up(Job& job) noexcept {
     bool const safe = job.give_up();
     if constexpr (requires(std::string text) { backend.strand(text, text); })
-      if (!safe && job.lent()) backend.strand(concat(job.operation(), " failed on rank ", backend.rank()), reason());
+      if (!safe && job.lent())
+        backend.strand(concat(job.operation(), " failed on rank ", backend.rank()), passing_error());
     return safe;
-  }
-  /// Of the error that passes, if one does.
-  static std::string reason() noexcept {
-    std::exception_ptr const passing = std::current_exception();
-    if (!passing) return {};
-    try {
-      std::rethrow_exception(passing);
-    } catch (Error const& error) {
-      return error.message();
-    } catch (...) {
-      return {};
-    }
   }
 
   CommunicatorOptions options_;
@@ -418,6 +412,7 @@ class Core final : public Progress, public Relative {
   int signalled_ = -1;   // the recorder's place among those that signals dump
   bool failed_ = false;  // in a collective, and dumped
   bool message_failed_ = false;
+  Dropped dropped_;
   bool stale_ = false;   // what was announced
   pthread_t thread_ = ::pthread_self();  // that started what is in flight
   std::uint32_t sequence_ = 0;

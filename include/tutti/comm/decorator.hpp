@@ -118,6 +118,12 @@ class Decorator {
   {
     return inner_.roll_call(number);
   }
+  template <class Operation>
+  bool cancel(Operation& operation) noexcept
+    requires requires(B& backend) { backend.cancel(operation); }
+  {
+    return inner_.cancel(operation);
+  }
   void waits(bool begins) noexcept
     requires requires(B& backend) { backend.waits(begins); }
   {

@@ -61,6 +61,10 @@ concept NotSendable = !Sendable<T>;
 template <class X>
 concept Value = Sendable<X> && !Buffer<X>;
 
+/// One that an operation changes.
+template <class X>
+concept Variable = Value<X> && !std::is_const_v<X>;
+
 template <class X>
 concept NoBuffer = !is_buffer<X>;
 template <Buffer X>

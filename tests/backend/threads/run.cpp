@@ -195,6 +195,41 @@ TEST_CASE("ranks that disagree learn who calls what, on every rank") {
   }
 }
 
+TEST_CASE("callables of different types are different calls") {
+  auto const smaller = [](float a, float b) { return a < b ? a : b; };
+  auto const larger = [](float a, float b) { return a < b ? b : a; };
+  for (std::int64_t const size : {3, 40'000}) {
+    auto const check = [](std::vector<Outcome> const& all, std::string const& name) {
+      for (auto const& one : all) {
+        CAPTURE(one.text);
+        CHECK(one.thrown);
+        CHECK(contains(one.text, "rank 0 calls " + name + "(callable #"));
+        CHECK(contains(one.text, "rank 1 calls " + name + "(callable #"));
+      }
+    };
+    check(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      comm.rank() == 0 ? comm.all_reduce(x, smaller) : comm.all_reduce(x, larger);
+    }), "all_reduce");
+    check(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      comm.rank() == 0 ? comm.reduce(x, smaller, 1) : comm.reduce(x, larger, 1);
+    }), "reduce");
+    auto const roots = outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      comm.reduce(x, smaller, comm.rank());
+    });
+    CHECK(contains(roots[0].text, "root 0"));
+    CHECK(contains(roots[0].text, "root 1"));
+    auto const same = outcomes(2, [&](auto& comm) {
+      auto x = full<float>(Shape{size}, static_cast<float>(comm.rank()));
+      comm.all_reduce(x, smaller);
+      if (x(0) != 0.0f) throw Error(ErrorKind::internal, "test", "wrong value");
+    });
+    CHECK(!same[0].thrown);
+  }
+}
+
 TEST_CASE("after a disagreement the communicator fails at once, with the first cause, and other groups work") {
   auto const all = outcomes(2, [](auto& comm) {
     auto other = comm.split(0);

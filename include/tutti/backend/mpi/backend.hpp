@@ -319,6 +319,24 @@ class Mpi {
     operation.requests_.clear();
     return gone;
   }
+  /// See comm/concepts.hpp. A message that is under way to it is received within two seconds.
+  bool cancel(Operation& operation) noexcept {
+    if (operation.request_ == MPI_REQUEST_NULL) return false;
+    if (mpi::Environment::closed()) return abandon(operation);
+    MPI_Cancel(&operation.request_);
+    exec::Backoff backoff(policy_);
+    for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step()) {
+      int flag = 0, cancelled = 0;
+      MPI_Status status;
+      MPI_Request_get_status(operation.request_, &flag, &status);
+      if (flag == 0) continue;
+      MPI_Test_cancelled(&status, &cancelled);
+      if (cancelled == 0) return false;
+      MPI_Request_free(&operation.request_);
+      return true;
+    }
+    return abandon(operation);
+  }
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return shared_->engine().awaiting(operation.call_);
     if (operation.between_nodes_ != nullptr) return hierarchy_->awaiting(operation.between_nodes_);

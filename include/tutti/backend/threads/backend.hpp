@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// `Threads`: ranks are threads of one process and work on each other's memory. Collectives are comm/shared's; messages
-/// are letters: small ones carry a copy, large ones are copied once, by the receiver, out of the sender's buffer.
+/// are letters: small ones carry a copy, large ones are copied once, by the receiver, out of the sender's buffer. Above
+/// 400 lines: one class.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/backend/threads/group.hpp>
@@ -225,6 +226,12 @@ class Threads {
     return true;
   }
 
+  /// See comm/concepts.hpp.
+  template <class = void>
+  bool cancel(Operation& operation) noexcept {
+    if (operation.state_ != nullptr) progress();  // a letter that is there is delivered
+    return operation.state_ != nullptr && !operation.state_->complete && abandon(operation);
+  }
   template <class = void>
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return engine_.awaiting(operation.call_);
