@@ -33,6 +33,7 @@
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
