@@ -60,7 +60,8 @@ void check_arguments(char const* operation, int argc, char** argv) {
 /// exception, whose message goes to the error stream. `Threads` reads --ranks N (or TUTTI_RANKS, else one rank for each
 /// processor), `Mpi` takes the ranks that mpiexec started.
 /// Ranks      f runs once on each.
-/// Errors     none are thrown; 2 where argv has no argc words, with a sentence. Under MPI an exception on one rank ends the job.
+/// Errors     none are thrown; 2 where argv has no argc words, with a sentence. Under MPI an exception on one
+///            rank ends the job.
 template <class B, class F>
 int launch(int argc, char** argv, F&& f) {
   constexpr bool is_backend = Backend<B>;
