@@ -29,6 +29,7 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/comm/staging.hpp>

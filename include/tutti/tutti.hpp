@@ -34,6 +34,7 @@
 #include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>

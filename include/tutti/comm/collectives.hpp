@@ -95,7 +95,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] TensorOf<X> all_reduce_contributions(X&& x, Op const& op = {},
                                                      Where where = std::source_location::current()) {
-    return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
+    return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x, where), op, -1, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void all_reduce_contributions(From&& from, To&& to, Op const& op = {},
@@ -105,7 +105,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   Request<TensorOf<X>> all_reduce_contributions_async(X&& x, Op op = {},
                                                       Where where = std::source_location::current()) {
-    auto to = contribution<X>(x);
+    auto to = contribution<X>(x, where);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);
   }
@@ -146,15 +146,17 @@ class Collectives : public Endpoint<B> {
   template <Buffer X>
   [[nodiscard]] TensorOf<X> gather(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
-        input_of(x), this->result(x, this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
+        input_of(x),
+        this->result(x, this->stacked("gather", view_of(x).shape(), this->rank(where) == root, where), where),
         NoOperator{}, root, where);
   }
   /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
   template <Value T>
   [[nodiscard]] Tensor<T, Device> gather(T value, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
-        one(std::as_const(value)), this->result(TensorView<T>(), Shape{this->rank() == root ? this->size() : 0}),
-        NoOperator{}, root, where);
+        one(std::as_const(value)),
+        this->result(TensorView<T>(), Shape{this->rank(where) == root ? this->size(where) : 0}, where), NoOperator{},
+        root, where);
   }
   template <Buffer From, Buffer To>
   void gather(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
@@ -162,7 +164,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   Request<TensorOf<X>> gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
-    auto to = this->result(x, this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
+    auto to = this->result(x, this->stacked("gather", view_of(x).shape(), this->rank(where) == root, where), where);
     return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
@@ -177,14 +179,15 @@ class Collectives : public Endpoint<B> {
   template <Buffer X>
   [[nodiscard]] TensorOf<X> all_gather(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_gather>(
-        input_of(x), this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where)),
+        input_of(x), this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where), where),
         NoOperator{}, -1, where);
   }
   /// Of one number: shape (P,).
   template <Value T>
   [[nodiscard]] Tensor<T, Device> all_gather(T value, Where where = std::source_location::current()) {
-    return this->template run<Kind::all_gather>(
-        one(std::as_const(value)), this->result(TensorView<T>(), Shape{this->size()}), NoOperator{}, -1, where);
+    return this->template run<Kind::all_gather>(one(std::as_const(value)),
+                                                this->result(TensorView<T>(), Shape{this->size(where)}, where),
+                                                NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
   void all_gather(From&& from, To&& to, Where where = std::source_location::current()) {
@@ -192,7 +195,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   Request<TensorOf<X>> all_gather_async(X&& x, Where where = std::source_location::current()) {
-    auto to = this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where));
+    auto to = this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where), where);
     return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -220,7 +223,7 @@ class Collectives : public Endpoint<B> {
   [[nodiscard]] TensorOf<X> reduce_scatter(X&& x, Op const& op = {},
                                                           Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter>(
-        input_of(x), this->result(x, this->part(view_of(x).shape(), where)), op, -1, where);
+        input_of(x), this->result(x, this->part(view_of(x).shape(), where), where), op, -1, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce_scatter(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
@@ -229,7 +232,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   Request<TensorOf<X>> reduce_scatter_async(X&& x, Op op = {},
                                                            Where where = std::source_location::current()) {
-    auto to = this->result(x, this->part(view_of(x).shape(), where));
+    auto to = this->result(x, this->part(view_of(x).shape(), where), where);
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
   }
@@ -244,7 +247,7 @@ class Collectives : public Endpoint<B> {
   /// Computes   block r of the result = this rank's block of rank r's x
   template <Buffer X>
   [[nodiscard]] TensorOf<X> all_to_all(X&& x, Where where = std::source_location::current()) {
-    return this->template run<Kind::all_to_all>(input_of(x), this->result(x, view_of(x).shape()), NoOperator{},
+    return this->template run<Kind::all_to_all>(input_of(x), this->result(x, view_of(x).shape(), where), NoOperator{},
                                                 -1, where);
   }
   template <Buffer From, Buffer To>
@@ -253,7 +256,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   Request<TensorOf<X>> all_to_all_async(X&& x, Where where = std::source_location::current()) {
-    auto to = this->result(x, view_of(x).shape());
+    auto to = this->result(x, view_of(x).shape(), where);
     return this->template start<Kind::all_to_all>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -384,10 +387,10 @@ class Collectives : public Endpoint<B> {
     return Operand<T, Cpu, false>(Borrow(), TensorView<T>(&value, Shape{}));
   }
   template <Buffer X>
-  auto contribution(X const& x) const {
+  auto contribution(X const& x, typename Endpoint<B>::Where where) const {
     Shape const shape = view_of(x).shape();
     int const first = shape.rank() == 0 ? 0 : 1;  // a single number is refused with the other shapes that do not fit
-    return this->result(x, Shape::of(shape.begin() + first, shape.rank() - first));
+    return this->result(x, Shape::of(shape.begin() + first, shape.rank() - first), where);
   }
 };
 

@@ -72,6 +72,10 @@ concept Movable = requires(T a, T b) {
 ///   B::Accelerator                     optional: a second Device, on whose memory b.start makes the collectives that
 ///                                      b.accelerates(call) grants, the same on all ranks, when all have made them;
 ///                                      their purpose is `reached`. b.accelerator() is the one of this rank
+///   b.visit(operation, where), b.visit()   optional: a comm::Visit of what communicators share that takes one thread
+///   at
+///                                      a time; throws where this thread may not call; the second waits for its turn.
+///                                      Then b.thread_level() names what threads may do
 ///   b.check_alive(operation)           optional: throws the cause of a revoke
 ///   b.strand(failed, why)              optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it

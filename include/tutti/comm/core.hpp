@@ -11,6 +11,7 @@
 #include <tutti/comm/flight_dump.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
@@ -20,6 +21,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -71,6 +73,26 @@ class Core final : public Progress, public Relative {
   StagingPool staging;
   ComparisonPool comparison_memory;
 
+  /// One thread at a time. What it holds is this communicator, and what the backend shares among several.
+  struct Stay {
+    Visit own;
+    Visit shared;
+  };
+  /// Errors     invalid_argument, when another thread is in a call; what the backend refuses.
+  Stay visit(char const* operation, std::source_location where) {
+    Visit own(occupancy_, operation, where,
+              [&](std::string const& other) { refuse_thread(operation, where, other); });
+    if constexpr (requires { backend.visit(operation, where); })
+      return {std::move(own), backend.visit(operation, where)};
+    else return {std::move(own), Visit()};
+  }
+  /// For what cannot throw: in turn.
+  Stay visit() noexcept {
+    Visit own(occupancy_);
+    if constexpr (requires { backend.visit(); }) return {std::move(own), backend.visit()};
+    else return {std::move(own), Visit()};
+  }
+
   CommunicatorOptions const& options() const noexcept { return options_; }
   double deadline_seconds() const noexcept { return options_.deadline_seconds; }
   void set_deadline_seconds(double seconds, std::source_location where) {
@@ -121,24 +143,31 @@ class Core final : public Progress, public Relative {
   }
 
   void move_on(pthread_t thread) noexcept override {
-    if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
+    if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) == 0) return;
+    Occupancy::Entered const entered = occupancy_.try_enter(nullptr, {});
+    if (entered == Occupancy::Entered::not_at_all) return;  // handed over meanwhile, to a thread that moves it on
+    if (!jobs_.empty() || !orphans_.empty()) progress();
+    if (entered == Occupancy::Entered::first) occupancy_.leave();
   }
 
   void announce_elsewhere(pthread_t thread, std::string const& text) noexcept override {
     if constexpr (requires { backend.announce_elsewhere(text); })
-      if (::pthread_equal(thread, thread_) != 0) backend.announce_elsewhere(text);
+      if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) != 0) backend.announce_elsewhere(text);
   }
 
   void inherit_place(pthread_t thread) noexcept override {
-    if (::pthread_equal(thread, thread_) != 0) stale_ = true;
+    if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) != 0) stale_ = true;
   }
 
   void enlist(Job& job) override {
-    thread_ = ::pthread_self();
+    Stay const stay = visit();
+    thread_.store(::pthread_self(), std::memory_order_relaxed);
     jobs_.push_back(&job);
   }
   /// Not inlined: GCC 12 loses the object behind Progress where it is, and warns of an access outside of it.
   [[gnu::noinline]] void dismiss(Job& job) noexcept override {
+    if (jobs_.empty()) return;
+    Stay const stay = visit();
     for (Job*& entry : jobs_)
       if (entry == &job) {
         entry = jobs_.back();
@@ -147,6 +176,7 @@ class Core final : public Progress, public Relative {
       }
   }
   void adopt(Owner<Job> job) noexcept override {
+    Stay const stay = visit();
     bool const done = poll_and_tell(*job);
     bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
     if (failing)  // the borrowed memory goes away while the exception passes
@@ -163,6 +193,7 @@ class Core final : public Progress, public Relative {
   }
 
   bool test(Job& job, std::source_location where) override {
+    Stay const stay = visit(job.operation(), where);
     try {
       progress();
       return job.poll();
@@ -177,6 +208,7 @@ class Core final : public Progress, public Relative {
   }
 
   void wait(Job& job, CallSite where) override {
+    Stay const stay = visit(job.operation(), where);
     if (stale_) forget_place();
     Tally::Exposed const exposed(tally, job.operation());
     try {
@@ -187,6 +219,7 @@ class Core final : public Progress, public Relative {
   }
 
   void complete_dropped(CallSite where) {
+    Stay const stay = visit("complete_dropped", where);
     while (!orphans_.empty()) {
       Owner<Job> job = std::move(orphans_.back());
       orphans_.pop_back();
@@ -201,6 +234,7 @@ class Core final : public Progress, public Relative {
 
   /// Gives up what failed together with something else; a borrowed buffer may go away now.
   void give_up(Owner<Job> job) noexcept {
+    Stay const stay = visit();
     dismiss(*job);
     discard(std::move(job));
   }
@@ -222,6 +256,7 @@ class Core final : public Progress, public Relative {
 
   /// Completes what was dropped, within the deadline. What cannot be completed keeps its memory for good.
   void drain() noexcept {
+    Stay const stay = visit();
     if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
       backend.revoke(ErrorKind::communication,
                      concat("rank ", backend.rank(), " failed with operations in flight"));
@@ -299,6 +334,18 @@ class Core final : public Progress, public Relative {
       backend.revoke(ErrorKind::communication,
                      concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
     }
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse_thread(char const* operation, std::source_location where,
+                                                            std::string const& other) const {
+    std::string text = concat("another thread is in ", other, " on this communicator (",
+                              flight_recorder.identity().communicator, "), which takes one thread at a time");
+    if constexpr (requires { backend.thread_level(); })
+      text += concat(", whatever MPI grants (thread level ", backend.thread_level(), ")");
+    throw Error(ErrorKind::invalid_argument, operation,
+                concat(text, ". Let the threads take turns, or give each one a communicator of its own: duplicate()"),
+                where)
+        .with_rank(backend.rank());
   }
 
   static std::int64_t nanoseconds(double seconds) noexcept { return static_cast<std::int64_t>(seconds * 1e9); }
@@ -414,7 +461,8 @@ class Core final : public Progress, public Relative {
   bool message_failed_ = false;
   Dropped dropped_;
   bool stale_ = false;   // what was announced
-  pthread_t thread_ = ::pthread_self();  // that started what is in flight
+  std::atomic<pthread_t> thread_{::pthread_self()};  // that started what is in flight
+  Occupancy occupancy_;
   std::uint32_t sequence_ = 0;
   std::uint32_t comparisons_ = 0;
   std::uint64_t collectives_ = 0;

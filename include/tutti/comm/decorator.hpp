@@ -57,6 +57,21 @@ class Decorator {
     return inner_.try_match(from, tag, match, info);
   }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
+  Visit visit(char const* operation, std::source_location where)
+    requires requires(B& backend) { backend.visit(operation, where); }
+  {
+    return inner_.visit(operation, where);
+  }
+  Visit visit() noexcept
+    requires requires(B& backend) { backend.visit(); }
+  {
+    return inner_.visit();
+  }
+  auto thread_level() const noexcept
+    requires requires(B const& backend) { backend.thread_level(); }
+  {
+    return inner_.thread_level();
+  }
   void check_alive(char const* operation)
     requires requires(B& backend) { backend.check_alive(operation); }
   {

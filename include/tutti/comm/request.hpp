@@ -130,7 +130,7 @@ class [[nodiscard]] Request {
   }
   ~Request() { drop(); }
 
-  /// False once the result was taken, and for a default constructed one.
+  /// False of one that was moved from, once the result was taken, and for a default constructed one.
   bool valid() const noexcept { return task_ != nullptr; }
   /// Whether it is complete; also progresses everything else in flight on the communicator. Does not block.
   [[nodiscard]] bool test(std::source_location where = std::source_location::current()) {

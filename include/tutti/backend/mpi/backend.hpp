@@ -28,6 +28,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -130,16 +131,50 @@ class Mpi {
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
-  /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
-  explicit Mpi(MPI_Comm parent, MpiConfig const& config = {})
+  /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together. invalid_argument:
+  ///            MPI_COMM_NULL, an intercommunicator, a thread that MPI does not grant. communication: MPI is not
+  ///            running.
+  explicit Mpi(MPI_Comm parent, MpiConfig const& config = {},
+               std::source_location where = std::source_location::current())
       : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
     if (!mpi::Environment::alive())
       throw Error(ErrorKind::communication, "Mpi",
-                  "MPI is not running. Keep an mpi::Environment alive while communicators are in use");
-    mpi::Environment::check_open("Mpi");
+                  "MPI is not running: it was not initialised yet, or finalised. Keep an mpi::Environment alive while "
+                  "communicators are in use",
+                  where);
+    if (parent == MPI_COMM_NULL)
+      throw Error(ErrorKind::invalid_argument, "Mpi",
+                  "the communicator is MPI_COMM_NULL, which has no ranks. Ranks that MPI_Comm_split gave none make no "
+                  "communicator",
+                  where);
+    mpi::Environment::check_open("Mpi", where);
+    mpi::check(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
+    comm::Visit const stay = visit("Mpi", where);
+    int joins_two = 0;
+    mpi::check(MPI_Comm_test_inter(parent, &joins_two), "MPI_Comm_test_inter");
+    if (joins_two != 0)
+      throw Error(ErrorKind::invalid_argument, "Mpi",
+                  "the communicator is an intercommunicator, whose two groups have no common ranks. Join them with "
+                  "MPI_Intercomm_merge",
+                  where);
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
     mpi::check_agreement(handles_->user, config_);
     begin({});
+  }
+  /// A call of this thread, where MPI grants threads less than all: before anything is called.
+  /// Errors     invalid_argument: a thread that may not call MPI, or not now. communication: MPI was finalised.
+  comm::Visit visit(char const* operation, std::source_location where) const {
+    if (thread_level_ == MPI_THREAD_MULTIPLE && !finalised_->load(std::memory_order_relaxed)) [[likely]] return {};
+    return visit_narrowly(operation, where);
+  }
+  comm::Visit visit() const noexcept {
+    return thread_level_ == MPI_THREAD_SERIALIZED ? comm::Visit(mpi::Environment::threads()) : comm::Visit();
+  }
+  char const* thread_level() const noexcept {
+    return thread_level_ == MPI_THREAD_MULTIPLE     ? "multiple"
+           : thread_level_ == MPI_THREAD_SERIALIZED ? "serialized"
+           : thread_level_ == MPI_THREAD_FUNNELED   ? "funneled"
+                                                    : "single";
   }
   Mpi(Mpi&&) noexcept = default;
   Mpi& operator=(Mpi&&) noexcept = default;
@@ -488,6 +523,7 @@ class Mpi {
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.job_ = job_;
+    child.thread_level_ = thread_level_;
     child.begin(shared_ ? shared_->segment() : hierarchy_ ? hierarchy_->segment() : Shared<mpi::Segment>());
     return child;
   }
@@ -500,6 +536,30 @@ class Mpi {
   static int launch(int argc, char** argv, F&& f, MpiConfig const& config = {});
 
  private:
+  [[gnu::noinline]] comm::Visit visit_narrowly(char const* operation, std::source_location where) const {
+    if (finalised_->load()) mpi::Environment::check_open(operation, where);
+    if (thread_level_ == MPI_THREAD_SERIALIZED)
+      return comm::Visit(mpi::Environment::threads(), operation, where, [&](std::string const& other) {
+        throw Error(ErrorKind::invalid_argument, operation,
+                    concat("another thread is in ", other,
+                           ", and MPI grants thread level serialized: one thread at a time, whatever the communicator. "
+                           "Let the threads take turns, or ask for multiple (MpiConfig::thread_level), where threads "
+                           "that have a communicator each, by duplicate(), may call at once"),
+                    where)
+            .with_rank(rank_);
+      });
+    int permitted = 1;
+    if (thread_level_ < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&permitted);
+    if (permitted == 0)
+      throw Error(ErrorKind::invalid_argument, operation,
+                  concat("MPI grants thread level ", thread_level(),
+                         ": only the thread that initialised it may call, and this is another one. Call from there, or "
+                         "ask for serialized or multiple (MpiConfig::thread_level); with multiple threads may call at "
+                         "once that have a communicator each, by duplicate()"),
+                  where)
+          .with_rank(rank_);
+    return {};
+  }
   /// Messages of derived collectives travel on a communicator of their own, where no wildcard of a user can catch them.
   struct Handles {
     MPI_Comm user = MPI_COMM_NULL;
@@ -509,7 +569,11 @@ class Mpi {
     Handles(Handles const&) = delete;
     Handles& operator=(Handles const&) = delete;
     ~Handles() {
-      if (leaked || !mpi::Environment::usable()) return;
+      if (user == MPI_COMM_NULL || leaked || !mpi::Environment::usable()) return;
+      int level = MPI_THREAD_MULTIPLE, permitted = 1;
+      MPI_Query_thread(&level);
+      if (level < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&permitted);
+      if (permitted == 0) return;  // stays until MPI ends
       if (internal != MPI_COMM_NULL) {
         mpi::Notices::drain(internal);
         MPI_Comm_free(&internal);
@@ -655,6 +719,8 @@ class Mpi {
   }
 
   MpiConfig config_;
+  int thread_level_ = MPI_THREAD_MULTIPLE;
+  std::atomic<bool> const* finalised_ = &mpi::Environment::finalised();
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
   int size_ = 1;
