@@ -63,6 +63,7 @@ struct Options {
   std::string recompute = "none";  ///< by the backward pass; see graph::Recompute
   bool profile = false;            ///< measure every operation
   bool keep_packed = false;        ///< see TrainStepOptions
+  bool autotune = false;           ///< of devices: products' algorithms by their time; see product_choices.hpp
   bool replicas_per_rank = false;  ///< see parallel::Replicas
   std::string config;
 
@@ -141,6 +142,8 @@ inline void declare(CLI::App& app, Options& o) {
       "compute again in the backward pass, to save memory: none, pointwise (norms, GELU, elementwise) or block (all)");
   run->add_flag("--keep-packed", o.keep_packed,
                 "pack weights for products once a step, not once a micro-step; takes memory");
+  run->add_flag("--autotune", o.autotune,
+                "on GPUs: choose algorithms of products by their time; --out keeps the choice");
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
   add(*run, "--backend", o.backend, "mpi, threads, nccl (between GPUs), or auto: mpi under a launcher, else threads");
@@ -306,6 +309,7 @@ inline void validate(Options const& o) {
   if (o.backend == "nccl" && o.device != "cuda") refuse("--backend", o.backend, "is between GPUs. Add --device cuda");
   if (o.device != "cpu" && o.keep_packed)
     refuse("--device", o.device, "keeps no packed weights. Leave out --keep-packed");
+  if (o.device == "cpu" && o.autotune) refuse("--autotune", "", "is of GPUs. Add --device cuda, or leave it out");
   if (!o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0))
     refuse("--model", o.model, "already says --layers, --channels and --heads. Give one or the other");
   if (o.model.empty() && (o.layers != 0 || o.channels != 0 || o.heads != 0)) {
@@ -324,7 +328,8 @@ inline void validate(Options const& o) {
 /// Calls f(name, value) for every option that a checkpoint records and a resumed run takes over: what is learned and
 /// how, and what the run shows and keeps on the way. The model's sizes are facts of the checkpoint themselves, and so
 /// are its micro-steps, which stay where the layout does. How a run is laid out (--backend, --ranks, --threads,
-/// --replicas-per-rank, --keep-packed, --recompute), what this call does with --out and shows with --profile, and
+/// --replicas-per-rank, --keep-packed, --recompute, --autotune), what this call does with --out and shows with
+/// --profile, and
 /// --no-final-checkpoint, which would lose work that another call meant to keep, are said each time.
 template <class AnyOptions, class F>
 void for_each_setting(AnyOptions& o, F&& f) {
