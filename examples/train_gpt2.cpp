@@ -51,7 +51,9 @@ int main(int argc, char** argv) {
     }
     options = parsed.options;
     require_device(options);
+    bool const anyone = options.backend == "auto";
     options.backend = tutti::choose_backend(options.backend);
+    if (anyone && options.backend == "nccl" && options.device == "cpu") options.backend = "mpi";  // not between GPUs
     if (int const processes = tutti::comm::announced_ranks().ranks; options.backend == "threads" && processes > 1)
       throw tutti::Error(tutti::ErrorKind::configuration, "train_gpt2",
                          "--backend threads: the launcher started " + std::to_string(processes) +
