@@ -146,7 +146,8 @@ inline void declare(CLI::App& app, Options& o) {
                 "on GPUs: choose algorithms of products by their time; --out keeps the choice");
   add(*run, "--threads", o.threads, "per rank (default: the processors divided among the node's ranks)");
   add(*run, "--ranks", o.ranks, "with --backend threads; under mpiexec the launcher says");
-  add(*run, "--backend", o.backend, "mpi, threads, nccl (between GPUs), or auto: under a launcher mpi, or nccl with a GPU each; else threads");
+  add(*run, "--backend", o.backend,
+      "mpi, threads, nccl (between GPUs), or auto: under a launcher mpi, or nccl with a GPU each; else threads");
   add(*run, "--device", o.device, "cpu, or cuda: each rank the GPU of its number on its node");
   add(*run, "--config", o.config, "JSON file with these names as keys, without the dashes");
   for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
