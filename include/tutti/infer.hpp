@@ -3,6 +3,9 @@
 /// @file
 /// Generating tokens.
 
+#include <tutti/infer/candidates.hpp>
+#include <tutti/infer/penalties.hpp>
+#include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>

@@ -66,6 +66,7 @@
 #include <tutti/backend/threads.hpp>
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>
+#include <tutti/core/setting.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/print.hpp>

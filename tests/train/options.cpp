@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/command_line.hpp>
 #include "support/catch.hpp"
 
-#include <tutti/train/options.hpp>
+#include <tutti/train/command_line.hpp>
 
 #include <filesystem>
 
@@ -63,7 +64,7 @@ TEST_CASE("an empty value is empty, and takes no word that follows") {
   std::string const path = config_file(R"({"data": "x", "sample-prompt": "", "schedule": "constant", "steps": 3})");
   Options const filed = parse_words({"--config", path.c_str()}).options;
   CHECK(filed.sample_prompt.empty());
-  CHECK(filed.schedule == "constant");
+  CHECK(filed.schedule == optim::ScheduleKind::constant);
   CHECK(filed.steps == 3);
 }
 

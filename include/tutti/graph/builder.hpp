@@ -5,7 +5,7 @@
 /// value.
 
 #include <tutti/comm/port.hpp>
-#include <tutti/graph/infer_types.hpp>
+#include <tutti/graph/infer.hpp>
 
 #include <bit>
 
@@ -308,3 +308,6 @@ constexpr Type const& Var::type(std::source_location where) const {
 }
 
 }  // namespace tutti::graph
+
+// What a builder asks of operations: these are written with values, which need the builder.
+#include <tutti/graph/values.hpp>
