@@ -17,6 +17,7 @@
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/product_choices.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/validation.hpp>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/cuda/blas_choices.hpp>
 // What products ask of cuBLASLt, seen by its emulation, and what the emulation refuses.
 #include <tutti/exec/cuda/graph.hpp>
+#include <tutti/kernel/cuda/blas_choices.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
 #include <tutti/kernel/cuda/linear_cross_entropy.hpp>
 
@@ -12,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace {
@@ -142,6 +145,44 @@ TEST_CASE("what a product's plan is timed on is what it multiplies, in the produ
     context.wait();
     CHECK(emulated::sums_of_nan() == before);
   }
+}
+
+TEST_CASE(
+    "algorithms are chosen by their time where that is asked for alone, and by another's choices where there are") {
+  kernel::cuda::Context& context = test::cuda_context();
+  kernel::cuda::Blas plain(context, {.workspace = 8192}), tuned(context, {.autotune = true, .workspace = 8192});
+  Product p;
+  emulated::make_fastest(1);
+  p.run(plain);
+  CHECK(emulated::last_algorithm() == 0);
+  p.run(tuned);
+  CHECK(emulated::last_algorithm() == 1);
+  p.forms.bias = p.saved.data();
+  p.run(tuned);
+  emulated::make_fastest(0);
+  std::string const text = choices_to_text(tuned);
+  for (bool autotune : {false, true}) {
+    kernel::cuda::Blas other(context, {.autotune = autotune, .workspace = 8192});
+    REQUIRE(choices_from_text(other, text));
+    CHECK(p.run(other) == 3.0f);
+    CHECK(emulated::last_algorithm() == 1);
+    CHECK(choices_to_text(other).size() < text.size());
+    p.forms.bias = nullptr;
+    p.run(other);
+    CHECK(emulated::last_algorithm() == 1);
+    p.forms.bias = p.saved.data();
+    p.gemm.beta = 1;  // a product that the other did not meet
+    p.run(other);
+    CHECK(emulated::last_algorithm() == 0);
+    p.gemm.beta = 0;
+  }
+  emulated::make_fastest(-1);
+  std::string older = text, damaged = text;
+  older.replace(older.find("cublasLt "), 9, "cublasLt 9");
+  damaged.resize(damaged.size() - 5);
+  CHECK_FALSE(choices_from_text(plain, older));
+  REQUIRE_ERROR(choices_from_text(plain, damaged), ErrorKind::format, "line 5");
+  REQUIRE_ERROR(choices_from_text(plain, "{}"), ErrorKind::format, "no list of choices");
 }
 
 TEST_CASE("sums of products are never added up in place, where their order is anybody's") {

@@ -73,7 +73,8 @@ List<comm::BackendInfo> backends() {
 }
 
 /// The name of the backend that `wanted` stands for: itself when it is available, the one of the highest priority for
-/// "auto", which is mpi under a launcher and threads elsewhere. Starts nothing.
+/// "auto", which is nccl under a launcher whose ranks have a GPU each, mpi under any other, and threads elsewhere.
+/// Starts nothing.
 /// Errors     see comm::choose_backend.
 template <class Set = Backends>
 std::string choose_backend(std::string_view wanted) {

@@ -186,7 +186,7 @@ class Operand {
     requires(!D::host_accessible)
   {
     if (staged() || size() == 0) return false;
-    staged_ = PinnedMemory<D>(view_.device(), Storage<Cpu>(Cpu{}, bytes()));
+    staged_ = PinnedMemory<D>(view_.device(), Storage<Cpu>(Cpu{}, PinnedMemory<D>::room(bytes())), bytes());
     loads_ = reads;
     load();
     return true;

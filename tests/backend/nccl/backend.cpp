@@ -168,6 +168,26 @@ TEST_CASE("Nccl says what it is") {
   CHECK(nccl::version_text(22809) == "2.28.9");
 }
 
+TEST_CASE("auto takes Nccl where a launcher gave each rank a device, and nowhere else") {
+  struct Variable {
+    char const* name;
+    Variable(char const* which, char const* value) : name(which) { ::setenv(name, value, 1); }
+    ~Variable() { ::unsetenv(name); }
+  };
+  using Ranks = NcclOn<Threads>;
+  comm::BackendInfo const processes{.name = "mpi", .priority = 20, .processes = true};
+  comm::BackendInfo const threads{.name = "threads", .priority = 10};
+  CHECK(Ranks::priority(processes, 4) < 0);  // nobody says how many
+  Variable const all("PMI_SIZE", "4");
+  CHECK(Ranks::priority(processes, 4) > processes.priority);
+  CHECK(Ranks::priority(processes, 3) < 0);
+  CHECK(Ranks::priority(threads, 4) < 0);
+  Variable const here("MPI_LOCALNRANKS", "2");
+  CHECK(Ranks::priority(processes, 2) > processes.priority);
+  CHECK(Ranks::priority(processes, 1) < 0);
+  CHECK(Ranks::priority(processes, 0) < 0);
+}
+
 TEST_CASE("launch gives each rank a device") {
   if (cuda::device_count() < 2) return;
   std::vector<char const*> arguments{"program", "--ranks=2"};

@@ -107,6 +107,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* found);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       cublasLtMatmulAlgo_t const*, cublasLtMatmulHeuristicResult_t*);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, void const* alpha, void const* a,
                               cublasLtMatrixLayout_t, void const* b, cublasLtMatrixLayout_t, void const* beta,
                               void const* c, cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t,
@@ -125,4 +128,6 @@ cublasLtReductionScheme_t last_scheme();
 std::array<std::int64_t, 3> last_extents();
 /// Elements of products so far whose operands held a NaN: memory that nobody has written, unless a test put it there.
 int sums_of_nan();
+/// From now on the time of algorithms is such that this one of those proposed is the fastest; -1: as it comes.
+void make_fastest(int algorithm);
 }  // namespace emulated

@@ -156,11 +156,16 @@ class NcclOn : public comm::Decorator<Host> {
   }
 
   static constexpr std::string_view name = "nccl";
-  /// See comm/factory.hpp. "auto" never takes it: what works in host memory gains nothing, and more ranks than GPUs
-  /// fail.
+  /// What "auto" makes of it: before its host's backend where a launcher started processes that have a device each, and
+  /// never elsewhere, since more ranks than devices may fail.
+  static int priority(comm::BackendInfo const& host, int devices) {
+    int const ranks = host.processes ? comm::announced_ranks_on_node() : 0;
+    return ranks > 0 && ranks <= devices ? host.priority + 1 : -1;
+  }
+  /// See comm/factory.hpp.
   static comm::BackendInfo info() {
     comm::BackendInfo const host = Host::info();
-    comm::BackendInfo result{.name = std::string(name), .priority = -1, .processes = host.processes};
+    comm::BackendInfo result{.name = std::string(name), .processes = host.processes};
     int devices = 0;
     std::string reason = "the machine has no GPU that CUDA can use, or CUDA_VISIBLE_DEVICES hides it";
     try {
@@ -170,6 +175,7 @@ class NcclOn : public comm::Decorator<Host> {
       devices = 0;
       reason = error.message();
     }
+    result.priority = priority(host, devices);
     result.available = devices != 0 && host.available;
     result.text = !host.available ? concat("its ranks are those of ", host.name, ": ", host.text)
                   : devices == 0
