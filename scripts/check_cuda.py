@@ -4,20 +4,24 @@
 Meson, no Catch2 and no NCCL: those with CUDA's compiler, Python 3 and a folder that was prepared elsewhere.
 
     check_cuda.py                      build for the device of this machine, and run all parts
-    check_cuda.py --only PART,PART     some of them: tests, nccl, bench (benchmarks), sanitizer (compute-sanitizer on the kernels)
+    check_cuda.py --only PART,PART     some of them: tests, nccl, train (the trainer, against its losses on processors), bench
+                                       (benchmarks), sanitizer (compute-sanitizer on the kernels)
     check_cuda.py --compile-only       build for every architecture that tutti supports, run nothing
     check_cuda.py --carry FOLDER       on a machine that has everything: copy there what the other one lacks, 64 MiB at most
     check_cuda.py --from FOLDER ...    use such a folder
 
     --match WORD     programs whose name has this word           --jobs N      compilations at a time
-    --out FOLDER     build folder (build-cuda)                   --seconds N   for everything, 600 unless given
+    --out FOLDER     build folder (build-cuda)                   --seconds N   for everything, 600 unless given; for
+                                                                               --compile-only as long as it takes
     --nccl PATH      with --carry: a wheel of NCCL, or a folder with include/nccl.h and lib/libnccl.so.2, to take along with
                      the code of --arch 90 alone (a tenth of it). Else the other machine's toolkit or Python packages have it
 
-Every part has its share of the time, and what it leaves goes to those after it. What was built stays and is built again only
-where its sources have changed, so parts can run one call after the other. It leaves report.json in the build folder, and a
-copy of it in $OUT after every part where that is set, and prints the same as text; a second call replaces the parts that it ran. Status 0 when everything passed, 1 when something failed or no time was
-left for it, 2 when this machine cannot do it. What a figure is does not count; the goals say whether it holds.
+Building and every part have their share of the time, and what one leaves goes to those after it; what is not compiled by
+then is told of, and the rest runs. What was built stays and is built again only where its sources have changed, so parts can
+run one call after the other. It leaves report.json in the build folder, and a copy of it in $OUT after every part where that
+is set, and prints the same as text; a second call replaces the parts that it ran. Status 0 when everything passed, 1 when
+something failed or no time was left for it, 2 when this machine cannot do it. What a figure is does not count; the goals say
+whether it holds.
 """
 import argparse
 import concurrent.futures
@@ -25,8 +29,10 @@ import hashlib
 import importlib.util
 import json
 import lzma
+import math
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -42,12 +48,24 @@ TESTS = ROOT / "tests"
 BENCHMARKS = ROOT / "benchmarks" / "cuda"
 ARCHITECTURES = ("80", "90a")
 MOST_CARRIED = 64 << 20  # bytes
+SHARING_NCCL = (2, 30, 0)  # the first that lets several ranks have one device
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # In the order in which they run, with their shares of the time.
-PARTS = {"tests": 3, "nccl": 1, "bench": 4, "sanitizer": 4}
+PARTS = {"tests": 3, "nccl": 1, "train": 2, "bench": 4, "sanitizer": 4}
+BUILDING = 14  # its share beside those of the parts that were asked for
+# What the trainer uses, beside Boost.Hana: headers, Debian's packages, libraries of which carried folders hold static ones.
+TRAINER_HEADERS = {"nlohmann/json.hpp": "nlohmann-json3-dev", "CLI/CLI.hpp": "libcli11-dev", "fmt/format.h": "libfmt-dev",
+                   "pcre2.h": "libpcre2-dev", "zlib.h": "zlib1g-dev"}
+TRAINER_LIBRARIES = ("pcre2-8", "z")
+# Twenty steps of a small model. Processors and devices sum in other orders: the emulated device stays within 1e-4.
+TRAINED = ("--layers 2 --channels 32 --heads 4 --sequence 32 --vocabulary 61 --total-tokens 128 --steps 20 --learning-rate "
+           "3e-3 --warmup 3 --schedule constant --validate-every 0 --no-final-checkpoint --overwrite").split()
+MOST_DIFFERENCE = 1e-3  # of a loss from the processors' one, relative
+LEAST_LEARNED = 0.3     # from the first loss to the last
 # Folders below /usr/include that the other machine's compiler has.
 SYSTEM = ("c++", "x86_64-linux-gnu", "aarch64-linux-gnu", "linux", "asm", "asm-generic", "bits", "sys", "gnu", "arpa", "net",
           "netinet", "rpc")
+LONE = ("pcre2.h", "zlib.h", "zconf.h")  # headers of others that lie in /usr/include itself, or in the architecture's folder
 # What must hold: a sentence, and alternatives of (rows, which of their figures, bound); "ratio" and "ours" are at least
 # the bound, "at most" is ours. All rows that an alternative matches must reach it.
 GOALS = [
@@ -105,6 +123,9 @@ def programs_of(parts, match):
         for source in sorted(BENCHMARKS.glob("*.cpp")):
             add({"name": f"bench_{source.stem}", "part": "bench", "kernels": False, "libraries": ["cublasLt"],
                  "sources": [source]})
+    if "train" in parts:
+        add({"name": "train_gpt2_cuda", "part": "train", "kernels": False, "libraries": ["cublasLt", *TRAINER_LIBRARIES],
+             "sources": [ROOT / "examples" / "train_gpt2.cpp"]})
     return found
 
 
@@ -116,13 +137,15 @@ def find_nvcc():
 
 
 def device():
-    """Name, driver and architecture of the first GPU, or nothing."""
+    """Name, driver and architecture of the first GPU and how many there are, or nothing."""
     line = output_of("nvidia-smi", "--query-gpu=name,driver_version,compute_cap,memory.total", "--format=csv,noheader")
     parts = [part.strip() for part in line.splitlines()[0].split(",")] if line else []
     if len(parts) != 4 or not re.fullmatch(r"\d+\.\d+", parts[2]):
         return None
     number = parts[2].replace(".", "")
-    return {"name": parts[0], "driver": parts[1], "memory": parts[3], "architecture": "90a" if number == "90" else number}
+    count, visible = len(line.splitlines()), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {"name": parts[0], "driver": parts[1], "memory": parts[3], "architecture": "90a" if number == "90" else number,
+            "count": count if visible is None else min(count, len([one for one in visible.split(",") if one]))}
 
 
 def clocks():
@@ -221,22 +244,33 @@ def find_nccl(carried, toolkit, out):
 # ---- Building ----
 
 def find_cublas_lt(toolkit, carried=None):
-    """Where libcublasLt is: nothing, where the toolkit has it; else a folder, of a package of this Python or carried."""
+    """Where libcublasLt is: nothing, where the toolkit has it; else a folder, of a package in carried/cublas or of this
+    Python."""
     if any((toolkit / lib / name).exists() for lib in ("lib64", "lib") for name in ("libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12")):
         return None
-    places = [carried / "cublas"] if carried else []
+    found = sorted((carried / "cublas").rglob("lib/libcublasLt.so*")) if carried else []
     for base in importlib.util.find_spec("nvidia").submodule_search_locations if importlib.util.find_spec("nvidia") else []:
-        places += [pathlib.Path(base) / name for name in ("cu13", "cublas", "cu12")]
-    for place in places:
-        for library in sorted((place / "lib").glob("libcublasLt.so*")):
-            return {"include": place / "include", "library": library}
+        for name in ("cu13", "cublas", "cu12"):
+            found += sorted((pathlib.Path(base) / name / "lib").glob("libcublasLt.so*"))
+    if found:
+        return {"include": found[0].parent.parent / "include", "library": found[0]}
     refuse(f"the toolkit {toolkit} has no cuBLASLt, nor has a package of {sys.executable}. Install libcublas of the toolkit, or "
-           "python3 -m pip install nvidia-cublas")
+           "python3 -m pip install nvidia-cublas; or take that package along: python3 -m pip install --no-deps --target "
+           "FOLDER/cublas nvidia-cublas where there is a network, and --from FOLDER here")
+
+
+def told_of_cublas_lt(toolkit):
+    """Why --carry leaves it where it is."""
+    sizes = [path.stat().st_size for lib in ("lib64", "lib") for path in (toolkit / lib).glob("libcublasLt.so*")]
+    size = f" ({sizes[0] >> 20} MiB here)" if sizes else ""
+    return (f"cuBLASLt is not taken along: it is too large{size}, compressed and with the code of one architecture alone too. "
+            "The other machine's toolkit has it, or a package of its Python (nvidia-cublas), or FOLDER/cublas, where pip "
+            "install --no-deps --target FOLDER/cublas nvidia-cublas puts it")
 
 
 class Builder:
-    def __init__(self, arguments, nvcc, architectures, nccl, cublas=None):
-        self.cublas, self.linking = cublas, threading.Lock()
+    def __init__(self, arguments, nvcc, architectures, nccl, cublas=None, end=math.inf):
+        self.cublas, self.linking, self.end = cublas, threading.Lock(), end
         self.nvcc, self.out, self.jobs, self.nccl = nvcc, arguments.out.resolve(), arguments.jobs, nccl
         self.carried = arguments.carried.resolve() if arguments.carried else None
         includes = [ROOT / "include", TESTS] + ([self.carried / "include"] if self.carried else [])
@@ -250,8 +284,14 @@ class Builder:
 
     def flags(self, part):
         if part == "nccl":  # code of the host
-            return [*self.common, *self.checks, "-x", "c++", "-DTUTTI_WITH_NCCL=1", f"-I{self.nccl['include']}"]
+            return [*self.common, *self.checks, "-x", "c++", *self.nccl_flags()]
+        if part == "train":  # without MPI, so that its ranks are threads; fmt's macros are for fmt 9
+            return [*self.common, *self.device, *self.targets, "-DNDEBUG", "-DTUTTI_WITH_CUDA=1", "-DFMT_HEADER_ONLY=1",
+                    "-DFMT_CONSTEVAL=", "-DFMT_USE_CONSTEXPR=1", *(self.nccl_flags() if self.nccl else [])]
         return [*self.common, *self.device, *self.targets, *([] if part == "bench" else self.checks)]
+
+    def nccl_flags(self):
+        return ["-DTUTTI_WITH_NCCL=1", f"-I{self.nccl['include']}"]
 
     @staticmethod
     def state_of(command, dependencies):
@@ -265,35 +305,41 @@ class Builder:
         return digest.hexdigest()
 
     def compile(self, source, part, target):
-        """Whether it worked, bytes spilled, the text of a failure."""
+        """Status (None: it took too long), bytes spilled, the text of a failure."""
         depfile, stamp = target.with_suffix(".d"), target.with_suffix(".json")
         command = [self.nvcc, *self.flags(part), "-MD", "-MF", str(depfile), "-c", str(source), "-o", str(target)]
         if target.exists() and stamp.exists():
             known = json.loads(stamp.read_text())
             if known["state"] and self.state_of(command, known["dependencies"]) == known["state"]:
-                return True, known["spills"], ""
+                return 0, known["spills"], ""
         stamp.unlink(missing_ok=True)
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            return False, 0, done.stdout + done.stderr
-        spills = sum(int(count) for count in re.findall(r"(\d+) bytes spill stores", done.stdout + done.stderr))
+        status, told = execute(command, self.end - time.monotonic())
+        if status is None:
+            return None, 0, f"{source.name} was not compiled in the time for building. Go on with another call, or --seconds"
+        if status != 0:
+            return 1, 0, told
+        spills = sum(int(count) for count in re.findall(r"(\d+) bytes spill stores", told))
         text = depfile.read_text() if depfile.exists() else ""
         dependencies = sorted({str(source)} | {word for word in re.findall(r"(?<=\s)[^\s\\]+", text.partition(":")[2])
                                                if not word.startswith("/usr/")})
         stamp.write_text(json.dumps({"state": self.state_of(command, dependencies), "dependencies": dependencies,
                                      "spills": spills}))
-        return True, spills, ""
+        return 0, spills, ""
 
     def link(self, row, objects, target):
         command = [self.nvcc, "-o", str(target), *map(str, objects), *self.targets, *[f"-l{one}" for one in row["libraries"]]]
         if self.cublas and "cublasLt" in row["libraries"]:
             command += self.link_by_name("cublasLt", self.cublas["library"])
-        if row["part"] != "bench":
+        command += self.carried_libraries()
+        if self.has_tests(row):
             command += self.catch_library()
-        if row["part"] == "nccl":
+        if row["part"] == "nccl" or (row["part"] == "train" and self.nccl):
             command += ["-lnccl", *self.link_by_name("nccl", self.nccl["library"])]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return "" if done.returncode == 0 else done.stdout + done.stderr
+        return execute(command, max(self.end - time.monotonic(), 60))  # what is compiled is worth a minute more
+
+    @staticmethod
+    def has_tests(row):
+        return row["part"] not in ("bench", "train")
 
     def link_by_name(self, name, library):
         """Packages bring libNAME.so.N alone."""
@@ -306,37 +352,41 @@ class Builder:
         return [f"-L{link.parent}", f"-Xlinker=-rpath,{library.parent}"]
 
     def build(self, programs):
-        """Compiles everything and links it; for each program its path or the text of its failure, and bytes spilled."""
+        """Compiles everything and links it; for each program its path and status, the text of a failure, bytes spilled."""
         self.out.mkdir(parents=True, exist_ok=True)
         main = ("main", TESTS / "support" / "main.cpp")
 
         def keys_of(row):
-            return [(row["name"], source) for source in row["sources"]] + ([] if row["part"] == "bench" else [main])
+            return [(row["name"], source) for source in row["sources"]] + ([main] if self.has_tests(row) else [])
         parts = {key: "tests" if key == main else row["part"] for row in programs for key in keys_of(row)}
         objects = {key: self.out / f"{key[0]}_{key[1].name}.o" for key in parts}
-        # The largest first: none of them is left for the end.
-        order = sorted(parts, key=lambda key: -key[1].stat().st_size)
+        # The longest first: none of them is left for the end. The trainer's source is small, and has all of the library.
+        order = sorted(parts, key=lambda key: (parts[key] != "train", -key[1].stat().st_size))
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             results = dict(zip(order, pool.map(lambda key: self.compile(key[1], parts[key], objects[key]), order)))
 
             def finish(row):
-                failures = [results[key][2] for key in keys_of(row) if not results[key][0]]
-                target = self.out / (row["name"] if row["part"] == "bench" else f"test_{row['name']}")
+                failures = [(results[key][0], results[key][2]) for key in keys_of(row) if results[key][0] != 0]
+                target = self.out / (f"test_{row['name']}" if self.has_tests(row) else row["name"])
                 if not failures:
-                    failures = [text for text in [self.link(row, [objects[key] for key in keys_of(row)], target)] if text]
-                return {"program": None if failures else target, "failure": "\n".join(failures),
+                    failures = [one for one in [self.link(row, [objects[key] for key in keys_of(row)], target)] if one[0] != 0]
+                status = 0 if not failures else next((one for one, _ in failures if one is not None), None)
+                return {"program": None if failures else target, "status": status,
+                        "failure": "\n".join(text for _, text in failures),
                         "spill_bytes": sum(results[key][1] for key in keys_of(row))}
             return dict(zip([row["name"] for row in programs], pool.map(finish, programs)))
 
     def require_headers(self, programs):
-        """Catch2 and Boost.Hana are no part of CUDA: a sentence in the place of as many failed builds."""
+        """Catch2, Boost.Hana and others are no part of CUDA: a sentence in the place of as many failed builds."""
         wanted = {"boost/hana.hpp": "libboost-dev"}
-        if any(row["part"] != "bench" for row in programs):
+        if any(row["part"] == "train" for row in programs):
+            wanted |= TRAINER_HEADERS
+        if any(self.has_tests(row) for row in programs):
             wanted["catch2/catch.hpp or catch2/catch_all.hpp"] = "catch2"
         includes = [one for one in self.common if one.startswith("-I")]
         missing = []
         for names, package in wanted.items():
-            found = any(subprocess.run(["g++", "-E", "-x", "c++", *includes, "-"], input=f"#include <{name}>\n", text=True,
+            found = any(subprocess.run(["g++", "-E", "-x", "c++", "-DPCRE2_CODE_UNIT_WIDTH=8", *includes, "-"], input=f"#include <{name}>\n", text=True,
                                        capture_output=True).returncode == 0 for name in names.split(" or "))
             missing += [] if found else [(names, package)]
         if missing:
@@ -346,12 +396,14 @@ class Builder:
 
     def catch_library(self):
         """Catch2 3 is a library, 2 is a header."""
-        folders = ([f"-L{self.carried / 'lib'}"] if self.carried and (self.carried / "lib").is_dir() else [])
         if self.carried and (self.carried / "include/catch2/catch.hpp").exists():
-            return folders
+            return []
         probe = subprocess.run(["g++", "-E", "-x", "c++", "-"], input="#include <catch2/catch_all.hpp>\n",
                                capture_output=True, text=True)
-        return folders + (["-lCatch2"] if probe.returncode == 0 else [])
+        return ["-lCatch2"] if probe.returncode == 0 else []
+
+    def carried_libraries(self):
+        return [f"-L{self.carried / 'lib'}"] if self.carried and (self.carried / "lib").is_dir() else []
 
     def carry(self, programs, folder):
         """Copies the headers that the programs use and that neither CUDA nor a C++ compiler brings."""
@@ -369,6 +421,8 @@ class Builder:
             for text in pool.map(headers_of, tasks):
                 for header in re.findall(r"/[^\s\\]+", text):
                     path = pathlib.Path(os.path.normpath(header))
+                    if path.name in LONE and pathlib.Path("/usr") in path.parents:
+                        wanted.add((path, pathlib.Path(path.name)))
                     for base in (pathlib.Path("/usr/include"), pathlib.Path("/usr/local/include")):
                         if base in path.parents:
                             relative = path.relative_to(base)
@@ -378,28 +432,39 @@ class Builder:
             target = folder / "include" / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-        library = output_of("g++", "-print-file-name=libCatch2.a")
-        if "/" in library:
-            (folder / "lib").mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(library, folder / "lib" / "libCatch2.a")
+        needed = [f"lib{one}.a" for row in programs if row["part"] == "train" for one in TRAINER_LIBRARIES]
+        for name in ["libCatch2.a", *needed]:
+            library = output_of("g++", f"-print-file-name={name}")
+            if "/" in library:
+                (folder / "lib").mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(library, folder / "lib" / name)
+            elif name in needed:
+                refuse(f"g++ finds no {name}, which the trainer needs. Install libpcre2-dev and zlib1g-dev (Debian's names), "
+                       "or leave train out of --only")
         return len(wanted)
 
 
 # ---- Running ----
 
-def run(command, seconds, environment=None):
-    """Status (None: it took longer), seconds, the end of its output."""
-    begin = time.monotonic()
+def execute(command, seconds, environment=None):
+    """Status (None: it took longer) and output."""
     if seconds < 1:
-        return None, 0, "no time was left to start it"
+        return None, "no time was left to start it"
     # In a session of its own: what it started ends with it, and holds nothing open.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           env={**os.environ, **(environment or {})}, start_new_session=True) as process:
         try:
-            text, status = process.communicate(timeout=seconds)[0], process.returncode
+            text = process.communicate(timeout=None if seconds == math.inf else seconds)[0]
+            return process.returncode, text
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            text, status = process.communicate()[0], None
+            return None, process.communicate()[0]
+
+
+def run(command, seconds, environment=None):
+    """Status, seconds, the end of its output."""
+    begin = time.monotonic()
+    status, text = execute(command, seconds, environment)
     return status, time.monotonic() - begin, "\n".join(text.splitlines()[-40:])
 
 
@@ -521,7 +586,7 @@ def run_tests(report, rows, built, left):
 
 def run_nccl(report, rows, built, left, nccl):
     """World 1 everywhere; several ranks on the device where the library allows it."""
-    shares = tuple(map(int, nccl["version"].split("."))) >= (2, 30, 0)
+    shares = tuple(map(int, nccl["version"].split("."))) >= SHARING_NCCL
     for row in rows:
         program = built[row["name"]]["program"]
         report.note("nccl", "world 1", row["name"], *run([program, "~[.]"], left() / (2 if shares else 1)))
@@ -531,6 +596,66 @@ def run_nccl(report, rows, built, left, nccl):
     if rows and not shares:
         report.skip("nccl", f"NCCL {nccl['version']} refuses several ranks on one device. With 2.30 or later, by way of "
                             "--carry FOLDER --nccl WHEEL, they run")
+
+
+def write_tokens(path, count):
+    """A shard in llm.c's format, of tokens of which most follow from the one before."""
+    draw, tokens = random.Random(1), [0]
+    while len(tokens) < count:
+        tokens.append((tokens[-1] * 5 + 2) % 61 if draw.random() < 0.8 else draw.randrange(61))
+    path.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) + struct.pack(f"<{count}H", *tokens))
+
+
+def losses_of(folder):
+    return [row["loss"] for row in read_rows(folder / "metrics.jsonl") if row.get("type") == "step"]
+
+
+def compared(reference, losses):
+    """The worst relative difference, and what is wrong, if anything is."""
+    if len(losses) != len(reference) or None in losses:
+        return None, f"{len(losses)} losses where processors have {len(reference)}, or some are not finite: {losses}"
+    worst = max(abs(one - other) / abs(other) for one, other in zip(losses, reference))
+    wrong = f"losses differ from the processors' by {worst:.1e}, more than {MOST_DIFFERENCE:.0e}:\n{losses}\n{reference}"
+    return worst, wrong if worst > MOST_DIFFERENCE else ""
+
+
+def run_training(report, program, left, out, nccl, devices):
+    """The trainer on the device, and on two by NCCL, against its own losses on processors."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_tokens(out / "tokens.bin", 6000)
+
+    def train(what, *flags, environment=None):
+        folder = out / what.replace(" ", "_")
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder, run([program, *TRAINED, "--data", str(out / "tokens.bin"), "--out", str(folder), *flags], left(),
+                           environment)
+    name = "train_gpt2_cuda"
+    folder, (status, seconds, text) = train("on processors", "--device", "cpu", "--backend", "threads", "--ranks", "1",
+                                            "--batch", "4")
+    reference = losses_of(folder)
+    if status == 0 and (len(reference) != 20 or None in reference or reference[-1] > reference[0] - LEAST_LEARNED):
+        status, text = 1, f"20 steps should take {LEAST_LEARNED} off the loss at least: {reference}"
+    report.note("train", "processors", name, status, seconds, text)
+    if status != 0:
+        return
+    layouts = [("device", ["--device", "cuda", "--backend", "threads", "--ranks", "1", "--batch", "4"], None)]
+    shares = nccl and tuple(map(int, nccl["version"].split("."))) >= SHARING_NCCL
+    if nccl and (devices >= 2 or shares):
+        layouts.append(("nccl, 2", ["--device", "cuda", "--backend", "nccl", "--ranks", "2", "--batch", "2"],
+                        None if devices >= 2 else {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}))
+    else:
+        report.skip("train", "training on NcclOn<Threads> with two ranks needs " + (
+            f"two devices, or NCCL 2.30 or later to share one: here are {devices} and {nccl['version']}" if nccl else
+            "NCCL with its header, which was not found"))
+    for what, flags, environment in layouts:
+        folder, (status, seconds, text) = train(what, *flags, environment=environment)
+        worst = None
+        if status == 0:
+            worst, text = compared(reference, losses_of(folder))
+            status = 1 if text else 0
+        report.note("train", what, name, status, seconds, text)["difference"] = worst
+        if status == 0:
+            print(f"         losses within {worst:.1e} of the processors', {MOST_DIFFERENCE:.0e} is allowed")
 
 
 def run_benchmarks(report, rows, built, left, out):
@@ -589,7 +714,7 @@ def main():
     parser.add_argument("--match", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build-cuda")
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--help", "-h", action="store_true")
     arguments = parser.parse_args()
     if arguments.help:
@@ -607,18 +732,23 @@ def main():
     if not arguments.compile_only and not arguments.carry and gpu is None:
         refuse("this machine has no GPU that nvidia-smi knows. Use --compile-only, or run it where there is one")
     toolkit = pathlib.Path(nvcc).resolve().parent.parent
-    nccl = find_nccl(arguments.carried, toolkit, arguments.out.resolve()) if "nccl" in parts else None
+    nccl = find_nccl(arguments.carried, toolkit, arguments.out.resolve()) if {"nccl", "train"} & set(parts) else None
     programs = [row for row in programs_of(parts, arguments.match) if row["part"] != "nccl" or nccl]
     if not programs and "nccl" not in parts:
         refuse(f"no program of {', '.join(parts)} has {arguments.match} in its name")
     cublas = find_cublas_lt(toolkit, arguments.carried) if any("cublasLt" in row["libraries"] for row in programs) else None
-    builder = Builder(arguments, nvcc, [gpu["architecture"]] if gpu else ARCHITECTURES, nccl, cublas)
+    seconds = arguments.seconds or (600 if gpu else math.inf)
+    shares = [BUILDING, *(PARTS[part] for part in parts)]
+    builder = Builder(arguments, nvcc, [gpu["architecture"]] if gpu else ARCHITECTURES, nccl, cublas,
+                      begin + seconds * (shares[0] / sum(shares) if gpu else 1))
     builder.require_headers(programs)
     if arguments.carry:
         builder.targets = []
         count = builder.carry(programs, arguments.carry)
         if arguments.nccl:
             carry_nccl(arguments.nccl, arguments.carry, arguments.arch)
+        if any("cublasLt" in row["libraries"] for row in programs):
+            print(told_of_cublas_lt(toolkit))
         size = sum(path.stat().st_size for path in arguments.carry.rglob("*") if path.is_file())
         print(f"{count} headers are in {arguments.carry}, {size / (1 << 20):.1f} MiB. Take it along, and there: ./tutti check "
               "--cuda --from FOLDER. The other machine needs nvcc, g++, Python 3"
@@ -640,17 +770,15 @@ def main():
     built = builder.build(programs)
     for row in programs:
         one = built[row["name"]]
-        done = report.note(row["part"], "build", row["name"], 0 if one["program"] else 1, time.monotonic() - begin,
-                           one["failure"])
+        done = report.note(row["part"], "build", row["name"], one["status"], time.monotonic() - begin, one["failure"])
         done["spill_bytes"] = one["spill_bytes"]
         if one["spill_bytes"]:
             print(f"         {one['spill_bytes']} bytes of registers are spilled in {row['name']}")
     if gpu:
-        rest = arguments.seconds - (time.monotonic() - begin)
-        shares, used = sum(PARTS[part] for part in parts), 0
+        rest, used = seconds - (time.monotonic() - begin), 0
         for part in parts:
             used += PARTS[part]
-            end = begin + arguments.seconds - rest * (1 - used / shares)
+            end = begin + seconds - rest * (1 - used / sum(shares[1:]))
 
             def left(end=end):
                 return end - time.monotonic()
@@ -660,6 +788,9 @@ def main():
                 run_tests(report, rows, built, left)
             elif part == "nccl" and nccl:
                 run_nccl(report, rows, built, left, nccl)
+            elif part == "train":
+                for row in rows:
+                    run_training(report, built[row["name"]]["program"], left, builder.out / "train", nccl, gpu["count"])
             elif part == "bench":
                 run_benchmarks(report, rows, built, left, builder.out)
             elif part == "sanitizer":

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scripts/check_cuda.py on a machine whose compiler, GPU and sanitizer are made up: each part runs, is timed, is kept and is
-told of as promised."""
+told of as promised.
+
+    check_cuda.py --trainer PATH    instead: what the script asks of the trainer, of one with an emulated GPU
+"""
+import importlib.util
 import json
 import lzma
 import os
@@ -33,16 +37,20 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -z "$listed" ] || { echo "x.o: $listed /usr/include/stdio.h"; exit 0; }
+grep -q 'takes long' "$source" && { sleep 60 & wait; }
 grep -q 'not C++' "$source" && { echo "$source:1: error: what is this?" >&2; exit 1; }
 [ -z "$depfile" ] || echo "$out: $source $(dirname "$source")/used.hpp" >"$depfile"
 echo "ptxas info : 8 bytes stack frame, 16 bytes spill stores, 0 bytes spill loads" >&2
 cp "$source" "$out" && chmod +x "$out"
 """
 SMI = """#!/bin/sh
-case $* in *compute_cap*) echo "Made Up, 580.1, 9.0, 100 MiB" ;; *) echo "1 MHz, 2 MHz" ;; esac
+case $* in *compute_cap*) for one in $DEVICES 1; do echo "Made Up, 580.1, 9.0, 100 MiB"; done ;; *) echo "1 MHz, 2 MHz" ;; esac
 """
 GXX = """#!/bin/sh
-case $1 in --version) echo "g++ 12" ;; -E) text=$(cat); case "$NO_CATCH$text" in 1*catch2*) exit 1 ;; esac ;; *) echo none ;; esac
+case $1 in --version) echo "g++ 12" ;; 
+    -E) text=$(cat); case "$NO_CATCH$text" in 1*catch2*) exit 1 ;; 2*fmt*) exit 1 ;; esac ;;
+    *) file=$(dirname "$0")/${1#*=}; [ ! -e "$file" ] || echo "$file" ;;
+esac
 """
 SANITIZER = """#!/bin/sh
 [ "$1" != --help ] || { echo "--kernel-name arg"; exit 0; }
@@ -66,6 +74,16 @@ with open(sys.argv[2], "w") as file:
                 {"name": "gpt2_124m_step_bf16_b32", "rival": "pytorch", "value": 5e5, "unit": "tokens/s"}]:
         file.write(json.dumps(row) + "\\n")
 """
+TRAINER = """#!/bin/sh
+echo "trainer $* shared=$NCCL_MULTI_RANK_GPU_ENABLE" >>"$LOG"
+off=
+case $* in *"--backend nccl"*) off=$NCCL_OFF ;; *"--device cuda"*) off=$DEVICE_OFF ;; esac
+while [ "$1" != --out ]; do shift; done
+mkdir -p "$2"
+for step in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do
+    echo "{\\"type\\": \\"step\\", \\"loss\\": 4.$((9000 - 400 * step + ${off:-0}))}"
+done >"$2/metrics.jsonl"
+"""
 SOURCES = {
     "VERSION": "0.0.1\n",
     "include/tutti/a.hpp": "",
@@ -83,6 +101,8 @@ SOURCES = {
     "tests/backend/nccl/c.cpp": "#!/bin/sh\necho \"ranks ${TUTTI_TEST_RANKS:-1} ${NCCL_MULTI_RANK_GPU_ENABLE:-0}\" >>\"$LOG\"\n",
     "tests/backend/nccl/used.hpp": "",
     "benchmarks/cuda/used.hpp": "",
+    "examples/train_gpt2.cpp": TRAINER,
+    "examples/used.hpp": "",
     "tests/support/used.hpp": "",
     "benchmarks/cuda/one.cpp": BENCH,
     "benchmarks/cuda/rivals.py": RIVALS,
@@ -174,6 +194,7 @@ def check(machine):
     hidden.with_suffix(".hidden").rename(hidden)
     machine.run("--only", "tests", status=2, variables={"NO_CATCH": "1"}, says=["catch2/catch.hpp or catch2/catch_all.hpp cannot", "Install catch2", "--carry"])
     machine.run("--only", "nccl", says=["SKIPPED  no NCCL", "0 of 0 steps"])
+    check_training(machine)
     machine.nccl("2.28.9")
     log = machine.run("--only", "nccl", says=["left out: NCCL 2.28.9 refuses"])
     machine.expect("ranks 1 0" in log and "ranks 3 1" not in log, "an old NCCL runs on one rank")
@@ -188,9 +209,16 @@ def check(machine):
     machine.run("--only", "tests", "--seconds", "0.5", status=1, says=["no time"])
     (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\nsleep 60 &\necho begun\nwait\n")
     begin = time.monotonic()
-    machine.run("--only", "tests", "--match", "exec", "--seconds", "2.5", status=1, says=["no time  run        exec_cuda", "begun"])
+    machine.run("--only", "tests", "--match", "exec", "--seconds", "5", status=1, says=["no time  run        exec_cuda", "begun"])
     machine.expect(time.monotonic() - begin < 30, "what a program started ends with it")
-    machine.run("--only", "games", status=2, says=["there are tests, nccl, bench, sanitizer"])
+    # Building has its share: what is compiled too slowly leaves the rest its time.
+    (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\n# takes long\n")
+    begin = time.monotonic()
+    machine.run("--only", "tests,bench", "--seconds", "12", status=1, says=[
+        "no time  build      exec_cuda", "b.cpp was not compiled in the time for building", "passed   run        kernel_cuda",
+        "passed   run        bench_one"])
+    machine.expect(time.monotonic() - begin < 30, "a compiler that takes too long is ended, with what it started")
+    machine.run("--only", "games", status=2, says=["there are tests, nccl, train, bench, sanitizer"])
     machine.run("--from", "/nowhere", status=2, says=["no such folder"])
     machine.run("--only", "tests", "--match", "nothing", status=2, says=["has nothing in its name"])
 
@@ -206,17 +234,76 @@ def check(machine):
     check_carried(machine)
 
 
+def check_training(machine):
+    """Without NCCL at first, then with one that gives each rank a device, then with one that lets them share it."""
+    (machine.bin / "libz.a").write_text("")
+    (machine.bin / "libpcre2-8.a").write_text("")
+    log = machine.run("--only", "train", says=["passed   device     train_gpt2_cuda", "losses within 0.0e+00", "1e-03 is allowed",
+                                               "left out: training on NcclOn<Threads> with two ranks needs NCCL"])
+    lines = [line for line in log.splitlines() if line.startswith("trainer")]
+    machine.expect(len(lines) == 2 and "--device cpu" in lines[0] and "--device cuda" in lines[1] and "--steps 20" in lines[1],
+                   "on processors, then on the device")
+    machine.expect("-DTUTTI_WITH_NCCL" not in log and "-lpcre2-8 -lz" in log, "the trainer's libraries, without NCCL")
+    # The last loss is 4.14: 0.003 is less than a thousandth of it, 0.006 is more.
+    machine.run("--only", "train", variables={"DEVICE_OFF": "30"}, says=["losses within 7.", "passed   device"])
+    machine.run("--only", "train", variables={"DEVICE_OFF": "60"}, status=1,
+                says=["losses differ from the processors' by 1.", "FAILED: device train_gpt2_cuda"])
+    machine.run("--only", "train", variables={"NO_CATCH": "2"}, status=2, says=["fmt/format.h cannot", "Install libfmt-dev"])
+    machine.nccl("2.28.9")
+    log = machine.run("--only", "train", says=["two devices, or NCCL 2.30 or later to share one: here are 1 and 2.28.9"])
+    machine.expect("-DTUTTI_WITH_NCCL=1" in log and "-lnccl" in log and "--backend nccl" not in log, "built with NCCL")
+    log = machine.run("--only", "train", variables={"DEVICES": "0"}, says=["passed   nccl, 2"], silent=["left out"])
+    machine.expect("--backend nccl --ranks 2" in log and "shared=1" not in log, "two devices are two ranks of NCCL")
+    machine.run("--only", "train", variables={"DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, says=["here are 1 and 2.28.9"])
+    machine.run("--only", "train", variables={"DEVICES": "0", "NCCL_OFF": "60"}, status=1, says=["passed   device", "FAILED: nccl, 2"])
+    machine.nccl("2.30.4")
+    log = machine.run("--only", "train", says=["passed   nccl, 2"], silent=["left out"])
+    machine.expect("shared=1" in log, "a new NCCL has two ranks on one device")
+    shutil.rmtree(machine.bin.parent / "include")
+    shutil.rmtree(machine.bin.parent / "lib")
+
+
+def check_trainer(program):
+    """The flags that the script gives are the trainer's, and its losses are read and compared."""
+    spec = importlib.util.spec_from_file_location("script", ROOT / "scripts" / "check_cuda.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    with tempfile.TemporaryDirectory() as name:
+        folder, end = pathlib.Path(name), time.monotonic() + 280
+        report = script.Report({"device": None, "commit": "", "nvcc": ""}, folder / "report.json", ["train"])
+        script.run_training(report, program, lambda: end - time.monotonic(), folder / "train", None, 1)
+        return report.close() or len(report.new) != 2
+
+
 def check_carried(machine):
     wheel, folder = machine.root / "nccl.whl", machine.root / "carried"
     with zipfile.ZipFile(wheel, "w") as file:
         file.writestr("nvidia/nccl/include/nccl.h", "#define NCCL_MAJOR 2\n#define NCCL_MINOR 32\n#define NCCL_PATCH 3\n")
         file.writestr("nvidia/nccl/include/deep/b.h", "")
         file.writestr("nvidia/nccl/lib/libnccl.so.2", library())
-    machine.run("--carry", str(folder), "--nccl", str(wheel), says=["NCCL 2.32.3 for sm_90", "headers are in", "MiB", "needs nvcc"])
+    machine.run("--carry", str(folder), "--nccl", str(wheel), says=[
+        "NCCL 2.32.3 for sm_90", "headers are in", "MiB", "needs nvcc", "cuBLASLt is not taken along", "(0 MiB here)", "nvidia-cublas"])
+    machine.expect((folder / "lib/libz.a").exists() and (folder / "lib/libpcre2-8.a").exists(), "the trainer's libraries")
+    (machine.bin / "libz.a").unlink()
+    machine.run("--carry", str(machine.root / "other"), status=2, says=["g++ finds no libz.a", "zlib1g-dev"])
+    machine.run("--carry", str(machine.root / "other"), "--only", "tests", silent=["libz.a"])
+    (machine.bin / "libz.a").write_text("")
     with open(folder / "large", "wb") as large:
         large.truncate(65 << 20)
     machine.run("--carry", str(folder), "--nccl", str(wheel), status=2, says=["more than the 64"])
     (folder / "large").unlink()
+    hidden = machine.bin.parent / "lib64" / "libcublasLt.so"
+    hidden.rename(hidden.with_suffix(".hidden"))
+    taken = folder / "cublas/nvidia/cu13/lib/libcublasLt.so.13"
+    taken.parent.mkdir(parents=True)
+    (taken.parent.parent / "include").mkdir()
+    taken.write_text("")
+    log = machine.run("--from", str(folder), "--compile-only", "--only", "bench", "--out", str(machine.root / "taken"))
+    machine.expect(f"-rpath,{taken.parent}" in log and f"-I{taken.parent.parent}/include" in log, "cuBLASLt that was taken along")
+    shutil.rmtree(folder / "cublas")
+    hidden.with_suffix(".hidden").rename(hidden)
+    log = machine.run("--from", str(folder), "--compile-only", "--only", "train", "--out", str(machine.root / "trainer"))
+    machine.expect(f"-L{folder}/lib" in log and f"-I{folder}/include" in log, "the trainer's libraries and headers that were taken along")
     machine.expect((folder / "nccl/include/deep/b.h").exists(), "all headers of NCCL")
     machine.expect(lzma.decompress((folder / "nccl/lib/libnccl.so.2.xz").read_bytes()) == library(bytes(1000)),
                    "the code of one architecture, and nothing else changed")
@@ -228,6 +315,8 @@ def check_carried(machine):
 
 
 def main():
+    if sys.argv[1:2] == ["--trainer"]:
+        return 1 if check_trainer(sys.argv[2]) else 0
     with tempfile.TemporaryDirectory() as name:
         machine = Machine(pathlib.Path(name))
         check(machine)
