@@ -47,7 +47,7 @@ SMI = """#!/bin/sh
 case $* in *compute_cap*) for one in $DEVICES 1; do echo "Made Up, 580.1, 9.0, 100 MiB"; done ;; *) echo "1 MHz, 2 MHz" ;; esac
 """
 GXX = """#!/bin/sh
-case $1 in --version) echo "g++ 12" ;; 
+case $1 in --version) echo "g++ 12" ;;
     -E) text=$(cat); case "$NO_CATCH$text" in 1*catch2*) exit 1 ;; 2*fmt*) exit 1 ;; esac ;;
     *) file=$(dirname "$0")/${1#*=}; [ ! -e "$file" ] || echo "$file" ;;
 esac
