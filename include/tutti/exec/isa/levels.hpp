@@ -10,8 +10,9 @@
 ///              load_transposed alone
 /// load, load_partial(p, n) (lanes from n on are zero), store, store_partial(p, v, n) for float, int32, bfloat16,
 /// float16; load of int8 and uint8 as I32, store of the low bytes of I32 as int8; set, zero, set_i32, add, sub, mul,
-/// div, fma(a, b, c) = a b + c, fnma(a, b, c) = c - a b, sqrt, abs, floor, ceil, neg, copysign; min, max (the second operand where
-/// one is NaN); sum, max_lane, min_lane across the lanes in a fixed order; less, less_equal, equal, not_equal, any,
+/// div, fma(a, b, c) = a b + c, fnma(a, b, c) = c - a b, sqrt, abs, floor, ceil, neg, copysign; min, max (the second
+/// operand where one is NaN); sum, max_lane, min_lane across the lanes in a fixed order;
+/// less, less_equal, equal, not_equal, any,
 /// all, select(mask, if_true, if_false); as_i32 / as_f32 (bits), to_i32 (to nearest even) / to_f32 (value), bit_and,
 /// bit_or, bit_xor, shift_left<n>, shift_right<n> (arithmetic), shift_right_logical<n>; scale(v, n) = v 2^n for
 /// integral n in [-200, 200]; load_transposed(p, stride, rows, out): out[c] lane r = p[r * stride + c] for 4 columns c,
