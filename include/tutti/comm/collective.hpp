@@ -305,6 +305,20 @@ std::string no_message(MessageInfo const& wanted) {
                 wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));
 }
 
+/// For whoever waits in vain: "; from rank 0 with tag 5 there is one of 24 bytes (float64)", of the first three that
+/// are there; empty where there are none.
+template <class Messages>
+std::string messages_there(Messages const& messages) {
+  std::string text;
+  int told = 0;
+  for (MessageInfo const& info : messages) {
+    if (++told > 3) return concat(text, "; and more");
+    text += concat("; from rank ", info.source, " with tag ", info.tag, " there is one of ", info.bytes, " bytes",
+                   info.has_dtype ? concat(" (", name(info.dtype), ")") : std::string());
+  }
+  return text;
+}
+
 /// "3 + 4 + 0"; of more than sixteen ranks the first fifteen, and a number for the others. `parts` of an element are
 /// counted as one.
 template <class = void>

@@ -57,6 +57,8 @@ concept Movable = requires(T a, T b) {
 ///   b.announce_to_all(text)            optional: the same of a long wait on `b`, to ranks that wait on others
 ///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
 ///   b.whereabouts(rank)                optional: where another rank waits
+///   b.unreceived()                     optional: messages of the user channel that have come and that no receive
+///                                      takes which has started, as List<MessageInfo>; the first of them at least
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
 ///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
 ///                                      type
@@ -69,7 +71,7 @@ concept Movable = requires(T a, T b) {
 ///                                      b.accelerates(call) grants, the same on all ranks, when all have made them;
 ///                                      their purpose is `reached`. b.accelerator() is the one of this rank
 ///   b.check_alive(operation)           optional: throws the cause of a revoke
-///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
+///   b.strand(failed, why)              optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp

@@ -396,9 +396,21 @@ class Core final : public Progress, public Relative {
   }
   bool give_up(Job& job) noexcept {
     bool const safe = job.give_up();
-    if constexpr (requires(std::string cause) { backend.strand(cause); })
-      if (!safe && job.lent()) backend.strand(concat(job.operation(), " failed on rank ", backend.rank()));
+    if constexpr (requires(std::string text) { backend.strand(text, text); })
+      if (!safe && job.lent()) backend.strand(concat(job.operation(), " failed on rank ", backend.rank()), reason());
     return safe;
+  }
+  /// Of the error that passes, if one does.
+  static std::string reason() noexcept {
+    std::exception_ptr const passing = std::current_exception();
+    if (!passing) return {};
+    try {
+      std::rethrow_exception(passing);
+    } catch (Error const& error) {
+      return error.message();
+    } catch (...) {
+      return {};
+    }
   }
 
   CommunicatorOptions options_;

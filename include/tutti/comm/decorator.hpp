@@ -78,10 +78,10 @@ class Decorator {
   {
     return inner_.staging_bytes();
   }
-  void strand(std::string const& cause) noexcept
-    requires requires(B& backend) { backend.strand(cause); }
+  void strand(std::string const& failed, std::string const& why) noexcept
+    requires requires(B& backend) { backend.strand(failed, why); }
   {
-    inner_.strand(cause);
+    inner_.strand(failed, why);
   }
   void check_can_split(std::source_location where) const
     requires requires(B const& backend) { backend.check_can_split(where); }
@@ -127,6 +127,11 @@ class Decorator {
     requires requires(B const& backend) { backend.whereabouts(rank); }
   {
     return inner_.whereabouts(rank);
+  }
+  List<MessageInfo> unreceived() const
+    requires requires(B const& backend) { backend.unreceived(); }
+  {
+    return inner_.unreceived();
   }
   void count_notices(WireTraffic* notices) noexcept
     requires requires(B& backend) { backend.count_notices(notices); }

@@ -109,8 +109,8 @@ class TransferJob : public Job {
     return core_.backend.abandon(receive_) && sent;
   }
   std::string awaiting() const override {
-    std::string text = core_.backend.awaiting(receive_);
-    return text.empty() ? core_.backend.awaiting(send_) : text;
+    std::string const text = core_.backend.awaiting(receive_);
+    return text.empty() ? core_.backend.awaiting(send_) : text + core_.inbox.others(core_.backend);
   }
 
  protected:
@@ -208,7 +208,7 @@ class ProbeJob final : public Job {
   std::string awaiting() const override {
     std::string text = no_message({from_, tag_, 0});
     if constexpr (requires { core_.backend.whereabouts(from_); }) text += core_.backend.whereabouts(from_);
-    return text;
+    return text + core_.inbox.others(core_.backend);
   }
   Message<B> take() { return Message<B>(std::move(match_), info_); }
 

@@ -40,8 +40,11 @@ class Lowering {
     List<Value> values = evaluate(graph, std::move(leaves));
     emit_.node = -1;
     for (Output const& output : graph.outputs) finish_output(emit_, graph, output, values[at(output.node)]);
+    List<Value> updated;  // what was in a field before the run is kept from the updates
     for (Update const& update : graph.updates)
-      finish_update(emit_, graph, update, values[at(update.target)], values[at(update.value)]);
+      updated.push_back(kept(values[at(update.value)], values[at(update.target)]));
+    for (std::size_t i = 0; i < updated.size(); ++i)
+      finish_update(emit_, graph, graph.updates[i], values[at(graph.updates[i].target)], updated[i]);
     return std::move(emit_.list);
   }
 
@@ -252,6 +255,19 @@ class Lowering {
     BufferId fence = fences_[at(x.ref.buffer)];
     if (fence < 0) fences_[at(x.ref.buffer)] = fence = emit_.copied(x.ref).buffer;
     return view_value(contiguous_ref(fence, 0, x.dtype, x.shape));
+  }
+  /// With copies of what stands in a field, other than where it is to be: that may be written before it is read.
+  Value kept(Value value, Value const& target) {
+    auto const keep = [&](Ref& ref, Ref const& to) {
+      Buffer const& from = emit_.list[ref.buffer];
+      bool const stays = ref.buffer == to.buffer && ref.offset == to.offset && ref.contiguous();
+      if (from.pool == Pool::state && from.over < 0 && !stays) ref = emit_.copied(ref);
+    };
+    if (value.is_stack())
+      for (std::size_t i = 0; i < value.parts.size(); ++i)
+        keep(value.parts[i], slice_ref(target.ref, static_cast<std::int64_t>(i)));
+    else if (!value.is_constant()) keep(value.ref, target.ref);
+    return value;
   }
   Value simple(StepKind kind, List<Ref> const& reads, Type const& type) {
     Ref const y = emit_.fresh(type.dtype, type.shape);

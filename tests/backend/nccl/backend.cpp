@@ -35,6 +35,21 @@ TEST_CASE("Nccl reduces in memory that it knows, and memory outlives its communi
   });
 }
 
+TEST_CASE("Nccl registers memory while collectives are under way") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    for (int round = 0; round < 2; ++round) {
+      auto x = to_device(full<float>(Shape{1000}, 1.0f), comm.backend().accelerator());
+      auto pending = comm.all_reduce_async(std::move(x), sum);
+      Tensor<float, Cuda> known =
+          round == 0 ? registered_tensor<float>(comm, {1000}) : symmetric_tensor<float>(comm, {1000});
+      x = pending.wait();
+      report.expect(to_host(x)(999) == static_cast<float>(comm.size()), "a sum beside it");
+      comm.all_reduce(x, known, sum);
+      report.expect(to_host(known)(0) == static_cast<float>(comm.size() * comm.size()), "a sum in it");
+    }
+  });
+}
+
 TEST_CASE("Nccl begins after what the program's stream holds") {
   on_ranks([](auto& comm, laws::Report& report) {
     Cuda const device = comm.backend().accelerator();

@@ -35,7 +35,9 @@ using Layout = cublasLtMatrixLayoutOpaque_t;
 
 constexpr std::uint64_t seal = 0x7475747469a190b5u;
 bool epilogues_refused = false;
-int asked = 0, taken = -1;
+int asked = 0, taken = -1, unwritten = 0;
+cublasLtReductionScheme_t scheme_taken = CUBLASLT_REDUCTION_SCHEME_NONE;
+std::int64_t extents_taken[3] = {};
 std::int32_t epilogue_taken = CUBLASLT_EPILOGUE_DEFAULT;
 
 template <class T>
@@ -54,6 +56,12 @@ void write(cudaDataType_t type, void* memory, std::int64_t index, double value) 
   if (type == CUDA_R_64F) static_cast<double*>(memory)[index] = value;
   else if (type == CUDA_R_32F) static_cast<float*>(memory)[index] = static_cast<float>(value);
   else static_cast<tutti::bfloat16*>(memory)[index] = tutti::bfloat16(static_cast<float>(value));
+}
+
+/// As far as algorithms care.
+unsigned alignment_of(void const* pointer) {
+  auto const address = reinterpret_cast<std::uintptr_t>(pointer);
+  return address % 16 == 0 ? 16u : static_cast<unsigned>(address & (~address + 1));
 }
 
 bool has(std::int32_t epilogue, std::int32_t part) { return (epilogue & part) == part; }
@@ -124,6 +132,7 @@ struct Call {
           double value = 0;
           for (std::int64_t p = 0; p < k; ++p)
             value += read(a_layout.type, a, a0 + a_at(i, p)) * read(b_layout.type, b, b0 + b_at(p, j));
+          if (std::isnan(value)) ++unwritten;
           value *= alpha;
           if (beta != 0) value += beta * read(c_layout.type, c, c0 + i + j * c_layout.leading);
           if (has(desc.epilogue, 4)) value += read(d_layout.type, desc.bias, i);
@@ -156,6 +165,9 @@ namespace emulated {
 void refuse_epilogues(bool refuse) { epilogues_refused = refuse; }
 int heuristics_asked() { return asked; }
 int last_algorithm() { return taken; }
+cublasLtReductionScheme_t last_scheme() { return scheme_taken; }
+std::array<std::int64_t, 3> last_extents() { return {extents_taken[0], extents_taken[1], extents_taken[2]}; }
+int sums_of_nan() { return unwritten; }
 cublasLtEpilogue_t last_epilogue() { return static_cast<cublasLtEpilogue_t>(epilogue_taken); }
 }  // namespace emulated
 
@@ -248,17 +260,25 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (wanted <= 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (cublasStatus_t const status = examine(*desc, *a, *b, *c, *d); status != CUBLAS_STATUS_SUCCESS) return status;
-  for (int index = 0; index < std::min(wanted, 3); ++index) {
-    std::size_t const workspace = static_cast<std::size_t>(index) * 4096;
+  // The best first, as the heuristic sees it: parts of sums added in place, in any order.
+  constexpr std::uint32_t schemes[] = {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_NONE,
+                                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
+  for (int index = 0; index < 4 && *found < wanted; ++index) {
+    std::uint32_t const scheme = schemes[index];
+    if (scheme != CUBLASLT_REDUCTION_SCHEME_NONE && (preference->schemes & scheme) == 0) continue;
+    std::size_t const workspace = static_cast<std::size_t>(std::max(index - 1, 0)) * 4096;
     if (workspace > preference->workspace) break;
     auto& result = results[(*found)++];
     result = {};
     result.algo.data[0] = seal;
     result.algo.data[1] = digest(*desc, *a, *b, *c, *d);
-    result.algo.data[2] = static_cast<std::uint64_t>(index);
+    result.algo.data[2] = static_cast<std::uint64_t>(index - 1);
     result.algo.data[3] = workspace;
-    for (int operand = 0; operand < 4; ++operand)
-      result.algo.data[4 + operand] = std::min(preference->alignment[operand], 16u);
+    unsigned const alignment[6] = {preference->alignment[0], preference->alignment[1], preference->alignment[2],
+                                   preference->alignment[3], alignment_of(desc->bias), alignment_of(desc->saved)};
+    for (int operand = 0; operand < 6; ++operand)
+      result.algo.data[4] |= std::uint64_t{std::min(alignment[operand], 16u)} << (8 * operand);
+    result.algo.data[5] = scheme;
     result.workspaceSize = workspace;
   }
   return *found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -278,16 +298,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (algorithm->data[3] > workspace_bytes || (workspace == nullptr && algorithm->data[3] > 0) ||
       reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  void const* const operands[4] = {a, b, c, d};
-  for (int operand = 0; operand < 4; ++operand)
-    if (operands[operand] == nullptr ||
-        reinterpret_cast<std::uintptr_t>(operands[operand]) % algorithm->data[4 + operand] != 0)
-      return CUBLAS_STATUS_INVALID_VALUE;
   bool const wants_bias = has(desc->epilogue, 4) || has(desc->epilogue, 512);
+  void const* const operands[6] = {a, b, c, d, wants_bias ? desc->bias : nullptr,
+                                   has(desc->epilogue, 128) ? desc->saved : nullptr};
+  for (int operand = 0; operand < 6; ++operand)
+    if ((operands[operand] == nullptr && operand < 4) ||
+        alignment_of(operands[operand]) < (algorithm->data[4] >> (8 * operand) & 0xff))
+      return CUBLAS_STATUS_INVALID_VALUE;
   if ((wants_bias && desc->bias == nullptr) || (has(desc->epilogue, 128) && desc->saved == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
   bool const wide = desc->scale == CUDA_R_64F;
   taken = static_cast<int>(algorithm->data[2]);
+  scheme_taken = static_cast<cublasLtReductionScheme_t>(algorithm->data[5]);
+  extents_taken[0] = d_layout->rows, extents_taken[1] = d_layout->columns;
+  extents_taken[2] = desc->a_operation == CUBLAS_OP_T ? a_layout->rows : a_layout->columns;
   epilogue_taken = desc->epilogue;
   Call const call{*desc, *a_layout, *b_layout, *c_layout, *d_layout,
                   wide ? *static_cast<double const*>(alpha) : double{*static_cast<float const*>(alpha)},

@@ -85,7 +85,7 @@ class Mpi {
     MPI_Request request_ = MPI_REQUEST_NULL;
     comm::shared::Engine::Call* call_ = nullptr;
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
-    MessageInfo info_;  // of a receive: what is wanted, then what came
+    MessageInfo info_;  // of a receive: what is wanted, then what came; of a send: to whom, as its source
     std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
     std::int64_t alone_since_ = 0;  // since when nobody is left who could send
     bool receives_ = false;
@@ -115,11 +115,12 @@ class Mpi {
   std::int64_t staging_bytes() const noexcept { return config_.staging_bytes->bytes; }
   /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
   /// told.
-  void strand(std::string const& cause) noexcept {
+  void strand(std::string const& failed, std::string const& why) noexcept {
     if (config_.copy_bytes->bytes == 0 || mpi::Environment::closed()) return;
-    revoke(ErrorKind::communication, cause + " and left a buffer of the caller to MPI");
+    revoke(ErrorKind::communication,
+           concat(failed, " and left a buffer of the caller to MPI", why.empty() ? "" : ": ", why));
     if (notices_) notices_->flush();
-    mpi::Environment::close(cause);
+    mpi::Environment::close(failed);
   }
   void check_alive(char const* operation) {
     if ((++looks_ & 63u) == 0) look_around();
@@ -159,6 +160,7 @@ class Mpi {
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
+    operation.info_ = {to, tag, bytes};
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
       from = operation.envelope_->data();
@@ -322,19 +324,24 @@ class Mpi {
     if (operation.between_nodes_ != nullptr) return hierarchy_->awaiting(operation.between_nodes_);
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
     if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
+    if (operation.info_.source >= 0)
+      return concat("rank ", operation.info_.source, " has not received the message",
+                    whereabouts(operation.info_.source));
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
            " has not made the matching call";
   }
 
   /// "; rank 2 waits in barrier at app.cpp:12, ..."
   std::string whereabouts(int rank) const {
-    if (rank < 0 || rank == rank_ || size_ == 1) return {};
-    return "; rank " + std::to_string(rank) + " " +
-           (shared_ ? shared_->engine().whereabouts(rank) : place(rank));
+    if (rank < 0) return {};
+    if (shared_) return concat("; rank ", rank, " ", shared_->engine().whereabouts(rank));
+    if (rank != rank_) return concat("; rank ", rank, " ", place(rank));
+    return position_.empty() ? std::string() : concat("; rank ", rank, " waits in ", position_);
   }
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
-    if (shared_) shared_->engine().announce(text);
-    else if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
+    if (shared_) return shared_->engine().announce(text);
+    position_ = text;
+    if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
   }
   /// Where ranks share memory: notices on a communicator that nobody looks at would pile up.
   void announce_elsewhere(std::string_view text) noexcept {
@@ -343,6 +350,19 @@ class Mpi {
   /// Through `watch_job`, unless all ranks of the job share memory.
   void announce_to_all(std::string_view text) noexcept {
     if (job_ && !mpi::Environment::closed()) job_->tell_place(text, traffic_);
+  }
+  /// The first, as far as the library tells.
+  List<MessageInfo> unreceived() const {
+    int flag = 0;
+    MPI_Status status;
+    if (mpi::Environment::closed() ||
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->user, &flag, &status) != MPI_SUCCESS || flag == 0)
+      return {};
+    MessageInfo info = info_of(status);
+    info.bytes -= label_bytes();
+    List<MessageInfo> found;
+    found.push_back(info);
+    return found;
   }
   /// Messages carry their data type where calls are fully checked.
   std::int64_t label_bytes() const noexcept {
@@ -507,7 +527,8 @@ class Mpi {
   void check_departed(char const* operation, int from, std::int64_t& since) const {
     std::int64_t const now = exec::now_ns();
     if (since == 0) since = now;
-    if (now - since > 200'000'000) shared_->engine().throw_departed(operation, from);
+    if (now - since > 200'000'000)
+      shared_->engine().throw_departed(operation, from, comm::messages_there(unreceived()));
   }
   /// Before anything is started: refuses what the process or the communicator has given up. Peers that failed have told
   /// so, which must have been heard before the library gets memory that it `may_keep` after a failure, and by a rank
@@ -633,6 +654,7 @@ class Mpi {
   std::int64_t count_limit_ = mpi::default_count_limit;
   std::int64_t started_at_ = 0;
   std::int64_t probed_alone_ = 0;  // since when, for a probe
+  std::string position_;           // where this rank waits, unless the others read it in shared memory
   bool revoked_ = false;
   bool begins_job_ = false;  // this is the communicator that `launch` made
   ErrorKind cause_kind_ = ErrorKind::revoked;

@@ -92,21 +92,18 @@ class NcclOn : public comm::Decorator<Host> {
   /// Of the collectives.
   cuda::Stream const& stream() const noexcept { return engine_->stream(); }
 
-  /// Device memory that NCCL knows (`ncclMemAlloc`, `ncclCommRegister`). Local. It may outlive the communicator.
-  /// Errors     out_of_memory; communication of what NCCL says.
+  /// Device memory that NCCL knows (`ncclMemAlloc`, `ncclCommRegister`). It may outlive the communicator. Local, but
+  /// collectives that this rank has started are enqueued first; blocks, at most `start_seconds`.
+  /// Errors     out_of_memory; communication of what NCCL says; timeout.
   Storage<Cuda> allocate_registered(std::size_t bytes) {
-    engine_->check_open();
-    return nccl::Registry::allocate(engine_->registry(), engine_->device(), bytes);
+    return engine_->allocate_registered(bytes, Patience(*this));
   }
   /// Device memory at which all ranks' kernels look directly, where the links allow it.
   /// Ranks      all, with the same size. Blocks, at most `start_seconds`.
   /// Errors     unavailable: the header is older than NCCL 2.27.3.
   Storage<Cuda> allocate_symmetric([[maybe_unused]] std::size_t bytes) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
-    engine_->check_open();
-    return nccl::Registry::allocate_symmetric(engine_->registry(), engine_->device(), bytes, [&] {
-      engine_->settle("ncclCommWindowRegister", Patience(*this));
-    });
+    return engine_->allocate_symmetric(bytes, Patience(*this));
 #else
     throw Error(ErrorKind::unavailable, "allocate_symmetric",
                 concat("symmetric memory needs NCCL 2.27.3 or later, and this program was built with the header of ",

@@ -173,7 +173,7 @@ class Threads {
     }
     if (match == nullptr) {
       engine_.check("probe");
-      if (gone) engine_.throw_departed("probe", from);
+      if (gone) engine_.throw_departed("probe", from, comm::messages_there(unreceived()));
       return false;
     }
     info = info_of(*match);
@@ -238,6 +238,16 @@ class Threads {
   template <class = void>
   std::string whereabouts(int rank) const {
     return rank < 0 ? std::string() : concat("; rank ", rank, " ", engine_.whereabouts(rank));
+  }
+  template <class = void>
+  List<MessageInfo> unreceived() const {
+    List<MessageInfo> found;
+    threads::Mailbox& box = group_->mailbox(rank_);
+    threads::Guard const guard(box.mutex);
+    for (auto const& letter : box.letters)
+      if (letter->channel == comm::Channel::user && letter->state.load() == threads::Letter::posted)
+        found.push_back(info_of(*letter));
+    return found;
   }
   template <class = void>
   void announce(std::string_view text, std::uint64_t) noexcept { engine_.announce(text); }
@@ -372,7 +382,7 @@ class Threads {
         engine_.throw_departed("send", state.peer);
     } else if (state.letter == nullptr && engine_.alone(state.peer)) {
       match_receives();  // its last letter may have come in between
-      if (state.letter == nullptr) engine_.throw_departed("recv", state.peer);
+      if (state.letter == nullptr) engine_.throw_departed("recv", state.peer, comm::messages_there(unreceived()));
     }
   }
 

@@ -41,7 +41,8 @@ struct BlasProblem {
   bool a_transposed = false, b_transposed = false;
   bool reads_c = false;  ///< beta is not 0
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  std::uint32_t alignment[4] = {16, 16, 16, 16};  ///< bytes, of a, b, c and d: powers of two up to 16
+  /// Bytes, of a, b, c, d, bias and saved: powers of two up to 16.
+  std::uint32_t alignment[6] = {16, 16, 16, 16, 16, 16};
   friend bool operator==(BlasProblem const&, BlasProblem const&) = default;
 };
 
@@ -124,7 +125,13 @@ class Blas {
   template <class = void>
   std::size_t scratch_bytes(BlasProblem const& problem) const {
     std::size_t const workspace = rounded(options_.workspace);
-    return known(problem) || !tunes() ? workspace : workspace + Room(problem).bytes;
+    return find(problem) != nullptr || !tunes() ? workspace : workspace + Room(problem).bytes;
+  }
+
+  /// Whether the library was asked before and cannot compute this.
+  bool refuses(BlasProblem const& problem) const noexcept {
+    detail::BlasPlan const* const plan = find(problem);
+    return plan != nullptr && !plan->possible;
   }
 
   /// Whether the library can compute this. The first question of a kind may enqueue and time work, see above.
@@ -164,10 +171,10 @@ class Blas {
   };
 
   bool tunes() const { return options_.autotune && !context_.stream().capturing(); }
-  bool known(BlasProblem const& problem) const noexcept {
+  detail::BlasPlan const* find(BlasProblem const& problem) const noexcept {
     for (detail::BlasPlan const& plan : plans_)
-      if (plan.problem == problem) return true;
-    return false;
+      if (plan.problem == problem) return &plan;
+    return nullptr;
   }
 
   template <class T>
@@ -232,6 +239,8 @@ class Blas {
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB,
         static_cast<std::int32_t>(problem.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::int32_t>(problem.epilogue));
+    // The heuristic looks at where these two are.
+    if (operands.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     if (operands.saved != nullptr) {
       set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem.saved_stride);
       set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
