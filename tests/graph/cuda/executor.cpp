@@ -216,7 +216,8 @@ TEST_CASE("programs that a device cannot run are refused") {
   custom_builder.output("y", custom<Same>({custom_builder.input("x", DType::float32, {4})}));
   State none;
   graph::cuda::DeviceState nothing(cuda_context().stream(), none);
-  REQUIRE_ERROR(graph::cuda::Executor(cuda_blas(), compiled(custom_builder.graph()), nothing), ErrorKind::unavailable,
+  Program const own = compiled(custom_builder.graph());
+  REQUIRE_ERROR(graph::cuda::Executor(cuda_blas(), own, nothing), ErrorKind::unavailable,
                 "same has a body for processors alone");
   Program const program = compiled(graph);
   graph::cuda::Executor executor(cuda_blas(), program, device);
