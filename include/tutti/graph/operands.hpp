@@ -6,6 +6,7 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/graph/custom_arguments.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/adamw.hpp>
 #include <tutti/kernel/attention.hpp>
@@ -141,6 +142,15 @@ inline List<kernel::StridedCopy> copies(Operands const& call) {
 /// What copies do not cover is filled first; null: they cover all.
 inline std::byte* background(Operands const& call) {
   return call.step.writes.size() > call.step.reads.size() ? call.writes.back() : nullptr;
+}
+
+inline CustomArguments custom(Operands const& call) {
+  CustomArguments args;
+  for (std::size_t i = 0; i < call.reads.size(); ++i)
+    args.operands.push_back({call.reads[i], call.step.reads[i].dtype, call.step.reads[i].shape});
+  args.result = {call.writes[0], call.step.writes[0].dtype, call.step.writes[0].shape};
+  args.reals = call.step.reals;
+  return args;
 }
 
 /// A chain with the lists that it refers to.

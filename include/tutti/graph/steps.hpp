@@ -21,6 +21,7 @@
 namespace tutti::graph {
 
 using BufferId = std::int32_t;
+struct CustomOperation;
 
 /// Where a buffer's memory comes from.
 enum class Pool : std::uint8_t {
@@ -98,6 +99,7 @@ enum class StepKind : std::uint8_t {
   scatter_add,  ///< onto, indices, updates -> y
   dynamic_slice,         ///< x, starts... -> y
   dynamic_update_slice,  ///< x, update, starts... -> y
+  custom,                ///< x... -> y
   iota,                  ///< -> y
   random_bits,           ///< seed, step, stream -> y
   rank,                  ///< -> y
@@ -138,6 +140,7 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::scatter_add: return "scatter_add";
     case StepKind::dynamic_slice: return "dynamic_slice";
     case StepKind::dynamic_update_slice: return "dynamic_update_slice";
+    case StepKind::custom: return "custom";
     case StepKind::iota: return "iota";
     case StepKind::random_bits: return "random_bits";
     case StepKind::rank: return "rank";
@@ -194,6 +197,9 @@ struct Step {
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
   std::int32_t slot = -1;        ///< all_reduce: which one in flight
   bool scatter = false;          ///< all_reduce_start: of the result, a rank needs only its section of the bucket
+
+  CustomOperation const* custom = nullptr;  ///< custom
+  List<double> reals;                       ///< custom
 
   std::int32_t layer = -1;       ///< iteration of the repeat that it was unrolled from
   std::int32_t node = -1;        ///< node of the graph, for messages

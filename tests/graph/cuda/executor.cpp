@@ -9,6 +9,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/graph/amp.hpp>
+#include <tutti/graph/custom.hpp>
 
 #include <cstdint>
 #include <string>
@@ -193,6 +194,16 @@ TEST_CASE("a program captured before working memory moved is captured again") {
   for (double const loss : losses) CHECK(loss == losses.front());
 }
 
+namespace {
+struct Same : FunctionOf<1> {
+  static constexpr std::string_view name = "same";
+  template <class Real>
+  static constexpr Real scalar(Real x) {
+    return x;
+  }
+};
+}  // namespace
+
 TEST_CASE("programs that a device cannot run are refused") {
   SmallSizes const sizes = device_sizes();
   Graph const graph = test::small_graph(sizes, SmallPass::loss);
@@ -201,6 +212,13 @@ TEST_CASE("programs that a device cannot run are refused") {
   Program const for_processors = compile(graph);
   REQUIRE_ERROR(graph::cuda::Executor(cuda_blas(), for_processors, device), ErrorKind::invalid_argument,
                 "compiled for processors");
+  Builder custom_builder;
+  custom_builder.output("y", custom<Same>({custom_builder.input("x", DType::float32, {4})}));
+  State none;
+  graph::cuda::DeviceState nothing(cuda_context().stream(), none);
+  Program const own = compiled(custom_builder.graph());
+  REQUIRE_ERROR(graph::cuda::Executor(cuda_blas(), own, nothing), ErrorKind::unavailable,
+                "same has a body for processors alone");
   Program const program = compiled(graph);
   graph::cuda::Executor executor(cuda_blas(), program, device);
   REQUIRE_ERROR(executor.run(), ErrorKind::invalid_argument, "was never set");

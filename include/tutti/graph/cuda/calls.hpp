@@ -4,6 +4,7 @@
 /// A step bound to device memory: the launches of its kernels with all arguments, made once. The twin of
 /// tutti/graph/calls.hpp.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/graph/cuda/chains.hpp>
@@ -277,6 +278,9 @@ inline Owner<Call> bind(Operands const& call) {
         generic::dynamic_copy(context, {.whole = y, .box = update, .starts = call.step.reads, .first = 2},
                               call.reads, call.writes[0], call.reads[1], true);
       });
+    case StepKind::custom:
+      throw Error(ErrorKind::unavailable, "graph::cuda::Executor",
+                  concat(s.custom->name, " has a body for processors alone. Run this program there"));
     case StepKind::iota:
       return detail::launch(
           [&s, y = call.writes[0]](Context& context) { generic::iota(context, s.writes[0], y, s.axis); });
