@@ -203,7 +203,8 @@ struct Graph {
     return {text.data() + range.first, static_cast<std::size_t>(range.count)};
   }
   constexpr std::string_view name(Id id) const noexcept { return text_of((*this)[id].name); }
-  /// As printed and in messages.
+  /// As printed and in messages. A template, as what it asks: graph/op/table.hpp.
+  template <class = void>
   constexpr std::string_view op_name(Id id) const noexcept {
     return op(id) == Op::custom ? (*this)[id].custom->name : graph::name(op(id));
   }
