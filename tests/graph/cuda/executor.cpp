@@ -2,7 +2,7 @@
 /// @file
 /// Programs on a device: whole training steps, captured and replayed, two under way, with ranks.
 // Covers: <tutti/graph/cuda/executor.hpp> <tutti/graph/cuda/state.hpp> <tutti/graph/fit_cuda.hpp>
-// Covers: <tutti/graph/narrow.hpp>
+// Covers: <tutti/graph/narrow.hpp> <tutti/graph/cuda/workspace.hpp>
 
 #include "graph/cuda/run_graph.hpp"
 #include "graph/small_gpt.hpp"
