@@ -9,12 +9,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 int main(int argc, char** argv) {
   using tutti::train::must_be;
@@ -33,15 +36,11 @@ int main(int argc, char** argv) {
   tutti::train::add_number(app, "--tokens", count, "most tokens to write")
       ->capture_default_str()
       ->check(must_be<std::int64_t>("between 1 and 1099511627776", [](auto n) { return n >= 1 && n <= most_tokens; }));
-  tutti::train::add_number(app, "--temperature", sampling.temperature, "0 takes the most likely token")
-      ->capture_default_str()
-      ->check(must_be<double>("at least 0 and finite", [](double t) { return t >= 0 && std::isfinite(t); }));
-  tutti::train::add_number(app, "--top-k", sampling.top_k, "draw from the k most likely; 0: from all")
-      ->capture_default_str()
-      ->check(must_be<std::int64_t>("at least 0", [](auto k) { return k >= 0; }));
-  tutti::train::add_number(app, "--top-p", sampling.top_p, "draw from the most likely that together have this mass")
-      ->capture_default_str()
-      ->check(must_be<double>("above 0 and at most 1", [](double p) { return p > 0 && p <= 1; }));
+  tutti::infer::for_each_sampler_setting(sampling,
+                                         [&](std::string flag, auto& value, auto const& may, char const* help) {
+                                           std::replace(flag.begin(), flag.end(), '_', '-');
+                                           tutti::train::add_setting(app, "--" + flag, value, may, help);
+                                         });
   tutti::train::add_number(app, "--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
   tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
       ->capture_default_str()
@@ -66,7 +65,15 @@ int main(int argc, char** argv) {
                              std::to_string(model.weights().config.vocabulary) + ". Give the model's own --tokenizer");
 
     tutti::exec::Context context({.threads = threads});
-    tutti::infer::Sampler sampler(sampling);
+    tutti::infer::SequenceBreakers breakers;
+    if (sampling.dry_multiplier > 0) {
+      std::vector<std::string> pieces;
+      for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
+        pieces.emplace_back(tokenizer.is_special(id) ? std::string_view() : tokenizer.token_bytes(id));
+      std::string const ends[] = {"\n", ":", "\"", "*"};
+      breakers = {ends, pieces, [&](std::string_view text) { return tokenizer.encode(text); }};
+    }
+    tutti::infer::Sampler sampler(sampling, std::move(breakers));
     tutti::infer::Gpt2Decoder decoder(context, model.weights());
     std::int32_t const end = tokenizer.end_of_text();
     std::vector<std::int32_t> tokens{end};  // every document of the training data begins with it

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 
 namespace {
@@ -44,7 +45,7 @@ std::string read_text(std::string const& path) {
 
 int main(int argc, char** argv) {
   using tutti::train::must_be;
-  std::string input, folder;
+  std::string input, folder, tokenizer_path;
   tutti::data::DatasetOptions options;
   bool force = false;
   CLI::App app(
@@ -52,22 +53,29 @@ int main(int argc, char** argv) {
       "prepare_text");
   app.add_option("--input", input, "text file, plain or gzip (dictd's .dict.dz too)")->required();
   app.add_option("--out", folder, "folder to write")->required();
-  tutti::train::add_number(app, "--vocabulary", options.vocabulary, "tokens in the vocabulary")
-      ->capture_default_str()
-      ->check(must_be<std::int32_t>("between 257 and 65536", [](auto n) { return n >= 257 && n <= 65536; }));
+  auto* const vocabulary =
+      tutti::train::add_number(app, "--vocabulary", options.vocabulary, "tokens in the vocabulary");
+  vocabulary->capture_default_str()->check(
+      must_be<std::int32_t>("between 257 and 65536", [](auto n) { return n >= 257 && n <= 65536; }));
   tutti::train::add_number(app, "--validation-fraction", options.validation_fraction,
                            "part of the text that is held out")
       ->capture_default_str()
       ->check(must_be<double>("between 0.001 and 0.5", [](double part) { return part >= 0.001 && part <= 0.5; }));
+  app.add_option("--tokenizer", tokenizer_path,
+                 "tokenizer.json to use, as that of a checkpoint, instead of learning a vocabulary from the text")
+      ->excludes(vocabulary);
   app.add_flag("--force", force, "write the folder even when it is up to date");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
   try {
     std::string const text = read_text(input);
-    if (!force && tutti::data::dataset_is_current(folder, tutti::data::dataset_fingerprint(text, options))) {
+    std::optional<tutti::data::Tokenizer> tokenizer;
+    if (!tokenizer_path.empty()) tokenizer.emplace(tutti::data::read_tokenizer(tokenizer_path));
+    auto const* const known = tokenizer ? &*tokenizer : nullptr;
+    if (!force && tutti::data::dataset_is_current(folder, tutti::data::dataset_fingerprint(text, options, known))) {
       fmt::print("{} is up to date\n", folder);
       return 0;
     }
-    tutti::data::Dataset const dataset = tutti::data::prepare_dataset(text, folder, input, options);
+    tutti::data::Dataset const dataset = tutti::data::prepare_dataset(text, folder, input, options, known);
     fmt::print("{}: vocabulary {}\n", folder, dataset.vocabulary);
     for (auto const& part : {dataset.train, dataset.validation})
       fmt::print("  {:<15}{:>9} tokens {:>10} bytes {:>7} documents, {:.3f} bytes per token\n", part.file, part.tokens,

@@ -9,6 +9,7 @@
 #if TUTTI_WITH_CUDA
 #include <tutti/train/cuda/machine.hpp>
 #endif
+#include <tutti/train/command_line.hpp>
 #include <tutti/train/loop.hpp>
 
 #include <cstdio>
@@ -16,9 +17,11 @@
 
 namespace {
 
+using tutti::train::BackendName, tutti::train::DeviceName;
+
 /// Errors: unavailable, in a sentence.
 void require_device(tutti::train::Options const& options) {
-  if (options.device == "cpu") return;
+  if (options.device == DeviceName::cpu) return;
 #if TUTTI_WITH_CUDA
   static_cast<void>(tutti::cuda::device_of(0));
 #else
@@ -31,7 +34,7 @@ void require_device(tutti::train::Options const& options) {
 
 int train(auto& communicator, tutti::train::Options const& options) {
 #if TUTTI_WITH_CUDA
-  if (options.device == "cuda") return tutti::train::train_gpt2<tutti::Cuda>(communicator, options);
+  if (options.device == DeviceName::cuda) return tutti::train::train_gpt2<tutti::Cuda>(communicator, options);
 #endif
   return tutti::train::train_gpt2(communicator, options);
 }
@@ -51,8 +54,12 @@ int main(int argc, char** argv) {
     }
     options = parsed.options;
     require_device(options);
-    options.backend = tutti::choose_backend(options.backend);
-    if (int const processes = tutti::comm::announced_ranks().ranks; options.backend == "threads" && processes > 1)
+    bool const anyone = options.backend == BackendName::automatic;
+    options.backend = tutti::setting::Choice<BackendName>(tutti::choose_backend(options.backend.text()));
+    if (anyone && options.backend == BackendName::nccl && options.device == DeviceName::cpu)
+      options.backend = BackendName::mpi;  // not between GPUs
+    if (int const processes = tutti::comm::announced_ranks().ranks;
+        options.backend == BackendName::threads && processes > 1)
       throw tutti::Error(tutti::ErrorKind::configuration, "train_gpt2",
                          "--backend threads: the launcher started " + std::to_string(processes) +
                              " processes, each of which would train alone. Use --backend mpi, or start one process "
@@ -64,6 +71,6 @@ int main(int argc, char** argv) {
   // The number of ranks may stand in a file, which launch does not read.
   std::string ranks = "--ranks=" + std::to_string(options.ranks);
   char* words[] = {argv[0], ranks.data(), nullptr};
-  return tutti::with_backend(options.backend, options.ranks > 0 ? 2 : 1, words,
+  return tutti::with_backend(options.backend.text(), options.ranks > 0 ? 2 : 1, words,
                              [&](auto& communicator) { return train(communicator, options); });
 }

@@ -8,14 +8,15 @@
 #include <tutti/tensor/shape.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/canonical.hpp>
+#include <tutti/graph/infer_types.hpp>
+#include <tutti/graph/values.hpp>
+#include <tutti/graph/builder.hpp>
 #include <tutti/graph/infer.hpp>
 #include <tutti/graph/amp.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/rewrite.hpp>
 #include <tutti/graph/buckets.hpp>
-#include <tutti/graph/infer_types.hpp>
-#include <tutti/graph/builder.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/elements.hpp>
 #include <tutti/graph/generic_steps.hpp>
@@ -35,6 +36,7 @@
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/decompose.hpp>
+#include <tutti/graph/differs.hpp>
 #include <tutti/graph/divide.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/memory.hpp>

@@ -3,6 +3,12 @@
 /// @file
 /// Generating tokens.
 
+#include <tutti/infer/candidates.hpp>
+#include <tutti/infer/penalties.hpp>
+#include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/grammar.hpp>
+#include <tutti/infer/grammar_matcher.hpp>
+#include <tutti/infer/json_schema.hpp>

@@ -31,8 +31,10 @@
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/call_site.hpp>
 #include <tutti/comm/mesh.hpp>
+#include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
@@ -66,6 +68,7 @@
 #include <tutti/backend/threads.hpp>
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>
+#include <tutti/core/setting.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/print.hpp>

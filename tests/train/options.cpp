@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/command_line.hpp>
 #include "support/catch.hpp"
 
-#include <tutti/train/options.hpp>
+#include <tutti/train/command_line.hpp>
 
 #include <filesystem>
 
@@ -63,7 +64,7 @@ TEST_CASE("an empty value is empty, and takes no word that follows") {
   std::string const path = config_file(R"({"data": "x", "sample-prompt": "", "schedule": "constant", "steps": 3})");
   Options const filed = parse_words({"--config", path.c_str()}).options;
   CHECK(filed.sample_prompt.empty());
-  CHECK(filed.schedule == "constant");
+  CHECK(filed.schedule == optim::ScheduleKind::constant);
   CHECK(filed.steps == 3);
 }
 
@@ -191,7 +192,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "config", "help", "resume", "out", "overwrite",            // this call
-                                  "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank",
+                                  "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank", "autotune",
                                   "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {
     INFO(name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "support/catch.hpp"
 
+#include <tutti/train/command_line.hpp>
 #include <tutti/train/setup.hpp>
 
 #include <map>
@@ -82,7 +83,9 @@ TEST_CASE("a warm-up that cannot do its work gets a warning with the rates") {
   Data const data;
   auto const warnings = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"--sequence", "16"});
-    return data.with(words).warnings;
+    std::vector<std::string> found = data.with(words).warnings;
+    std::erase_if(found, [](std::string const& warning) { return !warning.starts_with("--warmup"); });
+    return found;
   };
   CHECK(warnings({"--steps", "10", "--warmup", "10"}).empty());  // the last step has the peak
   CHECK(warnings({"--steps", "10"}).empty());
@@ -108,6 +111,49 @@ TEST_CASE("validation measures whole steps' sequences, the same for every layout
       INFO(batches << " batches on " << ranks << " ranks");
       CHECK(data.with(words, ranks).validation_windows() == windows);
     }
+}
+
+TEST_CASE("little data gets a warning with its size and the passes over it") {
+  Data const data;  // 1000 tokens are 62 windows of 16; 100 are held out
+  auto const warnings = [&](char const* steps, char const* batch) {
+    return data.with({"--sequence", "16", "--steps", steps, "--batch", batch}).warnings;
+  };
+  std::string const held_out =
+      "--validation-data " + (data.folder / "validation.bin").string() + " has only 100 tokens: their loss says little";
+  CHECK(warnings("40", "62") == std::vector<std::string>{held_out});
+  CHECK(warnings("41", "62") ==
+        std::vector<std::string>{"--data " + (data.folder / "train*.bin").string() +
+                                     " has only 1,000 tokens, and 41 steps are 41 passes over them: the model learns "
+                                     "them by heart. Use more text, or fewer --steps",
+                                 held_out});
+}
+
+TEST_CASE("a number that the user did not type is said with the file where it stands") {
+  Data const data;
+  fs::path const config = data.folder / "config.json";
+  std::ofstream(config) << R"({"total-tokens": 2048})";
+  std::string const stands = " (it stands in --config " + config.string() + ")";
+  REQUIRE_ERROR(data.with({"--config", config.string(), "--sequence", "500000"}), ErrorKind::configuration,
+                "--total-tokens 2048" + stands +
+                    " is not a multiple of --sequence 500000. Give a --total-tokens that "
+                    "is, as 500000");
+  REQUIRE_ERROR(data.with({"--config", config.string(), "--total-tokens", "100", "--sequence", "16"}),
+                ErrorKind::configuration, "--total-tokens 100 is not a multiple of --sequence 16");
+  std::ofstream(config) << R"({"total-tokens": 2048, "sequence": 300})";
+  REQUIRE_ERROR(data.with({"--config", config.string()}), ErrorKind::configuration,
+                "of --sequence 300" + stands + ". Give a --total-tokens that is, as 2100");
+
+  Setup const s = data.with({"--sequence", "16", "--steps", "9", "--total-tokens", "160"});
+  fs::path const out = data.folder / "run";
+  CheckpointContents contents;
+  contents.step = 2;
+  Json settings = Json::object();
+  for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });
+  contents.facts = {{"model", to_json(s.model)}, {"settings", settings}};
+  save_checkpoint(out, contents, 0);
+  char const* const words[] = {"train_gpt2", "--resume", "latest", "--out", out.c_str(), "--sequence", "12"};
+  REQUIRE_ERROR(make_setup(parse(7, words).options, 1), ErrorKind::configuration,
+                "--total-tokens 160 (it stands in the checkpoint " + out.string());
 }
 
 TEST_CASE("without --steps a run is one pass over the data") {
@@ -183,7 +229,8 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
     auto const other = [&](int by) -> nlohmann::json {
       if constexpr (std::is_same_v<Value, std::string>) return "setting " + std::to_string(by);
       else if constexpr (std::is_floating_point_v<Value>) return value + 0.001 * by;
-      else return value + by;
+      else if constexpr (std::is_arithmetic_v<Value>) return value + by;
+      else return nullptr;  // a choice: see above
     };
     settings[name] = recorded.contains(name) ? recorded[name] : other(1);
     if (name != "tokenizer") file[name] = filed.contains(name) ? filed[name] : other(2);

@@ -694,10 +694,10 @@ def case_generate(bench):
     first = generate(*flags, "--seed", "5")
     check(first.startswith("the dog") and "sat" in first, first)
     check(first == generate(*flags, "--seed", "5", "--threads", "1"), "the same seed wrote another text")
-    check(len({generate(*flags, "--seed", str(seed), "--temperature", "3") for seed in range(4)}) > 1, "seeds do not matter")
+    check(len({generate(*flags, "--seed", str(seed), "--temperature", "3", "--top-p", "1") for seed in range(4)}) > 1, "seeds do not matter")
     check(generate(*flags, "--temperature", "0", "--seed", "1") == generate(*flags, "--temperature", "0", "--seed", "2"), "greedy text depends on the seed")
-    for words, part in ((["--top-p", "0"], "--top-p: 0 must be above 0 and at most 1"), (["--top-p=nan"], "--top-p: nan must be"),
-                        (["--top-k", "-1"], "--top-k: -1 must be at least 0"), (["--temperature", "-1"], "--temperature: -1 must be at least 0"),
+    for words, part in ((["--top-p", "-0.1"], "--top-p: -0.1 must be between 0 and 1"), (["--mirostat", "3"], "--mirostat: 3 must be 0, 1 or 2"), (["--top-p=nan"], "--top-p: nan must be"),
+                        (["--top-k", "-1"], "--top-k: -1 must be at least 0"), (["--temperature", "-1"], "--temperature: -1 must be between 0 and 1000000"),
                         (["--tokens", "0"], "--tokens: 0 must be between 1 and"), (["--threads", "2000"], "--threads: 2000 must be between 0 and 1024")):
         said = generate(*flags, *words, code=2)
         check(part in said and said.endswith("See generate --help for the flags.\n"), said)
@@ -779,6 +779,41 @@ def case_next(bench):
     check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 5], "the printed command went on with another run")
 
 
+def case_script_resume(bench):
+    """./tutti train --resume without --text goes on with the run's own data, wherever it is called from; data of another tokenizer, and data that is gone, get a sentence."""
+    root = script_root(bench, bench.args.trainer)
+    own, other = bench.folder / "own.txt", bench.folder / "other.txt"
+    own.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    other.write_text("our hen ran by our box.\n\nour fox ran by our hen.\n\n" * 300)
+    flags = "--backend threads --ranks 1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 64 --warmup 2 --vocabulary 270"
+    said = in_shell(bench, f"./tutti train --text {own} --out run {flags} --steps 2", root)
+    check(re.search(r"validation loss  \d\.\d{4} at step 0, \d\.\d{4} at step 2; ", said), said)
+    check('--prompt "the cat sat"' in said or "--prompt 'the cat sat'" in said or "--prompt 'the dog sat'" in said, said)
+    check("passes over them" not in said, said)
+    go_on = "./tutti train --backend threads --ranks 1 --threads 1 --resume latest --out run"
+    said = in_shell(bench, f"{go_on} --steps 3", root)
+    check("keeping the data" in said and "build/data/own-270/train.bin" in said and "step 3/3" in said, said)
+    check("on resume: data" not in said and "learns your own text" not in said, said)
+    last = [row["loss"] for row in bench.metrics(root / "run", "validation")]
+    check(last[-1] < last[0] + 0.01, f"the resumed run is measured on other data: {last}")
+    # Called from elsewhere, where the path that the checkpoint records leads nowhere; then by the checkpoint's path.
+    in_shell(bench, f"'{root}/tutti' {go_on[8:].replace('--out run', f'--out {chr(39)}{root}/run{chr(39)}')} --steps 4", bench.folder)
+    check(len(bench.losses(root / "run")) == 4, "it did not go on from another folder")
+    in_shell(bench, "./tutti train --backend threads --ranks 1 --threads 1 --resume run/checkpoints/step_00000004 --steps 5", root)
+    check(len(bench.losses(root / "run")) == 5, "a checkpoint's path did not go on with its run")
+
+    def refused(line, *parts):
+        environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+        done = subprocess.run(["sh", "-c", line], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == 1 and all(part in done.stderr for part in parts), f"{line}\n{done.stdout}\n{done.stderr}")
+
+    refused(f"{go_on} --vocabulary 270 --text {other} --steps 6", "was made with another tokenizer", "other-270", "prepare_text --tokenizer")
+    in_shell(bench, f"{go_on} --vocabulary 270 --text {own} --steps 6", root)
+    shutil.rmtree(root / "build" / "data" / "own-270")
+    refused(f"{go_on} --steps 7", "own-270/train.bin, is gone", "--text FILE")
+    check(len(bench.losses(root / "run")) == 6, "a refused call has changed the run")
+
+
 def case_script_stopped(bench):
     """What stops ./tutti stops the trainer, once: it leaves a checkpoint, and the script tells what came of it."""
     root = script_root(bench, bench.args.trainer)
@@ -797,7 +832,8 @@ def case_script_stopped(bench):
             time.sleep(0.1)
         (os.killpg if whole_group else os.kill)(process.pid, stop)
         said = process.communicate(timeout=LIMIT)[0]
-        check(process.returncode == 0 and f"stopped by {stop.name}" in said and "checkpoint       " + str(out) in said and "trains on" in said,
+        check(process.returncode == 0 and f"stopped by {stop.name}" in said and "checkpoint       " + str(out) in said and "trains on" in said
+              and re.search(r"validation loss  \S+ at step 0; \S+ bits per byte of held-out text; not measured again since, now at step \d+", said),
               f"{stop.name}, whole group {whole_group}: {process.returncode}\n{said}")
         print(f"{stop.name} to {'all' if whole_group else 'the script'}: stopped with a checkpoint")
 
@@ -815,7 +851,7 @@ def case_script_sample(bench):
     root = script_root(bench, stub)
     (bench.folder / "text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
     said = in_shell(bench, "./tutti train --text ../text.txt --backend threads", root)
-    check("3.2500 at first, 1.5000 now; 1.2500 bits" in said, said)
+    check("3.2500 at step 0, 1.5000 at step 2; 1.2500 bits" in said, said)
     check("sample\n    " + sample.replace("\n", "\n    ") + "\n" in said, repr(said))
 
 
@@ -863,12 +899,25 @@ def case_device(bench):
     whole = bench.folder / "whole"
     bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")
     print(f"  2 ranks: within {close(bench.losses(whole), bench.losses(ranks), 1e-4):.1e}")
+    # What was chosen by time lies beside the checkpoints, and a run that goes on takes it.
+    tuned = bench.folder / "tuned"
+    bench.run("threads", 1, tuned, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda", "--autotune")
+    choices = tuned / "checkpoints" / "products.rank_0000.txt"
+    kept = choices.read_text()
+    check(kept.startswith("tutti products 1\n") and len(kept.splitlines()) > 10, kept)
+    bench.run("threads", 1, tuned, "--resume", "latest", "--steps", "4", "--device", "cuda")
+    check(choices.read_text().splitlines()[:10] == kept.splitlines()[:10], "a run that goes on chooses anew")
+    choices.write_text(kept[:-9])
+    _, errors = bench.run("threads", 1, tuned, "--resume", "latest", "--steps", "5", "--device", "cuda", code=1)
+    check("products.rank_0000.txt: line" in errors and "damaged" in errors, errors)
     # A run goes on where another device left it.
     parts = bench.folder / "parts"
     bench.run("threads", 1, parts, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda")
     bench.args.trainer = plain
     bench.run("threads", 1, parts, "--resume", "latest", "--steps", "6")
     print(f"  resumed on processors: within {close(bench.losses(device), bench.losses(parts), 1e-4):.1e}")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--autotune", code=2)
+    check("is of GPUs" in errors, errors)
     _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--keep-packed", "--device", "cuda", code=2)
     check("--device cuda: keeps no packed weights" in errors, errors)
 

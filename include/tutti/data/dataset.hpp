@@ -122,10 +122,12 @@ inline std::optional<DatasetSplit> describe_shard(io::TokenShard const& shard) {
   return std::nullopt;
 }
 
-/// What `prepare_dataset` would record for this text and these options.
-inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions const& options) {
-  std::string const words =
-      "tutti dataset 1 " + std::to_string(options.vocabulary) + " " + std::to_string(options.validation_fraction);
+/// What `prepare_dataset` would record for this text, these options and this tokenizer.
+inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions const& options,
+                                         Tokenizer const* tokenizer = nullptr) {
+  std::string const words = "tutti dataset 1 " +
+                            (tokenizer ? tokenizer_to_json(*tokenizer) : std::to_string(options.vocabulary)) + " " +
+                            std::to_string(options.validation_fraction);
   return hash_bytes(std::as_bytes(std::span(words)), hash_bytes(std::as_bytes(std::span(text))));
 }
 
@@ -152,26 +154,29 @@ inline bool dataset_is_current(std::string const& folder, std::uint64_t expected
   }
 }
 
-/// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, and writes the
-/// folder. Every document begins with <|endoftext|>. Determinism: the same text and options give the same bytes.
-/// Errors: invalid_argument, for impossible options or a text too short to hold anything out; io.
+/// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, unless there is
+/// a tokenizer already, and writes the folder. Every document begins with <|endoftext|>.
+/// Determinism: the same text, options and tokenizer give the same bytes.
+/// Errors: invalid_argument, for impossible options, a tokenizer whose ids exceed 16 bits or a text too short to hold
+/// anything out; io.
 inline Dataset prepare_dataset(std::string_view text, std::string const& folder, std::string input,
-                               DatasetOptions const& options = {}) {
-  if (options.vocabulary > 65536)
-    throw Error(
-        ErrorKind::invalid_argument, "prepare_dataset",
-        "a vocabulary of " + std::to_string(options.vocabulary) + " does not fit 16-bit tokens. Use at most 65536");
+                               DatasetOptions const& options = {}, Tokenizer const* known = nullptr) {
+  if (std::int32_t const size = known ? known->vocabulary() : options.vocabulary; size > 65536)
+    throw Error(ErrorKind::invalid_argument, "prepare_dataset",
+                "a vocabulary of " + std::to_string(size) + " does not fit 16-bit tokens. Use at most 65536");
   HeldOut const parts = hold_out(split_documents(text), options.validation_fraction);
   if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
     throw Error(ErrorKind::invalid_argument, "prepare_dataset",
                 "a text of " + std::to_string(text.size()) + (text.size() == 1 ? " byte" : " bytes") +
                     " is too short to hold out a part of it. Use more text");
-  Tokenizer const tokenizer = train_bpe(parts.train, {.vocabulary = options.vocabulary});
+  std::optional<Tokenizer> learned;
+  if (known == nullptr) learned.emplace(train_bpe(parts.train, {.vocabulary = options.vocabulary}));
+  Tokenizer const& tokenizer = known ? *known : *learned;
 
   io::make_folder(folder);
   Dataset dataset;
   dataset.input = std::move(input);
-  dataset.fingerprint = dataset_fingerprint(text, options);
+  dataset.fingerprint = dataset_fingerprint(text, options, known);
   dataset.vocabulary = tokenizer.vocabulary();
   dataset.end_of_text = tokenizer.end_of_text();
   auto const write = [&](std::vector<std::string_view> const& documents, std::string const& file) {

@@ -75,8 +75,9 @@ inline Owner<Call> bind_elementwise(Operands const& call) {
         generic::integer_elementwise<std::int64_t>(context, step, reads, chain.outputs);
       else generic::integer_elementwise<std::uint64_t>(context, step, reads, chain.outputs);
     });
-  return detail::call(
-      [chain = std::move(chain)](Context& context) { kernel::cpu::elementwise(context, chain.view()); });
+  return detail::call([chain = std::move(chain)](Context& context) {
+    kernel::cpu::elementwise<ElementwiseFunctions>(context, chain.view());
+  });
 }
 
 inline Owner<Call> bind_adamw(Operands const& call) {

@@ -65,6 +65,13 @@ constexpr Init zeros() noexcept { return {}; }
 constexpr Init ones() noexcept { return {Init::Kind::ones, 0}; }
 constexpr Init normal(double deviation) noexcept { return {Init::Kind::normal, deviation}; }
 
+/// What the ranks that train together make of a state which a run updates.
+enum class StateUpdate : std::uint8_t {
+  replicated,  ///< the new value is the same on all ranks; one that is not is refused
+  averaged,    ///< the new value is the average over ranks of theirs
+  per_rank,    ///< each rank has its own, which no broadcast or comparison touches
+};
+
 struct Type {
   DType dtype = DType::float32;
   Replication replication = Replication::replicated;
@@ -185,6 +192,13 @@ struct Graph {
     return none;
   }
 };
+
+/// What was said where the state was made; of parameters, that they are replicated.
+constexpr StateUpdate state_update(Graph const& graph, Id id) noexcept {
+  if (graph.op(id) == Op::state && graph.replication(id) == Replication::varying) return StateUpdate::per_rank;
+  return graph.op(id) == Op::state && !graph.integers(id).empty() ? static_cast<StateUpdate>(graph.integer(id))
+                                                                  : StateUpdate::replicated;
+}
 
 /// The integers of a repeat node by name.
 struct RepeatShape {

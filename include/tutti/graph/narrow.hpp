@@ -12,6 +12,7 @@
 /// rounded when it is stored, and steps that read such a value beside a product see it rounded.
 
 #include <tutti/core/list.hpp>
+#include <tutti/graph/op.hpp>
 #include <tutti/graph/steps.hpp>
 
 #include <array>
@@ -217,7 +218,7 @@ class Narrowing {
     step.kind = StepKind::elementwise;
     step.reads = {from};
     step.writes = {to};
-    step.instructions = {{kernel::ElementwiseOp::identity, 0, -1, -1, 0}};
+    step.instructions = {{Op::convert, 0, -1, -1, 0}};
     step.sources = {1};
     step.layer = reader.layer;
     step.node = reader.node;

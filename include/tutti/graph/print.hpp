@@ -4,6 +4,7 @@
 /// A graph as text: one node a line, bodies indented under their repeat.
 
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/op/table.hpp>
 
 #include <cstdio>
 #include <string>

@@ -14,8 +14,9 @@ namespace tutti::infer {
 
 /// Continues `context` (one token at least) by up to `count` tokens and hands each to `emit(token)` as soon as it is
 /// drawn. Ends early before emitting `stop` (negative: never). When the decoder is full, the newer half of the text is
-/// read again: positions are learned, so a cache cannot be shifted. Returns the number of tokens emitted. `Decoder` is
-/// Gpt2Decoder, or what has its reset, append, length and capacity: that of infer/cuda.
+/// read again: positions are learned, so a cache cannot be shifted. The sampler observes the context. Returns the
+/// number of tokens emitted. `Decoder` is Gpt2Decoder, or what has its reset, append, length and capacity: that of
+/// infer/cuda.
 template <class Decoder, class Emit>
 std::int64_t generate(Decoder& decoder, Sampler& sampler, std::vector<std::int32_t> context, std::int64_t count,
                       std::int32_t stop, Emit&& emit) {
@@ -23,6 +24,7 @@ std::int64_t generate(Decoder& decoder, Sampler& sampler, std::vector<std::int32
     auto const kept = std::min<std::int64_t>(most, static_cast<std::int64_t>(context.size()));
     return std::span<std::int32_t const>(context).last(static_cast<std::size_t>(kept));
   };
+  sampler.observe(context);
   decoder.reset();
   std::span<float const> logits = decoder.append(newest(decoder.capacity()));
   for (std::int64_t made = 0; made < count; ++made) {

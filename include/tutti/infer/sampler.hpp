@@ -1,87 +1,190 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// From logits to a token: temperature, top-k, top-p, in this order.
+/// From logits to a token: biases, a chain of stages that weigh and drop tokens, a draw.
 
 #include <tutti/core/error.hpp>
+#include <tutti/infer/candidates.hpp>
+#include <tutti/infer/penalties.hpp>
+#include <tutti/infer/sampler_options.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::infer {
 
-struct SamplerOptions {
-  double temperature = 1.0;  ///< 0: always the most likely token (the lowest id among equals)
-  std::int64_t top_k = 0;    ///< keep the k most likely; 0 keeps all
-  double top_p = 1.0;  ///< then keep the smallest set of the most likely whose mass reaches p (Holtzman et al. 2020)
-  std::uint64_t seed = 1337;
+/// A token with its probability, for those who ask what else was likely.
+struct TokenProbability {
+  std::int32_t id;
+  double probability;
 };
 
-/// Draws are a function of the seed and the number of draws before: the same seed gives the same text.
+/// The `count` most likely tokens of the softmax of `logits`, before any bias or stage.
+inline std::vector<TokenProbability> most_likely(std::span<float const> logits, std::size_t count) {
+  Candidates all;
+  all.assign(logits);
+  std::vector<TokenProbability> result;
+  if (all.empty()) return result;
+  double const most = all.highest(), mass = all.mass();
+  for (std::size_t i = 0; i < std::min(count, all.size()); ++i)
+    result.push_back({all.at(i).id, std::exp(double(all.at(i).logit) - most) / mass});
+  return result;
+}
+
+/// Draws are a function of the options, the tokens observed and the number of draws before: the same seed gives the
+/// same text, on any number of threads.
 class Sampler {
  public:
-  /// Errors: configuration, naming the option and its range.
-  explicit Sampler(SamplerOptions options) : options_(options), state_(options.seed) {
-    auto const refuse = [](std::string const& what) { throw Error(ErrorKind::configuration, "Sampler", what); };
-    if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-      refuse("temperature " + std::to_string(options.temperature) + " must be zero or more");
-    if (options.top_k < 0) refuse("top-k " + std::to_string(options.top_k) + " must be zero or more");
-    if (!(options.top_p > 0 && options.top_p <= 1))
-      refuse("top-p " + std::to_string(options.top_p) + " must be in (0, 1]");
+  /// `breakers` end repeated runs for DRY. Errors: configuration, naming the option and its range.
+  explicit Sampler(SamplerOptions options, SequenceBreakers breakers = {})
+      : options_((validate(options), std::move(options))),
+        dry_{options_.dry_multiplier, options_.dry_base, options_.dry_allowed_length, std::move(breakers)},
+        state_(options_.seed),
+        mu_(2 * options_.mirostat_tau) {}
+
+  SamplerOptions const& options() const noexcept { return options_; }
+
+  /// Tokens that came before without being drawn: the prompt. Penalties look at them.
+  void observe(std::span<std::int32_t const> tokens) { history_.insert(history_.end(), tokens.begin(), tokens.end()); }
+  void observe(std::int32_t token) { history_.push_back(token); }
+  /// Forgets what was observed and drawn, and begins anew with the seed.
+  void reset() {
+    history_.clear();
+    state_ = options_.seed;
+    mu_ = 2 * options_.mirostat_tau;
   }
 
-  /// Errors: invalid_argument, when there are no logits or none is finite.
+  /// Draws a token and observes it. Errors: invalid_argument, when there are no logits or none is finite.
   std::int32_t operator()(std::span<float const> logits) {
-    order_.clear();
-    for (std::size_t id = 0; id < logits.size(); ++id)
-      if (std::isfinite(logits[id])) order_.push_back(static_cast<std::int32_t>(id));
-    if (order_.empty())
-      throw Error(ErrorKind::invalid_argument, "Sampler",
-                  "none of the " + std::to_string(logits.size()) + " logits is finite");
-    auto const more_likely = [&](std::int32_t a, std::int32_t b) {
-      float const x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-      return x != y ? x > y : a < b;
-    };
-    if (options_.temperature == 0) return *std::min_element(order_.begin(), order_.end(), more_likely);
-
-    auto const k = static_cast<std::size_t>(options_.top_k);
-    bool const cut = k != 0 && k < order_.size();
-    if (cut) {
-      std::nth_element(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(k), order_.end(), more_likely);
-      order_.resize(k);
-    }
-    if (options_.top_p < 1) std::sort(order_.begin(), order_.end(), more_likely);
-    else std::sort(order_.begin(), order_.end());
-
-    float highest = -INFINITY;
-    for (std::int32_t id : order_) highest = std::max(highest, logits[static_cast<std::size_t>(id)]);
-    weights_.clear();
-    double mass = 0;
-    for (std::int32_t id : order_) {
-      weights_.push_back(
-          std::exp((double(logits[static_cast<std::size_t>(id)]) - double(highest)) / options_.temperature));
-      mass += weights_.back();
-    }
-    if (options_.top_p < 1) {
-      double kept = 0;
-      std::size_t count = 0;
-      while (count < weights_.size() && kept < options_.top_p * mass) kept += weights_[count++];
-      order_.resize(count);
-      mass = kept;
-    }
-    double coin = uniform() * mass;
-    for (std::size_t i = 0; i + 1 < order_.size(); ++i) {
-      coin -= weights_[i];
-      if (coin < 0) return order_[i];
-    }
-    return order_.back();
+    return (*this)(logits, [](Candidates&) {});
+  }
+  /// `restrict` sees the candidates after biases, by id, and may drop tokens (keep_if): a grammar does.
+  template <class Restrict>
+  std::int32_t operator()(std::span<float const> logits, Restrict&& restrict) {
+    std::int32_t const token = draw(logits, restrict);
+    observe(token);
+    return token;
   }
 
  private:
+  template <class Restrict>
+  std::int32_t draw(std::span<float const> logits, Restrict&& restrict) {
+    candidates_.assign(logits);
+    if (candidates_.empty())
+      throw Error(ErrorKind::invalid_argument, "Sampler",
+                  "none of the " + std::to_string(logits.size()) + " logits is finite");
+    for (auto const& [id, bias] : options_.logit_bias)
+      if (bias == -INFINITY) candidates_.keep_if([banned = id](std::int32_t other) { return other != banned; });
+      else if (Candidate* const found = candidates_.find(id)) found->logit += bias;
+    restrict(candidates_);
+    if (candidates_.empty())
+      throw Error(ErrorKind::invalid_argument, "Sampler", "biases or restrictions leave no token. Allow one");
+    if (options_.mirostat != Mirostat::off && options_.temperature > 0) return draw_mirostat();
+    for (SamplerStage const stage : options_.stages) apply(stage);
+    return options_.temperature == 0 ? candidates_.at(0).id : pick();
+  }
+
+  std::span<std::int32_t const> latest(std::int64_t count) const noexcept {
+    std::size_t const all = history_.size();
+    return std::span(history_).last(count < 0 ? all : std::min(all, static_cast<std::size_t>(count)));
+  }
+
+  void apply(SamplerStage stage) {
+    SamplerOptions const& o = options_;
+    auto const least = static_cast<std::size_t>(o.min_keep);
+    switch (stage) {
+      case SamplerStage::penalties:
+        return Penalties{o.repeat_penalty, o.frequency_penalty, o.presence_penalty}(candidates_,
+                                                                                    latest(o.repeat_last_n));
+      case SamplerStage::dry: return dry_(candidates_, latest(o.dry_penalty_last_n));
+      case SamplerStage::top_n_sigma: return candidates_.top_n_sigma(o.top_n_sigma);
+      case SamplerStage::top_k:
+        if (o.top_k > 0) candidates_.keep(static_cast<std::size_t>(o.top_k));
+        return;
+      case SamplerStage::typical_p: return candidates_.typical(o.typical_p, least);
+      case SamplerStage::top_p: return candidates_.top_p(o.top_p, least);
+      case SamplerStage::min_p: return candidates_.min_p(o.min_p, least);
+      case SamplerStage::xtc:
+        if (o.xtc_probability > 0 && o.xtc_threshold <= 0.5 && uniform() < o.xtc_probability)
+          candidates_.exclude_top(o.xtc_threshold, least);
+        return;
+      case SamplerStage::temperature: return cool();
+    }
+  }
+
+  /// Divides by the temperature, which moves with the entropy where that is asked for.
+  /// Source: "dynamic temperature", kalomaze, 2023.
+  void cool() {
+    double temperature = options_.temperature;
+    if (temperature == 0) return;
+    if (options_.dynatemp_range > 0 && candidates_.size() > 1) {
+      double const low = std::max(0.0, temperature - options_.dynatemp_range),
+                   high = temperature + options_.dynatemp_range,
+                   share = candidates_.entropy() / std::log(static_cast<double>(candidates_.size()));
+      temperature = low + (high - low) * std::pow(std::clamp(share, 0.0, 1.0), options_.dynatemp_exponent);
+    }
+    if (temperature <= 1e-6) return candidates_.keep(1);
+    // The most likely token's logit becomes zero, so that none overflows.
+    double const most = candidates_.highest();
+    candidates_.transform([&](float logit) { return static_cast<float>((double(logit) - most) / temperature); });
+  }
+
+  /// Inverse of the cumulated probabilities, in the candidates' order.
+  std::int32_t pick() {
+    candidates_.settle();
+    std::span<Candidate const> const list = candidates_.list();
+    double const most = candidates_.highest();
+    double coin = uniform() * candidates_.mass();
+    for (std::size_t i = 0; i + 1 < list.size(); ++i) {
+      coin -= std::exp(double(list[i].logit) - most);
+      if (coin < 0) return list[i].id;
+    }
+    return list.back().id;
+  }
+
+  /// Source: Basu and others, "Mirostat: A Neural Text Decoding Algorithm that Directly Controls Perplexity", 2021.
+  std::int32_t draw_mirostat() {
+    cool();
+    double const most = candidates_.highest(), mass = candidates_.mass();
+    auto const surprise = [&](Candidate const& c) {
+      return -((double(c.logit) - most) - std::log(mass)) / std::log(2.0);
+    };
+    auto const vocabulary = static_cast<double>(candidates_.size());
+    if (options_.mirostat == Mirostat::two) {
+      std::size_t count = 0;
+      while (count < candidates_.size() && surprise(candidates_.at(count)) <= mu_) ++count;
+      candidates_.keep(count);
+    } else if (candidates_.size() > 1) {
+      // The exponent of Zipf's law that the most likely tokens follow, and the k at which it gives this surprise.
+      double weighted = 0, squares = 0;
+      std::size_t const head = std::min<std::size_t>(100, candidates_.size());
+      for (std::size_t i = 0; i + 1 < head; ++i) {
+        double const t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1)),
+                     b = double(candidates_.at(i).logit) - double(candidates_.at(i + 1).logit);
+        weighted += t * b, squares += t * t;
+      }
+      double const s = weighted / squares, epsilon = s - 1;
+      double const k = std::abs(epsilon) < 1e-9 || s <= 0
+                           ? vocabulary
+                           : std::pow(epsilon * std::pow(2, mu_) / (1 - std::pow(vocabulary, -epsilon)), 1 / s);
+      candidates_.keep(std::isfinite(k) ? static_cast<std::size_t>(std::clamp(k, 1.0, vocabulary))
+                                        : candidates_.size());
+    }
+    double const kept = candidates_.mass();
+    std::int32_t const token = pick();
+    for (Candidate const& candidate : candidates_.list())
+      if (candidate.id == token) {
+        double const seen = -((double(candidate.logit) - most) - std::log(kept)) / std::log(2.0);
+        mu_ -= options_.mirostat_eta * (seen - options_.mirostat_tau);
+      }
+    return token;
+  }
+
   /// SplitMix64 (Steele, Lea, Flood 2014), upper 53 bits: [0, 1).
   double uniform() noexcept {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
@@ -91,9 +194,11 @@ class Sampler {
   }
 
   SamplerOptions options_;
+  Dry dry_;
   std::uint64_t state_;
-  std::vector<std::int32_t> order_;
-  std::vector<double> weights_;
+  double mu_;  // the surprise that mirostat allows
+  Candidates candidates_;
+  std::vector<std::int32_t> history_;
 };
 
 }  // namespace tutti::infer

@@ -4,6 +4,8 @@
 /// Flags as programs read them: refused by name, with the value and what it must be. The parser of flags takes a number
 /// that its variable cannot hold for the nearest it can; here that is refused as well.
 
+#include <tutti/core/setting.hpp>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -70,6 +72,27 @@ auto must_be(std::string range, Accepts accepts) {
     std::from_chars(digits.data(), digits.data() + digits.size(), value);  // what is no number was refused before
     return accepts(value) ? std::string() : text + " must be " + range;
   };
+}
+
+/// A flag for a row of a table of settings (core/setting.hpp): "--top-p: 2 must be between 0 and 1".
+template <class T>
+CLI::Option* add_setting(CLI::App& app, std::string const& names, T& value, setting::Range<T> const& range,
+                         std::string const& help) {
+  return add_number(app, names, value, help)->capture_default_str()->check(must_be<T>(range.text(), [range](T number) {
+    return range.holds(number);
+  }));
+}
+template <setting::Enumeration E>
+CLI::Option* add_setting(CLI::App& app, std::string const& names, setting::Choice<E>& value, setting::Any,
+                         std::string const& help) {
+  return app
+      .add_option_function<std::string>(
+          names, [&value](std::string const& text) { value = setting::Choice<E>(text); }, help)
+      ->type_name(setting::alternatives(value))
+      ->default_str(value.text())
+      ->check([](std::string const& text) {
+        return setting::Choice<E>(text).known() ? std::string() : text + " must be " + setting::choices<E>();
+      });
 }
 
 /// Words with "--name=" as a name and an empty value: the parser would take the next word for the value.

@@ -16,6 +16,7 @@
 #include <tutti/train/console.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/product_choices.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
@@ -52,7 +53,7 @@ class Run {
                .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
                .clip = o().clip,
                .compute = o().compute_dtype(),
-               .recompute = o().recompute_policy(),
+               .recompute = o().recompute,
                .profile = o().profile,
                .keep_packed = o().keep_packed}) {}
 
@@ -130,6 +131,8 @@ class Run {
   void restore() {
     bool const writes = step_.state().writer();
     if (setup_.resume) {
+      if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
+        setup_.warnings.push_back(std::move(text));
       if (writes) read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
       for (graph::Field& field : step_.state().fields()) {
         if (field.parameter || optim::is_accumulator(field.name)) continue;
@@ -170,9 +173,9 @@ class Run {
     auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     std::vector<std::pair<std::string, std::string>> rows{
         {"device",
-         fmt::format("{}, {:.0f} GFLOP/s {} measured", machine_.describe(), peak_flops_ / 1e9, o().compute)},
+         fmt::format("{}, {:.0f} GFLOP/s {} measured", machine_.describe(), peak_flops_ / 1e9, o().compute.text())},
         {"layout",
-         fmt::format("{}: {} x {}", o().backend, count(ranks(), "rank"), count(host.threads(), "thread"))},
+         fmt::format("{}: {} x {}", o().backend.text(), count(ranks(), "rank"), count(host.threads(), "thread"))},
         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
                               setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
                               m.max_tokens)},
@@ -193,9 +196,9 @@ class Run {
         {"optimizer",
          fmt::format(
              "AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}",
-             o().schedule, o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
+             o().schedule.text(), o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
              o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
-        {"recompute", describe_recompute(o().recompute_policy())},
+        {"recompute", describe_recompute(o().recompute)},
         {"memory",
          step_.divided()
              ? fmt::format(
@@ -228,8 +231,8 @@ class Run {
                     {"steps", setup_.steps},
                     {"ranks", ranks()},
                     {"threads", host.threads()},
-                    {"backend", o().backend},
-                    {"device", o().device},
+                    {"backend", o().backend.text()},
+                    {"device", o().device.text()},
                     {"isa", name(host.isa())},
                     {"processor", exec::processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},
@@ -238,7 +241,10 @@ class Run {
                     {"tokens_per_step", setup_.tokens_per_step()},
                     {"rows", setup_.rows},
                     {"micro_steps", setup_.micro_steps},
-                    {"seed", o().seed}});
+                    {"seed", o().seed},
+                    {"prompt", setup_.tokenizer && setup_.validation
+                                   ? detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
+                                   : std::string()}});
   }
 
   /// Steps done or under way.
@@ -325,8 +331,9 @@ class Run {
 
   void validate() {
     if (!setup_.validation) return;
-    Validation const found = measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &*setup_.tokenizer : nullptr,
-                                     setup_.validation_windows());
+    Validation const found =
+        measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                setup_.validation_windows());
     validation_loss_ = found.loss;
     bool const text_known = found.bits_per_byte > 0;
     console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
@@ -344,13 +351,14 @@ class Run {
     infer::Sampler sampler({.temperature = 0.5,  // a model of minutes spells words right only where it is sure
                             .top_p = 0.9,
                             .seed = static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_)});
-    std::vector<std::int32_t> context{setup_.tokenizer->end_of_text()};
-    setup_.tokenizer->encode_to(context, o().sample_prompt);
+    data::Tokenizer const& tokenizer = setup_.tokenizer->tokenizer;
+    std::vector<std::int32_t> context{tokenizer.end_of_text()};
+    tokenizer.encode_to(context, o().sample_prompt);
     std::vector<std::int32_t> made;
     infer::generate(decoder, sampler, context, o().sample_tokens, -1, [&](std::int32_t token) {
-      if (token < setup_.tokenizer->vocabulary()) made.push_back(token);
+      if (token < tokenizer.vocabulary()) made.push_back(token);
     });
-    std::string const text = o().sample_prompt + setup_.tokenizer->decode(made);
+    std::string const text = o().sample_prompt + tokenizer.decode(made);
     console_.line(fmt::format("step {}: sample\n{}", done_, text));
     metrics_.write({{"type", "sample"}, {"step", done_}, {"text", text}});
   }
@@ -359,10 +367,11 @@ class Run {
     last_saved_ = done_;
     if (o().out.empty()) return;
     parallel::require_equal(*port_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
+    keep_product_choices(machine_, o().out, port_->rank());
     if (!root()) return;
     CheckpointContents contents;
     contents.step = done_;
-    contents.tokenizer = setup_.tokenizer_text;
+    if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
     for (graph::Field const& field : step_.state().fields()) {
       if (optim::is_accumulator(field.name)) continue;
       (field.parameter ? contents.parameters : contents.optimizer)

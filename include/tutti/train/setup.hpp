@@ -5,11 +5,11 @@
 /// work begins.
 
 #include <tutti/data/loader.hpp>
-#include <tutti/data/tokenizer_json.hpp>
 #include <tutti/exec/memory_limit.hpp>
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/train/console.hpp>
+#include <tutti/train/data_files.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/options.hpp>
 
@@ -27,8 +27,7 @@ struct Setup {
   std::string model_origin;            ///< for people: "d12", "checkpoint step 100", a path
   std::optional<Checkpoint> resume;
   std::optional<io::LlmcModel> weights;  ///< initial weights from an llm.c file
-  std::optional<data::Tokenizer> tokenizer;
-  std::string tokenizer_text;
+  std::optional<RunTokenizer> tokenizer;
   std::optional<data::TrainLoader> train;
   std::optional<data::ValidationLoader> validation;
   std::int64_t rows = 1;               ///< sequences per rank and micro-step; some ranks have one less if shares differ
@@ -58,32 +57,6 @@ namespace detail {
 
 [[noreturn]] inline void refuse(std::string const& what) { throw Error(ErrorKind::configuration, "train_gpt2", what); }
 
-/// A folder stands for the files that prepare_text put there.
-inline void expand_data_folder(Options& o) {
-  namespace fs = std::filesystem;
-  if (io::folder_exists(o.data)) {
-    fs::path const folder = o.data;
-    if (o.validation_data.empty() && io::file_exists((folder / "validation.bin").string()))
-      o.validation_data = (folder / "validation.bin").string();
-    if (o.tokenizer.empty() && io::file_exists((folder / "tokenizer.json").string()))
-      o.tokenizer = (folder / "tokenizer.json").string();
-    o.data = (folder / "train*.bin").string();
-  } else if (o.tokenizer.empty()) {
-    fs::path const beside = fs::path(o.data).parent_path() / "tokenizer.json";
-    if (io::file_exists(beside.string())) o.tokenizer = beside.string();
-  }
-}
-
-/// f(), whose errors are said of a flag.
-template <class F>
-auto said_of(std::string const& flag, F&& f) {
-  try {
-    return f();
-  } catch (Error const& error) {
-    throw Error(error.kind(), "train_gpt2", flag + ": " + error.message()).with_native(error.native());
-  }
-}
-
 /// Settings of the checkpoint apply unless the command line says otherwise; what differs is noted.
 inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
   nlohmann::json const& facts = checkpoint.facts();
@@ -91,6 +64,7 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
     throw Error(ErrorKind::format, "train_gpt2",
                 checkpoint.folder().string() + " records no settings. Use another checkpoint");
   nlohmann::json const& settings = facts.at("settings");
+  o.checkpoint = checkpoint.folder().string();
   for_each_setting(o, [&](char const* name, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     if (!settings.contains(name)) return;
@@ -102,7 +76,7 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
                   checkpoint.folder().string() + ": setting '" + name + "' has another type. Use another checkpoint")
           .with_native(error.what());
     }
-    if (!o.typed.contains(name)) value = saved;
+    if (!o.typed.contains(name)) value = saved, o.adopted.insert(name);
     else if (value != saved)
       changes.push_back(std::string(name) + " " + settings.at(name).dump() + " -> " + nlohmann::json(value).dump());
   });
@@ -158,9 +132,13 @@ inline void divide_batch(Setup& s, int ranks) {
     o.total_tokens = s.global_rows * o.sequence;
     return;
   }
-  std::string const total = "--total-tokens " + std::to_string(o.total_tokens);
+  auto const flag = [&](char const* name, std::int64_t value) {
+    return "--" + std::string(name) + " " + std::to_string(value) + o.source_of(name);
+  };
+  std::string const total = flag("total-tokens", o.total_tokens);
   if (o.total_tokens % o.sequence != 0)
-    refuse(total + " is not a multiple of --sequence " + std::to_string(o.sequence));
+    refuse(total + " is not a multiple of " + flag("sequence", o.sequence) + ". Give a --total-tokens that is, as " +
+           std::to_string((o.total_tokens + o.sequence - 1) / o.sequence * o.sequence));
   s.global_rows = o.total_tokens / o.sequence;
   auto const sequences = [](std::int64_t n) { return std::to_string(n) + (n == 1 ? " sequence" : " sequences"); };
   if (s.global_rows < ranks)
@@ -170,15 +148,15 @@ inline void divide_batch(Setup& s, int ranks) {
   if (std::int64_t const kept = micro_steps_of_checkpoint(s, ranks); kept > 0) return divide(kept);
   if (std::int64_t const micro_steps = o.sync_freq; micro_steps > 0) {
     if (s.global_rows % micro_steps != 0)
-      refuse(total + " is " + sequences(s.global_rows) + ", which --sync-freq " + std::to_string(micro_steps) +
+      refuse(total + " is " + sequences(s.global_rows) + ", which " + flag("sync-freq", micro_steps) +
              " does not divide");
     divide(micro_steps);
     if (s.micro_rows < ranks)
-      refuse(total + " with --sync-freq " + std::to_string(micro_steps) + " is " + sequences(s.micro_rows) +
+      refuse(total + " with " + flag("sync-freq", micro_steps) + " is " + sequences(s.micro_rows) +
              " a micro-step, fewer than the " + std::to_string(ranks) + " ranks. Choose fewer of both");
     if (typed && s.rows != o.batch)
-      refuse(total + " with --sync-freq " + std::to_string(micro_steps) + " needs --batch " + std::to_string(s.rows) +
-             ", not " + std::to_string(o.batch));
+      refuse(total + " with " + flag("sync-freq", micro_steps) + " needs --batch " + std::to_string(s.rows) + ", not " +
+             std::to_string(o.batch));
     return;
   }
   if (s.global_rows % ranks == 0) {
@@ -224,17 +202,6 @@ inline void choose_out(Setup& s) {
            ". --resume latest goes on with that run; else choose another --out, or --overwrite to remove them");
 }
 
-/// A tokenizer learned from another text gives the same tokens another meaning, and nothing else would show it.
-inline void require_same_tokenizer(Setup const& s) {
-  if (!s.resume || !s.tokenizer || s.resume->tokenizer().empty()) return;
-  std::string const saved = (s.resume->folder() / "tokenizer.json").string();
-  data::Tokenizer const former = data::parse_tokenizer(s.resume->tokenizer(), saved);
-  if (data::tokenizer_to_json(former) != data::tokenizer_to_json(*s.tokenizer))
-    refuse("--tokenizer " + s.options.tokenizer + " is not the one that the checkpoint was trained with (" + saved +
-           "): the data was prepared again, from another text or with another vocabulary. Prepare it from the former "
-           "text, or start anew without --resume");
-}
-
 inline void choose_model(Setup& s) {
   Options const& o = s.options;
   bool const sized = o.layers != 0;
@@ -277,11 +244,24 @@ inline void choose_model(Setup& s) {
     s.model = nn::gpt2_from_descriptor(o.model.empty() ? "d6" : o.model);
     s.model_origin = o.model.empty() ? "d6, the default" : o.model;
   }
-  std::int64_t const known = s.tokenizer ? s.tokenizer->vocabulary() : 0;
+  std::int64_t const known = s.tokenizer ? s.tokenizer->tokenizer.vocabulary() : 0;
   s.model.vocabulary = o.vocabulary != 0 ? o.vocabulary : known != 0 ? known : s.model.vocabulary;
   s.model.padded_vocabulary = nn::padded_vocabulary(s.model.vocabulary);
   s.model.max_tokens = std::max<std::int64_t>(o.sequence, sized ? 0 : 1024);
   nn::validate(s.model);
+}
+
+/// Beyond forty passes over a text, further ones teach a model nothing but the text itself (Muennighoff and others,
+/// "Scaling Data-Constrained Language Models", 2023), and few predictions say little of a model.
+inline void warn_of_little_data(Setup& s) {
+  if (double const passes = s.train->epochs_at(s.steps); passes > 40)
+    s.warnings.push_back(
+        fmt::format("--data {} has only {} tokens, and {} steps are {:.0f} passes over them: the model "
+                    "learns them by heart. Use more text, or fewer --steps",
+                    s.options.data, with_commas(s.train->corpus().tokens()), s.steps, passes));
+  if (s.validation && s.validation->predictions() < 1000)
+    s.warnings.push_back(fmt::format("--validation-data {} has only {} tokens: their loss says little",
+                                     s.options.validation_data, with_commas(s.validation->corpus().tokens())));
 }
 
 }  // namespace detail
@@ -312,6 +292,7 @@ inline Setup make_setup(Options options, int ranks) {
     if (!o.data.empty()) detail::expand_data_folder(o);
     // A pattern stands in the checkpoint; a folder that was given again means the same.
     detail::adopt_settings(o, *s.resume, s.changes);
+    if (o.typed.contains("data")) detail::expand_data_folder(o);  // the tokenizer beside it, if the run had none
     validate(o);
   } else {
     detail::expand_data_folder(o);
@@ -319,32 +300,27 @@ inline Setup make_setup(Options options, int ranks) {
   if (o.data.empty()) refuse("--data is needed: the training shards");
   if (o.ranks != 0 && o.ranks != ranks)
     refuse("--ranks " + std::to_string(o.ranks) + ": there " +
-           (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " + o.backend +
-           ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
+           (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " +
+           o.backend.text() + ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
            " train_gpt2 ... starts as many. Leave out --ranks, or use --backend threads");
   detail::choose_out(s);
 
-  if (!o.tokenizer.empty()) {
-    s.tokenizer_text = detail::said_of("--tokenizer", [&] { return io::read_file(o.tokenizer); });
-    s.tokenizer.emplace(
-        detail::said_of("--tokenizer", [&] { return data::parse_tokenizer(s.tokenizer_text, o.tokenizer); }));
-  }
-  detail::require_same_tokenizer(s);
+  s.tokenizer = detail::choose_tokenizer(o, s.resume);
   detail::choose_model(s);
   if (o.sequence > s.model.max_tokens)
-    refuse("--sequence " + std::to_string(o.sequence) + " is longer than the " + std::to_string(s.model.max_tokens) +
-           " positions of the model");
-  if (s.tokenizer && s.tokenizer->vocabulary() > s.model.vocabulary)
-    refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(s.tokenizer->vocabulary()) +
-           " tokens, the model only " + std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
+    refuse("--sequence " + std::to_string(o.sequence) + o.source_of("sequence") + " is longer than the " +
+           std::to_string(s.model.max_tokens) + " positions of the model");
+  std::int64_t const known = s.tokenizer ? s.tokenizer->tokenizer.vocabulary() : 0;
+  if (known > s.model.vocabulary)
+    refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(known) + " tokens, the model only " +
+           std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
   detail::divide_batch(s, ranks);
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
-    return detail::said_of(flag, [&] {
-      data::TokenCorpus corpus(pattern);
-      corpus.require_vocabulary(s.model.vocabulary);
-      return corpus;
-    });
+    data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
+    if (s.tokenizer) detail::require_data_of_tokenizer(flag, corpus, *s.tokenizer);
+    detail::said_of(flag, [&] { corpus.require_vocabulary(s.model.vocabulary); });
+    return corpus;
   };
   data::TokenCorpus corpus = corpus_of("--data", o.data);
   if (o.sample_every > 0 && !s.tokenizer)
@@ -359,8 +335,11 @@ inline Setup make_setup(Options options, int ranks) {
   if (s.first_step > s.steps)
     refuse("the checkpoint is at step " + std::to_string(s.first_step) + ", beyond --steps " + std::to_string(s.steps) +
            ". Ask for more steps");
-  s.schedule = {.kind = optim::schedule_from_name(o.schedule), .peak = o.learning_rate, .warmup_steps = o.warmup,
-                .total_steps = s.steps, .final_fraction = o.final_fraction};
+  s.schedule = {.kind = o.schedule,
+                .peak = o.learning_rate,
+                .warmup_steps = o.warmup,
+                .total_steps = s.steps,
+                .final_fraction = o.final_fraction};
   if (o.warmup > 0 && s.schedule.kind == optim::ScheduleKind::constant)
     s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " does nothing: --schedule constant has none");
   else if (o.warmup > s.steps)
@@ -368,6 +347,7 @@ inline Setup make_setup(Options options, int ranks) {
                          std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
                          ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
                          ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
+  detail::warn_of_little_data(s);
   return s;
 }
 

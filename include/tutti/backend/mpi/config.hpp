@@ -7,17 +7,17 @@
 #include <tutti/backend/mpi/tuning.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/setting.hpp>
 #include <tutti/exec/wait.hpp>
 
-#include <cerrno>
+#include <unistd.h>
+#include <array>
 #include <concepts>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <unistd.h>
 #include <utility>
 
 namespace tutti {
@@ -68,6 +68,21 @@ struct CopyLimit {
   std::int64_t bytes;
 };
 
+}  // namespace mpi
+
+template <>
+inline constexpr auto setting::spelling<mpi::ThreadLevel> =
+    std::array<std::string_view, 4>{"single", "funneled", "serialized", "multiple"};
+template <>
+inline constexpr auto setting::spelling<mpi::Profiling> =
+    std::array<std::string_view, 4>{"library", "off", "on", "detailed"};
+template <>
+inline constexpr auto setting::spelling<mpi::Switch> = std::array<std::string_view, 3>{"auto", "on", "off"};
+template <>
+inline constexpr auto setting::spelling<comm::CheckLevel> = std::array<std::string_view, 3>{"off", "cheap", "full"};
+
+namespace mpi {
+
 enum class Source : unsigned char { preset, environment, code };
 
 /// A value that knows where it comes from. What is assigned comes from code.
@@ -95,48 +110,20 @@ Setting<T> preset(T value) {
 
 namespace detail {
 
-/// The spelling of a type's values, in the order of the enumerators.
-template <class T>
-inline constexpr std::string_view spelling[1] = {};
-template <>
-inline constexpr std::string_view spelling<ThreadLevel>[] = {"single", "funneled", "serialized", "multiple"};
-template <>
-inline constexpr std::string_view spelling<Profiling>[] = {"library", "off", "on", "detailed"};
-template <>
-inline constexpr std::string_view spelling<Switch>[] = {"auto", "on", "off"};
-template <>
-inline constexpr std::string_view spelling<CheckLevel>[] = {"off", "cheap", "full"};
-
-template <class E>
-concept Enumeration = std::is_enum_v<E>;
+using setting::parse, setting::Enumeration;
 
 template <Enumeration E>
 std::string allowed(E const&) {
-  std::string text = "Use ";
-  constexpr std::size_t count = std::size(spelling<E>);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i > 0) text += i + 1 == count ? " or " : ", ";
-    text += spelling<E>[i];
-  }
-  return text;
+  return "Use " + setting::choices<E>();
 }
 template <Enumeration E>
 std::string text_of(E const& value) {
   auto const index = static_cast<std::size_t>(value);
-  return index < std::size(spelling<E>) ? std::string(spelling<E>[index]) : std::to_string(index);
-}
-template <Enumeration E>
-bool parse(std::string_view text, E& value) {
-  for (std::size_t i = 0; i < std::size(spelling<E>); ++i)
-    if (text == spelling<E>[i]) {
-      value = static_cast<E>(i);
-      return true;
-    }
-  return false;
+  return index < setting::spelling<E>.size() ? std::string(setting::spelling<E>[index]) : std::to_string(index);
 }
 template <Enumeration E>
 bool valid(E const& value) {
-  return static_cast<std::size_t>(value) < std::size(spelling<E>);
+  return static_cast<std::size_t>(value) < setting::spelling<E>.size();
 }
 
 inline std::string allowed(bool const&) { return "Use 1 or 0"; }
@@ -147,29 +134,10 @@ inline bool parse(std::string_view text, bool& value) {
 }
 inline bool valid(bool const&) { return true; }
 
-/// All of the text as a number.
-inline bool parse(std::string_view text, double& value) {
-  std::string const copy(text);
-  char* end = nullptr;
-  value = std::strtod(copy.c_str(), &end);
-  // Neither spaces in front nor hexadecimal numbers, which strtod takes.
-  return copy.find_first_not_of("0123456789.+-eE") == std::string::npos && !copy.empty() && *end == 0;
-}
 inline std::string allowed(double const&) { return "Give seconds, above 0 and below 1e9"; }
-inline std::string text_of(double const& value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.9g", value);
-  return text;
-}
+inline std::string text_of(double const& value) { return setting::text_of(value); }
 inline bool valid(double const& value) { return value > 0 && value < 1e9; }
 
-inline bool parse(std::string_view text, std::int64_t& value) {
-  std::string const copy(text);
-  char* end = nullptr;
-  errno = 0;
-  value = std::strtoll(copy.c_str(), &end, 10);
-  return copy.find_first_not_of("0123456789-") == std::string::npos && !copy.empty() && *end == 0 && errno == 0;
-}
 inline std::string allowed(std::int64_t const&) { return "Give a number of at least 1"; }
 inline std::string text_of(std::int64_t const& value) { return std::to_string(value); }
 inline bool valid(std::int64_t const& value) { return value >= 1; }

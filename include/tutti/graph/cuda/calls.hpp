@@ -6,6 +6,7 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/graph/cuda/chains.hpp>
 #include <tutti/graph/cuda/generic_steps.hpp>
 #include <tutti/graph/operands.hpp>
 #include <tutti/graph/steps.hpp>
@@ -15,7 +16,6 @@
 #include <tutti/kernel/cuda/column_sum.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
 #include <tutti/kernel/cuda/cross_entropy.hpp>
-#include <tutti/kernel/cuda/elementwise.hpp>
 #include <tutti/kernel/cuda/embedding.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
 #include <tutti/kernel/cuda/layer_norm.hpp>
@@ -130,7 +130,7 @@ inline Owner<Call> bind_copies(Operands const& call) {
 inline Owner<Call> bind_elementwise(Operands const& call) {
   return detail::launch([chain = arguments::Chain(call)](Context& context) {
     if (is_integer(chain.step.registers)) generic::integer_elementwise(context, chain.view(), chain.step.registers);
-    else kernel::cuda::elementwise(context, chain.view());
+    else elementwise(context, chain.view());
   });
 }
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The trainer's settings from its command line and from a JSON file of the same names.
+
+#include <tutti/io/file.hpp>
+#include <tutti/io/json.hpp>
+#include <tutti/train/flags.hpp>
+#include <tutti/train/options.hpp>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti::train {
+
+namespace detail {
+
+/// Makes every setting a flag.
+inline void declare(CLI::App& app, Options& o) {
+  std::map<std::string, CLI::App*> groups;
+  for_each_flag(o, [&]<class T>(Flag const& flag, T& value, auto const&) {
+    CLI::App*& group = groups[flag.group];
+    if (group == nullptr) group = app.add_option_group(flag.group);
+    std::string names = "--" + std::string(flag.name);
+    if (*flag.alias != 0) names += ",--" + std::string(flag.alias);
+    CLI::Option* option = nullptr;
+    if constexpr (std::is_same_v<T, bool>) option = group->add_flag(names, value, flag.help);
+    else if constexpr (std::is_arithmetic_v<T>) option = add_number(*group, names, value, flag.help);
+    else if constexpr (std::is_same_v<T, std::string>) option = group->add_option(names, value, flag.help);
+    else
+      option = group
+                   ->add_option_function<std::string>(
+                       names, [&value](std::string const& text) { value = T(text); }, flag.help)
+                   ->type_name(setting::alternatives(value))
+                   ->default_str(value.text());
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) option->capture_default_str();
+  });
+}
+
+/// The kind of JSON value that an option takes.
+inline std::string json_kind(CLI::Option const& option) {
+  if (option.get_expected_min() == 0) return "true or false";
+  std::string const type = option.get_type_name();
+  return type.starts_with("INT") ? "a whole number" : type.starts_with("FLOAT") ? "a number" : "a string";
+}
+inline bool is_of_kind(nlohmann::json const& value, std::string const& kind) {
+  return kind == "true or false"    ? value.is_boolean()
+         : kind == "a whole number" ? value.is_number_integer()
+         : kind == "a number"       ? value.is_number()
+                                    : value.is_string();
+}
+inline std::string describe(nlohmann::json const& value) {
+  if (value.is_string()) return "the string " + value.dump();
+  if (value.is_array()) return "an array";
+  if (value.is_object()) return "an object";
+  return value.dump();
+}
+
+/// The file's keys as command-line words. Errors: configuration, naming file and key.
+inline std::vector<std::string> words_from_json(std::string const& path) {
+  auto const refuse = [&](std::string const& what) {
+    throw Error(ErrorKind::configuration, "train_gpt2", "--config " + path + ": " + what);
+  };
+  nlohmann::json json;
+  try {
+    json = io::parse_json(io::read_file(path), path);
+  } catch (Error const& error) {
+    refuse(error.message() + (error.native().empty() ? "" : " [" + error.native() + "]"));
+  }
+  if (!json.is_object()) refuse("the top level must be an object of flag names and values");
+  Options scratch;
+  CLI::App app;
+  declare(app, scratch);
+  std::vector<std::string> words;
+  for (auto const& [key, value] : json.items()) {
+    if (key == "config" || key == "help") refuse("key '" + key + "' is not possible in a file");
+    CLI::Option const* const option = app.get_option_no_throw("--" + key);
+    if (option == nullptr) refuse("key '" + key + "' is no flag of train_gpt2. See train_gpt2 --help for the names");
+    if (std::string const kind = json_kind(*option); !is_of_kind(value, kind))
+      refuse("key '" + key + "' must be " + kind + ", not " + describe(value));
+    words.push_back("--" + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  if (json.contains("clip") && json.contains("gradient-clip"))
+    refuse("keys 'clip' and 'gradient-clip' are one setting. Give one of them");
+  return words;
+}
+
+/// How --clip is spelled in `words`. Errors: configuration, when it is in both ways: which one counts would be a guess.
+inline std::string clip_flag(std::vector<std::string> const& words) {
+  auto const has = [&](std::string const& flag) {
+    return std::any_of(words.begin(), words.end(),
+                       [&](std::string const& word) { return word == flag || word.starts_with(flag + "="); });
+  };
+  if (!has("--gradient-clip")) return "--clip";
+  if (has("--clip"))
+    throw Error(ErrorKind::configuration, "train_gpt2",
+                "--clip and --gradient-clip are two names of one flag. Give one of them");
+  return "--gradient-clip";
+}
+
+}  // namespace detail
+
+/// What parsing came to: options, or text to print and the exit code to leave with.
+struct Parsed {
+  Options options;
+  bool leave = false;
+  int code = 0;
+  std::string text;
+};
+
+/// Errors: configuration, for values that cannot be. Unknown flags come back as `leave` with code 2 and a sentence.
+inline Parsed parse(int argc, char const* const* argv) {
+  Parsed parsed;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  auto run = [&](std::vector<std::string> all, std::string const& source, std::string const& clip) {
+    parsed.options = {};
+    parsed.options.clip_flag = clip;
+    CLI::App app{"Trains a GPT-2 on token shards, on one rank or many.", "train_gpt2"};
+    app.set_help_flag("--help", "print this and leave");
+    app.allow_windows_style_options(false);
+    detail::declare(app, parsed.options);
+    try {
+      all = with_empty_values(all);
+      std::reverse(all.begin(), all.end());
+      app.parse(all);
+    } catch (CLI::CallForHelp const&) {
+      parsed.leave = true;
+      parsed.text = app.help();
+    } catch (CLI::ParseError const& error) {
+      parsed.leave = true;
+      parsed.code = 2;
+      std::string what = error.what();
+      if (what.starts_with("--clip:")) what.replace(0, std::strlen("--clip"), parsed.options.clip_flag);
+      parsed.text = "train_gpt2: " + source + what + "\nSee train_gpt2 --help for the flags.\n";
+    }
+    for (auto* group : app.get_subcommands([](CLI::App const*) { return true; }))
+      for (CLI::Option const* option : group->get_options())
+        if (option->count() > 0) parsed.options.given.insert(option->get_lnames().front());
+  };
+  run(words, "", detail::clip_flag(words));
+  std::set<std::string> const typed = parsed.options.typed = parsed.options.given;
+  if (parsed.leave || parsed.options.config.empty()) {
+    if (!parsed.leave) validate(parsed.options);
+    return parsed;
+  }
+  std::vector<std::string> all = detail::words_from_json(parsed.options.config);
+  // What is wrong in the file is said of the file.
+  std::string const filed_clip = detail::clip_flag(all);
+  run(all, "--config " + parsed.options.config + ": ", filed_clip);
+  if (parsed.leave) return parsed;
+  // A model is said in one of two ways: the command line's way replaces the file's.
+  bool const sizes_typed = typed.contains("layers") || typed.contains("channels") || typed.contains("heads");
+  std::erase_if(all, [&](std::string const& word) {
+    auto const is = [&](char const* name) { return word.starts_with(std::string("--") + name + "="); };
+    return (typed.contains("model") && (is("layers") || is("channels") || is("heads"))) || (sizes_typed && is("model"));
+  });
+  all.insert(all.end(), words.begin(), words.end());
+  run(all, "", typed.contains("clip") ? detail::clip_flag(words) : filed_clip);
+  parsed.options.typed = typed;
+  if (!parsed.leave) validate(parsed.options);
+  return parsed;
+}
+
+}  // namespace tutti::train

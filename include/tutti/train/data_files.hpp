@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The token files and the tokenizer of a run, and whether they belong together: token ids mean something else to
+/// another tokenizer, and nothing in a file of tokens shows it.
+
+#include <tutti/data/loader.hpp>
+#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/train/checkpoint.hpp>
+#include <tutti/train/options.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace tutti::train {
+
+/// A tokenizer, its text, and what people know it by: a flag with its file, or the checkpoint that carries it.
+struct RunTokenizer {
+  data::Tokenizer tokenizer;
+  std::string text;
+  std::string origin;
+};
+
+namespace detail {
+
+/// f(), whose errors are said of a flag.
+template <class F>
+auto said_of(std::string const& flag, F&& f) {
+  try {
+    return f();
+  } catch (Error const& error) {
+    throw Error(error.kind(), "train_gpt2", flag + ": " + error.message()).with_native(error.native());
+  }
+}
+
+/// The tokenizer.json that prepare_text puts beside token files, or nothing.
+inline std::string tokenizer_beside(std::filesystem::path const& folder) {
+  std::string const path = (folder / "tokenizer.json").string();
+  return io::file_exists(path) ? path : std::string();
+}
+
+/// A folder stands for the files that prepare_text put there.
+inline void expand_data_folder(Options& o) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(o.data).parent_path();
+  if (io::folder_exists(o.data)) {
+    folder = o.data;
+    if (o.validation_data.empty() && io::file_exists((folder / "validation.bin").string())) {
+      o.validation_data = (folder / "validation.bin").string();
+      if (o.typed.contains("data")) o.typed.insert("validation-data");  // a folder that was typed means both
+    }
+    o.data = (folder / "train*.bin").string();
+  }
+  if (o.tokenizer.empty()) o.tokenizer = tokenizer_beside(folder);
+}
+
+/// The tokenizer of a run: the one that --tokenizer names, else a resumed checkpoint's own, else the one beside the
+/// data. Errors: io, format; configuration, when --tokenizer is not the checkpoint's.
+inline std::optional<RunTokenizer> choose_tokenizer(Options const& o, std::optional<Checkpoint> const& resume) {
+  std::optional<RunTokenizer> saved, given;
+  if (resume && !resume->tokenizer().empty()) {
+    std::string const path = (resume->folder() / "tokenizer.json").string();
+    saved = RunTokenizer{data::parse_tokenizer(resume->tokenizer(), path), resume->tokenizer(),
+                         "the checkpoint's (" + path + ")"};
+    if (!o.typed.contains("tokenizer")) return saved;
+  }
+  if (o.tokenizer.empty()) return given;
+  said_of("--tokenizer", [&] {
+    std::string const text = io::read_file(o.tokenizer);
+    given = RunTokenizer{data::parse_tokenizer(text, o.tokenizer), text, "--tokenizer " + o.tokenizer};
+  });
+  if (saved && data::tokenizer_to_json(saved->tokenizer) != data::tokenizer_to_json(given->tokenizer))
+    throw Error(
+        ErrorKind::configuration, "train_gpt2",
+        given->origin + " is not " + saved->origin + ", with which the model has learned. Leave out --tokenizer");
+  return given;
+}
+
+/// Refuses token files beside which lies another tokenizer than the run's: with that one they were made.
+/// Errors: configuration, naming flag and files; format, for a tokenizer.json that cannot be read.
+inline void require_data_of_tokenizer(std::string const& flag, data::TokenCorpus const& corpus,
+                                      RunTokenizer const& run) {
+  std::set<std::filesystem::path> folders;
+  for (io::TokenShard const& shard : corpus.shards()) folders.insert(std::filesystem::path(shard.path()).parent_path());
+  for (std::filesystem::path const& folder : folders) {
+    std::string const beside = tokenizer_beside(folder);
+    if (beside.empty()) continue;
+    data::Tokenizer const made = said_of(flag, [&] { return data::parse_tokenizer(io::read_file(beside), beside); });
+    if (data::tokenizer_to_json(made) != data::tokenizer_to_json(run.tokenizer))
+      throw Error(ErrorKind::configuration, "train_gpt2",
+                  flag + " " + corpus.pattern() + " was made with another tokenizer (" + beside + ") than " +
+                      run.origin +
+                      ": from another text, or with another vocabulary. Its token ids mean something else "
+                      "to this model. Make it with that tokenizer (prepare_text --tokenizer FILE), or start a new run");
+  }
+}
+
+/// Three words in a row from the beginning of held-out text, for a first prompt; empty where there are none.
+inline std::string opening_words(data::TokenCorpus const& corpus, data::Tokenizer const& tokenizer) {
+  std::vector<std::int32_t> ids;
+  for (std::uint16_t const token :
+       corpus.shards().front().tokens().first(std::min<std::size_t>(corpus.shards().front().tokens().size(), 2000)))
+    if (token < tokenizer.vocabulary() && !tokenizer.is_special(token)) ids.push_back(token);
+  std::string const text = tokenizer.decode(ids);
+  auto const letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0; };
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size() && words.size() < 3;) {
+    std::size_t const begin = text.find_first_not_of(" \t\r\n", at), end = text.find_first_of(" \t\r\n", begin);
+    if (begin == std::string::npos || end == std::string::npos) break;  // the last word may be cut
+    std::string const word = text.substr(begin, end - begin);
+    if (std::all_of(word.begin(), word.end(), letter)) words.push_back(word);
+    else words.clear();
+    at = end;
+  }
+  return words.size() < 3 ? std::string() : words[0] + " " + words[1] + " " + words[2];
+}
+
+}  // namespace detail
+}  // namespace tutti::train
