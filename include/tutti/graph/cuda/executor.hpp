@@ -254,8 +254,10 @@ class Executor : public Ports {
   void renew_copy(DeviceState::Twin& twin) {
     if (!std::exchange(twin.copy_is_old, false)) return;
     auto const count = static_cast<std::int64_t>(twin.copy.bytes() / sizeof(bfloat16));
-    kernel::cuda::detail::GemmOperand source{twin.memory.data(), DType::float32, 1, count, count, false};
-    kernel::cuda::detail::retype_operand(context(), source, DType::bfloat16, twin.copy.data());
+    namespace device = kernel::cuda::detail;
+    device::RetypeArguments const arguments{1, count, count, count, twin.memory.data(), twin.copy.data()};
+    tutti::cuda::launch(stream(), {.grid = dim3(device::blocks_of(count, 256)), .block = dim3(256)},
+                        device::retype<float, bfloat16>, arguments);
   }
 
   /// Calls, and the stretches between those that the host makes.
