@@ -116,7 +116,7 @@ inline List<kernel::Gemm> gemms(Operands const& call) {
     gemm.c = call.writes[0] + to * bytes(c);
     gemm.c_row = c.strides[row];
     gemm.alpha = detail::scale(call);
-    gemm.epilogue.bias = call.read(2);
+    gemm.epilogue.bias = call.read(2);  // float; a device's narrow one is given otherwise
     gemm.epilogue.residual = call.read<void>(3);
     gemm.epilogue.residual_stride = gemm.c_row;
     gemm.epilogue.gelu_gradient = call.read<void>(4);
@@ -170,10 +170,11 @@ struct Chain {
   }
 };
 
-/// Without the step's scalars. Parts that lie one behind the other in all four arrays are one.
+/// Without the step's scalars. Parts that lie one behind the other in all arrays are one.
 inline List<kernel::AdamW> adamw(Operands const& call) {
   Step const& step = call.step;
   List<kernel::AdamW> parts;
+  std::size_t const count = (step.reads.size() - 4) / 4;
   for (std::size_t i = 4; i + 3 < step.reads.size(); i += 4) {
     kernel::AdamW part;
     part.size = detail::shape(call, i).size();
@@ -185,10 +186,12 @@ inline List<kernel::AdamW> adamw(Operands const& call) {
     part.beta2 = static_cast<float>(step.beta2);
     part.eps = detail::eps(call);
     part.weight_decay = static_cast<float>(step.weight_decay);
+    part.copy = call.write<bfloat16>(3 * count + i / 4 - 1);
     if (!parts.empty()) {
       kernel::AdamW& before = parts.back();
       if (before.parameter + before.size == part.parameter && before.gradient + before.size == part.gradient &&
-          before.m + before.size == part.m && before.v + before.size == part.v) {
+          before.m + before.size == part.m && before.v + before.size == part.v &&
+          (before.copy == nullptr ? part.copy == nullptr : before.copy + before.size == part.copy)) {
         before.size += part.size;
         continue;
       }

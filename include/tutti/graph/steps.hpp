@@ -78,7 +78,8 @@ enum class StepKind : std::uint8_t {
   reduce,       ///< x -> y
   copy,         ///< x... -> a box of y for every x [, all of y, filled with `value` first]
   fill,         ///< -> y
-  gemm,         ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved]
+  gemm,         ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved],
+                ///< [sums of a over k (M)]
   column_sum,   ///< x (M, N) -> y
   layer_norm,   ///< x, gamma, beta -> y, [mean], [rstd]
   layer_norm_gradient,   ///< dy, x, gamma, mean, rstd, [dx_add] -> [dx], [dgamma], [dbeta]
@@ -95,6 +96,7 @@ enum class StepKind : std::uint8_t {
   cross_entropy,         ///< logits, targets -> loss, [dlogits], [losses]
   square_sum,            ///< [base], x... -> y
   adamw,        ///< learning rate, corrections, gradient scale, then p, g, m, v of every part -> p, m, v of every part
+                ///< [, then [p in bfloat16] of every part]
   gather,       ///< table, indices -> y
   scatter_add,  ///< onto, indices, updates -> y
   dynamic_slice,         ///< x, starts... -> y
@@ -218,6 +220,7 @@ struct StepList {
   List<Buffer> buffers;
   List<Step> steps;
   List<Entry> fields;   ///< of the State
+  List<Entry> copies;   ///< of fields, by their names, in bfloat16: kept from run to run, as fields are
   List<Entry> inputs;
   List<Entry> outputs;
 

@@ -88,7 +88,7 @@ inline Owner<Call> bind_gemms(Operands const& call) {
   std::int64_t const a_batch = batch_stride(a, c.shape, batch), b_batch = batch_stride(b, c.shape, batch),
                      c_batch = batch_stride(c, c.shape, batch);
   bool const bare = call.read(2) == nullptr && call.read(3) == nullptr && call.read(4) == nullptr &&
-                    call.write(1) == nullptr && !step.gelu;
+                    call.write(1) == nullptr && call.write(2) == nullptr && !step.gelu;
   bool const one_type =
       a.dtype == b.dtype && step.product == a.dtype && (a.dtype != DType::float32 || c.dtype == a.dtype);
   if (products.size() > 1 && bare && one_type && products[0].k > 0 && a_batch >= 0 && b_batch >= 0 && c_batch >= 0) {
@@ -98,8 +98,14 @@ inline Owner<Call> bind_gemms(Operands const& call) {
                                         .c_batch = c_batch};
     return detail::call([gemm = products[0], forms](Blas& blas) { kernel::cuda::gemm(blas, gemm, forms); });
   }
-  return detail::call([products = std::move(products)](Blas& blas) {
-    for (kernel::Gemm const& product : products) kernel::cuda::gemm(blas, product);
+  kernel::cuda::GemmForms forms;
+  forms.left_sums = call.write<void>(2);
+  if (call.read(2) != nullptr && step.reads[2].dtype == DType::bfloat16) {
+    forms.bias = call.read<void>(2);
+    for (kernel::Gemm& product : products) product.epilogue.bias = nullptr;
+  }
+  return detail::call([products = std::move(products), forms](Blas& blas) {
+    for (kernel::Gemm const& product : products) kernel::cuda::gemm(blas, product, forms);
   });
 }
 
