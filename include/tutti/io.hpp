@@ -14,3 +14,4 @@
 #include <tutti/io/token_shard.hpp>
 #include <tutti/io/llmc_model.hpp>
 #include <tutti/io/safetensors.hpp>
+#include <tutti/io/safetensors_shards.hpp>
