@@ -12,7 +12,8 @@
 #include <cstdio>
 #include <vector>
 
-using Ranks = tutti::Threads;  // or tutti::Mpi, of <tutti/backend/mpi.hpp>: then mpiexec starts the ranks
+// Or tutti::Mpi, of <tutti/backend/mpi.hpp>: then mpiexec starts the ranks, and MPI stays until the process exits.
+using Ranks = tutti::Threads;
 
 namespace {
 

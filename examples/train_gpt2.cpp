@@ -54,7 +54,10 @@ int main(int argc, char** argv) {
     }
     options = parsed.options;
     require_device(options);
+    bool const anyone = options.backend == BackendName::automatic;
     options.backend = tutti::setting::Choice<BackendName>(tutti::choose_backend(options.backend.text()));
+    if (anyone && options.backend == BackendName::nccl && options.device == DeviceName::cpu)
+      options.backend = BackendName::mpi;  // not between GPUs
     if (int const processes = tutti::comm::announced_ranks().ranks;
         options.backend == BackendName::threads && processes > 1)
       throw tutti::Error(tutti::ErrorKind::configuration, "train_gpt2",

@@ -6,7 +6,7 @@ Meson, no Catch2 and no NCCL: those with CUDA's compiler, Python 3 and a folder 
     check_cuda.py                      build for the device of this machine, and run all parts
     check_cuda.py --only PART,PART     some of them: tests, nccl, bench (benchmarks), sanitizer (compute-sanitizer on the kernels)
     check_cuda.py --compile-only       build for every architecture that tutti supports, run nothing
-    check_cuda.py --carry FOLDER       on a machine that has everything: copy there what the other one lacks
+    check_cuda.py --carry FOLDER       on a machine that has everything: copy there what the other one lacks, 64 MiB at most
     check_cuda.py --from FOLDER ...    use such a folder
 
     --match WORD     programs whose name has this word           --jobs N      compilations at a time
@@ -15,8 +15,8 @@ Meson, no Catch2 and no NCCL: those with CUDA's compiler, Python 3 and a folder 
                      the code of --arch 90 alone (a tenth of it). Else the other machine's toolkit or Python packages have it
 
 Every part has its share of the time, and what it leaves goes to those after it. What was built stays and is built again only
-where its sources have changed, so parts can run one call after the other. It leaves FOLDER/report.json and prints the same as
-text; a second call replaces the parts that it ran. Status 0 when everything passed, 1 when something failed or no time was
+where its sources have changed, so parts can run one call after the other. It leaves report.json in the build folder, and a
+copy of it in $OUT after every part where that is set, and prints the same as text; a second call replaces the parts that it ran. Status 0 when everything passed, 1 when something failed or no time was
 left for it, 2 when this machine cannot do it. What a figure is does not count; the goals say whether it holds.
 """
 import argparse
@@ -33,6 +33,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 
@@ -40,6 +41,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 BENCHMARKS = ROOT / "benchmarks" / "cuda"
 ARCHITECTURES = ("80", "90a")
+MOST_CARRIED = 64 << 20  # bytes
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # In the order in which they run, with their shares of the time.
 PARTS = {"tests": 3, "nccl": 1, "bench": 4, "sanitizer": 4}
@@ -218,13 +220,30 @@ def find_nccl(carried, toolkit, out):
 
 # ---- Building ----
 
+def find_cublas_lt(toolkit, carried=None):
+    """Where libcublasLt is: nothing, where the toolkit has it; else a folder, of a package of this Python or carried."""
+    if any((toolkit / lib / name).exists() for lib in ("lib64", "lib") for name in ("libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12")):
+        return None
+    places = [carried / "cublas"] if carried else []
+    for base in importlib.util.find_spec("nvidia").submodule_search_locations if importlib.util.find_spec("nvidia") else []:
+        places += [pathlib.Path(base) / name for name in ("cu13", "cublas", "cu12")]
+    for place in places:
+        for library in sorted((place / "lib").glob("libcublasLt.so*")):
+            return {"include": place / "include", "library": library}
+    refuse(f"the toolkit {toolkit} has no cuBLASLt, nor has a package of {sys.executable}. Install libcublas of the toolkit, or "
+           "python3 -m pip install nvidia-cublas")
+
+
 class Builder:
-    def __init__(self, arguments, nvcc, architectures, nccl):
+    def __init__(self, arguments, nvcc, architectures, nccl, cublas=None):
+        self.cublas, self.linking = cublas, threading.Lock()
         self.nvcc, self.out, self.jobs, self.nccl = nvcc, arguments.out.resolve(), arguments.jobs, nccl
         self.carried = arguments.carried.resolve() if arguments.carried else None
         includes = [ROOT / "include", TESTS] + ([self.carried / "include"] if self.carried else [])
         # Of 554 ("will not be called") nvcc alone complains, where a class template's conversion is to itself.
         self.common = ["-std=c++20", "-O2", "-Xcompiler=-pthread"] + [f"-I{path}" for path in includes]
+        if cublas and cublas["include"].is_dir():
+            self.common.append(f"-I{cublas['include']}")
         self.device = ["-x", "cu", "-lineinfo", "--expt-relaxed-constexpr", "-diag-suppress=554", "-Xptxas=-v"]
         self.checks = ["-UNDEBUG", "-DTUTTI_DEBUG=1"]
         self.targets = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in architectures]
@@ -267,16 +286,24 @@ class Builder:
 
     def link(self, row, objects, target):
         command = [self.nvcc, "-o", str(target), *map(str, objects), *self.targets, *[f"-l{one}" for one in row["libraries"]]]
+        if self.cublas and "cublasLt" in row["libraries"]:
+            command += self.link_by_name("cublasLt", self.cublas["library"])
         if row["part"] != "bench":
             command += self.catch_library()
         if row["part"] == "nccl":
-            name = self.out / "nccl_link" / "libnccl.so"  # packages bring libnccl.so.2 alone
-            name.parent.mkdir(exist_ok=True)
-            name.unlink(missing_ok=True)
-            name.symlink_to(self.nccl["library"])
-            command += [f"-L{name.parent}", "-lnccl", f"-Xlinker=-rpath,{self.nccl['library'].parent}"]
+            command += ["-lnccl", *self.link_by_name("nccl", self.nccl["library"])]
         done = subprocess.run(command, capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    def link_by_name(self, name, library):
+        """Packages bring libNAME.so.N alone."""
+        link = self.out / f"{name}_link" / f"lib{name}.so"
+        link.parent.mkdir(exist_ok=True)
+        with self.linking:
+            if not link.is_symlink() or link.readlink() != library:
+                link.unlink(missing_ok=True)
+                link.symlink_to(library)
+        return [f"-L{link.parent}", f"-Xlinker=-rpath,{library.parent}"]
 
     def build(self, programs):
         """Compiles everything and links it; for each program its path or the text of its failure, and bytes spilled."""
@@ -300,6 +327,22 @@ class Builder:
                 return {"program": None if failures else target, "failure": "\n".join(failures),
                         "spill_bytes": sum(results[key][1] for key in keys_of(row))}
             return dict(zip([row["name"] for row in programs], pool.map(finish, programs)))
+
+    def require_headers(self, programs):
+        """Catch2 and Boost.Hana are no part of CUDA: a sentence in the place of as many failed builds."""
+        wanted = {"boost/hana.hpp": "libboost-dev"}
+        if any(row["part"] != "bench" for row in programs):
+            wanted["catch2/catch.hpp or catch2/catch_all.hpp"] = "catch2"
+        includes = [one for one in self.common if one.startswith("-I")]
+        missing = []
+        for names, package in wanted.items():
+            found = any(subprocess.run(["g++", "-E", "-x", "c++", *includes, "-"], input=f"#include <{name}>\n", text=True,
+                                       capture_output=True).returncode == 0 for name in names.split(" or "))
+            missing += [] if found else [(names, package)]
+        if missing:
+            refuse(f"{', '.join(names for names, _ in missing)} cannot be included here. Install "
+                   f"{', '.join(package for _, package in missing)} (Debian's names), or carry them: ./tutti check --cuda --carry "
+                   "FOLDER on a machine that has them, and --from FOLDER here")
 
     def catch_library(self):
         """Catch2 3 is a library, 2 is a header."""
@@ -439,6 +482,10 @@ class Report:
         self.data["seconds"] = round(time.monotonic() - self.begin, 1)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(self.data, indent=1) + "\n")
+        if os.environ.get("OUT"):
+            out = pathlib.Path(os.environ["OUT"])
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.path, out / "report.json")
 
     def close(self):
         self.save()
@@ -515,10 +562,17 @@ def run_sanitizers(report, rows, built, left):
     if not sanitizer:
         report.note("sanitizer", "sanitizer", "", 1, 0, "compute-sanitizer was not found")
         return
+    # Our kernels alone: those of cuBLASLt take longest, and are not ours to mend. The rate of products is measured with large
+    # ones, which no tool gets through.
+    ours = ["--kernel-name", "kernel_substring=tutti"]
+    if ours[0] not in output_of(sanitizer, "--help"):
+        report.skip("sanitizer", f"this compute-sanitizer has no {ours[0]}: all kernels are looked at, which takes longer")
+        ours = []
     # One device serves several processes well: most of the time goes to instrumenting code on the host.
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         waiting = {pool.submit(lambda command: run(command, left()), [
-            sanitizer, "--tool", tool, "--error-exitcode", "99", str(built[row["name"]]["program"]), "~[.]"]):
+            sanitizer, "--tool", tool, "--error-exitcode", "99", *ours, str(built[row["name"]]["program"]), "~[.]",
+            "~*ceilings*"]):
             (tool, row["name"]) for tool in TOOLS for row in rows if row["kernels"]}
         for done in concurrent.futures.as_completed(waiting):
             report.note("sanitizer", *waiting[done], *done.result())
@@ -557,13 +611,21 @@ def main():
     programs = [row for row in programs_of(parts, arguments.match) if row["part"] != "nccl" or nccl]
     if not programs and "nccl" not in parts:
         refuse(f"no program of {', '.join(parts)} has {arguments.match} in its name")
-    builder = Builder(arguments, nvcc, [gpu["architecture"]] if gpu else ARCHITECTURES, nccl)
+    cublas = find_cublas_lt(toolkit, arguments.carried) if any("cublasLt" in row["libraries"] for row in programs) else None
+    builder = Builder(arguments, nvcc, [gpu["architecture"]] if gpu else ARCHITECTURES, nccl, cublas)
+    builder.require_headers(programs)
     if arguments.carry:
         builder.targets = []
         count = builder.carry(programs, arguments.carry)
         if arguments.nccl:
             carry_nccl(arguments.nccl, arguments.carry, arguments.arch)
-        print(f"{count} headers are in {arguments.carry}. Take it along, and there: ./tutti check --cuda --from FOLDER")
+        size = sum(path.stat().st_size for path in arguments.carry.rglob("*") if path.is_file())
+        print(f"{count} headers are in {arguments.carry}, {size / (1 << 20):.1f} MiB. Take it along, and there: ./tutti check "
+              "--cuda --from FOLDER. The other machine needs nvcc, g++, Python 3"
+              + ("" if arguments.nccl else ", and NCCL where its part is to run (--nccl)"))
+        if size > MOST_CARRIED:
+            refuse(f"{arguments.carry} has {size >> 20} MiB, more than the {MOST_CARRIED >> 20} that can be taken along. Choose "
+                   "another --arch or wheel of NCCL, or an empty folder")
         return 0
 
     report = Report({"device": gpu, "nvcc": (re.findall(r"release (\S+),", output_of(nvcc, "--version")) or ["?"])[0],

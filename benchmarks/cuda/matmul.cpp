@@ -4,10 +4,14 @@
 /// against cuBLASLt called as its manual shows (32 MiB of workspace), with the heuristic's first algorithm and with the
 /// fastest of eight. All of them with the same epilogue; for those that have one also cuBLASLt without it.
 ///
+/// The head's products are of as many rows at once as the head of a training step holds logits of, all classes of the
+/// padded vocabulary.
+///
 /// Products of float32 operands run with TF32 at the same shapes, and exactly at an eighth of the rows.
 
 #include "bench.hpp"
 
+#include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
 
 #include <cublasLt.h>
@@ -36,25 +40,27 @@ struct Shape {
   int64_t m, n, k;
   Form form;
   Extras extras;
-  int layers;  ///< of a step
+  double times;  ///< in a step
 };
-std::vector<Shape> shapes(int64_t rows, int64_t channels, int64_t vocabulary, int layers) {
+std::vector<Shape> shapes(int64_t rows, int64_t head_rows, int64_t channels, int64_t vocabulary, int layers) {
   struct Linear {
     char const* name;
     int64_t out, in;
     Extras forward, backward;
-    int times;
+    int64_t rows;
+    double times;
   };
   int64_t const c = channels;
+  double const layer = layers, chunks = static_cast<double>(rows) / static_cast<double>(head_rows);
   std::vector<Shape> all;
-  for (Linear const& l : {Linear{"qkv", 3 * c, c, Extras::bias, Extras::none, layers},
-                          Linear{"proj", c, c, Extras::bias_residual, Extras::none, layers},
-                          Linear{"fc", 4 * c, c, Extras::bias_gelu_saved, Extras::none, layers},
-                          Linear{"out", c, 4 * c, Extras::bias_residual, Extras::gelu_gradient, layers},
-                          Linear{"head", vocabulary, c, Extras::none, Extras::none, 1}}) {
-    all.push_back({std::string(l.name) + "_forward", rows, l.out, l.in, Form::forward, l.forward, l.times});
-    all.push_back({std::string(l.name) + "_dx", rows, l.in, l.out, Form::dx, l.backward, l.times});
-    all.push_back({std::string(l.name) + "_dw", l.out, l.in, rows, Form::dw, Extras::none, l.times});
+  for (Linear const& l : {Linear{"qkv", 3 * c, c, Extras::bias, Extras::none, rows, layer},
+                          Linear{"proj", c, c, Extras::bias_residual, Extras::none, rows, layer},
+                          Linear{"fc", 4 * c, c, Extras::bias_gelu_saved, Extras::none, rows, layer},
+                          Linear{"out", c, 4 * c, Extras::bias_residual, Extras::gelu_gradient, rows, layer},
+                          Linear{"head", vocabulary, c, Extras::none, Extras::none, head_rows, chunks}}) {
+    all.push_back({std::string(l.name) + "_forward", l.rows, l.out, l.in, Form::forward, l.forward, l.times});
+    all.push_back({std::string(l.name) + "_dx", l.rows, l.in, l.out, Form::dx, l.backward, l.times});
+    all.push_back({std::string(l.name) + "_dw", l.out, l.in, l.rows, Form::dw, Extras::none, l.times});
   }
   return all;
 }
@@ -276,8 +282,8 @@ void race(kernel::cuda::Context& context, bench::Flags const& flags, bench::Repo
   }
   // Where the library has no such epilogue there is nothing to compare with.
   if (first == 0 || tuned == 0) return;
-  sums.operations += s.layers * operations;
-  sums.ours += s.layers * contenders[0].median(), sums.first += s.layers * first, sums.tuned += s.layers * tuned;
+  sums.operations += s.times * operations;
+  sums.ours += s.times * contenders[0].median(), sums.first += s.times * first, sums.tuned += s.times * tuned;
 }
 
 void measure(kernel::cuda::Context& context, bench::Flags const& flags, bench::Report& report) {
@@ -289,13 +295,14 @@ void measure(kernel::cuda::Context& context, bench::Flags const& flags, bench::R
     kernel::cuda::Blas blas(context, {.tf32 = kind.tf32, .workspace = workspace});
     Sums sums;
     bool complete = true;
-    for (Shape const& shape : shapes(kind.rows, channels, vocabulary, 12)) {
+    bool const narrow = std::string_view(kind.name) == "bf16";
+    int64_t const head_rows = kernel::linear_cross_entropy_device_chunk(kind.rows, vocabulary, narrow ? 2 : 4);
+    for (Shape const& shape : shapes(kind.rows, head_rows, channels, vocabulary, 12)) {
       std::string const name = std::string("matmul_") + kind.name + "_" + shape.name;
       if (name.find(flags.only) == std::string::npos) {
         complete = false;
         continue;
       }
-      bool const narrow = std::string_view(kind.name) == "bf16";
       // Gradients of parameters are float, whatever the operands are.
       if (narrow && shape.form == Form::dw) race<bfloat16, float>(context, flags, report, blas, kind, shape, sums);
       else if (narrow) race<bfloat16, bfloat16>(context, flags, report, blas, kind, shape, sums);

@@ -5,9 +5,9 @@
 
 #include "bench.hpp"
 
+#include <tutti/graph/cuda/chains.hpp>
 #include <tutti/kernel/cuda/adamw.hpp>
 #include <tutti/kernel/cuda/cross_entropy.hpp>
-#include <tutti/kernel/cuda/elementwise.hpp>
 #include <tutti/kernel/cuda/embedding.hpp>
 #include <tutti/kernel/cuda/layer_norm.hpp>
 
@@ -185,7 +185,7 @@ void cross_entropy(kernel::cuda::Context& context, bench::Flags const& flags, Ra
 
 void elementwise(kernel::cuda::Context& context, bench::Flags const& flags, Race& race) {
   if (!race.wanted("chain")) return;
-  using Op = kernel::ElementwiseOp;
+  using graph::Op;
   int64_t const n = flags.tiny ? 1000 : int64_t{1} << 28;
   auto const a = random_array<bfloat16>(context, n, 12), b = random_array<bfloat16>(context, n, 13);
   Array<bfloat16> const sum(context, n), activated(context, n);
@@ -200,7 +200,7 @@ void elementwise(kernel::cuda::Context& context, bench::Flags const& flags, Race
                  gelu = 0.5 * u * (1 + std::tanh(std::sqrt(2 / M_PI) * (u + 0.044715 * u * u * u)));
     require(near(double{float((which == 0 ? sum : activated).read(n - 1, 1)[0])}, which == 0 ? u : gelu, 0x1p-7), what);
   };
-  auto const compiled = [&] { kernel::cuda::elementwise(context, fused); };
+  auto const compiled = [&] { graph::cuda::elementwise(context, fused); };
   compiled();
   check(0, 1, "a chain"), check(1, 1, "a chain");
   race.run("chain_compiled", bytes, compiled);
@@ -209,7 +209,7 @@ void elementwise(kernel::cuda::Context& context, bench::Flags const& flags, Race
       {Op::add, 0, 1}, {Op::constant, -1, -1, -1, 0.5}, {Op::multiply, 2, 3}, {Op::gelu, 4}};
   kernel::ElementwiseOutput const others[] = {{4, sum.data(), DType::bfloat16}, {5, activated.data(), DType::bfloat16}};
   kernel::Elementwise const unknown{{n}, inputs, steps, others};
-  auto const interpreted = [&] { kernel::cuda::elementwise(context, unknown); };
+  auto const interpreted = [&] { graph::cuda::elementwise(context, unknown); };
   interpreted();
   check(0, 0.5, "an interpreted chain"), check(1, 0.5, "an interpreted chain");
   race.run("chain_interpreted", bytes, interpreted);

@@ -22,12 +22,14 @@
 #include <tutti/exec/wait.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/dropped.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/comm/staging.hpp>

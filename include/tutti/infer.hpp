@@ -9,3 +9,6 @@
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/grammar.hpp>
+#include <tutti/infer/grammar_matcher.hpp>
+#include <tutti/infer/json_schema.hpp>

@@ -12,10 +12,12 @@
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/initialisation.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/product_choices.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/validation.hpp>

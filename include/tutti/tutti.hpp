@@ -31,8 +31,10 @@
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/call_site.hpp>
 #include <tutti/comm/mesh.hpp>
+#include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>

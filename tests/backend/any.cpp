@@ -57,3 +57,29 @@ TEST_CASE("a launcher's ranks are no reason to start a world in each of them") {
   CHECK(contains(text, "mpi: this program is built without MPI"));
   CHECK(contains(text, "code 2"));
 }
+
+TEST_CASE("arguments that are null are refused with a sentence, and options take their place") {
+  char program[] = "program";
+  char* short_of_one[] = {program, nullptr};
+  for (char** words : {static_cast<char**>(nullptr), static_cast<char**>(short_of_one)}) {
+    std::string const text = in_child({}, [words] {
+      auto const never = [](auto&) { return 9; };
+      return "codes " + std::to_string(with_backend("auto", 2, words, never)) + " " +
+             std::to_string(launch<Threads>(2, words, never));
+    }, test::Errors::capture);
+    INFO(text);
+    CHECK(contains(text, words == nullptr ? "tutti::with_backend: argc is 2 and argv null. Pass those of main"
+                                          : "tutti::with_backend: argc is 2 and argv[1] null. Pass those of main"));
+    CHECK(contains(text, "tutti::launch: argc is 2"));
+    CHECK(contains(text, "codes 2 2"));
+  }
+  auto const ranks = [](auto& comm) { return comm.all_reduce(1, sum); };
+  CHECK(with_backend("auto", BackendOptions{.ranks = 3}, ranks) == 3);
+  CHECK(with_backend("threads", {}, ranks) >= 1);
+  std::string const text = in_child({}, [&] {
+    return "code " + std::to_string(with_backend("auto", BackendOptions{.ranks = -1}, ranks));
+  }, test::Errors::capture);
+  INFO(text);
+  CHECK(contains(text, "BackendOptions::ranks is -1. Give a number from 1"));
+  CHECK(contains(text, "code 2"));
+}

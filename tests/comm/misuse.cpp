@@ -5,11 +5,13 @@
 
 #include "support/catch.hpp"
 
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/misuse.hpp>
 #include <tutti/tutti.hpp>
 
 #include <array>
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -108,4 +110,179 @@ TEST_CASE("a message is received once, and a plan that was moved from starts no 
     REQUIRE_ERROR(plan.start(), ErrorKind::invalid_argument, "this plan was moved from");
     REQUIRE_ERROR(plan.wait(), ErrorKind::invalid_argument, "this plan was moved from");
   });
+}
+
+TEST_CASE("whatever was moved from says so at the line that uses it") {
+  threads::run(1, [](auto& made) {
+    auto comm = made.duplicate();
+    auto group = comm.group();
+    auto heap = comm.heap();
+    Tensor<float> x({1}), y({1}), rows({1, 1});
+    x.fill(1);
+    y.fill(1);
+    rows.fill(1);
+    auto request = comm.barrier_async();
+    auto const gone = std::move(comm);
+    auto const gone_group = std::move(group);
+    auto const gone_heap = std::move(heap);
+    auto gone_request = std::move(request);
+    gone_request.wait();
+
+    int checked = 0;
+    auto const refuses = [&](char const* what, auto&& use, unsigned line = std::source_location::current().line()) {
+      std::string text = "nothing was thrown";
+      try {
+        use();
+      } catch (Error const& error) {
+        text = error.what();
+        CHECK(error.kind() == ErrorKind::invalid_argument);
+      }
+      ++checked;
+      INFO(what << ": " << text);
+      CHECK(test::contains(text, "moved from"));
+      CHECK(test::contains(text, "(misuse.cpp:" + std::to_string(line) + ")"));
+    };
+    auto const add = [](float a, float b) { return a + b; };
+    std::array<std::int64_t, 1> const one{1};
+#define REFUSES(...) refuses(#__VA_ARGS__, [&] { static_cast<void>(__VA_ARGS__); })
+    REFUSES(comm.rank());
+    REFUSES(comm.size());
+    REFUSES(comm.node());
+    REFUSES(comm.local_rank());
+    REFUSES(comm.local_size());
+    REFUSES(comm.heap());
+    REFUSES(comm.backend());
+    REFUSES(comm.core());
+    REFUSES(comm.deadline_seconds());
+    REFUSES(comm.set_deadline_seconds(1));
+    REFUSES(comm.flight_recorder());
+    REFUSES(comm.start_statistics());
+    REFUSES(comm.complete_dropped());
+    REFUSES(comm.split(0));
+    REFUSES(comm.duplicate());
+    REFUSES(comm.mesh({{"a", 1}}));
+    REFUSES(comm.group());
+    REFUSES(comm.barrier());
+    REFUSES(comm.barrier_async());
+    REFUSES(comm.broadcast(x));
+    REFUSES(comm.broadcast(1));
+    REFUSES(comm.broadcast_async(x));
+    REFUSES(comm.all_reduce(x, sum));
+    REFUSES(comm.all_reduce(x, y, add));
+    REFUSES(comm.all_reduce(1, sum));
+    REFUSES(comm.all_reduce_async(x, sum));
+    REFUSES(comm.all_reduce_async(x, y, sum));
+    REFUSES(comm.all_reduce_contributions(rows, sum));
+    REFUSES(comm.all_reduce_contributions(rows, y, sum));
+    REFUSES(comm.all_reduce_contributions_async(rows, sum));
+    REFUSES(comm.all_reduce_contributions_async(rows, y, sum));
+    REFUSES(comm.reduce(x, sum));
+    REFUSES(comm.reduce(x, y, sum));
+    REFUSES(comm.reduce_async(x, sum));
+    REFUSES(comm.reduce_async(x, y, sum));
+    REFUSES(comm.gather(x));
+    REFUSES(comm.gather(1));
+    REFUSES(comm.gather(x, rows));
+    REFUSES(comm.gather_async(x));
+    REFUSES(comm.gather_async(x, rows));
+    REFUSES(comm.all_gather(x));
+    REFUSES(comm.all_gather(1));
+    REFUSES(comm.all_gather(x, rows));
+    REFUSES(comm.all_gather_async(x));
+    REFUSES(comm.all_gather_async(x, rows));
+    REFUSES(comm.scatter(x, y));
+    REFUSES(comm.scatter_async(x, y));
+    REFUSES(comm.reduce_scatter(x, sum));
+    REFUSES(comm.reduce_scatter(x, y, sum));
+    REFUSES(comm.reduce_scatter_async(x, sum));
+    REFUSES(comm.reduce_scatter_async(x, y, sum));
+    REFUSES(comm.all_to_all(x));
+    REFUSES(comm.all_to_all(x, y));
+    REFUSES(comm.all_to_all_async(x));
+    REFUSES(comm.all_to_all_async(x, y));
+    REFUSES(comm.scan(x, sum));
+    REFUSES(comm.scan(x, y, sum));
+    REFUSES(comm.scan(1, sum));
+    REFUSES(comm.scan_async(x, sum));
+    REFUSES(comm.scan_async(x, y, sum));
+    REFUSES(comm.exscan(x, sum));
+    REFUSES(comm.exscan(x, y, sum));
+    REFUSES(comm.exscan(1, sum));
+    REFUSES(comm.exscan_async(x, sum));
+    REFUSES(comm.exscan_async(x, y, sum));
+    REFUSES(comm.gather_v(x));
+    REFUSES(comm.gather_v(x, y, one));
+    REFUSES(comm.gather_v_async(x));
+    REFUSES(comm.gather_v_async(x, y, one));
+    REFUSES(comm.all_gather_v(x));
+    REFUSES(comm.all_gather_v(x, y, one));
+    REFUSES(comm.all_gather_v_async(x));
+    REFUSES(comm.all_gather_v_async(x, y, one));
+    REFUSES(comm.scatter_v(x, one));
+    REFUSES(comm.scatter_v(x, y, one));
+    REFUSES(comm.scatter_v_async(x, one));
+    REFUSES(comm.scatter_v_async(x, y, one));
+    REFUSES(comm.reduce_scatter_v(x, one, sum));
+    REFUSES(comm.reduce_scatter_v(x, y, one, sum));
+    REFUSES(comm.reduce_scatter_v_async(x, one, sum));
+    REFUSES(comm.reduce_scatter_v_async(x, y, one, sum));
+    REFUSES(comm.all_to_all_v(x, one));
+    REFUSES(comm.all_to_all_v(x, y, one, one));
+    REFUSES(comm.all_to_all_v_async(x, one));
+    REFUSES(comm.all_to_all_v_async(x, y, one, one));
+    REFUSES(comm.send(x, 0));
+    REFUSES(comm.send_async(x, 0));
+    REFUSES(comm.recv(x, 0));
+    REFUSES(comm.recv_async(x, 0));
+    REFUSES(comm.template recv<float>(0));
+    REFUSES(comm.template recv_async<float>(0));
+    REFUSES(comm.send_recv(x, 0, y, 0));
+    REFUSES(comm.send_recv_async(x, 0, y, 0));
+    REFUSES(comm.send_recv(x, 0, 0));
+    REFUSES(comm.probe());
+    REFUSES(comm.try_probe());
+    REFUSES(comm.match());
+    REFUSES(comm.try_match());
+    REFUSES(comm.barrier_plan());
+    REFUSES(comm.broadcast_plan(x));
+    REFUSES(comm.all_reduce_plan(x, sum));
+    REFUSES(comm.reduce_plan(x, sum));
+    REFUSES(comm.scan_plan(x, sum));
+    REFUSES(comm.exscan_plan(x, sum));
+    REFUSES(comm.reduce_scatter_plan(x, y, sum));
+    REFUSES(comm.gather_plan(x, rows));
+    REFUSES(comm.all_gather_plan(x, rows));
+    REFUSES(comm.scatter_plan(x, y));
+    REFUSES(comm.all_to_all_plan(x, y));
+    REFUSES(comm.gather_v_plan(x, y, one));
+    REFUSES(comm.all_gather_v_plan(x, y, one));
+    REFUSES(comm.scatter_v_plan(x, y, one));
+    REFUSES(comm.reduce_scatter_v_plan(x, y, one, sum));
+    REFUSES(comm.all_to_all_v_plan(x, y, one, one));
+    REFUSES(comm::port(comm));
+    REFUSES(group.send(x, 0));
+    REFUSES(group.recv(y, 0));
+    REFUSES(group.wait());
+    REFUSES(group.size());
+    REFUSES(heap.allocate(1));
+    REFUSES(request.wait());
+    REFUSES(request.test());
+#undef REFUSES
+    CHECK_FALSE(request.valid());
+    CHECK(checked == 122);
+  });
+}
+
+TEST_CASE("a tensor that was moved from is empty, and what looks for its elements throws") {
+  Tensor<float> x({2, 2});
+  x.fill(1);
+  auto const y = std::move(x);
+  CHECK(x.shape() == Shape{0});
+  CHECK(x.view().size() == 0);
+  CHECK(x.elements().empty());
+  REQUIRE_ERROR(x(0, 0), ErrorKind::out_of_range, "(0, 0) does not exist in shape (0,)");
+  REQUIRE_ERROR(x.view()(0), ErrorKind::out_of_range, "(0) does not exist in shape (0,)");
+  REQUIRE_ERROR(x[0], ErrorKind::out_of_range, "index 0");
+  REQUIRE_ERROR(x.slice(0, 0, 1), ErrorKind::out_of_range, "misuse.cpp");
+  REQUIRE_ERROR(x.reshape({2, 2}), ErrorKind::shape, "misuse.cpp");
 }

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/cuda/blas_choices.hpp>
 // What products ask of cuBLASLt, seen by its emulation, and what the emulation refuses.
 #include <tutti/exec/cuda/graph.hpp>
+#include <tutti/kernel/cuda/blas_choices.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
+#include <tutti/kernel/cuda/linear_cross_entropy.hpp>
 
 #include "cuda/support.hpp"
 #include "support/catch.hpp"
 
 #include <cublasLt.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace {
@@ -95,6 +101,119 @@ TEST_CASE("a product that is met first while it is captured is not timed, and re
   CHECK(float(p.c.read()[0]) == 1.0f);  // nothing ran yet
   graph.launch(context.stream());
   CHECK(float(p.c.read()[0]) == 2.0f);
+}
+
+TEST_CASE("algorithms are chosen by where bias and saved values are, and chosen again where that changes") {
+  kernel::cuda::Blas blas(test::cuda_context(), {.workspace = 8192});
+  Product p;
+  OnDevice<bfloat16> const biases(std::vector<bfloat16>(32, bfloat16(3.0f)));
+  auto const run_with = [&](std::ptrdiff_t offset) {
+    p.forms.bias = biases.data() + offset;
+    return p.run(blas);
+  };
+  CHECK(run_with(0) == 5.0f);
+  CHECK(run_with(1) == 5.0f);  // at a multiple of two bytes alone
+  CHECK(run_with(8) == 5.0f);
+  CHECK(run_with(3) == 5.0f);
+  CHECK(blas.plans() == 2);
+  p.forms.bias = nullptr;
+  OnDevice<float> const sums(std::size_t{32});
+  p.gemm.c_dtype = DType::bfloat16;
+  for (std::ptrdiff_t offset : {std::ptrdiff_t{0}, std::ptrdiff_t{1}}) {
+    p.forms.left_sums = reinterpret_cast<bfloat16*>(sums.data()) + offset;
+    CHECK(p.run(blas) == 2.0f);
+  }
+  CHECK(blas.plans() == 4);
+}
+
+TEST_CASE("what a product's plan is timed on is what it multiplies, in the product's type") {
+  kernel::cuda::Context context;  // its working memory was never written
+  for (bool autotune : {false, true}) {
+    kernel::cuda::Blas blas(context, {.autotune = autotune, .workspace = 8192});
+    OnDevice<float> const a(std::vector<float>(256, 0.5f), context), b(std::vector<float>(256, 0.25f), context),
+        bias(std::vector<float>(16, 2.0f), context);
+    OnDevice<bfloat16> const c(std::size_t{256}, context);
+    kernel::Gemm g;
+    g.m = g.n = g.k = 16, g.product = kernel::Product::bfloat16;
+    g.a = a.data(), g.b = b.data(), g.c = c.data(), g.c_dtype = DType::bfloat16;
+    g.a_row = g.b_row = g.c_row = 16;
+    g.epilogue.bias = bias.data();
+    int const before = emulated::sums_of_nan();
+    kernel::cuda::gemm(blas, g);
+    g.epilogue.gelu = true, g.epilogue.gelu_gradient = c.data();  // by a second kernel
+    kernel::cuda::gemm(blas, g);
+    context.wait();
+    CHECK(emulated::sums_of_nan() == before);
+  }
+}
+
+TEST_CASE(
+    "algorithms are chosen by their time where that is asked for alone, and by another's choices where there are") {
+  kernel::cuda::Context& context = test::cuda_context();
+  kernel::cuda::Blas plain(context, {.workspace = 8192}), tuned(context, {.autotune = true, .workspace = 8192});
+  Product p;
+  emulated::make_fastest(1);
+  p.run(plain);
+  CHECK(emulated::last_algorithm() == 0);
+  p.run(tuned);
+  CHECK(emulated::last_algorithm() == 1);
+  p.forms.bias = p.saved.data();
+  p.run(tuned);
+  emulated::make_fastest(0);
+  std::string const text = choices_to_text(tuned);
+  for (bool autotune : {false, true}) {
+    kernel::cuda::Blas other(context, {.autotune = autotune, .workspace = 8192});
+    REQUIRE(choices_from_text(other, text));
+    CHECK(p.run(other) == 3.0f);
+    CHECK(emulated::last_algorithm() == 1);
+    CHECK(choices_to_text(other).size() < text.size());
+    p.forms.bias = nullptr;
+    p.run(other);
+    CHECK(emulated::last_algorithm() == 1);
+    p.forms.bias = p.saved.data();
+    p.gemm.beta = 1;  // a product that the other did not meet
+    p.run(other);
+    CHECK(emulated::last_algorithm() == 0);
+    p.gemm.beta = 0;
+  }
+  emulated::make_fastest(-1);
+  std::string older = text, damaged = text;
+  older.replace(older.find("cublasLt "), 9, "cublasLt 9");
+  damaged.resize(damaged.size() - 5);
+  CHECK_FALSE(choices_from_text(plain, older));
+  REQUIRE_ERROR(choices_from_text(plain, damaged), ErrorKind::format, "line 5");
+  REQUIRE_ERROR(choices_from_text(plain, "{}"), ErrorKind::format, "no list of choices");
+}
+
+TEST_CASE("sums of products are never added up in place, where their order is anybody's") {
+  for (bool autotune : {false, true}) {
+    kernel::cuda::Blas blas(test::cuda_context(), {.autotune = autotune, .workspace = 8192});
+    Product p;
+    CHECK(p.run(blas) == 2.0f);
+    CHECK(emulated::last_scheme() != CUBLASLT_REDUCTION_SCHEME_INPLACE);
+  }
+}
+
+TEST_CASE("the head multiplies with the padded vocabulary, forward and backward: its rows are aligned to 16 bytes") {
+  constexpr std::int64_t rows = 8, channels = 16, vocabulary = 33, padded = 40;
+  kernel::cuda::Blas blas(test::cuda_context(), {.workspace = 8192});
+  OnDevice<bfloat16> const x(std::vector<bfloat16>(rows * channels, bfloat16(0.5f))), dx(std::size_t{rows * channels}),
+      weight(std::vector<bfloat16>(padded * channels, bfloat16(0.25f)));
+  OnDevice<std::int32_t> const targets(std::vector<std::int32_t>(rows, 1));
+  OnDevice<unsigned char> const workspace(static_cast<std::size_t>(
+      kernel::linear_cross_entropy_device_workspace(rows, padded, rows, sizeof(bfloat16))));
+  OnDevice<float> const loss(std::size_t{1});
+  kernel::LinearCrossEntropyOf<bfloat16> args;
+  args.rows = rows, args.channels = channels, args.vocabulary = vocabulary, args.padded_vocabulary = padded;
+  args.x = x.data(), args.weight = weight.data(), args.targets = targets.data(), args.loss = loss.data();
+  args.workspace = reinterpret_cast<float*>(workspace.data());
+  using Extents = std::array<std::int64_t, 3>;
+  kernel::cuda::linear_cross_entropy(blas, args, rows);
+  CHECK(emulated::last_extents() == Extents{padded, rows, channels});
+  args.dx = dx.data();
+  kernel::cuda::linear_cross_entropy(blas, args, rows);
+  CHECK(emulated::last_extents() == Extents{channels, rows, padded});
+  test::cuda_context().wait();
 }
 
 TEST_CASE("the emulated cuBLASLt refuses algorithms of other problems, and shapes that do not fit") {

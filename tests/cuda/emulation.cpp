@@ -7,6 +7,8 @@
 #include <tutti/exec/cuda/stream.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>
 
+#include <tutti/kernel/cuda/context.hpp>
+
 #include "support/catch.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -65,6 +67,16 @@ __global__ void is_not_in_its_mask(Args) { __shfl_sync(0x0000ffffu, 1, 0); }
 __global__ void traps(Args) { __trap(); }
 
 }  // namespace
+
+TEST_CASE("a device that the program holds no code for gets a sentence when its context is made") {
+  emulated::hold_code(false);
+  REQUIRE_ERROR(
+      kernel::cuda::Context(), ErrorKind::unavailable,
+      "holds no code for device 0, whose compute capability is 9.0. Build it on this machine, or by nvcc with "
+      "-gencode=arch=compute_90,code=sm_90");
+  emulated::hold_code(true);
+  CHECK_NOTHROW(kernel::cuda::Context());
+}
 
 TEST_CASE("barriers that not all threads reach are found, with their place") {
   Stream const stream(0);

@@ -61,10 +61,10 @@ TEST_CASE("leaves and outputs have names of their own") {
   Builder b;
   Var const x = b.input("x", DType::float32, {3});
   REQUIRE_ERROR(b.parameter("x", {3}, zeros()), ErrorKind::invalid_argument,
-                "two leaves of a graph have the same name");
+                "two leaves of a graph have the name 'x'");
   REQUIRE_ERROR(b.input("", DType::float32, {3}), ErrorKind::invalid_argument, "a leaf of a graph needs a name");
   b.output("y", x);
-  REQUIRE_ERROR(b.output("y", x), ErrorKind::invalid_argument, "two outputs have the same name");
+  REQUIRE_ERROR(b.output("y", x), ErrorKind::invalid_argument, "two outputs have the name 'y'");
   CHECK(b.graph().find_leaf("x") == x.id);
   CHECK(b.graph().find_output("y") == x.id);
   CHECK(b.graph().find_output("x") == none);
@@ -89,7 +89,7 @@ TEST_CASE("values of other graphs and unbound handles are refused with a sentenc
   Builder b, c;
   Var const x = b.input("x", DType::float32, {3}), y = c.input("y", DType::float32, {3});
   REQUIRE_ERROR(x + y, ErrorKind::invalid_argument, "belongs to another graph");
-  REQUIRE_ERROR(exp(Var{}), ErrorKind::invalid_argument, "a parameter must be bound");
+  REQUIRE_ERROR(exp(Var{}), ErrorKind::invalid_argument, "A parameter is bound by trace");
 }
 
 TEST_CASE("a handle of no graph is refused by every operation, at the caller's line, and never taken for a number") {
@@ -141,7 +141,7 @@ TEST_CASE("a handle of no graph is refused by every operation, at the caller's l
   int line = __LINE__ - 1 - static_cast<int>(std::size(uses));
   for (auto const& use : uses) {
     INFO("the use at line " << line);
-    REQUIRE_ERROR(use(), ErrorKind::invalid_argument, "a parameter must be bound (trace does it)");
+    REQUIRE_ERROR(use(), ErrorKind::invalid_argument, "BOOST_HANA_DEFINE_STRUCT");
     REQUIRE_ERROR(use(), ErrorKind::invalid_argument, "builder.cpp:" + std::to_string(line));
     ++line;
   }

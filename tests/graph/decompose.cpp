@@ -5,6 +5,7 @@
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/decompose.hpp>
 
+#include "graph/each_function.hpp"
 #include "model.hpp"
 #include "support/catch.hpp"
 #include "support/tolerance.hpp"
@@ -42,12 +43,16 @@ Difference difference(Graph const& a, Graph const& b, GradientCheckOptions const
   return result;
 }
 
+bool is_written_out(Op op) {
+  bool found = false;
+  if (is_function(op))
+    with_operation(op, [&]<class Of>() { found = requires(graph::detail::Parts const& p) { Of::decomposition(p); }; });
+  return found;
+}
 bool has_composites(Graph const& graph) {
   for (Id id = 0; id < graph.size(); ++id) {
     Op const op = graph.op(id);
-    if (info(op).kind == OpClass::composite || op == Op::gelu || op == Op::gelu_gradient || op == Op::silu ||
-        op == Op::silu_gradient)
-      return true;
+    if (info(op).kind == OpClass::composite || is_written_out(op)) return true;
     if (graph.op(id) == Op::repeat && has_composites(graph.body(id))) return true;
   }
   return false;
@@ -69,6 +74,24 @@ void check(Graph const& graph, GradientCheckOptions const& options,
 }
 
 }  // namespace
+
+TEST_CASE("every function of elements that is written out in primitives is the same one") {
+  int written = 0;
+  test::for_each_function([&](Op op, std::string const& name) {
+    if (!is_written_out(op)) return;
+    INFO(name);
+    ++written;
+    Builder b;
+    Var const x = b.parameter("x", {9}, zeros()), y = b.parameter("y", {9}, zeros());
+    b.output("y", test::applied_to_any(op, x * 4.0, y * 4.0));
+    Graph const own = canonical(b.graph());
+    REQUIRE_FALSE(has_composites(decompose(own)));
+    Difference const result = difference(own, decompose(own), {});
+    INFO(result.where);
+    CHECK(result.worst < bound);
+  });
+  CHECK(written > 0);
+}
 
 TEST_CASE("a comparison in which one output is NaN is not a good one") {
   Builder b;

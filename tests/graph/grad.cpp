@@ -118,7 +118,11 @@ TEST_CASE("only floating scalars that exist can be differentiated") {
                                                               b.input("t", DType::int32, {2}))
                                       .tokens),
                           {x}),
-                ErrorKind::invalid_argument, "only the mean loss has a gradient");
+                ErrorKind::invalid_argument, "the losses of single tokens have no gradient");
+  Var const logits = b.parameter("logits", {2, 4}, zeros()), target = b.input("target", DType::int32, {2});
+  List<Var> const first = gradients(cross_entropy(logits, target), {logits});
+  REQUIRE_ERROR(gradients(sum_all(first[0] * first[0]), {logits}), ErrorKind::unavailable,
+                "it makes its first derivative alone; decompose the graph before taking the first one");
 }
 
 TEST_CASE("gradient nodes carry the line of what they differentiate") {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Every operation that a graph may hold, executed, against the interpreter.
+// Covers: <tutti/graph/op/*.hpp> <tutti/graph/values.hpp>
 // Covers: <tutti/graph/calls.hpp> <tutti/graph/elements.hpp> <tutti/graph/generic_steps.hpp> <tutti/graph/operands.hpp>
 
+#include "graph/each_function.hpp"
 #include "graph/run_graph.hpp"
 
 #include <tutti/graph/composites.hpp>
@@ -11,7 +13,9 @@
 #include <tutti/kernel/rotary_table.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 using namespace tutti;
@@ -60,6 +64,61 @@ TEST_CASE("elementwise operations of every shape") {
       b.output("constant", constant(b, 2.5, shape, DType::float32));
       b.output("barrier", barrier(x) + stop_gradient(y));
     }));
+}
+
+TEST_CASE("every function of elements of the list computes what its reference says, of floating numbers and integers") {
+  for (std::int64_t const size : {1, 7, 70})
+    check_graph(built([&](Builder& b) {
+      Var const x = b.input("x", DType::float32, {size}), y = b.input("y", DType::float32, {size});
+      Var const i = b.input("i", DType::int32, {size}), j = b.input("j", DType::int32, {size});
+      Var const positive = x * x + 0.5;
+      test::for_each_function([&](Op op, std::string const& name) {
+        b.output(name + " of positive ones", test::applied_to_any(op, positive, y * y + 0.25));
+        if (test::is_total(op)) b.output(name + " of any", test::applied_to_any(op, x * 3.0, y * 3.0));
+        if (generic::is_integer_function(op))
+          b.output(name + " of integers", test::applied_to_any(op, i - 2.0, j - 1.0));
+      });
+    }));
+}
+
+TEST_CASE("comparisons of any kind, truth values, and functions at their edges") {
+  double const infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  auto const results = [](std::vector<double> const& x, std::vector<double> const& y, auto&& f) {
+    auto const size = static_cast<std::int64_t>(x.size());
+    Graph const graph = built([&](Builder& b) {
+      b.output("y", convert(f(b.input("a", DType::float32, {size}), b.input("b", DType::float32, {size})),
+                            DType::float32));
+    });
+    test::RunOptions options;
+    options.set = [&](Ports& ports) {
+      std::vector<float> const a(x.begin(), x.end()), b(y.begin(), y.end());
+      ports.set("a", TensorView<float const>(a.data(), {size}));
+      ports.set("b", TensorView<float const>(b.data(), {size}));
+    };
+    auto const bytes = test::run_executor(graph, options).at("y");
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < size; ++i) values.push_back(generic::number_at(DType::float32, bytes.data(), i));
+    return values;
+  };
+  using Doubles = std::vector<double>;
+  Doubles const a{1, 2, 2, nan, 0}, b{2, 1, 2, 1, nan};
+  CHECK(results(a, b, [](Var x, Var y) { return greater(x, y); }) == Doubles{0, 1, 0, 0, 0});
+  CHECK(results(a, b, [](Var x, Var y) { return greater_equal(x, y); }) == Doubles{0, 1, 1, 0, 0});
+  CHECK(results(a, b, [](Var x, Var y) { return !less(x, y); }) == Doubles{0, 1, 1, 1, 1});
+  Doubles const p{0, 0, 1, 1}, q{0, 1, 0, 1};
+  auto const truth = [](Var v) { return not_equal(v, 0.0); };
+  CHECK(results(p, q, [&](Var x, Var y) { return truth(x) && truth(y); }) == Doubles{0, 0, 0, 1});
+  CHECK(results(p, q, [&](Var x, Var y) { return truth(x) || truth(y); }) == Doubles{0, 1, 1, 1});
+  Doubles const edges{-infinity, -1.5, -0.5, 0.5, 2, infinity};
+  CHECK(results(edges, edges, [](Var x, Var) { return sign(x); }) == Doubles{-1, -1, -1, 1, 1, 1});
+  CHECK(results(edges, edges, [](Var x, Var) { return floor(x); }) == Doubles{-infinity, -2, -1, 0, 2, infinity});
+  CHECK(results(edges, edges, [](Var x, Var) { return ceil(x); }) == Doubles{-infinity, -1, 0, 1, 2, infinity});
+  CHECK(results(edges, edges, [](Var x, Var) { return relu(x); }) == Doubles{0, 0, 0, 0.5, 2, infinity});
+  CHECK(results({-infinity, infinity}, {0, 0}, [](Var x, Var) { return exact_gelu(x); }) == Doubles{0, infinity});
+  CHECK(results({-infinity, 0, infinity}, {0, 0, 0}, [](Var x, Var) { return erf(x); }) == Doubles{-1, 0, 1});
+  CHECK(results({2, 0, 9, 4}, {3, 2, 0.5, -1}, [](Var x, Var y) { return pow(x, y); }) == Doubles{8, 0, 3, 0.25});
+  for (double const value : results({nan, nan}, {1, 2}, [](Var x, Var) { return relu(x) + sign(x); }))
+    CHECK(std::isnan(value));
 }
 
 TEST_CASE("operands of different shapes broadcast") {

@@ -42,7 +42,7 @@ TEST_CASE("the graph lists them with their initialisation, and says which are st
 TEST_CASE("an unbound parameter is refused with a sentence") {
   Param const loose{{3}, zeros()};
   REQUIRE_ERROR(loose + loose, ErrorKind::invalid_argument,
-                "a parameter must be bound (trace does it) before it is used");
+                "list their members with BOOST_HANA_DEFINE_STRUCT");
 }
 
 TEST_CASE("a printed graph shows operation, operands, attributes, shapes, lines and bodies") {

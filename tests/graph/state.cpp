@@ -68,7 +68,7 @@ TEST_CASE("normals have their deviation, depend on the seed and on nothing else"
 
 TEST_CASE("wrong names, types and shapes get a sentence") {
   State state(example());
-  REQUIRE_ERROR(state.at("wieght"), ErrorKind::invalid_argument, "wieght");
+  REQUIRE_ERROR(state.at("wieght"), ErrorKind::invalid_argument, "there is no field 'wieght'. There are: weight, ");
   REQUIRE_ERROR(state["count"], ErrorKind::dtype, "int64");
   REQUIRE_ERROR(state.add("gain", DType::float32, {65}), ErrorKind::shape, "(64,)");
   CHECK(state.find("nothing") == nullptr);

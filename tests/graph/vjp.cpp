@@ -6,6 +6,7 @@
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/composites.hpp>
 
+#include "graph/each_function.hpp"
 #include "support/catch.hpp"
 
 #include <functional>
@@ -87,6 +88,30 @@ TEST_CASE("elementwise rules agree with central differences") {
       return select(less(a, c), a * 2, c * 5);
     });
   }
+}
+
+TEST_CASE("the rule of every function of elements of the list agrees with central differences") {
+  test::for_each_function([](Op op, std::string const& name) {
+    if (info(op).differentiability != Differentiability::rule) return;
+    INFO(name);
+    auto const x = [](Builder& b) { return param(b, "x", {7}); };
+    auto const y = [](Builder& b) { return param(b, "y", {7}); };
+    check([&](Builder& b) { return test::applied_to_any(op, exp(x(b)), exp(y(b))); });
+    if (test::is_total(op)) check([&](Builder& b) { return test::applied_to_any(op, x(b) * 2.0, y(b) * 2.0); });
+  });
+}
+
+TEST_CASE("the gradient of a power by its exponent is zero where the base is") {
+  Builder b;
+  Var const base = param(b, "base", {2}), exponent = param(b, "exponent", {2});
+  b.output("loss", sum_all(pow(base, exponent)));
+  Interpreter interpreter(grad(canonical(b.graph())));
+  interpreter.set("base", {0, 2});
+  interpreter.set("exponent", {2, 3});
+  interpreter.run();
+  CHECK(interpreter.output("gradient.base") == naive::Values{0, 12});
+  CHECK(interpreter.output("gradient.exponent")[0] == 0);
+  CHECK(std::abs(interpreter.output("gradient.exponent")[1] - 8 * std::log(2.0)) < 1e-12);
 }
 
 TEST_CASE("ties of maximum and of reduce_max share the gradient") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/kernel/elementwise.hpp> <tutti/kernel/elementwise_rules.hpp> <tutti/kernel/cpu/elementwise.hpp>
+// Covers: <tutti/kernel/elementwise.hpp> <tutti/kernel/elementwise_functions.hpp> <tutti/kernel/cpu/elementwise.hpp>
 // Covers: <tutti/kernel/box.hpp> <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
 
@@ -29,7 +29,7 @@ TEST_CASE("Random chains over random shapes, strides and element types are exact
           std::fill(results[output].begin(), results[output].end(), 0x0101010101010101u);
           program.outputs[output].data = results[output].data();
         }
-        kernel::cpu::elementwise(context_of(isa, threads), program.args());
+        kernel::cpu::elementwise<ElementwiseFunctions>(context_of(isa, threads), program.args());
         for (std::size_t output = 0; output < results.size(); ++output) {
           CAPTURE(std::string(exec::name(isa)), threads, output, std::string(name(program.outputs[output].dtype)));
           REQUIRE(same_values(program.outputs[output].dtype, results[output], expected[output], count));
@@ -60,6 +60,12 @@ TEST_CASE("Functions are within their tolerance of double precision") {
       {Op::reciprocal_square_root, 0, [](double x) { return 1 / std::sqrt(x); }, 1e-3, 100},
       {Op::gelu, 0, gelu, -8, 8},
       {Op::silu, 0, [](double x) { return x / (1 + std::exp(-x)); }, -20, 20},
+      {Op::abs, 0, [](double x) { return std::abs(x); }, -8, 8},
+      {Op::floor, 0, [](double x) { return std::floor(x); }, -8, 8},
+      {Op::ceil, 0, [](double x) { return std::ceil(x); }, -8, 8},
+      {Op::relu, 0, [](double x) { return x > 0 ? x : 0; }, -8, 8},
+      {Op::erf, 0, [](double x) { return std::erf(x); }, -5, 5},
+      {Op::exact_gelu, 0, [](double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }, -12, 12},
       {Op::power, 2, [](double x) { return x * x; }, -10, 10},
       {Op::power, 3, [](double x) { return x * x * x; }, -10, 10},
       {Op::power, 1, [](double x) { return x; }, -10, 10},
@@ -82,7 +88,8 @@ TEST_CASE("Functions are within their tolerance of double precision") {
           [&](exec::Context& context) {
             std::vector<float> out(length(n));
             ElementwiseOutput const output{1, out.data(), DType::float32};
-            kernel::cpu::elementwise(context, {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
+            kernel::cpu::elementwise<ElementwiseFunctions>(context,
+                                                           {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
             return out;
           },
           [&](std::vector<float> const& out) {
@@ -93,7 +100,8 @@ TEST_CASE("Functions are within their tolerance of double precision") {
           });
       std::vector<double> wide(length(n));
       ElementwiseOutput const output{1, wide.data(), DType::float64};
-      kernel::cpu::elementwise(context_of(exec::best_isa(), 2), {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
+      kernel::cpu::elementwise<ElementwiseFunctions>(context_of(exec::best_isa(), 2),
+                                                     {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
       for (std::size_t i = 0; i < wide.size(); ++i)
         REQUIRE(close(wide[i], expected[i], 1e-13, std::max(1e-3, std::abs(expected[i]))));
     }
@@ -116,13 +124,14 @@ TEST_CASE("The gradients of GELU and SiLU are the slopes of GELU and SiLU") {
         [&](exec::Context& context) {
           std::vector<float> out(x.size());
           ElementwiseOutput const output{2, out.data(), DType::float32};
-          kernel::cpu::elementwise(context, {{999}, inputs, {&instruction, 1}, {&output, 1}});
+          kernel::cpu::elementwise<ElementwiseFunctions>(context, {{999}, inputs, {&instruction, 1}, {&output, 1}});
           return out;
         },
         [&](std::vector<float> const& out) { require_close(out.data(), expected, 1e-6, 2, "slope"); });
     std::vector<double> wide(x.size());
     ElementwiseOutput const output{2, wide.data(), DType::float64};
-    kernel::cpu::elementwise(context_of(exec::best_isa(), 1), {{999}, inputs, {&instruction, 1}, {&output, 1}});
+    kernel::cpu::elementwise<ElementwiseFunctions>(context_of(exec::best_isa(), 1),
+                                                   {{999}, inputs, {&instruction, 1}, {&output, 1}});
     for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(close(wide[i], expected[i], 1e-8, 2));
   }
 }
@@ -138,9 +147,9 @@ TEST_CASE("Outputs may stand where contiguous inputs stood, even exchanged") {
         ElementwiseInput const inputs[] = {{x.data(), DType::float32, {1}}, {x.data() + n, DType::float32, {1}}};
         ElementwiseInstruction const instructions[] = {{Op::add, 0, 1}, {Op::subtract, 0, 1}, {Op::multiply, 2, 0}};
         ElementwiseOutput const outputs[] = {{4, x.data(), DType::float32}, {3, x.data() + n, DType::float32}};
-        kernel::cpu::elementwise(context, {{n}, inputs, instructions, outputs});
+        kernel::cpu::elementwise<ElementwiseFunctions>(context, {{n}, inputs, instructions, outputs});
         ElementwiseOutput const exchanged[] = {{1, x.data(), DType::float32}, {0, x.data() + n, DType::float32}};
-        kernel::cpu::elementwise(context, {{n}, inputs, {}, exchanged});
+        kernel::cpu::elementwise<ElementwiseFunctions>(context, {{n}, inputs, {}, exchanged});
         return x;
       },
       [&](std::vector<float> const& x) {
@@ -157,7 +166,7 @@ TEST_CASE("Integers are stored toward zero, saturate, and take 0 for NaN") {
   std::vector<std::uint8_t> narrow(8);
   ElementwiseInput const input{x.data(), DType::float32, {1}};
   ElementwiseOutput const outputs[] = {{0, wide.data(), DType::int32}, {0, narrow.data(), DType::uint8}};
-  kernel::cpu::elementwise(context_of(exec::best_isa(), 1), {{8}, {&input, 1}, {}, outputs});
+  kernel::cpu::elementwise<ElementwiseFunctions>(context_of(exec::best_isa(), 1), {{8}, {&input, 1}, {}, outputs});
   REQUIRE(wide == std::vector<std::int32_t>{1, -1, INT32_MAX, INT32_MIN, 0, 300, -7, 0});
   REQUIRE(narrow == std::vector<std::uint8_t>{1, 0, 255, 0, 0, 255, 0, 0});
 }
@@ -168,17 +177,18 @@ TEST_CASE("Chains beyond the limits or with wrong registers are refused with a s
   std::vector<ElementwiseInput> const inputs(17, {&value, DType::float32, {}});
   std::vector<ElementwiseInstruction> const instructions(65, {Op::constant});
   std::vector<ElementwiseOutput> const outputs(9, {0, &value, DType::float32});
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, inputs, {}, {}}), ErrorKind::internal,
+  REQUIRE_ERROR(kernel::cpu::elementwise<ElementwiseFunctions>(context, {{1}, inputs, {}, {}}), ErrorKind::internal,
                 "17 inputs, 0 instructions, 0 outputs: a chain has at most 16, 64 and 8. Split it");
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {}, instructions, {}}), ErrorKind::internal, "65 instructions");
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {}, outputs}), ErrorKind::internal,
-                "9 outputs");
+  REQUIRE_ERROR(kernel::cpu::elementwise<ElementwiseFunctions>(context, {{1}, {}, instructions, {}}),
+                ErrorKind::internal, "65 instructions");
+  REQUIRE_ERROR(kernel::cpu::elementwise<ElementwiseFunctions>(context, {{1}, {inputs.data(), 1}, {}, outputs}),
+                ErrorKind::internal, "9 outputs");
   ElementwiseInstruction const late{Op::add, 0, 1}, missing{Op::add, 0};
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {&late, 1}, {}}), ErrorKind::internal,
-                "instruction 0 reads register 1, but there are 1 before it");
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {&missing, 1}, {}}), ErrorKind::internal,
-                "reads register -1");
+  REQUIRE_ERROR(kernel::cpu::elementwise<ElementwiseFunctions>(context, {{1}, {inputs.data(), 1}, {&late, 1}, {}}),
+                ErrorKind::internal, "instruction 0 reads register 1, but there are 1 before it");
+  REQUIRE_ERROR(kernel::cpu::elementwise<ElementwiseFunctions>(context, {{1}, {inputs.data(), 1}, {&missing, 1}, {}}),
+                ErrorKind::internal, "reads register -1");
   ElementwiseOutput const nowhere{1, &value, DType::float32};
-  REQUIRE_ERROR(kernel::cpu::elementwise(context, {{1}, {inputs.data(), 1}, {}, {&nowhere, 1}}), ErrorKind::internal,
-                "an output reads register 1, which does not exist");
+  REQUIRE_ERROR(kernel::cpu::elementwise<ElementwiseFunctions>(context, {{1}, {inputs.data(), 1}, {}, {&nowhere, 1}}),
+                ErrorKind::internal, "an output reads register 1, which does not exist");
 }

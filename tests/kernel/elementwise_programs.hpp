@@ -3,8 +3,9 @@
 /// @file
 /// Random elementwise chains, and an interpreter of those operations that IEEE arithmetic defines exactly.
 
+#include <tutti/graph/op/table.hpp>
 #include <tutti/kernel/elementwise.hpp>
-#include <tutti/kernel/elementwise_rules.hpp>
+#include <tutti/kernel/elementwise_functions.hpp>
 
 #include "kernel/support.hpp"
 
@@ -19,7 +20,8 @@ namespace tutti::test {
 using kernel::ElementwiseInput;
 using kernel::ElementwiseInstruction;
 using kernel::ElementwiseOutput;
-using Op = kernel::ElementwiseOp;
+using graph::ElementwiseFunctions;
+using graph::Op;
 
 inline double read(DType dtype, void const* data, std::int64_t index) {
   switch (dtype) {
@@ -55,8 +57,8 @@ inline void write(DType dtype, void* data, std::int64_t index, double value) {
 
 /// One instruction that IEEE arithmetic defines exactly, in the arithmetic of Real.
 template <class Real>
-Real exact(Op op, double value, Real a, Real b, Real c) {
-  switch (op) {
+Real exact(kernel::ElementwiseOp op, double value, Real a, Real b, Real c) {
+  switch (static_cast<Op>(op.number)) {
     case Op::constant: return static_cast<Real>(value);
     case Op::add: return a + b;
     case Op::subtract: return a - b;
@@ -70,7 +72,7 @@ Real exact(Op op, double value, Real a, Real b, Real c) {
     case Op::equal: return a == b;
     case Op::not_equal: return a != b;
     case Op::select: return a != 0 ? b : c;
-    case Op::identity: return a;
+    case Op::convert: return a;
     default: break;
   }
   FAIL("not an exact instruction");
@@ -121,7 +123,7 @@ inline constexpr DType program_types[] = {DType::float32,  DType::float32, DType
                            DType::uint8,    DType::int64,   DType::float64};
 inline constexpr Op exact_ops[] = {Op::add,       Op::subtract,    Op::multiply, Op::divide,     Op::maximum,
                             Op::negate,    Op::square_root, Op::less,     Op::less_equal, Op::equal,
-                            Op::not_equal, Op::select,      Op::constant, Op::identity};
+                            Op::not_equal, Op::select,      Op::constant, Op::convert};
 
 inline Program random_program(Random& random, int round) {
   Program program;
@@ -163,7 +165,7 @@ inline Program random_program(Random& random, int round) {
     ElementwiseInstruction instruction;
     instruction.op = before == 0 ? Op::constant : exact_ops[random.below(14)];
     auto const pick = [&] { return static_cast<std::int16_t>(random.below(before)); };
-    int const arity = kernel::arity(instruction.op);
+    int const arity = kernel::arity<ElementwiseFunctions>(instruction.op);
     if (arity > 0) instruction.a = pick();
     if (arity > 1) instruction.b = pick();
     if (arity > 2) instruction.c = pick();

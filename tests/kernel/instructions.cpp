@@ -5,6 +5,7 @@
 /// work at both sizes. instructions.py counts the instructions of the two calls.
 
 #include <tutti/exec/context.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/kernel/cpu/adamw.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
 #include <tutti/kernel/cpu/cross_entropy.hpp>
@@ -163,9 +164,10 @@ void square_sum(exec::Context& context, int64_t size) {
 }
 void gelu(exec::Context& context, int64_t size) {
   kernel::ElementwiseInput const input{floats(0, size), DType::float32, {1}};
-  kernel::ElementwiseInstruction const instruction{kernel::ElementwiseOp::gelu, 0};
+  kernel::ElementwiseInstruction const instruction{graph::Op::gelu, 0};
   kernel::ElementwiseOutput const output{1, floats(1, size), DType::float32};
-  kernel::cpu::elementwise(context, {Shape{size}, {&input, 1}, {&instruction, 1}, {&output, 1}});
+  kernel::cpu::elementwise<graph::ElementwiseFunctions>(context,
+                                                        {Shape{size}, {&input, 1}, {&instruction, 1}, {&output, 1}});
 }
 
 constexpr int64_t channels = 768;

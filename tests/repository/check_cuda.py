@@ -41,9 +41,14 @@ cp "$source" "$out" && chmod +x "$out"
 SMI = """#!/bin/sh
 case $* in *compute_cap*) echo "Made Up, 580.1, 9.0, 100 MiB" ;; *) echo "1 MHz, 2 MHz" ;; esac
 """
+GXX = """#!/bin/sh
+case $1 in --version) echo "g++ 12" ;; -E) text=$(cat); case "$NO_CATCH$text" in 1*catch2*) exit 1 ;; esac ;; *) echo none ;; esac
+"""
 SANITIZER = """#!/bin/sh
+[ "$1" != --help ] || { echo "--kernel-name arg"; exit 0; }
 echo "sanitizer $*" >>"$LOG"
-exec "$5"
+while [ "${1#*test_}" = "$1" ]; do shift; done
+exec "$1"
 """
 BENCH = """#!/bin/sh
 cat >"$2" <<'END'
@@ -101,7 +106,9 @@ class Machine:
         (self.root / "scripts").mkdir()
         shutil.copy(ROOT / "scripts" / "check_cuda.py", self.root / "scripts")
         self.bin.mkdir(parents=True)
-        for name, text in {"nvcc": NVCC, "nvidia-smi": SMI, "compute-sanitizer": SANITIZER}.items():
+        (self.bin.parent / "lib64").mkdir()
+        (self.bin.parent / "lib64" / "libcublasLt.so").write_text("")
+        for name, text in {"nvcc": NVCC, "nvidia-smi": SMI, "compute-sanitizer": SANITIZER, "g++": GXX}.items():
             (self.bin / name).write_text(text)
             (self.bin / name).chmod(0o755)
 
@@ -112,9 +119,9 @@ class Machine:
             (self.bin.parent / path).parent.mkdir(exist_ok=True)
             (self.bin.parent / path).write_text(text)
 
-    def run(self, *arguments, status=0, says=(), silent=()):
+    def run(self, *arguments, status=0, says=(), silent=(), variables={}):
         self.log.write_text("")
-        environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "LOG": str(self.log)}
+        environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "LOG": str(self.log), **variables}
         done = subprocess.run([sys.executable, str(self.root / "scripts" / "check_cuda.py"), *arguments], text=True,
                               capture_output=True, env=environment)
         text = done.stdout + done.stderr
@@ -143,6 +150,8 @@ def check(machine):
     machine.expect(rows["gpt2_124m_step_bf16_b32 vs pytorch"]["ours"] is None, "a rival without ours has a row")
     machine.expect(report["versions"]["cudnn"] == "9" and report["versions"]["cuBLASLt"] == "130000" and report["device"]["architecture"] == "90a", "versions, device")
     machine.expect(log.count("sanitizer --tool") == 4, "four tools on the kernels alone")
+    machine.expect(log.count("--kernel-name kernel_substring=tutti") == 4 and log.count("~*ceilings*") == 4,
+                   "of kernels the library's own, without the large products")
     machine.expect("code=sm_90a" in log and "code=sm_80" not in log, "built for this device")
 
     log = machine.run("--only", "tests", says=["4 of 4 steps passed"])
@@ -151,6 +160,19 @@ def check(machine):
     (machine.root / "tests/kernel/cuda/used.hpp").write_text("2\n")
     machine.expect(machine.run("--only", "tests").count(" -c ") == 1, "what uses a changed header is compiled again")
 
+    machine.run("--only", "tests", variables={"OUT": str(machine.root / "told")})
+    machine.expect(json.loads((machine.root / "told/report.json").read_text()) == machine.report(), "a report in $OUT")
+    hidden = machine.bin.parent / "lib64" / "libcublasLt.so"
+    hidden.rename(hidden.with_suffix(".hidden"))
+    package = machine.root / "packages/nvidia/cublas/lib/libcublasLt.so.12"
+    package.parent.mkdir(parents=True)
+    package.write_text("")
+    machine.run("--only", "tests", "--out", str(machine.root / "bare"), status=2, says=["has no cuBLASLt", "pip install"])
+    log = machine.run("--only", "tests", "--out", str(machine.root / "bare"), variables={"PYTHONPATH": str(machine.root / "packages")})
+    machine.expect(f"-rpath,{package.parent}" in log and (machine.root / "bare/cublasLt_link/libcublasLt.so").readlink() == package,
+                   "cuBLASLt of a package")
+    hidden.with_suffix(".hidden").rename(hidden)
+    machine.run("--only", "tests", status=2, variables={"NO_CATCH": "1"}, says=["catch2/catch.hpp or catch2/catch_all.hpp cannot", "Install catch2", "--carry"])
     machine.run("--only", "nccl", says=["SKIPPED  no NCCL", "0 of 0 steps"])
     machine.nccl("2.28.9")
     log = machine.run("--only", "nccl", says=["left out: NCCL 2.28.9 refuses"])
@@ -190,7 +212,11 @@ def check_carried(machine):
         file.writestr("nvidia/nccl/include/nccl.h", "#define NCCL_MAJOR 2\n#define NCCL_MINOR 32\n#define NCCL_PATCH 3\n")
         file.writestr("nvidia/nccl/include/deep/b.h", "")
         file.writestr("nvidia/nccl/lib/libnccl.so.2", library())
-    machine.run("--carry", str(folder), "--nccl", str(wheel), says=["NCCL 2.32.3 for sm_90", "headers are in"])
+    machine.run("--carry", str(folder), "--nccl", str(wheel), says=["NCCL 2.32.3 for sm_90", "headers are in", "MiB", "needs nvcc"])
+    with open(folder / "large", "wb") as large:
+        large.truncate(65 << 20)
+    machine.run("--carry", str(folder), "--nccl", str(wheel), status=2, says=["more than the 64"])
+    (folder / "large").unlink()
     machine.expect((folder / "nccl/include/deep/b.h").exists(), "all headers of NCCL")
     machine.expect(lzma.decompress((folder / "nccl/lib/libnccl.so.2.xz").read_bytes()) == library(bytes(1000)),
                    "the code of one architecture, and nothing else changed")

@@ -899,12 +899,25 @@ def case_device(bench):
     whole = bench.folder / "whole"
     bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")
     print(f"  2 ranks: within {close(bench.losses(whole), bench.losses(ranks), 1e-4):.1e}")
+    # What was chosen by time lies beside the checkpoints, and a run that goes on takes it.
+    tuned = bench.folder / "tuned"
+    bench.run("threads", 1, tuned, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda", "--autotune")
+    choices = tuned / "checkpoints" / "products.rank_0000.txt"
+    kept = choices.read_text()
+    check(kept.startswith("tutti products 1\n") and len(kept.splitlines()) > 10, kept)
+    bench.run("threads", 1, tuned, "--resume", "latest", "--steps", "4", "--device", "cuda")
+    check(choices.read_text().splitlines()[:10] == kept.splitlines()[:10], "a run that goes on chooses anew")
+    choices.write_text(kept[:-9])
+    _, errors = bench.run("threads", 1, tuned, "--resume", "latest", "--steps", "5", "--device", "cuda", code=1)
+    check("products.rank_0000.txt: line" in errors and "damaged" in errors, errors)
     # A run goes on where another device left it.
     parts = bench.folder / "parts"
     bench.run("threads", 1, parts, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda")
     bench.args.trainer = plain
     bench.run("threads", 1, parts, "--resume", "latest", "--steps", "6")
     print(f"  resumed on processors: within {close(bench.losses(device), bench.losses(parts), 1e-4):.1e}")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--autotune", code=2)
+    check("is of GPUs" in errors, errors)
     _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--keep-packed", "--device", "cuda", code=2)
     check("--device cuda: keeps no packed weights" in errors, errors)
 

@@ -73,7 +73,8 @@ List<comm::BackendInfo> backends() {
 }
 
 /// The name of the backend that `wanted` stands for: itself when it is available, the one of the highest priority for
-/// "auto", which is mpi under a launcher and threads elsewhere. Starts nothing.
+/// "auto", which is nccl under a launcher whose ranks have a GPU each, mpi under any other, and threads elsewhere.
+/// Starts nothing.
 /// Errors     see comm::choose_backend.
 template <class Set = Backends>
 std::string choose_backend(std::string_view wanted) {
@@ -83,17 +84,45 @@ std::string choose_backend(std::string_view wanted) {
 /// Calls f(communicator) on every rank of the named backend, "auto", "mpi", "threads" or "nccl", and returns the exit
 /// code for main, as tutti::launch does. f is called with another type of communicator for each backend: a lambda takes
 /// `auto& communicator`.
-/// Errors     none are thrown. A backend that is not there: a sentence on the error stream, and 2.
+/// Errors     none are thrown. A backend that is not there: a sentence on the error stream, and 2. So are
+///            argc and argv that do not go together: a null argv is for argc 0.
 template <class Set = Backends, class F>
 int with_backend(std::string_view wanted, int argc, char** argv, F&& f) {
   std::string name;
   try {
+    comm::check_arguments("with_backend", argc, argv);
     name = choose_backend<Set>(wanted);
   } catch (Error const& error) {
     comm::report(-1, error.what());
     return 2;
   }
   return Set::launch(name, argc, argv, f);
+}
+
+/// The same for a program whose words are not its own to pass: `ranks` are those of threads, 0 for as many as without
+/// --ranks; where a launcher starts the ranks they must be as many, or 0.
+struct BackendOptions {
+  int ranks = 0;
+};
+template <class Set = Backends, class F>
+int with_backend(std::string_view wanted, BackendOptions const& options, F&& f) {
+  comm::Announced const announced = comm::announced_ranks();
+  try {
+    if (options.ranks < 0)
+      throw Error(ErrorKind::configuration, "with_backend",
+                  concat("BackendOptions::ranks is ", options.ranks, ". Give a number from 1, or 0 for the default"));
+    if (options.ranks > 0 && announced.ranks > 0 && announced.ranks != options.ranks)
+      throw Error(ErrorKind::configuration, "with_backend",
+                  concat("BackendOptions::ranks is ", options.ranks, ", and the launcher started ", announced.ranks,
+                         " (", announced.variable, "). Give it this number, or 0"));
+  } catch (Error const& error) {
+    comm::report(-1, error.what());
+    return 2;
+  }
+  std::string words[] = {"program", concat("--ranks=", options.ranks)};
+  char* arguments[] = {words[0].data(), words[1].data(), nullptr};
+  if (options.ranks == 0) arguments[1] = nullptr;
+  return with_backend<Set>(wanted, options.ranks > 0 ? 2 : 1, arguments, f);
 }
 
 }  // namespace tutti

@@ -36,4 +36,14 @@ CallSite within(double seconds, std::source_location where = std::source_locatio
   return {where, seconds};
 }
 
+namespace comm {
+
+/// Of anything that was moved from and is used. Not inlined: it stands behind every operation's first check.
+template <class = void>
+[[noreturn, gnu::noinline, gnu::cold]] void throw_moved(char const* what, std::source_location where) {
+  throw Error(ErrorKind::invalid_argument, what, concat("this ", what, " was moved from. Use the one that it became"),
+              where);
+}
+
+}  // namespace comm
 }  // namespace tutti

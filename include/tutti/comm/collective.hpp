@@ -240,10 +240,13 @@ enum class CheckLevel : std::uint8_t { off, cheap, full };
 
 /// What must be the same on all ranks, beside `compared_count`: kind, whether the call goes in parts because it works
 /// on device memory, purpose, operator, type with its layout, and root, of which the first four million differ. In its
-/// place stands the number of contributions of the kind that has them.
+/// place stands the number of contributions of the kind that has them, and a part of it is the type of a callable: then
+/// the first four thousand roots differ.
 inline std::uint64_t facts_of(Collective const& call) noexcept {
   auto const compound = static_cast<std::uint64_t>(call.compound_bytes < 255 ? call.compound_bytes : 255);
-  auto const root = static_cast<std::uint32_t>(call.root + 1);
+  auto const any_root = static_cast<std::uint32_t>(call.root + 1);
+  std::uint32_t const callable = call.reduction.callable;
+  std::uint32_t const root = callable == 0 ? any_root : (any_root & 0xfffu) | callable << 12;
   auto const contributions = static_cast<std::uint32_t>(call.contributions & 0x3fffff);
   return std::uint64_t{static_cast<std::uint8_t>(call.kind)} | (call.staged_count < 0 ? 0u : 1u) << 5 |
          std::uint64_t{static_cast<std::uint8_t>(call.purpose)} << 6 |
@@ -283,6 +286,9 @@ inline Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
     call.contributions = static_cast<std::int64_t>(facts >> 42) | count >> 41 << 22;
     call.count &= (std::int64_t{1} << 41) - 1;
     if (call.staged_count >= 0) call.staged_count = call.count;
+  } else if (call.reduction.op == Operator::callable) {
+    call.root = static_cast<int>(facts >> 42 & 0xfffu) - 1;
+    call.reduction.callable = static_cast<std::uint16_t>(facts >> 54);
   } else call.root = static_cast<int>(facts >> 42) - 1;
   return call;
 }
@@ -303,6 +309,20 @@ template <class = void>
 std::string no_message(MessageInfo const& wanted) {
   return concat("no message from ", wanted.source < 0 ? "any rank" : concat("rank ", wanted.source), " with ",
                 wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));
+}
+
+/// For whoever waits in vain: "; from rank 0 with tag 5 there is one of 24 bytes (float64)", of the first three that
+/// are there; empty where there are none.
+template <class Messages>
+std::string messages_there(Messages const& messages) {
+  std::string text;
+  int told = 0;
+  for (MessageInfo const& info : messages) {
+    if (++told > 3) return concat(text, "; and more");
+    text += concat("; from rank ", info.source, " with tag ", info.tag, " there is one of ", info.bytes, " bytes",
+                   info.has_dtype ? concat(" (", name(info.dtype), ")") : std::string());
+  }
+  return text;
 }
 
 /// "3 + 4 + 0"; of more than sixteen ranks the first fifteen, and a number for the others. `parts` of an element are
@@ -349,7 +369,9 @@ std::string describe_at(Collective const& call, std::string_view file, std::uint
     if (call.root >= 0) text += concat("root ", call.root, ", ");
     text += concat("counts to be found, elements #", call.layout);
   } else if (call.kind != Kind::barrier && call.purpose != Purpose::split) {
-    if (reduces(call.kind)) text += concat(tutti::name(call.reduction.op), ", ");
+    if (reduces(call.kind)) text += tutti::name(call.reduction.op);
+    if (call.reduction.callable != 0) text += concat(" #", call.reduction.callable);
+    if (reduces(call.kind)) text += ", ";
     if (call.root >= 0) text += concat("root ", call.root, ", ");
     text += describe_elements(call);
     if (call.kind == Kind::all_reduce_contributions)

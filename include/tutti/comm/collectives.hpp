@@ -10,8 +10,10 @@
 
 namespace tutti::comm {
 
-/// See `Communicator` for what holds for all of them. A reduction has a default operator so that one without gets a
-/// sentence and not a list of candidates; a buffer in its place is the second buffer.
+/// See `Communicator` for what holds for all of them. A number that can be changed is changed in place, as buffers are;
+/// of a constant or temporary one the result is returned, and the forms `*_value` return it of any (ADR 0016). A
+/// reduction has a default operator so that one without gets a sentence and not a list of candidates; a buffer in its
+/// place is the second buffer.
 template <Backend B>
 class Collectives : public Endpoint<B> {
  public:
@@ -32,8 +34,16 @@ class Collectives : public Endpoint<B> {
   void broadcast(X&& x, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, operand_of(x), NoOperator{}, root, where);
   }
+  template <Variable T>
+  void broadcast(T& value, int root = 0, Where where = std::source_location::current()) {
+    this->template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
+  }
   template <Value T>
-  [[nodiscard]] T broadcast(T value, int root = 0, Where where = std::source_location::current()) {
+  [[nodiscard]] T broadcast(T const& value, int root = 0, Where where = std::source_location::current()) {
+    return broadcast_value(value, root, where);
+  }
+  template <Value T>
+  [[nodiscard]] T broadcast_value(T value, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
     return value;
   }
@@ -53,9 +63,16 @@ class Collectives : public Endpoint<B> {
   void all_reduce(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(input_of(from), operand_of(to), op, -1, where);
   }
-  /// Of one number: returns the result.
+  template <Variable T, NoBuffer Op = NoOperator>
+  void all_reduce(T& value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
+  }
   template <Value T, NoBuffer Op = NoOperator>
-  [[nodiscard]] T all_reduce(T value, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] T all_reduce(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
+    return all_reduce_value(value, op, where);
+  }
+  template <Value T, NoBuffer Op = NoOperator>
+  [[nodiscard]] T all_reduce_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
@@ -78,7 +95,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   [[nodiscard]] TensorOf<X> all_reduce_contributions(X&& x, Op const& op = {},
                                                      Where where = std::source_location::current()) {
-    return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x), op, -1, where);
+    return this->template run<Kind::all_reduce_contributions>(input_of(x), contribution<X>(x, where), op, -1, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void all_reduce_contributions(From&& from, To&& to, Op const& op = {},
@@ -88,7 +105,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   Request<TensorOf<X>> all_reduce_contributions_async(X&& x, Op op = {},
                                                       Where where = std::source_location::current()) {
-    auto to = contribution<X>(x);
+    auto to = contribution<X>(x, where);
     return this->template start<Kind::all_reduce_contributions>(input_of(std::forward<X>(x)), std::move(to),
                                                                 std::move(op), -1, where);
   }
@@ -103,6 +120,11 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   void reduce(X&& x, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
     this->template run<Kind::reduce>(NoOperand{}, operand_of(x), op, root, where);
+  }
+  /// Of one number, which only `root` has: there is no form that returns it.
+  template <Variable T, NoBuffer Op = NoOperator>
+  void reduce(T& value, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
+    this->template run<Kind::reduce>(NoOperand{}, one(value), op, root, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce(From&& from, To&& to, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
@@ -124,15 +146,17 @@ class Collectives : public Endpoint<B> {
   template <Buffer X>
   [[nodiscard]] TensorOf<X> gather(X&& x, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
-        input_of(x), this->result(x, this->stacked("gather", view_of(x).shape(), this->rank() == root, where)),
+        input_of(x),
+        this->result(x, this->stacked("gather", view_of(x).shape(), this->rank(where) == root, where), where),
         NoOperator{}, root, where);
   }
   /// Of one number: shapes (P,) at `root`, (0,) elsewhere.
   template <Value T>
   [[nodiscard]] Tensor<T, Device> gather(T value, int root = 0, Where where = std::source_location::current()) {
     return this->template run<Kind::gather>(
-        one(std::as_const(value)), this->result(TensorView<T>(), Shape{this->rank() == root ? this->size() : 0}),
-        NoOperator{}, root, where);
+        one(std::as_const(value)),
+        this->result(TensorView<T>(), Shape{this->rank(where) == root ? this->size(where) : 0}, where), NoOperator{},
+        root, where);
   }
   template <Buffer From, Buffer To>
   void gather(From&& from, To&& to, int root = 0, Where where = std::source_location::current()) {
@@ -140,7 +164,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   Request<TensorOf<X>> gather_async(X&& x, int root = 0, Where where = std::source_location::current()) {
-    auto to = this->result(x, this->stacked("gather", view_of(x).shape(), this->rank() == root, where));
+    auto to = this->result(x, this->stacked("gather", view_of(x).shape(), this->rank(where) == root, where), where);
     return this->template start<Kind::gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, root, where);
   }
   template <Buffer From, Buffer To>
@@ -155,14 +179,15 @@ class Collectives : public Endpoint<B> {
   template <Buffer X>
   [[nodiscard]] TensorOf<X> all_gather(X&& x, Where where = std::source_location::current()) {
     return this->template run<Kind::all_gather>(
-        input_of(x), this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where)),
+        input_of(x), this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where), where),
         NoOperator{}, -1, where);
   }
   /// Of one number: shape (P,).
   template <Value T>
   [[nodiscard]] Tensor<T, Device> all_gather(T value, Where where = std::source_location::current()) {
-    return this->template run<Kind::all_gather>(
-        one(std::as_const(value)), this->result(TensorView<T>(), Shape{this->size()}), NoOperator{}, -1, where);
+    return this->template run<Kind::all_gather>(one(std::as_const(value)),
+                                                this->result(TensorView<T>(), Shape{this->size(where)}, where),
+                                                NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
   void all_gather(From&& from, To&& to, Where where = std::source_location::current()) {
@@ -170,7 +195,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   Request<TensorOf<X>> all_gather_async(X&& x, Where where = std::source_location::current()) {
-    auto to = this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where));
+    auto to = this->result(x, this->stacked("all_gather", view_of(x).shape(), true, where), where);
     return this->template start<Kind::all_gather>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -198,7 +223,7 @@ class Collectives : public Endpoint<B> {
   [[nodiscard]] TensorOf<X> reduce_scatter(X&& x, Op const& op = {},
                                                           Where where = std::source_location::current()) {
     return this->template run<Kind::reduce_scatter>(
-        input_of(x), this->result(x, this->part(view_of(x).shape(), where)), op, -1, where);
+        input_of(x), this->result(x, this->part(view_of(x).shape(), where), where), op, -1, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce_scatter(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
@@ -207,7 +232,7 @@ class Collectives : public Endpoint<B> {
   template <Buffer X, NoBuffer Op = NoOperator>
   Request<TensorOf<X>> reduce_scatter_async(X&& x, Op op = {},
                                                            Where where = std::source_location::current()) {
-    auto to = this->result(x, this->part(view_of(x).shape(), where));
+    auto to = this->result(x, this->part(view_of(x).shape(), where), where);
     return this->template start<Kind::reduce_scatter>(input_of(std::forward<X>(x)), std::move(to), std::move(op), -1,
                                                       where);
   }
@@ -222,7 +247,7 @@ class Collectives : public Endpoint<B> {
   /// Computes   block r of the result = this rank's block of rank r's x
   template <Buffer X>
   [[nodiscard]] TensorOf<X> all_to_all(X&& x, Where where = std::source_location::current()) {
-    return this->template run<Kind::all_to_all>(input_of(x), this->result(x, view_of(x).shape()), NoOperator{},
+    return this->template run<Kind::all_to_all>(input_of(x), this->result(x, view_of(x).shape(), where), NoOperator{},
                                                 -1, where);
   }
   template <Buffer From, Buffer To>
@@ -231,7 +256,7 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   Request<TensorOf<X>> all_to_all_async(X&& x, Where where = std::source_location::current()) {
-    auto to = this->result(x, view_of(x).shape());
+    auto to = this->result(x, view_of(x).shape(), where);
     return this->template start<Kind::all_to_all>(input_of(std::forward<X>(x)), std::move(to), NoOperator{}, -1, where);
   }
   template <Buffer From, Buffer To>
@@ -250,9 +275,16 @@ class Collectives : public Endpoint<B> {
   void scan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(input_of(from), operand_of(to), op, -1, where);
   }
-  /// Of one number: returns the result.
+  template <Variable T, NoBuffer Op = NoOperator>
+  void scan(T& value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
+  }
   template <Value T, NoBuffer Op = NoOperator>
-  [[nodiscard]] T scan(T value, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] T scan(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
+    return scan_value(value, op, where);
+  }
+  template <Value T, NoBuffer Op = NoOperator>
+  [[nodiscard]] T scan_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
@@ -277,8 +309,16 @@ class Collectives : public Endpoint<B> {
   void exscan(From&& from, To&& to, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(input_of(from), operand_of(to), op, -1, where);
   }
+  template <Variable T, NoBuffer Op = NoOperator>
+  void exscan(T& value, Op const& op = {}, Where where = std::source_location::current()) {
+    this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
+  }
   template <Value T, NoBuffer Op = NoOperator>
-  [[nodiscard]] T exscan(T value, Op const& op = {}, Where where = std::source_location::current()) {
+  [[nodiscard]] T exscan(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
+    return exscan_value(value, op, where);
+  }
+  template <Value T, NoBuffer Op = NoOperator>
+  [[nodiscard]] T exscan_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
     this->template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
     return value;
   }
@@ -347,10 +387,10 @@ class Collectives : public Endpoint<B> {
     return Operand<T, Cpu, false>(Borrow(), TensorView<T>(&value, Shape{}));
   }
   template <Buffer X>
-  auto contribution(X const& x) const {
+  auto contribution(X const& x, typename Endpoint<B>::Where where) const {
     Shape const shape = view_of(x).shape();
     int const first = shape.rank() == 0 ? 0 : 1;  // a single number is refused with the other shapes that do not fit
-    return this->result(x, Shape::of(shape.begin() + first, shape.rank() - first));
+    return this->result(x, Shape::of(shape.begin() + first, shape.rank() - first), where);
   }
 };
 

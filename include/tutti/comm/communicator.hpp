@@ -32,7 +32,9 @@ auto told_as(char const* operation, F&& f) {
 
 }  // namespace comm::detail
 
-/// A rank's handle on a group of ranks. Move-only; used by one thread at a time.
+/// A rank's handle on a group of ranks. Move-only.
+/// Threads       one at a time: a call that meets another thread's in this communicator is an Error, and the other one
+///               goes on. Requests, plans and the communicator itself may be handed to another thread between calls.
 ///
 /// Buffers are tensors, views with any strides, and contiguous host memory (std::span, std::vector, ...) of elements,
 /// complex numbers and structs that Boost.Hana describes (`Record`); P is size().
@@ -66,10 +68,11 @@ class Communicator : public comm::Plans<B> {
   /// Completes operations whose requests or plans were dropped. What they had borrowed may be freed or used again from
   /// then on, and not before: other calls that complete say nothing of these. Local; blocks within the deadline.
   /// Errors     of the first that failed.
-  void complete_dropped(Where where = std::source_location::current()) { this->core_->complete_dropped(where); }
+  void complete_dropped(Where where = std::source_location::current()) { this->held(where).complete_dropped(where); }
 
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   Communicator split(int color, int key = 0, Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("split", where);
     if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);
     if constexpr (requires { this->core_->backend.check_can_split(where); })
       this->core_->backend.check_can_split(where);  // before the others can wait in it
@@ -89,11 +92,14 @@ class Communicator : public comm::Plans<B> {
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
   Communicator duplicate(Where where = std::source_location::current()) {
-    return comm::detail::told_as("duplicate", [&] { return split(0, this->rank(), where); });
+    return comm::detail::told_as("duplicate", [&] { return split(0, this->rank(where), where); });
   }
   /// Ranks as a grid with named axes: `mesh({{"data", 2}, {"tensor", 2}})`. Collective, blocks.
   Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = std::source_location::current()) {
-    return comm::detail::told_as("mesh", [&] { return Mesh<B>(*this, axes, where); });
+    return comm::detail::told_as("mesh", [&] {
+      static_cast<void>(this->held(where));
+      return Mesh<B>(*this, axes, where);
+    });
   }
 
  private:

@@ -152,6 +152,7 @@ class CommunicatorPort final : public Port {
     return start(call);
   }
   Ticket start(Collective const& call) {
+    auto const stay = core_->visit(name(call.kind).data(), call.where);
     jobs_.push_back({++last_, job_of(call), call.where});
     core_->enlist(*jobs_.back().job);
     return last_;
@@ -189,17 +190,18 @@ class CommunicatorPort final : public Port {
 
 /// The port may outlive the communicator object; it uses the same operations in flight and the same deadline.
 template <Backend B>
-Shared<Port> port(Communicator<B>& communicator) {
+Shared<Port> port(Communicator<B>& communicator, std::source_location where = std::source_location::current()) {
   static_assert(B::Device::host_accessible,
                 "tutti: graphs run collectives on host memory; this communicator works on another device");
-  return make_shared_owner<detail::CommunicatorPort<B, typename B::Device>>(communicator.core());
+  return make_shared_owner<detail::CommunicatorPort<B, typename B::Device>>(communicator.core(where));
 }
 /// The same for buffers on the accelerator, of this rank's device; `allocate` gives memory that the backend has
 /// registered. What the backend does not make there passes through the host.
 template <Backend B>
   requires requires { typename B::Accelerator; }
-Shared<Port> accelerator_port(Communicator<B>& communicator) {
-  return make_shared_owner<detail::CommunicatorPort<B, typename B::Accelerator>>(communicator.core());
+Shared<Port> accelerator_port(Communicator<B>& communicator,
+                              std::source_location where = std::source_location::current()) {
+  return make_shared_owner<detail::CommunicatorPort<B, typename B::Accelerator>>(communicator.core(where));
 }
 
 }  // namespace tutti::comm

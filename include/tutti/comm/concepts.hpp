@@ -43,6 +43,8 @@ concept Movable = requires(T a, T b) {
 ///   b.test(operation)                  true once complete, and from then on; progresses all in flight; throws Error
 ///   b.received(operation)              MessageInfo of a completed receive; with the dtype, if messages carry it
 ///   b.abandon(operation)               gives up after an error; true when nobody will touch its memory any more
+///   b.cancel(operation)                optional: gives up a receive unless its message has come; then false, and it is
+///                                      received by the next test; where missing, `abandon` does it
 ///   b.awaiting(operation)              text for a missed deadline: who is missing
 ///   b.revoke(kind, text)               later tests fail with this first cause, on every rank that can be told
 ///   b.split(color, key, members)       -> B; collective; members are ranks of `b`, in the order of the new ranks
@@ -57,6 +59,8 @@ concept Movable = requires(T a, T b) {
 ///   b.announce_to_all(text)            optional: the same of a long wait on `b`, to ranks that wait on others
 ///   b.roll_call(number)                optional: who has called that collective, from what the ranks have announced
 ///   b.whereabouts(rank)                optional: where another rank waits
+///   b.unreceived()                     optional: messages of the user channel that have come and that no receive
+///                                      takes which has started, as List<MessageInfo>; the first of them at least
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
 ///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
 ///                                      type
@@ -68,8 +72,12 @@ concept Movable = requires(T a, T b) {
 ///   B::Accelerator                     optional: a second Device, on whose memory b.start makes the collectives that
 ///                                      b.accelerates(call) grants, the same on all ranks, when all have made them;
 ///                                      their purpose is `reached`. b.accelerator() is the one of this rank
+///   b.visit(operation, where), b.visit()   optional: a comm::Visit of what communicators share that takes one thread
+///   at
+///                                      a time; throws where this thread may not call; the second waits for its turn.
+///                                      Then b.thread_level() names what threads may do
 ///   b.check_alive(operation)           optional: throws the cause of a revoke
-///   b.strand(cause)                    optional: an operation that was abandoned may go on with memory of the caller
+///   b.strand(failed, why)              optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it
 ///   b.count_notices(traffic)           optional: where to add messages of its own that belong to no operation
 ///   b.allocate(bytes), b.shares_memory()          optional: a heap of its own, see comm/heap.hpp

@@ -6,10 +6,12 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/concepts.hpp>
+#include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/flight_dump.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/tally.hpp>
@@ -19,6 +21,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -53,6 +56,7 @@ class Core final : public Progress, public Relative {
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
+    if (std::uncaught_exceptions() == 0) dropped_.tell(backend.rank());
     // Where this rank failed is what others are told who wait for it elsewhere, until it calls something else.
     if (stale_) {
       announce({});
@@ -68,6 +72,26 @@ class Core final : public Progress, public Relative {
   FlightRecorder flight_recorder;
   StagingPool staging;
   ComparisonPool comparison_memory;
+
+  /// One thread at a time. What it holds is this communicator, and what the backend shares among several.
+  struct Stay {
+    Visit own;
+    Visit shared;
+  };
+  /// Errors     invalid_argument, when another thread is in a call; what the backend refuses.
+  Stay visit(char const* operation, std::source_location where) {
+    Visit own(occupancy_, operation, where,
+              [&](std::string const& other) { refuse_thread(operation, where, other); });
+    if constexpr (requires { backend.visit(operation, where); })
+      return {std::move(own), backend.visit(operation, where)};
+    else return {std::move(own), Visit()};
+  }
+  /// For what cannot throw: in turn.
+  Stay visit() noexcept {
+    Visit own(occupancy_);
+    if constexpr (requires { backend.visit(); }) return {std::move(own), backend.visit()};
+    else return {std::move(own), Visit()};
+  }
 
   CommunicatorOptions const& options() const noexcept { return options_; }
   double deadline_seconds() const noexcept { return options_.deadline_seconds; }
@@ -119,24 +143,31 @@ class Core final : public Progress, public Relative {
   }
 
   void move_on(pthread_t thread) noexcept override {
-    if ((!jobs_.empty() || !orphans_.empty()) && ::pthread_equal(thread, thread_) != 0) progress();
+    if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) == 0) return;
+    Occupancy::Entered const entered = occupancy_.try_enter(nullptr, {});
+    if (entered == Occupancy::Entered::not_at_all) return;  // handed over meanwhile, to a thread that moves it on
+    if (!jobs_.empty() || !orphans_.empty()) progress();
+    if (entered == Occupancy::Entered::first) occupancy_.leave();
   }
 
   void announce_elsewhere(pthread_t thread, std::string const& text) noexcept override {
     if constexpr (requires { backend.announce_elsewhere(text); })
-      if (::pthread_equal(thread, thread_) != 0) backend.announce_elsewhere(text);
+      if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) != 0) backend.announce_elsewhere(text);
   }
 
   void inherit_place(pthread_t thread) noexcept override {
-    if (::pthread_equal(thread, thread_) != 0) stale_ = true;
+    if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) != 0) stale_ = true;
   }
 
   void enlist(Job& job) override {
-    thread_ = ::pthread_self();
+    Stay const stay = visit();
+    thread_.store(::pthread_self(), std::memory_order_relaxed);
     jobs_.push_back(&job);
   }
   /// Not inlined: GCC 12 loses the object behind Progress where it is, and warns of an access outside of it.
   [[gnu::noinline]] void dismiss(Job& job) noexcept override {
+    if (jobs_.empty()) return;
+    Stay const stay = visit();
     for (Job*& entry : jobs_)
       if (entry == &job) {
         entry = jobs_.back();
@@ -145,19 +176,24 @@ class Core final : public Progress, public Relative {
       }
   }
   void adopt(Owner<Job> job) noexcept override {
+    Stay const stay = visit();
     bool const done = poll_and_tell(*job);
     bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
     if (failing)  // the borrowed memory goes away while the exception passes
       backend.revoke(ErrorKind::communication,
                      concat("rank ", backend.rank(), " failed during ", job->operation()));
-    if (done || failing) {
-      discard(std::move(job));
-      return;
+    bool finished = done || failing;
+    if (!finished && std::uncaught_exceptions() == 0) {
+      std::string const awaited = job->awaiting();
+      if (job->cancel()) dropped_.note(awaited);
+      finished = poll_and_tell(*job);
     }
-    orphans_.push_back(std::move(job));
+    if (finished) discard(std::move(job));
+    else orphans_.push_back(std::move(job));
   }
 
   bool test(Job& job, std::source_location where) override {
+    Stay const stay = visit(job.operation(), where);
     try {
       progress();
       return job.poll();
@@ -172,6 +208,7 @@ class Core final : public Progress, public Relative {
   }
 
   void wait(Job& job, CallSite where) override {
+    Stay const stay = visit(job.operation(), where);
     if (stale_) forget_place();
     Tally::Exposed const exposed(tally, job.operation());
     try {
@@ -182,6 +219,7 @@ class Core final : public Progress, public Relative {
   }
 
   void complete_dropped(CallSite where) {
+    Stay const stay = visit("complete_dropped", where);
     while (!orphans_.empty()) {
       Owner<Job> job = std::move(orphans_.back());
       orphans_.pop_back();
@@ -196,6 +234,7 @@ class Core final : public Progress, public Relative {
 
   /// Gives up what failed together with something else; a borrowed buffer may go away now.
   void give_up(Owner<Job> job) noexcept {
+    Stay const stay = visit();
     dismiss(*job);
     discard(std::move(job));
   }
@@ -217,6 +256,7 @@ class Core final : public Progress, public Relative {
 
   /// Completes what was dropped, within the deadline. What cannot be completed keeps its memory for good.
   void drain() noexcept {
+    Stay const stay = visit();
     if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
       backend.revoke(ErrorKind::communication,
                      concat("rank ", backend.rank(), " failed with operations in flight"));
@@ -226,7 +266,7 @@ class Core final : public Progress, public Relative {
       progress();
       if (orphans_.empty()) break;
       if (exec::now_ns() > end) {
-        for (auto& orphan : orphans_) discard(std::move(orphan));
+        for (auto& orphan : orphans_) dropped_.note(orphan->awaiting()), discard(std::move(orphan));
         orphans_.clear();
         return;
       }
@@ -294,6 +334,18 @@ class Core final : public Progress, public Relative {
       backend.revoke(ErrorKind::communication,
                      concat("the operator of ", job.operation(), " threw on rank ", backend.rank()));
     }
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse_thread(char const* operation, std::source_location where,
+                                                            std::string const& other) const {
+    std::string text = concat("another thread is in ", other, " on this communicator (",
+                              flight_recorder.identity().communicator, "), which takes one thread at a time");
+    if constexpr (requires { backend.thread_level(); })
+      text += concat(", whatever MPI grants (thread level ", backend.thread_level(), ")");
+    throw Error(ErrorKind::invalid_argument, operation,
+                concat(text, ". Let the threads take turns, or give each one a communicator of its own: duplicate()"),
+                where)
+        .with_rank(backend.rank());
   }
 
   static std::int64_t nanoseconds(double seconds) noexcept { return static_cast<std::int64_t>(seconds * 1e9); }
@@ -396,8 +448,9 @@ class Core final : public Progress, public Relative {
   }
   bool give_up(Job& job) noexcept {
     bool const safe = job.give_up();
-    if constexpr (requires(std::string cause) { backend.strand(cause); })
-      if (!safe && job.lent()) backend.strand(concat(job.operation(), " failed on rank ", backend.rank()));
+    if constexpr (requires(std::string text) { backend.strand(text, text); })
+      if (!safe && job.lent())
+        backend.strand(concat(job.operation(), " failed on rank ", backend.rank()), passing_error());
     return safe;
   }
 
@@ -406,8 +459,10 @@ class Core final : public Progress, public Relative {
   int signalled_ = -1;   // the recorder's place among those that signals dump
   bool failed_ = false;  // in a collective, and dumped
   bool message_failed_ = false;
+  Dropped dropped_;
   bool stale_ = false;   // what was announced
-  pthread_t thread_ = ::pthread_self();  // that started what is in flight
+  std::atomic<pthread_t> thread_{::pthread_self()};  // that started what is in flight
+  Occupancy occupancy_;
   std::uint32_t sequence_ = 0;
   std::uint32_t comparisons_ = 0;
   std::uint64_t collectives_ = 0;

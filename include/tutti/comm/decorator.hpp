@@ -57,6 +57,21 @@ class Decorator {
     return inner_.try_match(from, tag, match, info);
   }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
+  Visit visit(char const* operation, std::source_location where)
+    requires requires(B& backend) { backend.visit(operation, where); }
+  {
+    return inner_.visit(operation, where);
+  }
+  Visit visit() noexcept
+    requires requires(B& backend) { backend.visit(); }
+  {
+    return inner_.visit();
+  }
+  auto thread_level() const noexcept
+    requires requires(B const& backend) { backend.thread_level(); }
+  {
+    return inner_.thread_level();
+  }
   void check_alive(char const* operation)
     requires requires(B& backend) { backend.check_alive(operation); }
   {
@@ -78,10 +93,10 @@ class Decorator {
   {
     return inner_.staging_bytes();
   }
-  void strand(std::string const& cause) noexcept
-    requires requires(B& backend) { backend.strand(cause); }
+  void strand(std::string const& failed, std::string const& why) noexcept
+    requires requires(B& backend) { backend.strand(failed, why); }
   {
-    inner_.strand(cause);
+    inner_.strand(failed, why);
   }
   void check_can_split(std::source_location where) const
     requires requires(B const& backend) { backend.check_can_split(where); }
@@ -118,6 +133,12 @@ class Decorator {
   {
     return inner_.roll_call(number);
   }
+  template <class Operation>
+  bool cancel(Operation& operation) noexcept
+    requires requires(B& backend) { backend.cancel(operation); }
+  {
+    return inner_.cancel(operation);
+  }
   void waits(bool begins) noexcept
     requires requires(B& backend) { backend.waits(begins); }
   {
@@ -127,6 +148,11 @@ class Decorator {
     requires requires(B const& backend) { backend.whereabouts(rank); }
   {
     return inner_.whereabouts(rank);
+  }
+  List<MessageInfo> unreceived() const
+    requires requires(B const& backend) { backend.unreceived(); }
+  {
+    return inner_.unreceived();
   }
   void count_notices(WireTraffic* notices) noexcept
     requires requires(B& backend) { backend.count_notices(notices); }

@@ -35,35 +35,37 @@ class Endpoint {
   using Device = typename B::Device;
   using Where = CallSite;
 
-  int rank() const noexcept { return core_->backend.rank(); }
-  int size() const noexcept { return core_->backend.size(); }
+  // Of a communicator that was moved from, these and all operations are errors (invalid_argument).
+  using Place = std::source_location;
+  int rank(Place where = Place::current()) const { return held(where).backend.rank(); }
+  int size(Place where = Place::current()) const { return held(where).backend.size(); }
   /// Number of this rank's node, from 0, in the order of the nodes' lowest ranks.
-  int node() const noexcept { return core_->backend.node(); }
+  int node(Place where = Place::current()) const { return held(where).backend.node(); }
   /// Rank among the communicator's ranks on this node, and their number.
-  int local_rank() const noexcept { return core_->backend.local_rank(); }
-  int local_size() const noexcept { return core_->backend.local_size(); }
-  Heap<B> heap() const noexcept { return Heap<B>(core_); }
-  B& backend() noexcept { return core_->backend; }
+  int local_rank(Place where = Place::current()) const { return held(where).backend.local_rank(); }
+  int local_size(Place where = Place::current()) const { return held(where).backend.local_size(); }
+  Heap<B> heap(Place where = Place::current()) const { return Heap<B>(core(where)); }
+  B& backend(Place where = Place::current()) { return held(where).backend; }
   /// Options for a Context that shares this node's processors with the other ranks. Context has a header of its own,
   /// tutti/exec/context.hpp, which kernels and graphs include.
   template <class Options = exec::ContextOptions>
-  auto context_options() const {
+  auto context_options(Place where = Place::current()) const {
     constexpr bool known = requires { sizeof(Options); };
     static_assert(known, "tutti: contexts are described in a header of their own: #include <tutti/exec/context.hpp>");
-    if constexpr (known) return Options{.threads = 0, .ranks_on_node = local_size()};
+    if constexpr (known) return Options{.threads = 0, .ranks_on_node = local_size(where)};
     else return Any{};
   }
-  double deadline_seconds() const noexcept { return core_->deadline_seconds(); }
+  double deadline_seconds(Place where = Place::current()) const { return held(where).deadline_seconds(); }
   void set_deadline_seconds(double seconds, std::source_location where = std::source_location::current()) {
-    core_->set_deadline_seconds(seconds, where);
+    held(where).set_deadline_seconds(seconds, where);
   }
 
   /// The last operations of this rank here.
-  FlightRecorder const& flight_recorder() const noexcept { return core_->flight_recorder; }
+  FlightRecorder const& flight_recorder(Place where = Place::current()) const { return held(where).flight_recorder; }
 
   /// Counts this communicator's operations from now on, from zero: CommunicatorOptions::statistics does it from the
   /// beginning. Local. Communicators that are made from this one later count from their beginning.
-  void start_statistics() { core_->start_statistics(); }
+  void start_statistics(Place where = Place::current()) { held(where).start_statistics(); }
   /// What this rank has counted so far, for programs that include tutti/comm/statistics.hpp. Local.
   /// Errors   invalid_argument, unless statistics were started.
   template <class S = Statistics>
@@ -72,7 +74,7 @@ class Endpoint {
     static_assert(known, "tutti: statistics are described in a header of their own: #include "
                          "<tutti/comm/statistics.hpp>");
     if constexpr (known) {
-      if (!core_->tally.on())
+      if (!held(where).tally.on())
         refuse("statistics",
                "nothing was counted. Make the communicator with CommunicatorOptions{.statistics = true}, or call "
                "start_statistics() first",
@@ -83,7 +85,10 @@ class Endpoint {
     }
   }
 
-  Shared<Core<B>> const& core() const noexcept { return core_; }
+  Shared<Core<B>> const& core(Place where = Place::current()) const {
+    static_cast<void>(held(where));
+    return core_;
+  }
 
  protected:
   Endpoint(B backend, CommunicatorOptions options) : core_(make_shared_owner<Core<B>>(std::move(backend), options)) {}
@@ -92,13 +97,20 @@ class Endpoint {
   Endpoint& operator=(Endpoint&&) noexcept = default;
   ~Endpoint() = default;
 
+  /// What stands behind it. Errors: invalid_argument, when it was moved from.
+  Core<B>& held(std::source_location where) const {
+    if (core_ == nullptr) [[unlikely]] throw_moved("communicator", where);
+    return *core_;
+  }
+
   /// Where x lives: of a value in the communicator's own memory.
   template <Buffer X>
-  auto result(X const& x, Shape shape) const {
-    using Place = DeviceOf<X const>;
-    if constexpr (std::is_same_v<Place, Device>)
+  auto result(X const& x, Shape shape, Where where) const {
+    using There = DeviceOf<X const>;
+    static_cast<void>(held(where));
+    if constexpr (std::is_same_v<There, Device>)
       return Operand<ValueOf<X>, Device, true>(tensor<ValueOf<X>>(*this, shape));
-    else return Operand<ValueOf<X>, Place, true>(Tensor<ValueOf<X>, Place>(shape, view_of(x).device()));
+    else return Operand<ValueOf<X>, There, true>(Tensor<ValueOf<X>, There>(shape, view_of(x).device()));
   }
   Shape stacked(char const* operation, Shape const& shape, bool all, Where where) const {
     if (shape.rank() == Shape::max_rank)
@@ -107,12 +119,12 @@ class Endpoint {
           concat("the result has one axis more than the buffer of shape ", to_string(shape), ", and a tensor at most ",
                  Shape::max_rank, ". Reshape the buffer, or pass a tensor for the result"),
           where, ErrorKind::shape);
-    std::array<std::int64_t, Shape::max_rank + 1> extents{all ? size() : 0};
+    std::array<std::int64_t, Shape::max_rank + 1> extents{all ? size(where) : 0};
     for (int axis = 0; axis < shape.rank(); ++axis) extents[static_cast<std::size_t>(axis) + 1] = shape[axis];
     return Shape::of(extents.data(), shape.rank() + 1);
   }
   Shape part(Shape const& shape, Where where) const {
-    if (shape.rank() == 0 || shape[0] % size() != 0)
+    if (shape.rank() == 0 || shape[0] % size(where) != 0)
       throw Error(ErrorKind::shape, "reduce_scatter",
                   concat("the first axis of shape ", to_string(shape), " does not divide by the ", size(), " ranks"),
                   where)
@@ -134,7 +146,7 @@ class Endpoint {
                where);
   }
   void check_rank(char const* operation, char const* what, int r, Where where) const {
-    if (r < 0 || r >= size())
+    if (r < 0 || r >= size(where))
       refuse(
           operation,
           concat(what, " ", r, " does not exist. Ranks are 0 to ", size() - 1),
@@ -144,6 +156,7 @@ class Endpoint {
     if (tag < 0 || tag > 32767) refuse(operation, concat("tag ", tag, " is outside 0 to 32767"), where);
   }
   void check_source(char const* operation, int from, int tag, Where where) const {
+    static_cast<void>(held(where));
     if (from != any_source) check_rank(operation, "source rank", from, where);
     if (tag != any_tag) check_tag(operation, tag, where);
   }
@@ -236,6 +249,7 @@ class Endpoint {
     static_assert(is_here<Out> && is_here<In>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
+    auto const stay = held(where).visit(operation, where);
     if constexpr (!std::same_as<Out, NoOperand>) {
       check_rank(operation, "destination rank", to, where);
       check_tag(operation, send_tag, where);
@@ -526,6 +540,7 @@ class Endpoint {
   }
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
+    auto const stay = held(where).visit(name(kind).data(), where);
     if constexpr (is_reached<From, To>) {
       if (reaches<kind>(from, to, op, root, rows, where)) {
         Tally::Exposed const exposed(core_->tally, name(kind).data());
@@ -570,6 +585,7 @@ class Endpoint {
   }
   template <Kind kind, class From, class To, class Op>
   auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {
+    auto const stay = held(where).visit(name(kind).data(), where);
     if constexpr (is_reached<From, To>) {
       if (reaches<kind>(from, to, op, root, rows, where)) {
         auto const reached = [&](From& f, To& t, Op const& o) {

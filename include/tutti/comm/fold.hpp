@@ -19,6 +19,7 @@ namespace tutti::comm {
 struct Reduction {
   Operator op = Operator::none;
   bool commutative = false;  ///< all named operators are, callables where they are declared so
+  std::uint16_t callable = 0;  ///< callable_number of its type
   void const* state = nullptr;
   /// outputs[k][i] = inputs[0][i] op inputs[1][i] op ... for i < count and k < copies; avg divides by `ranks`. Outputs
   /// may be inputs. Buffers hold elements as they travel (comm/wire.hpp).
@@ -357,7 +358,8 @@ void divide(void* data, std::int64_t count, int ranks) {
 /// The erased form of `op` for elements of type T, which it must be able to reduce.
 template <Storable T, class Op>
 Reduction reduction_of(Op const& op) {
-  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = detail::state_of(op)};
+  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .callable = callable_number<Op>(),
+                      .state = detail::state_of(op)};
   if constexpr (reducible<T, Op>()) {
     reduction.fold = &detail::fold<T, Op>;
     if constexpr (operator_kind<Op>() == Operator::avg && Element<T>) {

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <utility>
 
 namespace tutti {
@@ -45,14 +46,21 @@ class Heap {
  public:
   explicit Heap(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
   /// Local, without communication. 64-byte aligned, contents indeterminate. Errors: out_of_memory.
-  Storage<typename B::Device> allocate(std::size_t bytes) const { return heap_memory(*core_, bytes); }
+  Storage<typename B::Device> allocate(std::size_t bytes,
+                                       std::source_location where = std::source_location::current()) const {
+    return heap_memory(held(where), bytes);
+  }
   /// Whether other ranks of the node reach this memory without a copy.
-  bool shared() const noexcept {
-    if constexpr (Allocates<B>) return core_->backend.shares_memory();
+  bool shared(std::source_location where = std::source_location::current()) const {
+    if constexpr (Allocates<B>) return held(where).backend.shares_memory();
     else return false;
   }
 
  private:
+  Core<B>& held(std::source_location where) const {
+    if (core_ == nullptr) throw_moved("heap", where);
+    return *core_;
+  }
   Shared<Core<B>> core_;
 };
 

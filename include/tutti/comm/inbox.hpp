@@ -7,6 +7,7 @@
 #include <tutti/comm/concepts.hpp>
 #include <tutti/core/list.hpp>
 
+#include <string>
 #include <utility>
 
 namespace tutti::comm {
@@ -43,6 +44,15 @@ class Inbox {
   /// Takes a message, if there is one: of those that fit, the first that came.
   bool match(B& backend, int from, int tag, Match& match, MessageInfo& info) {
     return take(from, tag, match, info) || backend.try_match(from, tag, match, info);
+  }
+
+  /// What has come and nobody has received, for whoever waits in vain.
+  std::string others(B const& backend) const {
+    List<MessageInfo> found;
+    for (Seen const& seen : seen_) found.push_back(seen.info);
+    if constexpr (requires { backend.unreceived(); })
+      for (MessageInfo const& info : backend.unreceived()) found.push_back(info);
+    return messages_there(found);
   }
 
  private:

@@ -5,6 +5,8 @@
 
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/flight_dump.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -38,13 +40,28 @@ inline void report(int rank, char const* what) noexcept {
   std::fflush(stderr);
 }
 
+/// Errors     invalid_argument, unless argv has argc words.
+template <class = void>
+void check_arguments(char const* operation, int argc, char** argv) {
+  if (argc < 0 || (argc > 0 && argv == nullptr))
+    throw Error(ErrorKind::invalid_argument, operation,
+                concat("argc is ", argc, argv == nullptr ? " and argv null" : "",
+                       ". Pass those of main, or 0 and nullptr for no words"));
+  for (int i = 0; i < argc; ++i)
+    if (argv[i] == nullptr)
+      throw Error(
+          ErrorKind::invalid_argument, operation,
+          concat("argc is ", argc, " and argv[", i, "] null. Pass those of main, or 0 and nullptr for no words"));
+}
+
 }  // namespace comm
 
 /// Calls f(communicator) on every rank and returns the exit code for main: the largest that a rank returned, 1 after an
 /// exception, whose message goes to the error stream. `Threads` reads --ranks N (or TUTTI_RANKS, else one rank for each
 /// processor), `Mpi` takes the ranks that mpiexec started.
 /// Ranks      f runs once on each.
-/// Errors     none are thrown. Under MPI an exception on one rank ends the job.
+/// Errors     none are thrown; 2 where argv has no argc words, with a sentence. Under MPI an exception on one
+///            rank ends the job.
 template <class B, class F>
 int launch(int argc, char** argv, F&& f) {
   constexpr bool is_backend = Backend<B>;
@@ -54,6 +71,12 @@ int launch(int argc, char** argv, F&& f) {
     // those for every mistake inside a generic lambda.
     using Result [[maybe_unused]] = decltype(f(std::declval<Communicator<B>&>()));  // f takes a Communicator<Backend>&
     if constexpr (requires(F& body, Communicator<B>& communicator) { body(communicator); }) {
+      try {
+        comm::check_arguments("launch", argc, argv);
+      } catch (Error const& error) {
+        comm::report(-1, error.what());
+        return 2;
+      }
       if (!comm::flight_record_prefix().empty()) comm::dump_on_signal();
       return B::launch(argc, argv, f);
     }

@@ -26,6 +26,15 @@ inline Announced announced_ranks() noexcept {
   return {};
 }
 
+/// Ranks that the launcher put on this node; all of them, where it does not say; 0 where nobody says.
+inline int announced_ranks_on_node() noexcept {
+  constexpr char const* variables[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"};
+  for (char const* variable : variables)
+    if (char const* const value = std::getenv(variable); value != nullptr)
+      if (int const ranks = std::atoi(value); ranks > 0) return ranks;
+  return announced_ranks().ranks;
+}
+
 /// This process's number among those that the launcher started; -1 where none says so.
 inline int announced_rank() noexcept {
   constexpr char const* variables[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"};

@@ -108,9 +108,25 @@ class TransferJob : public Job {
     bool const sent = core_.backend.abandon(send_);
     return core_.backend.abandon(receive_) && sent;
   }
+  /// Of the receive, while no message has come for it. A backend without `cancel` gives it up.
+  bool cancel() noexcept override {
+    bool cancelled = true;
+    try {
+      if (expected_ < 0 || done() || core_.backend.test(receive_)) return false;
+    } catch (...) {
+      return false;  // the next poll tells
+    }
+    if constexpr (requires { core_.backend.cancel(receive_); }) cancelled = core_.backend.cancel(receive_);
+    else static_cast<void>(core_.backend.abandon(receive_));
+    if (!cancelled) return false;
+    core_.flight_recorder.fail(received_);
+    receive_ = {};
+    expected_ = -1;
+    return true;
+  }
   std::string awaiting() const override {
-    std::string text = core_.backend.awaiting(receive_);
-    return text.empty() ? core_.backend.awaiting(send_) : text;
+    std::string const text = core_.backend.awaiting(receive_);
+    return text.empty() ? core_.backend.awaiting(send_) : text + core_.inbox.others(core_.backend);
   }
 
  protected:
@@ -169,6 +185,10 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
 
   bool abandon() noexcept override { return transfer.give_up(); }
   bool borrows() const noexcept override { return Out::borrows || In::borrows; }
+  bool cancel() noexcept override {
+    if constexpr (In::borrows) cancelled_ = transfer.cancel();
+    return cancelled_;
+  }
   bool lent() const noexcept override { return out.lent() || in.lent(); }
   std::string awaiting() const override { return transfer.awaiting(); }
   Result take() override {
@@ -179,9 +199,12 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
  protected:
   bool advance() override {
     if (!transfer.poll()) return false;
-    in.store();
+    if (!cancelled_) in.store();
     return true;
   }
+
+ private:
+  bool cancelled_ = false;
 };
 
 /// Waits for a message, without receiving it: only looks at it, or takes it out of the queue.
@@ -208,7 +231,7 @@ class ProbeJob final : public Job {
   std::string awaiting() const override {
     std::string text = no_message({from_, tag_, 0});
     if constexpr (requires { core_.backend.whereabouts(from_); }) text += core_.backend.whereabouts(from_);
-    return text;
+    return text + core_.inbox.others(core_.backend);
   }
   Message<B> take() { return Message<B>(std::move(match_), info_); }
 

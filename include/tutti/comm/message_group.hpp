@@ -57,13 +57,17 @@ class MessageGroup : private comm::Endpoint<B> {
                             comm::Any = {});
 
   /// Operations that were added and not waited for.
-  std::size_t size() const noexcept { return entries_.size(); }
+  std::size_t size(std::source_location where = std::source_location::current()) const {
+    static_cast<void>(this->held(where));
+    return entries_.size();
+  }
 
   /// Completes all of them and returns what was received, in the order of the calls of `recv`. The group is empty
   /// afterwards and can be filled again.
   /// Blocks   within the communicator's deadline, or that of this call or of the operation (`within`).
   /// Errors   the first one of any operation; the others that are not complete are given up.
   List<MessageInfo> wait(Where where = std::source_location::current()) {
+    static_cast<void>(this->held(where));
     List<MessageInfo> received;
     try {
       // The first to fail ends the wait, whatever those before it wait for.

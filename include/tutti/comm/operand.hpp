@@ -61,6 +61,10 @@ concept NotSendable = !Sendable<T>;
 template <class X>
 concept Value = Sendable<X> && !Buffer<X>;
 
+/// One that an operation changes.
+template <class X>
+concept Variable = Value<X> && !std::is_const_v<X>;
+
 template <class X>
 concept NoBuffer = !is_buffer<X>;
 template <Buffer X>
@@ -182,7 +186,7 @@ class Operand {
     requires(!D::host_accessible)
   {
     if (staged() || size() == 0) return false;
-    staged_ = PinnedMemory<D>(view_.device(), Storage<Cpu>(Cpu{}, bytes()));
+    staged_ = PinnedMemory<D>(view_.device(), Storage<Cpu>(Cpu{}, PinnedMemory<D>::room(bytes())), bytes());
     loads_ = reads;
     load();
     return true;

@@ -6,11 +6,13 @@
 #include <tutti/comm/located.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/fnv1a.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 
 namespace tutti {
 
@@ -109,6 +111,22 @@ template <class Op>
 constexpr Operator operator_kind() noexcept {
   if constexpr (NamedOperator<Op>) return Op::kind;
   else return Operator::callable;
+}
+
+/// For the comparison of calls: a number for the type of a callable, 0 of named operators. Two callables have one in a
+/// thousand times the same.
+inline constexpr int callables = 1 << 10;
+template <class Op>
+std::uint16_t callable_number() noexcept {
+  if constexpr (NamedOperator<Op>) return 0;
+  else {
+#if defined(__cpp_rtti)
+    static std::uint64_t const hash = Fnv1a().add(typeid(Op).name()).value();
+#else
+    static std::uint64_t const hash = Fnv1a().add(__PRETTY_FUNCTION__).value();  // lambdas of a function alike
+#endif
+    return static_cast<std::uint16_t>(1 + hash % (callables - 1));
+  }
 }
 
 template <class Op>

@@ -78,6 +78,7 @@ class Plan {
       throw Error(ErrorKind::invalid_argument, "Plan::start",
                   concat("this plan is under way: ", comm::describe(setup_->call()), ". Wait before starting it again"),
                   where);
+    auto const stay = core_->visit("Plan::start", where);
     setup_->load();
     run_ = setup_->start(*core_, setup_);
     run_->set_deadline_seconds(where.deadline_seconds() > 0 ? where.deadline_seconds() : deadline_seconds_);

@@ -209,6 +209,7 @@ class Plans : public PointToPoint<B> {
   auto plan(From from, To to, Op op, int root, CallSite where, typename Endpoint<B>::Rows rows = {}) {
     static_assert(lasts<From> && lasts<To>,
                   "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by reference");
+    static_cast<void>(this->held(where));
     auto setup = make_shared_owner<Setup<kind, From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
         [&](From& f, To& t, Op const& o) {

@@ -39,7 +39,7 @@ class PointToPoint : public VectorCollectives<B> {
 
   template <Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
-    Tally::Exposed const exposed(this->core_->tally, "send");
+    Tally::Exposed const exposed(this->held(where).tally, "send");
     auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
     complete(std::move(task), where);
   }
@@ -54,7 +54,7 @@ class PointToPoint : public VectorCollectives<B> {
   ///          bytes.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    Tally::Exposed const exposed(this->core_->tally, "recv");
+    Tally::Exposed const exposed(this->held(where).tally, "recv");
     auto task = this->transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
     return complete(std::move(task), where);
   }
@@ -74,6 +74,7 @@ class PointToPoint : public VectorCollectives<B> {
                                    Where where = std::source_location::current()) {
     check_place<T, D>();
     this->check_source("recv", from, tag, where);
+    auto const stay = this->held(where).visit("recv", where);
     return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, from, tag, where), where);
   }
 
@@ -83,7 +84,7 @@ class PointToPoint : public VectorCollectives<B> {
                         Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
-    Tally::Exposed const exposed(this->core_->tally, "send_recv");
+    Tally::Exposed const exposed(this->held(where).tally, "send_recv");
     auto task = this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
     return complete(std::move(task), where);
   }
@@ -101,7 +102,7 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] TensorOf<Out> send_recv(Out&& out, int to, int from, int tag = 0,
                                         Where where = std::source_location::current()) {
     TensorOf<Out> in(view_of(out).shape(), view_of(out).device());
-    Tally::Exposed const exposed(this->core_->tally, "send_recv");
+    Tally::Exposed const exposed(this->held(where).tally, "send_recv");
     complete(this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where), where);
     return in;
   }
@@ -143,14 +144,16 @@ class PointToPoint : public VectorCollectives<B> {
   template <Sendable T, tutti::Device D = Device>
   [[nodiscard]] Tensor<T, D> recv(Message<B>&& message, Where where = std::source_location::current()) {
     check_place<T, D>();
+    auto const stay = this->held(where).visit("recv", where);
     message.check_held(where);
     return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, std::move(message), where), where)
         .wait(where);
   }
   template <Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("recv", where);
     message.check_held(where);
-    Tally::Exposed const exposed(this->core_->tally, "recv");
+    Tally::Exposed const exposed(this->held(where).tally, "recv");
     auto in = operand_of(x);
     static_assert(Base::template is_here<decltype(in)>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
@@ -191,7 +194,9 @@ class PointToPoint : public VectorCollectives<B> {
   NotReceived<T> recv_async(X const&...);
 
   /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
-  [[nodiscard]] MessageGroup<B> group() { return MessageGroup<B>(this->core_); }
+  [[nodiscard]] MessageGroup<B> group(std::source_location where = std::source_location::current()) {
+    return MessageGroup<B>(this->core(where));
+  }
 
  protected:
   using VectorCollectives<B>::VectorCollectives;

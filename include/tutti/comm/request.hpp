@@ -60,6 +60,9 @@ class Job {
   virtual bool abandon() noexcept = 0;
   /// Whether it works on memory that it does not own.
   virtual bool borrows() const noexcept { return true; }
+  /// For one whose owner goes away: gives up what would write into memory of the caller later, unless a message is
+  /// there for it, which it then receives. True when something was given up; what is left of the job may go on.
+  virtual bool cancel() noexcept { return false; }
   /// Whether memory of the caller travels, and not a copy.
   virtual bool lent() const noexcept { return false; }
   /// Who or what it waits for.
@@ -107,7 +110,8 @@ class Progress {
 
 /// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and
 /// untouched until it is complete, also when the request is dropped: unfinished, it passes to its communicator, which
-/// completes it. Move-only.
+/// completes it. A dropped receive into memory of the caller is cancelled instead, which is told when the communicator
+/// ends. Move-only.
 template <class Result>
 class [[nodiscard]] Request {
  public:
@@ -126,7 +130,7 @@ class [[nodiscard]] Request {
   }
   ~Request() { drop(); }
 
-  /// False once the result was taken, and for a default constructed one.
+  /// False of one that was moved from, once the result was taken, and for a default constructed one.
   bool valid() const noexcept { return task_ != nullptr; }
   /// Whether it is complete; also progresses everything else in flight on the communicator. Does not block.
   [[nodiscard]] bool test(std::source_location where = std::source_location::current()) {

@@ -216,7 +216,7 @@ class StagedJob : public QueuedJob<B> {
   template <Device D>
   Owner<StagingPool::Block> take(D const& device, std::int64_t bytes) {
     auto const wanted = static_cast<std::size_t>(bytes < block_bytes ? block_bytes : bytes);
-    return core_.staging.take(device, wanted, [&] { return heap_memory(core_, wanted); });
+    return core_.staging.take(device, wanted, [&](std::size_t room) { return heap_memory(core_, room); });
   }
   void give_back(Part& part) {
     std::int64_t const own = staging_bytes(core_.backend);

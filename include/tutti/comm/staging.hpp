@@ -10,7 +10,10 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/tensor/storage.hpp>
 
+#include <unistd.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -20,39 +23,65 @@ namespace tutti::comm {
 template <class D, class BackendDevice>
 inline constexpr bool passes_host = !D::host_accessible && std::is_same_v<BackendDevice, Cpu>;
 
-/// Host memory that is fit for the copies of a device. Move-only.
+/// Host memory that is fit for the copies of a device. Systems pin whole pages, and devices refuse to pin one twice: a
+/// block has the pages that it lies on for itself. Move-only.
 template <Device D>
 class PinnedMemory {
  public:
   PinnedMemory() = default;
+  /// Bytes in `memory`, which has room(bytes).
   /// Errors   the device's, which may refuse to pin.
-  PinnedMemory(D const& device, Storage<Cpu> memory) : device_(device), memory_(std::move(memory)) {
-    if constexpr (pins)
-      if (bytes() != 0) D(device_).pin(data(), bytes());
+  PinnedMemory(D const& device, Storage<Cpu> memory, std::size_t bytes)
+      : device_(device), memory_(std::move(memory)), data_(memory_.data()), bytes_(bytes) {
+    if constexpr (pins) {
+      if (bytes == 0) return;
+      auto const address = reinterpret_cast<std::uintptr_t>(data_);
+      void* const pages = static_cast<std::byte*>(data_) + (page() - address % page()) % page();
+      data_ = nullptr;  // pinned by nobody yet
+      D(device_).pin(pages, whole_pages(bytes));
+      data_ = pages;
+    }
   }
-  PinnedMemory(PinnedMemory&&) noexcept = default;
+  PinnedMemory(PinnedMemory&& other) noexcept
+      : device_(other.device_),
+        memory_(std::move(other.memory_)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
   PinnedMemory& operator=(PinnedMemory&& other) noexcept {
     if (this == &other) return *this;
     unpin();
     device_ = other.device_;
     memory_ = std::move(other.memory_);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
     return *this;
   }
   ~PinnedMemory() { unpin(); }
 
-  void* data() const noexcept { return memory_.data(); }
-  std::size_t bytes() const noexcept { return memory_.bytes(); }
+  /// What a block of so many bytes needs of memory that lies anywhere.
+  static std::size_t room(std::size_t bytes) noexcept {
+    if constexpr (pins)
+      if (bytes != 0) return whole_pages(bytes) + page() - 1;
+    return bytes;
+  }
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
   D const& device() const noexcept { return device_; }
 
  private:
   static constexpr bool pins = requires(D device, void* memory, std::size_t bytes) { device.pin(memory, bytes); };
   void unpin() noexcept {
     if constexpr (pins)
-      if (data() != nullptr && bytes() != 0) D(device_).unpin(data(), bytes());
+      if (data_ != nullptr && bytes_ != 0) D(device_).unpin(data_, whole_pages(bytes_));
   }
+  static std::size_t page() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+  static std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page() - 1) / page() * page(); }
 
   D device_{};
   Storage<Cpu> memory_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 /// Blocks that were used before, kept for the next operation: pinning costs more than a small copy.
@@ -75,7 +104,7 @@ class StagingPool {
     std::size_t bytes_;
   };
 
-  /// At least `bytes`, pinned for `device`; `allocate()` makes the memory of a new one.
+  /// At least `bytes`, pinned for `device`; `allocate(bytes)` makes the memory of a new one.
   template <Device D, class Allocate>
   Owner<Block> take(D const& device, std::size_t bytes, Allocate&& allocate) {
     for (std::size_t i = 0; i < free_.size(); ++i) {
@@ -85,7 +114,7 @@ class StagingPool {
       free_.erase(i);
       return found;
     }
-    return make_owner<Pinned<D>>(device, allocate());
+    return make_owner<Pinned<D>>(device, allocate(PinnedMemory<D>::room(bytes)), bytes);
   }
   /// Larger ones than `most_bytes` are not kept.
   void give_back(Owner<Block> block, std::size_t most_bytes) {
@@ -98,7 +127,8 @@ class StagingPool {
   static constexpr char kind_of = 0;
   template <Device D>
   struct Pinned final : Block {
-    Pinned(D const& device, Storage<Cpu> from) : Pinned(PinnedMemory<D>(device, std::move(from))) {}
+    Pinned(D const& device, Storage<Cpu> from, std::size_t bytes)
+        : Pinned(PinnedMemory<D>(device, std::move(from), bytes)) {}
     explicit Pinned(PinnedMemory<D> pinned) noexcept
         : Block(&kind_of<D>, pinned.data(), pinned.bytes()), memory(std::move(pinned)) {}
     PinnedMemory<D> memory;

@@ -179,9 +179,9 @@ class VectorCollectives : public Collectives<B> {
   template <Buffer X>
   auto own_rows(X const& x, Counts counts, Where where) const {
     Shape const shape = view_of(x).shape();
-    int const own = this->rank();
+    int const own = this->rank(where);
     bool const known = shape.rank() > 0 && own < counts.size() && counts[own] >= 0;
-    return this->result(x, known ? shape.with(0, counts[own], where) : Shape{0});
+    return this->result(x, known ? shape.with(0, counts[own], where) : Shape{0}, where);
   }
 
   template <Kind kind, class From>
@@ -190,6 +190,7 @@ class VectorCollectives : public Collectives<B> {
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
     char const* const operation = name(kind).data();
+    auto const stay = this->held(where).visit(operation, where);
     if constexpr (rooted(kind)) this->check_rank(operation, "root", root, where);
     bool const cuts = kind == Kind::all_to_all_v || (kind == Kind::scatter_v && this->rank() == root);
     List<std::int64_t> rows;

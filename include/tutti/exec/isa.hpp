@@ -12,6 +12,12 @@
 #include <string>
 #include <string_view>
 
+/// What functions of a level are compiled for.
+#define TUTTI_TARGET_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define TUTTI_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define TUTTI_TARGET_AVX512_BF16 \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")))
+
 namespace tutti::exec {
 
 /// In rising order; each level includes those before it.

@@ -33,6 +33,8 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes, int sections
     for (std::int32_t s = 0; s < at.size(); ++s) {
       if (at.step(s).kind != StepKind::all_reduce) continue;
       Item item{s, at.writer(at.step(s).reads[0].buffer), at.size()};
+      // The result of another reduction is there once that is waited for, which is before whoever reads it: this step.
+      if (item.ready >= 0 && at.step(item.ready).kind == StepKind::all_reduce) item.ready = s;
       for (std::int32_t reader : at.readers(at.step(s).writes[0].buffer))
         item.first_use = std::min(item.first_use, reader);
       items.push_back(item);

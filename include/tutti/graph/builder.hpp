@@ -5,7 +5,7 @@
 /// value.
 
 #include <tutti/comm/port.hpp>
-#include <tutti/graph/infer_types.hpp>
+#include <tutti/graph/infer.hpp>
 
 #include <bit>
 
@@ -14,6 +14,11 @@ namespace tutti::graph {
 class Builder;
 
 namespace detail {
+inline constexpr char unbound[] =
+    "this value belongs to no graph. A parameter is bound by trace, which finds it as a member of the model's struct: "
+    "that struct, and those in it, list their members with BOOST_HANA_DEFINE_STRUCT, this one too, and equal layers "
+    "are a "
+    "Stack, not a vector";
 template <class T>
 constexpr Range pooled(List<T>& pool, List<T> const& values) {
   Range const range{static_cast<std::int32_t>(pool.size()), static_cast<std::int32_t>(values.size())};
@@ -63,11 +68,22 @@ class Builder {
                        std::source_location where = std::source_location::current()) {
     return leaf(Op::scalar, name, {dtype, Replication::replicated, {}}, graph_.scalars, where);
   }
-  /// A tensor that outlives runs and is not trained; `update` overwrites it.
+  /// A tensor that outlives runs and is not trained; `update` overwrites it, on several ranks as `across` says.
   constexpr Var state(std::string_view name, Shape const& shape, Init init = zeros(), DType dtype = DType::float32,
+                      StateUpdate across = StateUpdate::replicated,
                       std::source_location where = std::source_location::current()) {
+    if (across == StateUpdate::averaged && !is_floating(dtype))
+      refuse(where, Op::state, ErrorKind::dtype,
+             "integers have no average over ranks; make the state floating, or say replicated or per_rank");
+    Replication const known = across == StateUpdate::per_rank ? Replication::varying : Replication::replicated;
     graph_.state_inits.push_back(init);
-    return leaf(Op::state, name, {dtype, Replication::replicated, shape}, graph_.states, where);
+    List<std::int64_t> integers;
+    if (across == StateUpdate::averaged) integers.push_back(static_cast<std::int64_t>(across));
+    return leaf(Op::state, name, {dtype, known, shape}, graph_.states, where, std::move(integers));
+  }
+  constexpr Var state(std::string_view name, Shape const& shape, StateUpdate across,
+                      std::source_location where = std::source_location::current()) {
+    return state(name, shape, zeros(), DType::float32, across, where);
   }
   constexpr Var parameter(std::string_view name, Shape const& shape, Init init, bool stacked = false,
                           std::source_location where = std::source_location::current()) {
@@ -81,12 +97,14 @@ class Builder {
     std::int32_t const index = intern(name);
     for (Output const& other : graph_.outputs)
       if (depth_ == 0 && other.name == index)
-        refuse(where, Op::result, ErrorKind::invalid_argument, "two outputs have the same name; give each its own");
+        refuse(where, Op::result, ErrorKind::invalid_argument,
+               "two outputs have the name '" + std::string(name) + "'; give each its own");
     graph_.outputs.push_back({index, adopt(value, where)});
   }
-  /// After a run `target`, a parameter or state, holds `value`.
+  /// After a run `target`, a parameter or state, holds `value`; or, as the state was made, the ranks' average of it.
   constexpr void update(Var target, Var value, std::source_location where = std::source_location::current()) {
-    Id const to = adopt(target, where), from = adopt(value, where);
+    Id const to = adopt(target, where);
+    Id from = adopt(value, where);
     if (graph_.op(to) != Op::parameter && graph_.op(to) != Op::state)
       refuse(where, graph_.op(to), ErrorKind::invalid_argument, "only parameters and states can be updated");
     for (Update const& other : graph_.updates)
@@ -96,9 +114,11 @@ class Builder {
       refuse(where, graph_.op(to), "an update keeps the shape", graph_.shape(to), graph_.shape(from));
     if (graph_.dtype(to) != graph_.dtype(from))
       refuse(where, graph_.op(to), "an update keeps the dtype", graph_.dtype(to), graph_.dtype(from));
-    if (graph_.replication(from) != Replication::replicated)
+    if (state_update(graph_, to) == StateUpdate::averaged) from = averaged(from, where);
+    if (graph_.replication(to) == Replication::replicated && graph_.replication(from) != Replication::replicated)
       refuse(where, graph_.op(to), ErrorKind::communication,
-             "the new value differs between ranks, the tensor must not; all_reduce it first");
+             "the new value differs between ranks, the tensor must not; all_reduce it first, or make the state with "
+             "StateUpdate::averaged or StateUpdate::per_rank");
     graph_.updates.push_back({to, from});
   }
 
@@ -107,7 +127,7 @@ class Builder {
     if (var.builder == this) return var.id;
     if (var.builder == nullptr)
       refuse(where, "graph", ErrorKind::invalid_argument,
-             "this value belongs to no graph; a parameter must be bound (trace does it) before it is used");
+             detail::unbound);
     if (parent_ == nullptr)
       refuse(where, "graph", ErrorKind::invalid_argument,
              "this value belongs to another graph or to a finished body; return it from the body instead");
@@ -177,15 +197,17 @@ class Builder {
   constexpr void order_inputs(List<Id> inputs) { graph_.inputs = std::move(inputs); }
 
  private:
-  constexpr Var leaf(Op op, std::string_view name, Type const& type, List<Id>& list, std::source_location where) {
+  constexpr Var leaf(Op op, std::string_view name, Type const& type, List<Id>& list, std::source_location where,
+                     List<std::int64_t> integers = {}) {
     if (name.empty()) refuse(where, op, ErrorKind::invalid_argument, "a leaf of a graph needs a name");
     std::size_t const known = graph_.names.size();
-    Draft wanted = draft(op, {}, {}, {}, type);
+    Draft wanted = draft(op, {}, std::move(integers), {}, type);
     wanted.name = intern(name);
     if (depth_ == 0 && static_cast<std::size_t>(wanted.name) < known)
       for (Node const& other : graph_.nodes)
         if (other.name == wanted.name)
-          refuse(where, op, ErrorKind::invalid_argument, "two leaves of a graph have the same name; give each its own");
+          refuse(where, op, ErrorKind::invalid_argument,
+                 "two leaves of a graph have the name '" + std::string(name) + "'; give each its own");
     Id const id = append(wanted, {type}, where);
     list.push_back(id);
     return {this, id};
@@ -208,6 +230,14 @@ class Builder {
     }
   }
 
+  constexpr Id averaged(Id value, std::source_location where) {
+    std::int64_t const average = static_cast<std::int64_t>(comm::PortOp::avg);
+    bool const is_average = graph_.op(value) == Op::all_reduce && graph_.integer(value) == average;
+    if (is_average || graph_.op(value) == Op::constant) return value;
+    if (graph_.replication(value) == Replication::replicated) value = emit(draft(Op::vary, {value}, {average}), where);
+    return emit(draft(Op::all_reduce, {value}, {average}), where);
+  }
+
   constexpr Id append(Draft const& wanted, List<Type> const& types, std::source_location where) {
     Node node;
     node.op = wanted.op;
@@ -217,6 +247,7 @@ class Builder {
     node.types = detail::pooled(graph_.type_pool, types);
     node.name = wanted.name;
     node.body = wanted.body;
+    node.custom = wanted.custom;
     if (inherited_ != none) {
       node.file = graph_[inherited_].file;
       node.line = graph_[inherited_].line;
@@ -249,7 +280,9 @@ class Builder {
 
   constexpr bool equal(Id id, Draft const& wanted, List<Type> const& types) const {
     Node const& node = graph_[id];
-    if (node.op != wanted.op || node.name != wanted.name || node.body != wanted.body) return false;
+    if (node.op != wanted.op || node.name != wanted.name || node.body != wanted.body ||
+        node.custom != wanted.custom)
+      return false;
     auto const reals = graph_.reals(id);
     if (reals.size() != wanted.reals.size()) return false;
     for (std::size_t i = 0; i < reals.size(); ++i)
@@ -303,8 +336,11 @@ class Builder {
 constexpr Type const& Var::type(std::source_location where) const {
   if (builder == nullptr)
     refuse(where, "graph", ErrorKind::invalid_argument,
-           "this value belongs to no graph; a parameter must be bound (trace does it) before it is used");
+           detail::unbound);
   return builder->graph().type(id);
 }
 
 }  // namespace tutti::graph
+
+// What a builder asks of operations: these are written with values, which need the builder.
+#include <tutti/graph/values.hpp>

@@ -33,9 +33,6 @@ constexpr Var matrix(DType product, Var x, Var weight) {
   return dot_general_of(product, x, weight, {x.rank() - 1}, {1});
 }
 
-constexpr double gelu_factor = 0.7978845608028654, gelu_cubic = 0.044715;
-constexpr Var gelu_tanh(Var x) { return tanh((x + x * x * x * gelu_cubic) * gelu_factor); }
-
 constexpr Var silu_slope(Var x) {
   Var const s = logistic(x);
   return s * (x * (1.0 - s) + 1.0);
@@ -173,14 +170,14 @@ constexpr List<Var> written_adamw(Parts const& p) {
 
 /// Results of a composite in primitives; empty when the operation is not one.
 constexpr List<Var> written(Parts const& p) {
+  if (Op const op = p.graph.op(p.id); is_function(op)) {
+    List<Var> result;
+    with_operation(op, [&]<class Of>() {
+      if constexpr (requires { Of::decomposition(p); }) result = {Of::decomposition(p)};
+    });
+    return result;
+  }
   switch (p.graph.op(p.id)) {
-    case Op::gelu: return {p.in(0) * (gelu_tanh(p.in(0)) + 1.0) * 0.5};
-    case Op::gelu_gradient: {
-      Var const x = p.in(1), t = gelu_tanh(x);
-      return {p.in(0) * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * (x * x * (3 * gelu_cubic) + 1.0) * (0.5 * gelu_factor))};
-    }
-    case Op::silu: return {p.in(0) * logistic(p.in(0))};
-    case Op::silu_gradient: return {p.in(0) * silu_slope(p.in(1))};
     case Op::swiglu: return {p.in(0) * logistic(p.in(0)) * p.in(1)};
     case Op::swiglu_gradient: {
       Var const g = p.in(0), gate = p.in(1);
@@ -226,7 +223,7 @@ constexpr Graph decompose(Graph const& graph) {
          builder.parameter(graph.name(parameter.node), graph.shape(parameter.node), parameter.init, parameter.stacked));
   for (std::size_t i = 0; i < graph.states.size(); ++i)
     leaf(graph.states[i], builder.state(graph.name(graph.states[i]), graph.shape(graph.states[i]), graph.state_inits[i],
-                                        graph.dtype(graph.states[i])));
+                                        graph.dtype(graph.states[i]), state_update(graph, graph.states[i])));
   auto const value = [&](Id id) { return values[static_cast<std::size_t>(id)][0]; };
   for (Id id = 0; id < graph.size(); ++id) {
     List<Var>& results = values[static_cast<std::size_t>(id)];
@@ -242,6 +239,7 @@ constexpr Graph decompose(Graph const& graph) {
     Draft node = draft(graph.op(id), {}, {graph.integers(id).begin(), graph.integers(id).end()},
                        {graph.reals(id).begin(), graph.reals(id).end()}, graph.type(id));
     for (Var operand : parts.operands) node.operands.push_back(operand.id);
+    node.custom = graph[id].custom;
     if (graph.op(id) == Op::repeat) node.body = builder.add_body(decompose(graph.body(id)));
     Var const copy = detail::emit(builder, std::move(node), Where::current());
     bool const projected = graph.results(id) > 1 || graph.op(id) == Op::repeat;

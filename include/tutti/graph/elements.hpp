@@ -6,6 +6,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/kernel/elementwise.hpp>
 
 #include <cstddef>
@@ -83,15 +84,6 @@ constexpr void store_number(DType dtype, void* data, std::int64_t index, double 
   }
 }
 
-/// What chains of integers can compute.
-constexpr bool is_integer_function(kernel::ElementwiseOp op) noexcept {
-  using enum kernel::ElementwiseOp;
-  switch (op) {
-    case constant: case add: case subtract: case multiply: case divide: case maximum: case negate: case less:
-    case less_equal: case equal: case not_equal: case select: case identity: return true;
-    default: return false;
-  }
-}
 /// The maximum of none.
 inline std::int64_t lowest_integer(DType dtype) {
   return with_dtype(dtype, [](auto zero) {
@@ -101,6 +93,16 @@ inline std::int64_t lowest_integer(DType dtype) {
   });
 }
 
+/// Whether chains of integers can compute it.
+constexpr bool is_integer_function(kernel::ElementwiseOp op) noexcept {
+  bool found = false;
+  kernel::with_function<ElementwiseFunctions>(op, [&]<class Body>() {
+    std::uint64_t const x = 0;
+    found = Body::arity == 0 || requires { Body::integer(x); } || requires { Body::integer(x, x); } ||
+            requires { Body::integer(x, x, x); };
+  });
+  return found;
+}
 /// Errors: unavailable (a function that integers do not have).
 inline void require_integer_functions(std::span<kernel::ElementwiseInstruction const> instructions) {
   for (kernel::ElementwiseInstruction const& in : instructions)
@@ -109,29 +111,14 @@ inline void require_integer_functions(std::span<kernel::ElementwiseInstruction c
                   "this function is not defined for integers. Convert to float32 first");
 }
 /// Modulo 2^64; what is divided by zero is zero. `Register` is std::uint64_t or std::int64_t, `value` a constant's.
-/// Requires   is_integer_function(op)
-template <class Register>
-constexpr Register compute_integer(kernel::ElementwiseOp op, std::int64_t value, Register a, Register b, Register c) {
-  using enum kernel::ElementwiseOp;
-  auto const ua = static_cast<std::uint64_t>(a), ub = static_cast<std::uint64_t>(b);
-  switch (op) {
-    case constant: return static_cast<Register>(value);
-    case add: return static_cast<Register>(ua + ub);
-    case subtract: return static_cast<Register>(ua - ub);
-    case multiply: return static_cast<Register>(ua * ub);
-    case divide:
-      if constexpr (std::is_signed_v<Register>)
-        if (b == -1 && a == INT64_MIN) return 0;
-      return b == 0 ? 0 : a / b;
-    case maximum: return a < b ? b : a;
-    case negate: return static_cast<Register>(0 - ua);
-    case less: return a < b;
-    case less_equal: return a <= b;
-    case equal: return a == b;
-    case not_equal: return a != b;
-    case select: return a != 0 ? b : c;
-    default: return a;
-  }
+/// Requires   is_integer_function of the operation
+template <class Body, class Register>
+constexpr Register compute_integer(std::int64_t value, Register a, Register b, Register c) {
+  if constexpr (Body::arity == 0) return static_cast<Register>(value);
+  else if constexpr (requires { Body::integer(a); }) return static_cast<Register>(Body::integer(a));
+  else if constexpr (requires { Body::integer(a, b); }) return static_cast<Register>(Body::integer(a, b));
+  else if constexpr (requires { Body::integer(a, b, c); }) return static_cast<Register>(Body::integer(a, b, c));
+  else return a;
 }
 
 }  // namespace tutti::graph::generic

@@ -7,6 +7,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/graph/steps.hpp>
 
 #include <cstdint>
@@ -174,7 +175,7 @@ class Emitter {
     step.reads = {from};
     step.writes = {result};
     step.registers = registers_of({dtype, from.dtype}, {});
-    step.instructions = {{kernel::ElementwiseOp::identity, 0, -1, -1, 0}};
+    step.instructions = {{Op::convert, 0, -1, -1, 0}};
     step.sources = {1};
     return result;
   }
@@ -254,18 +255,15 @@ class Emitter {
   }
 
   /// One instruction over operands of one shape. Constants become instructions; a stack is mapped slice by slice.
-  Value elementwise(kernel::ElementwiseOp op, double attribute, List<Value> operands, DType dtype,
-                    Shape const& shape) {
-    using enum kernel::ElementwiseOp;
-    auto is = [&](std::size_t i, double number) { return operands[i].is_constant() && operands[i].number == number; };
+  Value elementwise(Op op, double attribute, List<Value> operands, DType dtype, Shape const& shape) {
     auto same = [&](std::size_t i) { return operands[i].dtype == dtype; };
-    if (op == multiply && is(0, 1) && same(1)) return operands[1];
-    if ((op == multiply || op == divide || op == power) && (op == power ? attribute == 1 : is(1, 1)) && same(0))
-      return operands[0];
-    if (op == add && is(0, 0) && same(1)) return operands[1];
-    if ((op == add || op == subtract) && is(1, 0) && same(0)) return operands[0];
-    if (op == identity && same(0)) return operands[0];
-    if (op == identity && operands[0].is_constant() && is_floating(dtype) && is_floating(operands[0].dtype) &&
+    auto changes_nothing = [&](std::size_t i) {
+      return operands[i].is_constant() && operands[i].number == function_facts(op).neutral && same(1 - i);
+    };
+    if (function_facts(op).commutes && changes_nothing(0)) return operands[1];
+    if (operands.size() == 2 && changes_nothing(1)) return operands[0];
+    if (op == Op::convert && same(0)) return operands[0];
+    if (op == Op::convert && operands[0].is_constant() && is_floating(dtype) && is_floating(operands[0].dtype) &&
         size_of(dtype) >= 4)
       return constant_value(dtype, shape, operands[0].number);
     bool stacked = false;
@@ -288,7 +286,7 @@ class Emitter {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i].is_constant()) {
         registers[i] = static_cast<std::int16_t>(inputs + static_cast<std::int16_t>(step.instructions.size()));
-        step.instructions.push_back({constant, -1, -1, -1, operands[i].number});
+        step.instructions.push_back({Op::constant, -1, -1, -1, operands[i].number});
       } else {
         registers[i] = static_cast<std::int16_t>(step.reads.size());
         step.reads.push_back(operands[i].ref);

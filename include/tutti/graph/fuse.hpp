@@ -5,6 +5,7 @@
 /// left is merged into chains. Both run on unrolled steps, so they see across the borders of layers.
 
 #include <tutti/core/list.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/graph/rewrite.hpp>
 
 #include <algorithm>
@@ -24,11 +25,11 @@ class EpilogueFusion {
       if (step.kind != StepKind::elementwise || step.instructions.size() != 1 || step.writes.size() != 1) continue;
       if (step.writes[0].dtype != DType::float32 || step.writes[0].shape.size() == 0) continue;
       auto const [op, a, b, c, value] = step.instructions[0];
-      if (op == kernel::ElementwiseOp::gelu) {
+      if (op == Op::gelu) {
         gelu(s);
-      } else if (op == kernel::ElementwiseOp::gelu_gradient && a != b) {
+      } else if (op == Op::gelu_gradient && a != b) {
         gelu_gradient(s, a, b);
-      } else if (op == kernel::ElementwiseOp::add && a != b) {
+      } else if (op == Op::add && a != b) {
         // The one computed later can take the other, which is there already.
         bool const b_later =
             writer(step.reads[static_cast<std::size_t>(b)]) > writer(step.reads[static_cast<std::size_t>(a)]);
@@ -162,7 +163,7 @@ class ChainFusion {
         auto const inputs = static_cast<std::int16_t>(producer.reads.size());
         if (producer.sources[i] < inputs) return false;
         auto const op = producer.instructions[static_cast<std::size_t>(producer.sources[i] - inputs)].op;
-        if (op < kernel::ElementwiseOp::less || op > kernel::ElementwiseOp::not_equal) return false;
+        if (!function_facts(static_cast<Op>(op.number)).truth) return false;
       } else if (ref.dtype != producer.registers) {
         return false;  // storing would have rounded
       }

@@ -142,9 +142,11 @@ void integer_elementwise(exec::Context& context, Step const& step, List<std::byt
             integer_at(step.reads[k].dtype, reads[k], offset_of(shape, step.reads[k].strides, i)));
       auto const value = [&](std::int16_t r) { return r < 0 ? Register{0} : registers[static_cast<std::size_t>(r)]; };
       for (auto const& in : step.instructions) {
-        Register const result = compute_integer<Register>(
-            in.op, in.op == kernel::ElementwiseOp::constant ? as_integer(step.registers, in.value) : 0, value(in.a),
-            value(in.b), value(in.c));
+        std::int64_t const number = in.op == Op::constant ? as_integer(step.registers, in.value) : 0;
+        Register result{};
+        kernel::with_function<ElementwiseFunctions>(in.op, [&]<class Body>() {
+          result = compute_integer<Body>(number, value(in.a), value(in.b), value(in.c));
+        });
         registers[next++] = result;
       }
       for (auto const& out : outputs)

@@ -146,6 +146,24 @@ constexpr List<Var> gradients(Var loss, List<Var> const& wrt, double seed = 1, R
   return result;
 }
 
+/// Whether a gradient is zero because nothing depends on what it is the gradient of: with no path between them, in the
+/// graph or in the body of a loop.
+constexpr bool is_absent(Graph const& graph, Id gradient) {
+  auto const zero = [](Graph const& of, Id id) { return of.op(id) == Op::constant && of.real(id) == 0; };
+  if (zero(graph, gradient)) return true;
+  if (graph.op(gradient) != Op::result || graph.op(graph.operand(gradient, 0)) != Op::repeat) return false;
+  Id const loop = graph.operand(gradient, 0);
+  Graph const& body = graph.body(loop);
+  auto const index = static_cast<int>(graph.integer(gradient));
+  Id const made = body.outputs[static_cast<std::size_t>(index)].node;
+  if (index >= repeat_shape(graph, loop).carried) return is_absent(body, made);
+  // A sum over iterations that starts at zero and to which nothing is added.
+  Id const sum = body.inputs[static_cast<std::size_t>(index)];
+  bool const kept = made == sum || (body.op(made) == Op::add && body.operand(made, 0) == sum &&
+                                    is_absent(body, body.operand(made, 1)));
+  return kept && zero(graph, graph.operand(loop, index));
+}
+
 /// The graph with one more output per parameter: "gradient.NAME" of the output `loss`; `seed` and `recompute` as above.
 constexpr Graph grad(Graph const& graph, std::string_view loss = "loss", double seed = 1,
                      Recompute recompute = Recompute::none, Where where = Where::current()) {

@@ -10,6 +10,7 @@
 #include <tutti/graph/ir.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <source_location>
 #include <span>
 #include <string>
@@ -27,6 +28,7 @@ struct Draft {
               ///< dynamic_slice
   std::int32_t name = none;
   std::int32_t body = none;
+  CustomOperation const* custom = nullptr;
 };
 constexpr Draft draft(Op op, List<Id> operands, List<std::int64_t> integers = {}, List<double> reals = {},
                       Type const& type = {}) {
@@ -128,15 +130,10 @@ constexpr Replication combined(Operands const& in) {
     partial += in[i].replication == Replication::partial;
   }
   if (partial == 0) return varying ? Replication::varying : Replication::replicated;
-  bool linear = false;
-  switch (in.draft.op) {
-    case Op::add: case Op::subtract: case Op::concatenate: linear = partial == in.count(); break;
-    case Op::multiply: case Op::dot_general: linear = partial == 1; break;
-    case Op::divide: linear = partial == 1 && in[0].replication == Replication::partial; break;
-    case Op::negate: case Op::convert: case Op::reshape: case Op::transpose: case Op::slice: case Op::broadcast_in_dim:
-    case Op::reduce_sum: case Op::barrier: linear = true; break;
-    default: break;
-  }
+  Linearity const linearity = info(in.draft.op).linearity;
+  bool const linear = linearity == Linearity::any || (linearity == Linearity::every && partial == in.count()) ||
+                      (linearity == Linearity::one && partial == 1) ||
+                      (linearity == Linearity::first && partial == 1 && in[0].replication == Replication::partial);
   if (!linear || varying)
     refuse(in.where, in.draft.op, ErrorKind::communication,
            "an operand is only this rank's addend of a pending sum; all_reduce it before this operation");
@@ -240,4 +237,13 @@ constexpr Shape concatenated(Operands const& in) {
 }
 
 }  // namespace detail
+
+/// Types of the results of `draft` over the nodes of `graph`: graph/infer_types.hpp.
+/// Errors    tutti::Error of kind shape, dtype or communication with the operands' shapes, at `where`.
+template <std::same_as<Draft> D>
+constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_location where);
+
 }  // namespace tutti::graph
+
+// Rules are templates, declared above and defined behind the builder, with which functions on handles are written.
+#include <tutti/graph/builder.hpp>

@@ -4,6 +4,7 @@
 /// The switch over operations that infer.hpp's pieces serve: types of the results of a draft.
 
 #include <tutti/graph/infer.hpp>
+#include <tutti/graph/op/table.hpp>
 
 #include <span>
 
@@ -151,11 +152,22 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
   }
 }
 
+template <class Of>
+constexpr Type function_type(Operands const& in) {
+  if constexpr (requires { Of::type(in); }) {
+    return Of::type(in);
+  } else {
+    in.same_dtype(0, Of::arity);
+    in.same_shape(0, Of::arity);
+    if (Of::floating) in.floating(0);
+    return {in.dtype(0), {}, in.shape(0)};
+  }
+}
+
 }  // namespace detail
 
-/// Types of the results of `draft` over the nodes of `graph`.
-/// Errors    tutti::Error of kind shape, dtype or communication with the operands' shapes, at `where`.
-constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_location where) {
+template <std::same_as<Draft> D>
+constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_location where) {
   detail::Operands const in{graph, draft, where};
   Op const op = draft.op;
   OpInfo const& facts = info(op);
@@ -177,35 +189,10 @@ constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_l
 
   List<Type> more;
   Type type = draft.type;
-  bool const takes_operands_dtype = op != Op::convert && op != Op::compare && op != Op::rng_bits;
-  if (takes_operands_dtype) type.dtype = in.dtype(0);
+  if (op != Op::rng_bits) type.dtype = in.dtype(0);
   switch (op) {
-    case Op::add: case Op::subtract: case Op::multiply: case Op::divide: case Op::maximum: case Op::gelu_gradient:
-    case Op::silu_gradient:
-      in.same_dtype(0, 2);
-      in.same_shape(0, 2);
+    case Op::stop_gradient: case Op::barrier: case Op::vary: case Op::partial: case Op::all_reduce: case Op::broadcast:
       type.shape = in.shape(0);
-      break;
-    case Op::exponential: case Op::logarithm: case Op::tanh: case Op::logistic: case Op::sine: case Op::cosine:
-    case Op::square_root: case Op::reciprocal_square_root: case Op::power: case Op::gelu: case Op::silu:
-      in.floating(0);
-      [[fallthrough]];
-    case Op::negate: case Op::stop_gradient: case Op::barrier: case Op::convert: case Op::vary: case Op::partial:
-    case Op::all_reduce: case Op::broadcast:
-      type.shape = in.shape(0);
-      break;
-    case Op::compare:
-      in.same_dtype(0, 2);
-      in.same_shape(0, 2);
-      type.dtype = DType::boolean;
-      type.shape = in.shape(0);
-      break;
-    case Op::select:
-      if (in.dtype(0) != DType::boolean)
-        refuse(where, op, "the predicate must be boolean; compare makes one", in.dtype(0), DType::boolean);
-      in.same_dtype(1, 3);
-      in.same_shape(0, 3);
-      type = in[1];
       break;
     case Op::broadcast_in_dim: {
       Shape const& x = in.shape(0);
@@ -282,6 +269,7 @@ constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_l
       in.scalars(0, 3);
       type.dtype = DType::uint32;
       break;
+    case Op::custom: type = draft.custom->type(in); break;
     case Op::all_gather: type.shape = in.shape(0).with(0, in.shape(0)[0] * in.integer(0)); break;
     case Op::reduce_scatter:
       if (in.shape(0).rank() == 0 || in.shape(0)[0] % in.integer(0) != 0)
@@ -289,6 +277,10 @@ constexpr List<Type> infer(Graph const& graph, Draft const& draft, std::source_l
       type.shape = in.shape(0).with(0, in.shape(0)[0] / in.integer(0));
       break;
     default:
+      if (is_function(op)) {
+        with_operation(op, [&]<class Of>() { type = detail::function_type<Of>(in); });
+        break;
+      }
       type.shape = detail::composite_shape(in, more);
       if (op == Op::embedding) type.dtype = in.dtype(1);
       if (op == Op::embedding_gradient) type.dtype = in.dtype(1);

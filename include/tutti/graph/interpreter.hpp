@@ -115,8 +115,8 @@ class Interpreter {
             out = naive::composite(call(graph, id, ranks[r]));
           } else {
             out = {naive::primitive(call(graph, id, ranks[r]))};
-            bool const sums = op == Op::add || op == Op::subtract || op == Op::negate || op == Op::reduce_sum ||
-                              op == Op::scatter_add;
+            bool const sums =
+                op == Op::reduce_sum || op == Op::scatter_add || (is_function(op) && function_facts(op).wraps);
             // The largest int64 is 2^63 here: what only moves elements leaves it alone.
             if (DType const dtype = graph.dtype(id); is_integer(dtype) && (sums || size_of(dtype) < 8))
               for (double& x : out[0]) x = naive::converted(DType::int64, x, dtype);

@@ -95,15 +95,15 @@ inline List<Values> rms_norm_gradient(Call const& c) {
 
 inline List<Values> swiglu(Call const& c) {
   Values y(c.in(0).size());
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = silu(c.in(0)[i]) * c.in(1)[i];
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = Operation<Op::silu>::precise(c.in(0)[i]) * c.in(1)[i];
   return {y};
 }
 
 inline List<Values> swiglu_gradient(Call const& c) {
   Values dgate(c.in(0).size()), dup(c.in(0).size());
   for (std::size_t i = 0; i < dup.size(); ++i) {
-    dgate[i] = c.in(0)[i] * c.in(2)[i] * silu_slope(c.in(1)[i]);
-    dup[i] = c.in(0)[i] * silu(c.in(1)[i]);
+    dgate[i] = Operation<Op::silu_gradient>::precise(c.in(0)[i] * c.in(2)[i], c.in(1)[i]);
+    dup[i] = c.in(0)[i] * Operation<Op::silu>::precise(c.in(1)[i]);
   }
   return {dgate, dup};
 }
@@ -313,6 +313,7 @@ inline List<Values> composite(Call const& c) {
       return {{sum}};
     }
     case Op::adamw: return adamw(c);
+    case Op::custom: return {c.graph[c.id].custom->reference(c)};
     default:
       throw Error(ErrorKind::internal, std::string(name(c.graph.op(c.id))),
                   "the interpreter lacks this composite; please report it");

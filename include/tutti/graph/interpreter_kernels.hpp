@@ -7,6 +7,7 @@
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/tensor/random.hpp>
 
 #include <algorithm>
@@ -44,33 +45,6 @@ inline std::size_t position(Shape const& shape, Index const& index) {
   return at(flat);
 }
 
-/// A node and the values of its operands.
-struct Call {
-  Graph const& graph;
-  Id id;
-  List<Values const*> operands;
-
-  Values const& in(int i) const { return *operands[at(i)]; }
-  Shape const& shape(int i) const { return graph.shape(graph.operand(id, i)); }
-  Shape const& out() const { return graph.shape(id); }
-  int count() const { return static_cast<int>(operands.size()); }
-  std::int64_t integer(int i = 0) const { return graph.integer(id, i); }
-  double real(int i = 0) const { return graph.real(id, i); }
-};
-
-constexpr double gelu_c = 0.7978845608028654, gelu_a = 0.044715;
-inline double gelu(double x) { return 0.5 * x * (1 + std::tanh(gelu_c * (x + gelu_a * x * x * x))); }
-inline double gelu_slope(double x) {
-  double const t = std::tanh(gelu_c * (x + gelu_a * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_c * (1 + 3 * gelu_a * x * x);
-}
-
-inline double silu(double x) { return x / (1 + std::exp(-x)); }
-inline double silu_slope(double x) {
-  double const s = 1 / (1 + std::exp(-x));
-  return s * (1 + x * (1 - s));
-}
-
 inline double converted(DType from, double x, DType to) {
   if (to == DType::boolean) return x != 0;
   if (is_floating(to)) return x;
@@ -98,41 +72,41 @@ inline double product(double a, double b, DType dtype) {
   });
 }
 
-inline double elementwise(Call const& c, std::size_t i) {
-  double const a = c.in(0)[i], b = c.count() > 1 ? c.in(1)[i] : 0;
-  if (c.graph.op(c.id) == Op::multiply && is_integer(c.graph.dtype(c.id))) return product(a, b, c.graph.dtype(c.id));
-  switch (c.graph.op(c.id)) {
-    case Op::add: return a + b;
-    case Op::subtract: return a - b;
-    case Op::multiply: return a * b;
-    case Op::divide: return is_floating(c.graph.dtype(c.id)) ? a / b : b == 0 ? 0 : std::trunc(a / b);
-    case Op::maximum: return std::isnan(a) || a > b ? a : b;
-    case Op::negate: return -a;
-    case Op::exponential: return std::exp(a);
-    case Op::logarithm: return std::log(a);
-    case Op::tanh: return std::tanh(a);
-    case Op::logistic: return 1 / (1 + std::exp(-a));
-    case Op::sine: return std::sin(a);
-    case Op::cosine: return std::cos(a);
-    case Op::square_root: return std::sqrt(a);
-    case Op::reciprocal_square_root: return 1 / std::sqrt(a);
-    case Op::power: return std::pow(a, c.real());
-    case Op::compare:
-      switch (static_cast<Comparison>(c.integer())) {
-        case Comparison::less: return a < b;
-        case Comparison::less_equal: return a <= b;
-        case Comparison::equal: return a == b;
-        case Comparison::not_equal: return a != b;
-      }
-      return 0;
-    case Op::select: return a != 0 ? b : c.in(2)[i];
-    case Op::convert: return converted(c.graph.dtype(c.graph.operand(c.id, 0)), a, c.graph.dtype(c.id));
-    case Op::gelu: return gelu(a);
-    case Op::gelu_gradient: return a * gelu_slope(b);
-    case Op::silu: return silu(a);
-    case Op::silu_gradient: return a * silu_slope(b);
-    default: return a;  // identities: stop_gradient, barrier, reshape, vary, partial
+/// A node and the values of its operands.
+struct Call {
+  Graph const& graph;
+  Id id;
+  List<Values const*> operands;
+
+  Values const& in(int i) const { return *operands[at(i)]; }
+  Shape const& shape(int i) const { return graph.shape(graph.operand(id, i)); }
+  Shape const& out() const { return graph.shape(id); }
+  DType dtype() const { return graph.dtype(id); }
+  int count() const { return static_cast<int>(operands.size()); }
+  std::int64_t integer(int i = 0) const { return graph.integer(id, i); }
+  double real(int i = 0) const { return graph.real(id, i); }
+  double converted(double x) const { return naive::converted(graph.dtype(graph.operand(id, 0)), x, dtype()); }
+  double product(double a, double b) const { return naive::product(a, b, dtype()); }
+};
+
+/// Of one function of elements.
+template <class Of>
+void function(Call const& c, Values& out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    double const x = c.in(0)[i], y = Of::arity > 1 ? c.in(1)[i] : 0, z = Of::arity > 2 ? c.in(2)[i] : 0;
+    if constexpr (requires { Of::reference(c, x); }) out[i] = Of::reference(c, x);
+    else if constexpr (requires { Of::reference(c, x, y); }) out[i] = Of::reference(c, x, y);
+    else out[i] = kernel::compute_precisely<Of>(Of::attributed ? c.real() : 0, x, y, z);
   }
+}
+/// Of functions of elements, and of identities.
+inline void elementwise(Call const& c, Values& out) {
+  Op const op = c.graph.op(c.id);
+  if (!is_function(op)) {
+    out = c.in(0);
+    return;
+  }
+  with_operation(op, [&]<class Of>() { function<Of>(c, out); });
 }
 
 inline Values reduce(Call const& c) {
@@ -315,9 +289,7 @@ inline Values primitive(Call const& c) {
     }
     case Op::reduce_sum: case Op::reduce_max: return reduce(c);
     case Op::dot_general: return dot(c);
-    default:
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = elementwise(c, i);
-      break;
+    default: elementwise(c, out); break;
   }
   return out;
 }

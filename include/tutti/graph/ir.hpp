@@ -12,6 +12,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
+
+namespace tutti::exec {
+class Context;
+}
 
 namespace tutti::graph {
 
@@ -65,6 +70,13 @@ constexpr Init zeros() noexcept { return {}; }
 constexpr Init ones() noexcept { return {Init::Kind::ones, 0}; }
 constexpr Init normal(double deviation) noexcept { return {Init::Kind::normal, deviation}; }
 
+/// What the ranks that train together make of a state which a run updates.
+enum class StateUpdate : std::uint8_t {
+  replicated,  ///< the new value is the same on all ranks; one that is not is refused
+  averaged,    ///< the new value is the average over ranks of theirs
+  per_rank,    ///< each rank has its own, which no broadcast or comparison touches
+};
+
 struct Type {
   DType dtype = DType::float32;
   Replication replication = Replication::replicated;
@@ -83,6 +95,25 @@ constexpr std::span<T const> part(List<T> const& pool, Range range) noexcept {
   return {pool.data() + range.first, static_cast<std::size_t>(range.count)};
 }
 
+struct Back;
+struct CustomArguments;
+namespace detail {
+struct Operands;
+}
+namespace naive {
+struct Call;
+}
+
+/// An operation from outside of the library; graph/custom.hpp makes it of a type.
+struct CustomOperation {
+  std::string_view name;
+  Type (*type)(detail::Operands const&) = nullptr;
+  bool has_gradient = false;
+  void (*gradient)(Back const&) = nullptr;
+  std::vector<double> (*reference)(naive::Call const&) = nullptr;
+  void (*run)(exec::Context&, CustomArguments const&) = nullptr;  ///< on processors
+};
+
 struct Node {
   Op op = Op::constant;
   Range operands;           ///< of Graph::operands
@@ -93,6 +124,7 @@ struct Node {
   std::int32_t body = none;  ///< of repeat: index into Graph::bodies
   std::int32_t file = none;  ///< where the user wrote it: index into Graph::names; not part of equality
   std::int32_t line = 0;
+  CustomOperation const* custom = nullptr;  ///< of Op::custom
 };
 
 struct Parameter {
@@ -171,6 +203,11 @@ struct Graph {
     return {text.data() + range.first, static_cast<std::size_t>(range.count)};
   }
   constexpr std::string_view name(Id id) const noexcept { return text_of((*this)[id].name); }
+  /// As printed and in messages. A template, as what it asks: graph/op/table.hpp.
+  template <class = void>
+  constexpr std::string_view op_name(Id id) const noexcept {
+    return op(id) == Op::custom ? (*this)[id].custom->name : graph::name(op(id));
+  }
   constexpr std::string_view file(Id id) const noexcept { return text_of((*this)[id].file); }
 
   /// Node of the output, parameter, state, input or scalar of that name; `none` where there is none.
@@ -185,6 +222,13 @@ struct Graph {
     return none;
   }
 };
+
+/// What was said where the state was made; of parameters, that they are replicated.
+constexpr StateUpdate state_update(Graph const& graph, Id id) noexcept {
+  if (graph.op(id) == Op::state && graph.replication(id) == Replication::varying) return StateUpdate::per_rank;
+  return graph.op(id) == Op::state && !graph.integers(id).empty() ? static_cast<StateUpdate>(graph.integer(id))
+                                                                  : StateUpdate::replicated;
+}
 
 /// The integers of a repeat node by name.
 struct RepeatShape {

@@ -40,8 +40,11 @@ class Lowering {
     List<Value> values = evaluate(graph, std::move(leaves));
     emit_.node = -1;
     for (Output const& output : graph.outputs) finish_output(emit_, graph, output, values[at(output.node)]);
+    List<Value> updated;  // what was in a field before the run is kept from the updates
     for (Update const& update : graph.updates)
-      finish_update(emit_, graph, update, values[at(update.target)], values[at(update.value)]);
+      updated.push_back(kept(values[at(update.value)], values[at(update.target)]));
+    for (std::size_t i = 0; i < updated.size(); ++i)
+      finish_update(emit_, graph, graph.updates[i], values[at(graph.updates[i].target)], updated[i]);
     return std::move(emit_.list);
   }
 
@@ -131,48 +134,14 @@ class Lowering {
 
   // ---- Nodes with one result.
 
-  static std::optional<kernel::ElementwiseOp> elementwise_op(Graph const& graph, Id id) {
-    using E = kernel::ElementwiseOp;
-    switch (graph.op(id)) {
-      case Op::add: return E::add;
-      case Op::subtract: return E::subtract;
-      case Op::multiply: return E::multiply;
-      case Op::divide: return E::divide;
-      case Op::maximum: return E::maximum;
-      case Op::negate: return E::negate;
-      case Op::exponential: return E::exponential;
-      case Op::logarithm: return E::logarithm;
-      case Op::tanh: return E::tanh;
-      case Op::logistic: return E::logistic;
-      case Op::sine: return E::sine;
-      case Op::cosine: return E::cosine;
-      case Op::square_root: return E::square_root;
-      case Op::reciprocal_square_root: return E::reciprocal_square_root;
-      case Op::power: return E::power;
-      case Op::select: return E::select;
-      case Op::convert: return E::identity;
-      case Op::gelu: return E::gelu;
-      case Op::gelu_gradient: return E::gelu_gradient;
-      case Op::silu: return E::silu;
-      case Op::silu_gradient: return E::silu_gradient;
-      case Op::compare:
-        switch (static_cast<Comparison>(graph.integer(id))) {
-          case Comparison::less: return E::less;
-          case Comparison::less_equal: return E::less_equal;
-          case Comparison::equal: return E::equal;
-          case Comparison::not_equal: return E::not_equal;
-        }
-        return std::nullopt;
-      default: return std::nullopt;
-    }
-  }
-
   /// Nothing for leaves, which are there already.
   std::optional<Value> single(Graph const& graph, Id id, List<Value> const& x) {
     Type const& type = graph.type(id);
     auto const integers = graph.integers(id);
-    if (auto const op = elementwise_op(graph, id))
-      return emit_.elementwise(*op, graph.op(id) == Op::power ? graph.real(id) : 0, x, type.dtype, type.shape);
+    if (is_function(graph.op(id))) {
+      auto const reals = graph.reals(id);
+      return emit_.elementwise(graph.op(id), reals.empty() ? 0 : reals[0], x, type.dtype, type.shape);
+    }
     switch (graph.op(id)) {
       case Op::input: case Op::parameter: case Op::state: case Op::scalar: return std::nullopt;
       case Op::constant: return constant_value(type.dtype, type.shape, graph.real(id));
@@ -200,6 +169,14 @@ class Lowering {
       }
       case Op::reduce_sum: case Op::reduce_max: return lower_reduce(emit_, graph, id, x[0]);
       case Op::dot_general: return lower_dot(emit_, graph, id, x[0], x[1]);
+      case Op::custom: {
+        List<Ref> reads;
+        for (Value const& operand : x) reads.push_back(emit_.contiguous(operand));
+        Value const value = simple(StepKind::custom, reads, type);
+        emit_.list.steps.back().custom = graph[id].custom;
+        emit_.list.steps.back().reals = {graph.reals(id).begin(), graph.reals(id).end()};
+        return value;
+      }
       case Op::gather: return simple(StepKind::gather, {emit_.contiguous(x[0]), emit_.contiguous(x[1])}, type);
       case Op::scatter_add:
         return simple(StepKind::scatter_add, {emit_.contiguous(x[0]), emit_.contiguous(x[1]), emit_.contiguous(x[2])},
@@ -278,6 +255,19 @@ class Lowering {
     BufferId fence = fences_[at(x.ref.buffer)];
     if (fence < 0) fences_[at(x.ref.buffer)] = fence = emit_.copied(x.ref).buffer;
     return view_value(contiguous_ref(fence, 0, x.dtype, x.shape));
+  }
+  /// With copies of what stands in a field, other than where it is to be: that may be written before it is read.
+  Value kept(Value value, Value const& target) {
+    auto const keep = [&](Ref& ref, Ref const& to) {
+      Buffer const& from = emit_.list[ref.buffer];
+      bool const stays = ref.buffer == to.buffer && ref.offset == to.offset && ref.contiguous();
+      if (from.pool == Pool::state && from.over < 0 && !stays) ref = emit_.copied(ref);
+    };
+    if (value.is_stack())
+      for (std::size_t i = 0; i < value.parts.size(); ++i)
+        keep(value.parts[i], slice_ref(target.ref, static_cast<std::int64_t>(i)));
+    else if (!value.is_constant()) keep(value.ref, target.ref);
+    return value;
   }
   Value simple(StepKind kind, List<Ref> const& reads, Type const& type) {
     Ref const y = emit_.fresh(type.dtype, type.shape);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The operations a graph may hold, and what every pass wants to know of each. Shapes and attributes of an operation
-/// are written down once, next to its name here; graph/infer.hpp checks exactly that.
+/// The list of operations that a graph may hold. What a function of elements is stands in its file, graph/op/NAME.hpp;
+/// shapes and attributes of other operations stand next to their names here, and graph/infer.hpp checks exactly that.
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -13,7 +11,7 @@ namespace tutti::graph {
 
 /// Notation: operands (in order), then {integers} and <reals> of the node. Every operation has one result unless
 /// "->" names several. Elementwise operations take operands of one shape and one dtype: broadcasts are explicit nodes.
-/// Appending keeps frozen graphs readable; the order has no other meaning.
+/// The groups are ranges; within a group the order has no meaning.
 enum class Op : std::uint8_t {
   // Leaves. `name` is set; a parameter, state, input or scalar is listed in the graph too.
   input,      ///< a tensor given at every run
@@ -24,7 +22,8 @@ enum class Op : std::uint8_t {
   iota,       ///< {axis}: element i along axis is i
   rank,       ///< int32 (): the number of this rank, 0 without a Port
 
-  // Elementwise.
+  // Functions of elements: graph/op/NAME.hpp holds everything of one. Their numbers are those of instructions of
+  // chains.
   add,
   subtract,
   multiply,
@@ -39,16 +38,32 @@ enum class Op : std::uint8_t {
   cosine,
   square_root,
   reciprocal_square_root,
-  power,          ///< <exponent>: x^exponent
-  compare,        ///< {Comparison}: boolean
-  select,         ///< predicate (boolean), a, b
-  convert,        ///< to the node's dtype
-  gelu,           ///< tanh form
-  gelu_gradient,  ///< g, x: g * gelu'(x)
-  silu,           ///< x / (1 + exp(-x))
-  silu_gradient,  ///< g, x: g * silu'(x)
-  stop_gradient,  ///< identity, no gradient
-  barrier,        ///< {serial}: identity that is never merged with another, nor fused over
+  power,
+  less,
+  less_equal,
+  equal,
+  not_equal,
+  select,
+  convert,
+  gelu,
+  gelu_gradient,
+  silu,
+  silu_gradient,
+  abs,
+  sign,
+  floor,
+  ceil,
+  relu,
+  erf,
+  exact_gelu,
+  logical_and,
+  logical_or,
+  logical_not,
+  raise,
+
+  // Identities, elementwise too, that are no work.
+  stop_gradient,  ///< no gradient
+  barrier,        ///< {serial}: never merged with another, nor fused over
 
   // Shape. All but pad, concatenate and the dynamic two only re-read their operand.
   broadcast_in_dim,      ///< {axis of the result for every axis of x}; extents are equal or 1
@@ -93,6 +108,8 @@ enum class Op : std::uint8_t {
   adamw,  ///< parameter, gradient, m, v, learning rate, correction 1, correction 2, gradient scale (float32 ());
           ///< <beta1, beta2, eps, weight decay> -> parameter, m, v
 
+  custom,  ///< any operands; <any reals> -> one result: Node::custom is the operation, graph/custom.hpp makes it
+
   // Ranks. The state of every value is `Node::replication`.
   vary,            ///< {PortOp}: a replicated value used by each rank on its own; no traffic, VJP all_reduce
   partial,         ///< this rank's value is an addend of a pending sum; no traffic
@@ -109,7 +126,12 @@ enum class Op : std::uint8_t {
 };
 inline constexpr int op_count = static_cast<int>(Op::result) + 1;
 
-enum class Comparison : std::uint8_t { less, less_equal, equal, not_equal };
+/// Whether `op` is a function of elements.
+constexpr bool is_function(Op op) noexcept { return op >= Op::add && op < Op::stop_gradient; }
+
+/// Everything about one operation that passes ask for; a specialisation stands in graph/op/NAME.hpp.
+template <Op>
+struct Operation;
 
 /// Which values of a body the backward loop of a `repeat` computes again, instead of having the forward loop keep them.
 /// The same operations on the same operands: it costs time, saves memory and changes no result. What crosses ranks is
@@ -132,19 +154,30 @@ enum class Differentiability : std::uint8_t {
   first_order, ///< a gradient itself: differentiating again throws (decompose the graph first)
 };
 
+/// Of which operands a result is a linear function, so that addends of a sum over ranks pass through.
+enum class Linearity : std::uint8_t {
+  none,
+  any,    ///< of the only operand
+  every,  ///< of all operands together
+  one,    ///< of any one of them
+  first,  ///< of the first one
+};
+
 struct OpInfo {
   Op op;
   std::string_view name;
   OpClass kind;
   Differentiability differentiability;
   int results;  ///< 0: depends on the node
+  Linearity linearity = Linearity::none;
 };
 
 namespace detail {
 inline constexpr auto with_rule = Differentiability::rule;
 inline constexpr auto no_gradient = Differentiability::none;
 inline constexpr auto gradient_itself = Differentiability::first_order;
-inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
+/// Of operations without a file of their own.
+inline constexpr OpInfo op_rows[] = {
     {Op::input, "input", OpClass::leaf, no_gradient, 1},
     {Op::parameter, "parameter", OpClass::leaf, no_gradient, 1},
     {Op::state, "state", OpClass::leaf, no_gradient, 1},
@@ -152,41 +185,19 @@ inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
     {Op::constant, "constant", OpClass::leaf, no_gradient, 1},
     {Op::iota, "iota", OpClass::leaf, no_gradient, 1},
     {Op::rank, "rank", OpClass::leaf, no_gradient, 1},
-    {Op::add, "add", OpClass::elementwise, with_rule, 1},
-    {Op::subtract, "subtract", OpClass::elementwise, with_rule, 1},
-    {Op::multiply, "multiply", OpClass::elementwise, with_rule, 1},
-    {Op::divide, "divide", OpClass::elementwise, with_rule, 1},
-    {Op::maximum, "maximum", OpClass::elementwise, with_rule, 1},
-    {Op::negate, "negate", OpClass::elementwise, with_rule, 1},
-    {Op::exponential, "exponential", OpClass::elementwise, with_rule, 1},
-    {Op::logarithm, "logarithm", OpClass::elementwise, with_rule, 1},
-    {Op::tanh, "tanh", OpClass::elementwise, with_rule, 1},
-    {Op::logistic, "logistic", OpClass::elementwise, with_rule, 1},
-    {Op::sine, "sine", OpClass::elementwise, with_rule, 1},
-    {Op::cosine, "cosine", OpClass::elementwise, with_rule, 1},
-    {Op::square_root, "square_root", OpClass::elementwise, with_rule, 1},
-    {Op::reciprocal_square_root, "reciprocal_square_root", OpClass::elementwise, with_rule, 1},
-    {Op::power, "power", OpClass::elementwise, with_rule, 1},
-    {Op::compare, "compare", OpClass::elementwise, no_gradient, 1},
-    {Op::select, "select", OpClass::elementwise, with_rule, 1},
-    {Op::convert, "convert", OpClass::elementwise, with_rule, 1},
-    {Op::gelu, "gelu", OpClass::elementwise, with_rule, 1},
-    {Op::gelu_gradient, "gelu_gradient", OpClass::elementwise, gradient_itself, 1},
-    {Op::silu, "silu", OpClass::elementwise, with_rule, 1},
-    {Op::silu_gradient, "silu_gradient", OpClass::elementwise, gradient_itself, 1},
     {Op::stop_gradient, "stop_gradient", OpClass::elementwise, no_gradient, 1},
-    {Op::barrier, "barrier", OpClass::elementwise, with_rule, 1},
-    {Op::broadcast_in_dim, "broadcast_in_dim", OpClass::shape, with_rule, 1},
-    {Op::reshape, "reshape", OpClass::shape, with_rule, 1},
-    {Op::transpose, "transpose", OpClass::shape, with_rule, 1},
-    {Op::slice, "slice", OpClass::shape, with_rule, 1},
+    {Op::barrier, "barrier", OpClass::elementwise, with_rule, 1, Linearity::any},
+    {Op::broadcast_in_dim, "broadcast_in_dim", OpClass::shape, with_rule, 1, Linearity::any},
+    {Op::reshape, "reshape", OpClass::shape, with_rule, 1, Linearity::any},
+    {Op::transpose, "transpose", OpClass::shape, with_rule, 1, Linearity::any},
+    {Op::slice, "slice", OpClass::shape, with_rule, 1, Linearity::any},
     {Op::pad, "pad", OpClass::shape, with_rule, 1},
-    {Op::concatenate, "concatenate", OpClass::shape, with_rule, 1},
+    {Op::concatenate, "concatenate", OpClass::shape, with_rule, 1, Linearity::every},
     {Op::dynamic_slice, "dynamic_slice", OpClass::shape, with_rule, 1},
     {Op::dynamic_update_slice, "dynamic_update_slice", OpClass::shape, with_rule, 1},
-    {Op::reduce_sum, "reduce_sum", OpClass::reduction, with_rule, 1},
+    {Op::reduce_sum, "reduce_sum", OpClass::reduction, with_rule, 1, Linearity::any},
     {Op::reduce_max, "reduce_max", OpClass::reduction, with_rule, 1},
-    {Op::dot_general, "dot_general", OpClass::reduction, with_rule, 1},
+    {Op::dot_general, "dot_general", OpClass::reduction, with_rule, 1, Linearity::one},
     {Op::gather, "gather", OpClass::reduction, with_rule, 1},
     {Op::scatter_add, "scatter_add", OpClass::reduction, with_rule, 1},
     {Op::rng_bits, "rng_bits", OpClass::leaf, no_gradient, 1},
@@ -206,6 +217,7 @@ inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
     {Op::linear_cross_entropy, "linear_cross_entropy", OpClass::composite, with_rule, 4},
     {Op::square_sum, "square_sum", OpClass::composite, with_rule, 1},
     {Op::adamw, "adamw", OpClass::composite, gradient_itself, 3},
+    {Op::custom, "custom", OpClass::composite, with_rule, 1},
     {Op::vary, "vary", OpClass::collective, with_rule, 1},
     {Op::partial, "partial", OpClass::collective, with_rule, 1},
     {Op::all_reduce, "all_reduce", OpClass::collective, with_rule, 1},
@@ -214,16 +226,29 @@ inline constexpr std::array<OpInfo, std::size_t{op_count}> op_table{{
     {Op::reduce_scatter, "reduce_scatter", OpClass::collective, with_rule, 1},
     {Op::repeat, "repeat", OpClass::structure, with_rule, 0},
     {Op::result, "result", OpClass::structure, no_gradient, 1},
-}};
-constexpr bool op_table_in_order() {
-  for (std::size_t i = 0; i < op_table.size(); ++i)
-    if (op_table[i].op != static_cast<Op>(i)) return false;
-  return true;
-}
-static_assert(op_table_in_order(), "op_table must list the operations in the order of Op");
+};
 }  // namespace detail
 
-constexpr OpInfo const& info(Op op) noexcept { return detail::op_table[static_cast<std::size_t>(op)]; }
-constexpr std::string_view name(Op op) noexcept { return info(op).name; }
+/// What lowering and fusion ask of a function of elements.
+struct FunctionFacts {
+  bool truth = false, wraps = false, commutes = false;
+  double neutral = 0;
+};
+
+// Templates, so that what asks can stand before the operations; graph/op/table.hpp defines them.
+
+template <class T = void>
+constexpr OpInfo const& info(Op op) noexcept;
+template <class T = void>
+constexpr std::string_view name(Op op) noexcept {
+  return info(op).name;
+}
+/// Requires  is_function(op)
+template <class T = void>
+constexpr FunctionFacts const& function_facts(Op op) noexcept;
+/// f.operator()<Operation<op>>().
+/// Requires  is_function(op)
+template <class F>
+constexpr void with_operation(Op op, F&& f);
 
 }  // namespace tutti::graph

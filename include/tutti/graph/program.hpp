@@ -61,6 +61,7 @@ inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
     lowering::ChainFusion(program.list).run();
   }
   if (options.target == Target::cuda) {
+    if (options.fuse) lowering::BiasGradients(program.list).run();
     if (options.narrow) lowering::Narrowing(program.list).run();
     lowering::fit_workspaces(program.list);
   }
@@ -79,16 +80,9 @@ inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
 namespace detail {
 
 inline std::string formula(Step const& step) {
-  static constexpr char const* names[] = {
-      "constant", "add",    "subtract",      "multiply",    "divide",
-      "maximum",  "negate", "exponential",   "logarithm",   "tanh",
-      "logistic", "sine",   "cosine",        "square_root", "reciprocal_square_root",
-      "power",    "less",   "less_equal",    "equal",       "not_equal",
-      "select",   "gelu",   "gelu_gradient", "silu",        "silu_gradient",
-      "identity"};
   std::string text;
   for (auto const& instruction : step.instructions)
-    text += (text.empty() ? "" : " ") + std::string(names[static_cast<int>(instruction.op)]);
+    text += (text.empty() ? "" : " ") + std::string(name(static_cast<Op>(instruction.op.number)));
   return text;
 }
 

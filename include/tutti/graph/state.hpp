@@ -32,6 +32,7 @@ struct Field {
   Shape shape;
   bool parameter = false;  ///< trained; otherwise moments, accumulators
   bool stacked = false;    ///< the first axis counts layers
+  bool per_rank = false;   ///< each rank's own: never shared, sent or compared
   Init init;
   Memory memory;
   std::byte* together = nullptr;  ///< in the place of `memory`: in what ranks have together, see State::share
@@ -66,9 +67,11 @@ class State {
       field->parameter = true;
       field->stacked = parameter.stacked;
     }
-    for (std::size_t i = 0; i < graph.states.size(); ++i)
-      add(graph.name(graph.states[i]), graph.dtype(graph.states[i]), graph.shape(graph.states[i]),
-          graph.state_inits[i]);
+    for (std::size_t i = 0; i < graph.states.size(); ++i) {
+      Id const id = graph.states[i];
+      add(graph.name(id), graph.dtype(id), graph.shape(id), graph.state_inits[i])->per_rank =
+          state_update(graph, id) == StateUpdate::per_rank;
+    }
   }
   Field* add(std::string_view name, DType dtype, Shape const& shape, Init const& init = {}) {
     if (Field* const present = find(name)) {
@@ -166,9 +169,12 @@ class State {
   }
   Field const* find(std::string_view name) const noexcept { return const_cast<State*>(this)->find(name); }
   /// Errors: invalid_argument.
-  Field& at(std::string_view name) {
+  Field& at(std::string_view name, std::source_location where = std::source_location::current()) {
     if (Field* const field = find(name)) return *field;
-    throw Error(ErrorKind::invalid_argument, "State::at", "there is no field '" + std::string(name) + "'");
+    std::string names;
+    for (Field const& field : fields_) names += (names.empty() ? "" : ", ") + field.name;
+    throw Error(ErrorKind::invalid_argument, "State::at",
+                "there is no field '" + std::string(name) + "'. There are: " + (names.empty() ? "none" : names), where);
   }
   TensorView<float> operator[](std::string_view name) { return at(name).view<float>(); }
   std::int64_t bytes() const noexcept {

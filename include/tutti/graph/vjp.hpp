@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The vector-Jacobian product of every operation, about one line each. The table is total: an operation that op.hpp
-/// declares differentiable and that has no rule here does not compile.
+/// The vector-Jacobian product of every operation, about one line each: of functions of elements in graph/op/, of
+/// others here. The table is total: an operation that is declared differentiable and has no rule does not compile.
 ///
 /// n.g() is the cotangent of the result, n.in(i) an operand, n.out() the result; n.give(i, v) adds v to operand i's
 /// cotangent.
@@ -38,6 +38,7 @@ struct Back {
     return {values.begin(), values.end()};
   }
   constexpr double real(int i = 0) const { return builder.graph().real(id, i); }
+  constexpr Var make(Op op, std::initializer_list<Var> of) const { return detail::composite(op, of, {}, {}, where); }
   constexpr bool wants(int i) const;
   constexpr void give(int i, Var cotangent) const;
   /// Only the first result of this composite may be differentiated.
@@ -83,11 +84,6 @@ constexpr void back_broadcast(Back const& n) {
     next += int{mapped};
   }
   n.give(0, reshape(reduce(Op::reduce_sum, n.g(), std::move(summed), n.where), x));
-}
-constexpr void back_maximum(Back const& n) {
-  Var const half = select(equal(n.in(0), n.in(1)), n.g() * 0.5, 0.0);
-  n.give(0, select(less(n.in(1), n.in(0)), n.g(), half));
-  n.give(1, select(less(n.in(0), n.in(1)), n.g(), half));
 }
 constexpr void back_reduce_max(Back const& n) {
   Shape const shape = n.in(0).shape();
@@ -227,10 +223,15 @@ constexpr void back_embedding(Back const& n) {
 /// The loss kernels make their gradients themselves: a constant cotangent goes into their scale, any other one
 /// multiplies what they made.
 constexpr void back_loss(Back const& n) {
-  for (int i = 1; i < static_cast<int>(n.cotangents.size()); ++i)
+  int const losses = static_cast<int>(n.cotangents.size()) - 1;  // of tokens: its last result; gradients before it
+  for (int i = 1; i <= losses; ++i)
     if (n.has_g(i))
-      refuse(n.where, n.builder.graph().op(n.id), ErrorKind::invalid_argument,
-             "only the mean loss has a gradient; build the sum that you mean from its tokens' logits");
+      refuse(n.where, n.builder.graph().op(n.id), i == losses ? ErrorKind::invalid_argument : ErrorKind::unavailable,
+             i == losses
+                 ? "the losses of single tokens have no gradient, only their mean has; build the sum that you mean "
+                   "from its tokens' logits"
+                 : "a gradient of this loss is differentiated again, and it makes its first derivative alone; "
+                   "decompose the graph before taking the first one");
   Var node = n.out();
   double scale = n.real();
   auto const seed = constant_value(n.g());
@@ -271,31 +272,6 @@ struct Rule {
   void (*apply)(Back const&);
 };
 inline constexpr Rule rules[] = {
-    {Op::add, [](Back const& n) { n.give(0, n.g()), n.give(1, n.g()); }},
-    {Op::subtract, [](Back const& n) { n.give(0, n.g()), n.give(1, -n.g()); }},
-    {Op::multiply, [](Back const& n) { n.give(0, n.g() * n.in(1)), n.give(1, n.g() * n.in(0)); }},
-    {Op::divide, [](Back const& n) { n.give(0, n.g() / n.in(1)), n.give(1, -(n.g() / n.in(1) * n.out())); }},
-    {Op::maximum, back_maximum},
-    {Op::negate, [](Back const& n) { n.give(0, -n.g()); }},
-    {Op::exponential, [](Back const& n) { n.give(0, n.g() * n.out()); }},
-    {Op::logarithm, [](Back const& n) { n.give(0, n.g() / n.in(0)); }},
-    {Op::tanh, [](Back const& n) { n.give(0, n.g() * (1.0 - n.out() * n.out())); }},
-    {Op::logistic, [](Back const& n) { n.give(0, n.g() * (n.out() * (1.0 - n.out()))); }},
-    {Op::sine, [](Back const& n) { n.give(0, n.g() * cos(n.in(0))); }},
-    {Op::cosine, [](Back const& n) { n.give(0, -(n.g() * sin(n.in(0)))); }},
-    {Op::square_root, [](Back const& n) { n.give(0, n.g() / (n.out() * 2.0)); }},
-    {Op::reciprocal_square_root, [](Back const& n) { n.give(0, n.g() * (pow(n.out(), 3) * -0.5)); }},
-    {Op::power, [](Back const& n) { n.give(0, n.g() * (pow(n.in(0), n.real() - 1) * n.real())); }},
-    {Op::select, [](Back const& n) { n.give(1, select(n.in(0), n.g(), 0.0)), n.give(2, select(n.in(0), 0.0, n.g())); }},
-    {Op::convert, [](Back const& n) { n.give(0, convert(n.g(), n.in(0).dtype())); }},
-    {Op::gelu,
-     [](Back const& n) {
-       n.give(0, composite(Op::gelu_gradient, {n.g(), n.in(0)}, {}, {}, n.where));
-     }},
-    {Op::silu,
-     [](Back const& n) {
-       n.give(0, composite(Op::silu_gradient, {n.g(), n.in(0)}, {}, {}, n.where));
-     }},
     {Op::barrier, [](Back const& n) { n.give(0, n.g()); }},
     {Op::broadcast_in_dim, back_broadcast},
     {Op::reshape, [](Back const& n) { n.give(0, reshape(n.g(), n.in(0).shape())); }},
@@ -329,6 +305,13 @@ inline constexpr Rule rules[] = {
        n.give(0, n.in(0) * convert(n.g() * 2.0, n.in(0).dtype()));
        if (n.count() == 2) n.give(1, n.g());
      }},
+    {Op::custom,
+     [](Back const& n) {
+       CustomOperation const& operation = *n.builder.graph()[n.id].custom;
+       if (!operation.has_gradient)
+         refuse(n.where, Op::custom, ErrorKind::unavailable, "this operation came without a gradient; give it one");
+       operation.gradient(n);
+     }},
     {Op::vary, [](Back const& n) { n.give(0, all_reduce(vary(n.g(), port_op(n)), port_op(n))); }},
     {Op::partial, [](Back const& n) { n.give(0, n.g()); }},
     {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), port_op(n))); }},
@@ -342,8 +325,19 @@ inline constexpr Rule rules[] = {
     {Op::repeat, back_repeat},
 };
 
+struct MakeRule {
+  template <Op O>
+  static constexpr void apply(Back const& n) {
+    Operation<O>::gradient(n);
+  }
+  template <Op O>
+  static constexpr auto of() -> void (*)(Back const&) {
+    if constexpr (Operation<O>::differentiability == Differentiability::rule) return apply<O>;
+    else return nullptr;
+  }
+};
 constexpr auto rule_table() {
-  std::array<void (*)(Back const&), std::size_t{op_count}> table{};
+  auto table = function_table<MakeRule, std::size_t{op_count}>();
   for (Rule const& rule : rules) table[static_cast<std::size_t>(rule.op)] = rule.apply;
   return table;
 }
@@ -355,9 +349,16 @@ constexpr bool has_rule(Op op) {
     if (rule.op == op) return true;
   return false;
 }
+constexpr bool op_table_is_complete() {
+  for (std::size_t i = 0; i < op_table<>.size(); ++i)
+    if (op_table<>[i].name.empty() || op_table<>[i].op != static_cast<Op>(i)) return false;
+  return true;
+}
+static_assert(op_table_is_complete(), "every operation of Op needs a file in graph/op/ or a row in op_rows");
 constexpr bool rules_are_total() {
-  for (OpInfo const& facts : op_table)
-    if ((facts.differentiability == Differentiability::rule) != has_rule(facts.op)) return false;
+  for (OpInfo const& facts : op_table<>)
+    if (!is_function(facts.op) && (facts.differentiability == Differentiability::rule) != has_rule(facts.op))
+      return false;
   return true;
 }
 static_assert(rules_are_total(),

@@ -3,6 +3,7 @@
 /// @file
 /// Kernels: the contract of every operation and its body for processors.
 
+#include <tutti/kernel/activation.hpp>
 #include <tutti/kernel/adamw.hpp>
 #include <tutti/kernel/gemm.hpp>
 #include <tutti/kernel/attention.hpp>
@@ -15,7 +16,7 @@
 #include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/cpu/cross_entropy.hpp>
-#include <tutti/kernel/elementwise_rules.hpp>
+#include <tutti/kernel/elementwise_functions.hpp>
 #include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
 #include <tutti/kernel/embedding.hpp>

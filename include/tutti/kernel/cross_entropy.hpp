@@ -9,8 +9,8 @@
 
 namespace tutti::kernel {
 
-/// Shapes    x (rows, C); weight (padded_vocabulary, C) of which the first `vocabulary` rows are classes; targets
-/// (rows);
+/// Shapes    x (rows, C); weight (padded_vocabulary, C) of which the first `vocabulary` rows are classes and the others
+///           finite: on a GPU they take part, times zero; targets (rows);
 ///           dx (rows, C); dweight (padded_vocabulary, C)
 /// Computes  z = x weight^T; loss = scale_loss * sum over rows with target != ignored of (logsumexp(z) - z[target]),
 /// divided by their number

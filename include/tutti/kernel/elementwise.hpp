@@ -10,19 +10,20 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace tutti::kernel {
 
-enum class ElementwiseOp : std::uint8_t {
-  constant,  ///< value
-  add, subtract, multiply, divide, maximum,
-  negate, exponential, logarithm, tanh, logistic, sine, cosine, square_root, reciprocal_square_root,
-  power,     ///< a^value
-  less, less_equal, equal, not_equal,  ///< 1 or 0
-  select,    ///< a != 0 ? b : c
-  gelu, gelu_gradient,  ///< gelu(a); a = gradient, b = x: a * gelu'(b)
-  silu, silu_gradient,  ///< a / (1 + exp(-a)); a = gradient, b = x: a * silu'(b)
-  identity,  ///< also conversion between types: rounding happens at the store
+/// A function of elements: its number in the table of functions with which an interpreter of chains is instantiated
+/// (kernel/elementwise_functions.hpp). Made from the enumerator that names it there.
+struct ElementwiseOp {
+  std::uint8_t number = 0;
+
+  constexpr ElementwiseOp() noexcept = default;
+  template <class Name>
+  requires std::is_enum_v<Name>
+  constexpr ElementwiseOp(Name name) noexcept : number(static_cast<std::uint8_t>(name)) {}
+  friend constexpr bool operator==(ElementwiseOp, ElementwiseOp) noexcept = default;
 };
 
 /// Registers are numbered: inputs first, then one per instruction.

@@ -32,7 +32,18 @@ struct StepOptions {
   bool reduce = false;            ///< and over ranks
   double weight = 1;              ///< of this rank in that average; 1 on every rank where shares are even
   graph::Recompute recompute = graph::Recompute::none;  ///< by the backward loops of repeats
+  List<std::string_view> frozen{};  ///< names of parameters that stay as they are; '*' stands for any text
 };
+
+/// Whether `name` is what `pattern` says, in which '*' stands for any text.
+constexpr bool matches(std::string_view pattern, std::string_view name) noexcept {
+  std::size_t const star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  for (std::size_t at = star; at <= name.size(); ++at)
+    if (matches(pattern.substr(star + 1), name.substr(at))) return true;
+  return false;
+}
 
 namespace detail {
 constexpr bool decays(graph::Graph const& graph, graph::Parameter const& parameter) {
@@ -41,9 +52,27 @@ constexpr bool decays(graph::Graph const& graph, graph::Parameter const& paramet
 constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where) {
   return reduce ? graph::all_reduce(graph::vary(value, comm::PortOp::avg, where), comm::PortOp::avg, where) : value;
 }
+/// Parameters without those that `frozen` names. Errors: configuration, for a pattern that names none.
+constexpr List<graph::Parameter> trained(graph::Graph const& graph, List<std::string_view> const& frozen,
+                                         graph::Where where) {
+  List<graph::Parameter> result = graph.parameters;
+  for (std::string_view pattern : frozen) {
+    bool found = false;
+    for (graph::Parameter const& parameter : graph.parameters)
+      found = found || matches(pattern, graph.name(parameter.node));
+    if (!found)
+      graph::refuse(where, "minimise", ErrorKind::configuration,
+                    "no parameter is named '" + std::string(pattern) +
+                        "', which should stay frozen; give its whole name, with dots, or a pattern such as wte*");
+    result.erase_if([&](graph::Parameter const& p) { return matches(pattern, graph.name(p.node)); });
+  }
+  return result;
+}
 }  // namespace detail
 
-/// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it.
+/// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it. Those that
+/// are frozen, and those on which the loss does not depend (behind stop_gradient, not used), stay as they are: they
+/// have no moments and do not decay.
 /// Scalars    learning_rate; correction1 and correction2: 1 - beta^step, step counted from 1 (of `whole` and `last`)
 /// States     "m.NAME", "v.NAME"; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
 /// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
@@ -53,14 +82,16 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
                         graph::Where where = graph::Where::current()) {
   using graph::Var;
   graph::Builder& builder = graph::detail::home(loss, where);
-  List<graph::Parameter> const parameters = builder.graph().parameters;
+  List<graph::Parameter> parameters = detail::trained(builder.graph(), options.frozen, where);
   bool const reads = pass == Pass::middle || pass == Pass::last, writes = pass == Pass::first || pass == Pass::middle;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].node); };
   // The accumulated value plus this micro-step's, kept for the next one where there is one.
   auto const accumulated = [&](Var value, std::string_view name) {
     if (pass == Pass::whole) return value;
-    Var const sum =
-        builder.state(reflect::Path("accumulated.").append(name), value.shape(), graph::zeros(), value.dtype(), where);
+    bool const own = value.type(where).replication == graph::Replication::varying;
+    Var const sum = builder.state(reflect::Path("accumulated.").append(name), value.shape(), graph::zeros(),
+                                  value.dtype(), own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated,
+                                  where);
     if (reads) value = sum + value;
     if (writes) builder.update(sum, value, where);
     return value;
@@ -70,6 +101,15 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
   for (graph::Parameter const& parameter : parameters) wrt.push_back({&builder, parameter.node});
   double const share = options.weight / static_cast<double>(options.micro_steps);
   List<Var> gradients = graph::gradients(loss, wrt, share, options.recompute, where);
+  for (std::size_t i = gradients.size(); i-- > 0;)
+    if (is_absent(builder.graph(), gradients[i].id)) {
+      gradients.erase(i);
+      parameters.erase(i);
+      wrt.erase(i);
+    }
+  if (gradients.empty())
+    graph::refuse(where, "minimise", ErrorKind::configuration,
+                  "no parameter has a gradient: all are frozen, behind stop_gradient or not used by the loss");
   Var const mean = accumulated(share == 1 ? loss : loss * share, "loss");
   for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = accumulated(gradients[i], name_of(i));
   if (writes) return;
@@ -89,9 +129,11 @@ constexpr void minimise(graph::Var loss, Pass pass, AdamW const& adamw, StepOpti
   Var const correction2 = builder.scalar("correction2", DType::float32, where);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     Var const m =
-        builder.state(reflect::Path("m.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32, where);
+        builder.state(reflect::Path("m.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32,
+                      graph::StateUpdate::replicated, where);
     Var const v =
-        builder.state(reflect::Path("v.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32, where);
+        builder.state(reflect::Path("v.").append(name_of(i)), wrt[i].shape(), graph::zeros(), DType::float32,
+                      graph::StateUpdate::replicated, where);
     double const decay = detail::decays(builder.graph(), parameters[i]) ? adamw.weight_decay : 0.0;
     auto const next = graph::adamw(wrt[i], gradients[i], m, v, learning_rate, correction1, correction2, scale,
                                    {adamw.beta1, adamw.beta2, adamw.epsilon, decay}, where);

@@ -68,14 +68,19 @@ inline void barrier(comm::Port& port, std::source_location where = std::source_l
   if (port.size() > 1) port.barrier(where);
 }
 
-/// Gives every rank the contents of rank `root`, accumulators left out. Ranks: all, with states of the same fields.
-/// A field that ranks share is written by the one of them that may.
+/// Whether a field is each rank's own: sums between micro-steps, and what a model says is.
+inline bool is_own(graph::Field const& field) noexcept {
+  return field.per_rank || optim::is_accumulator(field.name);
+}
+
+/// Gives every rank the contents of rank `root`, but of what is each rank's own. Ranks: all, with states of the same
+/// fields. A field that ranks share is written by the one of them that may.
 inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
                       std::source_location where = std::source_location::current()) {
   if (port.size() == 1) return;
   bool shared = false;
   for (graph::Field& field : state.fields()) {
-    if (optim::is_accumulator(field.name)) continue;
+    if (is_own(field)) continue;
     if (!field.shared()) {
       port.wait(port.start_broadcast(field.data(), field.bytes(), DType::byte, root, where));
       continue;
@@ -93,11 +98,11 @@ inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
   if (shared) barrier(port, where);
 }
 
-/// Hash over names and contents of all fields but accumulators, which are each rank's own.
+/// Hash over names and contents of all fields but those that are each rank's own.
 inline std::uint64_t hash(graph::State const& state) {
   std::uint64_t result = 0;
   for (graph::Field const& field : state.fields()) {
-    if (optim::is_accumulator(field.name)) continue;
+    if (is_own(field)) continue;
     result = hash_bytes(std::as_bytes(std::span(field.name)), result);
     result = hash_bytes({static_cast<std::byte const*>(field.data()), static_cast<std::size_t>(field.bytes())}, result);
   }

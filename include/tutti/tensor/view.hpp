@@ -169,6 +169,19 @@ class TensorView<T, D> {
     return {data_, static_cast<std::size_t>(size())};
   }
 
+  /// Elements in row-major order as iterators of the device's algorithms. They come with a header of the device: for
+  /// CUDA include <tutti/kernel/cuda/iterator.hpp>.
+  auto begin() const
+    requires(!D::host_accessible)
+  {
+    return device_iterator(*this, std::int64_t{0});
+  }
+  auto end() const
+    requires(!D::host_accessible)
+  {
+    return device_iterator(*this, size());
+  }
+
   /// Element at the given indices, integers, one per axis.
   template <class... Index>
   T& operator()(Index... index) const {
@@ -181,6 +194,8 @@ class TensorView<T, D> {
       std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
 #if TUTTI_DEBUG
       check_indices(indices, static_cast<int>(sizeof...(index)));
+#else
+      if (data_ == nullptr) [[unlikely]] throw_empty();  // of a tensor that was moved from, for instance
 #endif
       for (std::size_t axis = 0; axis < sizeof...(index); ++axis) offset += indices[axis] * strides_[axis];
     }
@@ -272,6 +287,10 @@ class TensorView<T, D> {
   static constexpr std::size_t at(int axis) noexcept { return static_cast<std::size_t>(axis); }
   void check_axis(char const* operation, int axis, std::source_location where) const {
     if (axis < 0 || axis >= rank()) detail::throw_axis(operation, axis, shape_, where);
+  }
+  [[noreturn, gnu::noinline, gnu::cold]] static void throw_empty() {
+    throw Error(ErrorKind::out_of_range, "TensorView::operator()",
+                "there are no elements: this tensor or view is empty, or of a tensor that was moved from");
   }
   void check_indices(std::int64_t const* indices, int count) const {
     bool inside = count == rank();

@@ -16,6 +16,7 @@
 #include <tutti/train/console.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/product_choices.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
@@ -130,6 +131,8 @@ class Run {
   void restore() {
     bool const writes = step_.state().writer();
     if (setup_.resume) {
+      if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
+        setup_.warnings.push_back(std::move(text));
       if (writes) read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
       for (graph::Field& field : step_.state().fields()) {
         if (field.parameter || optim::is_accumulator(field.name)) continue;
@@ -364,6 +367,7 @@ class Run {
     last_saved_ = done_;
     if (o().out.empty()) return;
     parallel::require_equal(*port_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
+    keep_product_choices(machine_, o().out, port_->rank());
     if (!root()) return;
     CheckpointContents contents;
     contents.step = done_;

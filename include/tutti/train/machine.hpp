@@ -45,6 +45,9 @@ class Machine<Cpu> {
     return fmt::format("cpu, {}, {}", exec::processor_name(), exec::name(context_.isa()));
   }
   std::string describe_products(DType compute) const { return train::describe_products(compute, context_.isa()); }
+  /// See product_choices.hpp: on processors nothing is chosen by time.
+  std::string product_choices() const { return {}; }
+  bool take_product_choices(std::string const&) { return true; }
   /// Of the node, for all its ranks; 0 where it is not known.
   std::int64_t available_memory() const { return exec::available_memory(); }
   graph::Roofline measure_roofline(DType) { return train::measure_roofline(context_); }

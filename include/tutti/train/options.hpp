@@ -83,6 +83,7 @@ struct Options {
   Choice<graph::Recompute> recompute = graph::Recompute::none;  ///< by the backward pass
   bool profile = false;                                         ///< measure every operation
   bool keep_packed = false;                                     ///< see TrainStepOptions
+  bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
   std::string config;
 
@@ -199,11 +200,15 @@ void for_each_flag(AnyOptions& o, F&& f) {
     o.recompute, Any{});
   f(Flag{"Run", "keep-packed", call, "pack weights for products once a step, not once a micro-step; takes memory"},
     o.keep_packed, Any{});
+  f(Flag{"Run", "autotune", call,
+         "on GPUs: choose algorithms of products by their time; --out keeps the choice"},
+    o.autotune, Any{});
   f(Flag{"Run", "threads", call, "per rank (default: the processors divided among the node's ranks)"}, o.threads,
     setting::Range<int>{0, 1024});
   f(Flag{"Run", "ranks", call, "with --backend threads; under mpiexec the launcher says"}, o.ranks,
     setting::Range<int>{o.given.contains("ranks") ? 1 : 0});
-  f(Flag{"Run", "backend", call, "mpi, threads, nccl (between GPUs), or auto: mpi under a launcher, else threads"},
+  f(Flag{"Run", "backend", call,
+         "mpi, threads, nccl (between GPUs), or auto: under a launcher mpi, or nccl with a GPU each; else threads"},
     o.backend, Any{});
   f(Flag{"Run", "device", call, "cpu, or cuda: each rank the GPU of its number on its node"}, o.device, Any{});
   f(Flag{"Run", "config", call, "JSON file with these names as keys, without the dashes"}, o.config, file);
@@ -260,6 +265,8 @@ inline void validate(Options const& o) {
   };
   if (o.backend == BackendName::nccl && o.device != DeviceName::cuda)
     refuse("backend", "nccl", "is between GPUs. Add --device cuda");
+  if (o.device == DeviceName::cpu && o.autotune)
+    refuse("autotune", "", "is of GPUs. Add --device cuda, or leave it out");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
   bool const sized = o.layers != 0 || o.channels != 0 || o.heads != 0;

@@ -4,17 +4,24 @@
 /// A training step as a function: batch and learning rate in, loss out. Model, gradient, reduction, clipping and update
 /// are one program for each part of the step, planned once.
 
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/amp.hpp>
+#include <tutti/graph/differs.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/adamw.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
+#include <tutti/train/initialisation.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +46,9 @@ struct TrainStepOptions {
   /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
   /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
   bool keep_packed = false;
+  /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
+  /// weight decay, no moments. The state and its checkpoints hold them as before.
+  std::vector<std::string> frozen{};
 };
 
 /// What matrix products are made of, and how on this processor.
@@ -63,7 +73,10 @@ struct StepResult {
 };
 
 /// `Loss` is a function object over a parameter struct: Loss::Config, make_parameters(Config), and
-/// loss(parameters, tokens, targets) -> scalar Var.
+/// loss(parameters, tokens, targets) -> scalar Var. It may make states (`tokens.builder->state`) and update them; on
+/// several ranks they are what the state's StateUpdate says: checked to be the same on all, averaged (ranks count
+/// alike, whatever their weight), or each rank's own. A step's micro-steps update them one after another, `evaluate`
+/// never.
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
@@ -87,7 +100,15 @@ class TrainStep {
       throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1");
     if (!(options.weight > 0))
       throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0");
-    state_.add(traced(std::nullopt));
+    graph::Graph const model = traced(std::nullopt);
+    for (graph::Parameter const& parameter : model.parameters)
+      if (parameter.stacked && model.shape(parameter.node)[0] == 0)
+        throw Error(ErrorKind::configuration, "TrainStep",
+                    concat("parameter '", model.name(parameter.node),
+                           "' is in a Stack of length 0, which has no layers. "
+                           "Set the Stack's length"));
+    check_updates(model);
+    state_.add(model);
     state_.add(traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last));
   }
   TrainStep(TrainStep const&) = delete;
@@ -109,13 +130,11 @@ class TrainStep {
     return count;
   }
 
-  /// Ranks: all, once connected. Parameters as the model says (a free `initialise(config, state, seed)` found by its
-  /// arguments, else each by its Init), moments zero.
+  /// Ranks: all, once connected. Parameters as the model says (a free `initialise_parameters(config, state, seed)`
+  /// found by its arguments, else each by its Init), moments zero.
   void initialise(std::uint64_t seed) {
     execution_.show_state();
-    state_.initialise(seed);
-    if constexpr (requires { initialise_parameters(config_, state_, seed); })
-      initialise_parameters(config_, state_, seed);
+    initialise_state(config_, state_, seed);
     updates_ = 0;
     if (divided()) parallel::barrier(*parallel_.node);
   }
@@ -134,30 +153,38 @@ class TrainStep {
     execution_.show_state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
-    execution_.share(parallel_.node, [](graph::Field const& field) { return !optim::is_accumulator(field.name); });
+    execution_.share(parallel_.node, [this](graph::Field const& field) {
+      return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
+    });
   }
   /// Whether a node's ranks have one copy of the state, and share out its updates.
-  bool divided() const noexcept { return !state_.fields().empty() && state_.fields().front().shared(); }
+  bool divided() const noexcept {
+    return std::any_of(state_.fields().begin(), state_.fields().end(),
+                       [](auto const& field) { return field.shared(); });
+  }
 
-  /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token; those of
-  /// the communicator.
-  StepResult operator()(Batch const& batch, double learning_rate) {
-    start(batch, learning_rate);
+  /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token;
+  /// invalid_argument where the parameters were never initialised; those of the communicator.
+  StepResult operator()(Batch const& batch, double learning_rate,
+                        std::source_location where = std::source_location::current()) {
+    start(batch, learning_rate, where);
     while (pending_.size() > 1) static_cast<void>(finish());
     return finish();
   }
   /// The same in two halves: a device goes from one step to the next without waiting for the host where the next is
   /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
-  void start(Batch const& batch, double learning_rate) {
+  void start(Batch const& batch, double learning_rate,
+             std::source_location where = std::source_location::current()) {
     prepare();
     Shape const wanted{options_.micro_steps * options_.batch, options_.sequence};
     if (!(batch.tokens.shape() == wanted) || !(batch.targets.shape() == wanted))
       throw Error(ErrorKind::shape, "TrainStep",
                   "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) +
-                      " must both be " + to_string(wanted));
+                      " must both be " + to_string(wanted), where);
     if (pending_.size() == 2)
-      throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first");
+      throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first", where);
     if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
+    require_begun(where);
     execution_.begin_step();
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
@@ -191,11 +218,18 @@ class TrainStep {
   }
 
   /// Mean loss of this rank's (evaluation batch, sequence) alone; nothing is updated and nothing is communicated.
-  double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets) {
+  double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
+                  std::source_location where = std::source_location::current()) {
     prepare();
-    evaluation_->executor->set("tokens", tokens);
-    evaluation_->executor->set("targets", targets);
-    evaluation_->executor->run();
+    Shape const wanted{options_.evaluation_batch, options_.sequence};
+    if (!(tokens.shape() == wanted) || !(targets.shape() == wanted))
+      throw Error(ErrorKind::shape, "TrainStep::evaluate",
+                  "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) +
+                      " must both be " + to_string(wanted) + ": evaluation_batch, or batch, and sequence", where);
+    require_begun(where);
+    evaluation_->executor->set("tokens", tokens, where);
+    evaluation_->executor->set("targets", targets, where);
+    evaluation_->executor->run(where);
     return evaluation_->executor->value("loss");
   }
 
@@ -236,6 +270,10 @@ class TrainStep {
     std::unique_ptr<Executor> executor;
   };
 
+  void require_begun(std::source_location where) {
+    if (!begun_) require_initialised(state_, where);
+    begun_ = true;
+  }
   void read(StepResult& result) const {
     Executor const& run = *programs_.back().executor;  // the one with collectives
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
@@ -257,10 +295,26 @@ class TrainStep {
                          .micro_steps = options_.micro_steps,
                          .reduce = reduce,
                          .weight = options_.weight,
-                         .recompute = options_.recompute});
+                         .recompute = options_.recompute,
+                         .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end())});
       else builder.output("loss", loss);
     };
     return graph::amp(graph::trace(make_parameters(config_), model), options_.compute);
+  }
+  /// Of what the loss updates itself, ranks may only differ in what it says. Each rank keeps these fields for itself.
+  void check_updates(graph::Graph const& model) {
+    List<bool> const differs = graph::differing(model);
+    for (graph::Update const& update : model.updates) {
+      std::string const name(model.name(update.target));
+      updated_.push_back(name);
+      bool const own = graph::state_update(model, update.target) == graph::StateUpdate::per_rank;
+      if (own || !differs[static_cast<std::size_t>(update.value)]) continue;
+      throw Error(ErrorKind::communication, "TrainStep",
+                  concat("'", name, "' is updated with a value of the batch (", model.file(update.value), ":",
+                         std::to_string(model[update.value].line), "), of which every rank has its own part, and must "
+                         "be the same on all ranks. Make the state with StateUpdate::averaged or "
+                         "StateUpdate::per_rank, or all_reduce the value"));
+    }
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;
@@ -278,7 +332,8 @@ class TrainStep {
     if (options_.micro_steps > 2) passes.push_back(Pass::middle);
     if (options_.micro_steps > 1) passes.push_back(Pass::last);
     auto const compiled = [&](std::optional<Pass> pass) {
-      graph::Graph const graph = traced(pass);
+      graph::Graph graph = traced(pass);
+      if (!pass) graph.updates.clear();  // evaluation changes nothing
       state_.add(graph);
       graph::CompileOptions options;
       options.target = Execution<Device>::target;
@@ -308,7 +363,9 @@ class TrainStep {
   optim::AdamW adamw_;
   TrainStepOptions options_;
   graph::State state_;
+  std::vector<std::string> updated_;  // fields that the loss updates
   std::int64_t updates_ = 0;
+  bool begun_ = false;  // a step or an evaluation has found initialised parameters
   parallel::DataParallel parallel_;  // before what uses its memory
   Execution<Device> execution_;
   std::vector<Runnable> programs_;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace tutti;
@@ -281,7 +282,7 @@ TEST_CASE("the configuration is printed once where it is asked for") {
 
 TEST_CASE("a communicator without an environment is refused") {
   CHECK(contains(in_child({}, [] { return Mpi(MPI_COMM_WORLD).size() == 1 ? "one" : "several"; }),
-                 "MPI is not running. Keep an mpi::Environment alive"));
+                 "MPI is not running: it was not initialised yet, or finalised. Keep an mpi::Environment alive"));
 }
 
 TEST_CASE("after a revoke the last environment does not finalise") {
@@ -292,4 +293,80 @@ TEST_CASE("after a revoke the last environment does not finalise") {
           }
           return flags() + std::to_string(finalisations);
         }) == "100");
+}
+
+TEST_CASE("a null communicator, an intercommunicator and calls after MPI_Finalize are errors of this library") {
+  CHECK(contains(in_child({},
+                          [] {
+                            Environment const environment;
+                            return std::to_string(Mpi(MPI_COMM_NULL).size());
+                          }),
+                 "the communicator is MPI_COMM_NULL"));
+  for (char const* shared : {"on", "off"}) {
+    std::string const text = in_child({{"TUTTI_MPI_NODE_SHARED", shared}}, [] {
+      int granted = 0;
+      PMPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &granted);
+      Environment const environment;
+      Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
+      comm.barrier();
+      PMPI_Finalize();
+      std::string said;
+      std::vector<float> x(1000);
+      auto const refused = [&](auto&& call) {
+        try {
+          call();
+          said += "nothing ";
+        } catch (Error const& error) {
+          said += contains(error.what(), "MPI was finalised before this call") ? "refused " : error.what();
+        }
+      };
+      refused([&] { comm.barrier(); });
+      refused([&] { comm.all_reduce(x, sum); });
+      refused([&] { static_cast<void>(comm.send_async(x, 0)); });
+      refused([&] { static_cast<void>(comm.try_probe()); });
+      refused([&] { static_cast<void>(comm.duplicate()); });
+      try {
+        Mpi const late(MPI_COMM_WORLD);
+      } catch (Error const& error) {
+        said += contains(error.what(), "MPI is not running") ? "none" : error.what();
+      }
+      return said;
+    });
+    INFO(shared);
+    CHECK(text == "refused refused refused refused refused none");
+  }
+}
+
+TEST_CASE("threads that MPI does not grant are refused, and those that it grants are not") {
+  // One thread looks for a message that never comes, and meanwhile another one calls on a communicator of its own.
+  auto const meet = [] {
+    Environment const environment;
+    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
+    auto second = comm.duplicate();
+    std::string said = "nothing";
+    std::thread other([&] {
+      ::usleep(300'000);
+      try {
+        second.barrier();
+      } catch (Error const& error) {
+        said = error.what();
+      }
+    });
+    comm.set_deadline_seconds(1);
+    try {
+      static_cast<void>(comm.probe(0, 7));
+    } catch (Error const&) {
+    }
+    other.join();
+    return said;
+  };
+  std::string const funneled = in_child({{"TUTTI_MPI_THREAD_LEVEL", "funneled"}}, meet);
+  INFO(funneled);
+  CHECK(contains(funneled, "MPI grants thread level funneled: only the thread that initialised it may call"));
+  CHECK(contains(funneled, "duplicate()"));
+  std::string const serialized = in_child({{"TUTTI_MPI_THREAD_LEVEL", "serialized"}}, meet);
+  INFO(serialized);
+  CHECK(contains(serialized, "another thread is in probe at environment.cpp:"));
+  CHECK(contains(serialized, "MPI grants thread level serialized: one thread at a time"));
+  CHECK(in_child({}, meet) == "nothing");
 }

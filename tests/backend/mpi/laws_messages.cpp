@@ -4,6 +4,8 @@
 
 #include "backend/mpi/harness.hpp"
 
+#include <tutti/testing/laws/dropped.hpp>
+
 using namespace tutti;
 using test::on_ranks;
 
@@ -13,6 +15,10 @@ TEMPLATE_TEST_CASE("Mpi sends and receives", "", std::byte, bool, std::int16_t, 
 
 TEST_CASE("Mpi matches messages by source, tag and order") {
   on_ranks([](auto& comm, laws::Report& report) { laws::matching(comm, report); });
+}
+
+TEST_CASE("Mpi leaves a buffer alone whose receive was dropped") {
+  on_ranks([](auto& comm, laws::Report& report) { laws::dropped_receives(comm, report); });
 }
 
 TEST_CASE("Mpi barriers order messages") {

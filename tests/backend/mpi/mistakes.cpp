@@ -93,6 +93,28 @@ int main(int argc, char** argv) {
       if (odd) comm.barrier();
       else static_cast<void>(comm.template recv<float>(1, 7));
     }
+    std::vector<float> long_message(500'000), room(500'000);
+    if (mistake == "send_to_each_other" && comm.rank() < 2) {
+      comm.send(long_message, 1 - comm.rank(), 3);
+      comm.recv(room, 1 - comm.rank(), 3);
+    }
+    if (mistake == "send_to_oneself" && odd) {
+      comm.send(long_message, 1, 3);
+      comm.recv(room, 1, 3);
+    }
+    if (mistake == "other_tag") {
+      if (odd) comm.send(x, 0, 5);
+      comm.rank() != 0 ? comm.barrier() : static_cast<void>(comm.recv(x, 1, 7, within(0.7)));
+    }
+    if (mistake == "other_source" && comm.rank() != 1) {
+      if (comm.rank() == comm.size() - 1) comm.send(std::span(x.data(), 3), 0, 5);
+      if (comm.rank() == 0) static_cast<void>(comm.template recv<float>(1, 5, within(0.7)));
+    }
+    if (mistake == "probed") {  // seen once, and then something else is wanted
+      if (odd) comm.send(x, 0, 5);
+      if (comm.rank() == 0) static_cast<void>(comm.probe(1));
+      comm.rank() != 0 ? comm.barrier() : static_cast<void>(comm.probe(1, 6, within(0.7)));
+    }
     if (mistake == "stall") {
       if (odd) ::sleep(3);
       comm.barrier();

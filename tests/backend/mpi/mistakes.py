@@ -46,6 +46,12 @@ MISTAKES = {
     "leave_message": (r"rank 1 has left the communicator|no message from rank 1", {0}, {0}),
     "async": (r"ranks disagree: rank 0 calls all_reduce\(max, float32, count 60000\)", ALL, ALL),
     "message": (r"(waits in recv at|waits in barrier at) " + PLACE, {0}, {0}),
+    "send_to_each_other": (r"rank 1 has not received the message; rank 1 waits in send at " + PLACE +
+                           r"|rank 0 has not received the message; rank 0 waits in send at " + PLACE, {0, 1}, {0, 1}),
+    "send_to_oneself": (r"rank 1 has not received the message; rank 1 waits in send at " + PLACE, {1}, {1}),
+    "other_tag": (r"no message from rank 1 with tag 7.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
+    "other_source": (r"(no message from rank 1 with tag 5|rank 1 has left the communicator).*; from rank [123] with tag 5 there is one of 12 bytes", {0}, {0}),
+    "probed": (r"no message from rank 1 with tag 6.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
     "stall": (r"ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
     "leave": (r"rank 1 has left the communicator|ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
     "throw": (r"rank 1 failed: no such luck|^rank 1: no such luck", ALL, ALL),
@@ -85,11 +91,15 @@ WAYS = {
 }
 
 
-def run(program, launcher, mistake, way):
+# Numbers of ranks, where 3 do not show all of it.
+RANKS = {"send_to_each_other": (2, 3, 4), "other_tag": (2, 3, 4), "other_source": (3, 4)}
+
+
+def run(program, launcher, mistake, way, ranks):
     pattern, on_shared, otherwise = MISTAKES[mistake]
     environment = dict(os.environ, **{"TUTTI_MPI_" + key: value for key, value in WAYS[way].items()})
     began = time.monotonic()
-    process = subprocess.Popen([*launcher, "-n", "3", program, mistake], env=environment, text=True,
+    process = subprocess.Popen([*launcher, "-n", str(ranks), program, mistake], env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=30)
@@ -115,7 +125,7 @@ def run(program, launcher, mistake, way):
         time.sleep(0.1)
     else:
         problems.append(f"processes are left: {children_of(program)}")
-    print(f"{mistake} {way}: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
+    print(f"{mistake} {way}, {ranks} ranks: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
     if problems:
         print(text)
     return not problems
@@ -126,7 +136,7 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     launcher = sys.argv[2:split]
     mistake = sys.argv[split + 1]
-    good = [run(program, launcher, mistake, way) for way in WAYS]
+    good = [run(program, launcher, mistake, way, ranks) for way in WAYS for ranks in RANKS.get(mistake, (3,))]
     sys.exit(0 if all(good) else 1)
 
 

@@ -42,6 +42,14 @@ TEST_CASE("under the launcher threads start MPI together, use it, and the last o
   auto const announced = comm::announced_ranks();
   INFO(announced.variable);
   CHECK(announced.ranks == size);
+  if (size == 2) {  // one rank on either side
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm between = MPI_COMM_NULL;
+    MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - rank, 0, &between);
+    REQUIRE_ERROR(Mpi(between), ErrorKind::invalid_argument, "the communicator is an intercommunicator");
+    MPI_Comm_free(&between);
+  }
   int sum_of_ranks = -1;
   {
     Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, config));

@@ -35,6 +35,21 @@ TEST_CASE("Nccl reduces in memory that it knows, and memory outlives its communi
   });
 }
 
+TEST_CASE("Nccl registers memory while collectives are under way") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    for (int round = 0; round < 2; ++round) {
+      auto x = to_device(full<float>(Shape{1000}, 1.0f), comm.backend().accelerator());
+      auto pending = comm.all_reduce_async(std::move(x), sum);
+      Tensor<float, Cuda> known =
+          round == 0 ? registered_tensor<float>(comm, {1000}) : symmetric_tensor<float>(comm, {1000});
+      x = pending.wait();
+      report.expect(to_host(x)(999) == static_cast<float>(comm.size()), "a sum beside it");
+      comm.all_reduce(x, known, sum);
+      report.expect(to_host(known)(0) == static_cast<float>(comm.size() * comm.size()), "a sum in it");
+    }
+  });
+}
+
 TEST_CASE("Nccl begins after what the program's stream holds") {
   on_ranks([](auto& comm, laws::Report& report) {
     Cuda const device = comm.backend().accelerator();
@@ -151,6 +166,26 @@ TEST_CASE("Nccl says what it is") {
                                       ", by way of threads"));
   CHECK(nccl::version_text(2804) == "2.8.4");
   CHECK(nccl::version_text(22809) == "2.28.9");
+}
+
+TEST_CASE("auto takes Nccl where a launcher gave each rank a device, and nowhere else") {
+  struct Variable {
+    char const* name;
+    Variable(char const* which, char const* value) : name(which) { ::setenv(name, value, 1); }
+    ~Variable() { ::unsetenv(name); }
+  };
+  using Ranks = NcclOn<Threads>;
+  comm::BackendInfo const processes{.name = "mpi", .priority = 20, .processes = true};
+  comm::BackendInfo const threads{.name = "threads", .priority = 10};
+  CHECK(Ranks::priority(processes, 4) < 0);  // nobody says how many
+  Variable const all("PMI_SIZE", "4");
+  CHECK(Ranks::priority(processes, 4) > processes.priority);
+  CHECK(Ranks::priority(processes, 3) < 0);
+  CHECK(Ranks::priority(threads, 4) < 0);
+  Variable const here("MPI_LOCALNRANKS", "2");
+  CHECK(Ranks::priority(processes, 2) > processes.priority);
+  CHECK(Ranks::priority(processes, 1) < 0);
+  CHECK(Ranks::priority(processes, 0) < 0);
 }
 
 TEST_CASE("launch gives each rank a device") {

@@ -44,6 +44,7 @@ std::vector<Outcome> outcomes(int ranks, Faults const& faults, F&& f, NcclConfig
   CHECK(counts.misuses == 0);
   CHECK(counts.communicators == 0);
   CHECK(counts.registered + counts.windows == 0);
+  CHECK(counts.allocated == 0);
   emulated::nccl::reset();
   return result;
 }
@@ -89,6 +90,15 @@ TEST_CASE("A call that NCCL refuses fails on every rank") {
     CHECK(outcome.failed);
     CHECK(outcome.kind == ErrorKind::communication);
     CHECK(test::contains(outcome.text, "internal error"));
+  }
+}
+
+TEST_CASE("A window that does not come about ends in time, and its memory lives until the communicator was aborted") {
+  for (Outcome const& one : outcomes(
+           2, Faults{.stalls_windows = true}, [](auto& comm) { symmetric_tensor<float>(comm, {100}); },
+           {.start_seconds = 1})) {
+    CHECK(one.failed);
+    CHECK(one.kind == ErrorKind::timeout);
   }
 }
 

@@ -195,6 +195,41 @@ TEST_CASE("ranks that disagree learn who calls what, on every rank") {
   }
 }
 
+TEST_CASE("callables of different types are different calls") {
+  auto const smaller = [](float a, float b) { return a < b ? a : b; };
+  auto const larger = [](float a, float b) { return a < b ? b : a; };
+  for (std::int64_t const size : {3, 40'000}) {
+    auto const check = [](std::vector<Outcome> const& all, std::string const& name) {
+      for (auto const& one : all) {
+        CAPTURE(one.text);
+        CHECK(one.thrown);
+        CHECK(contains(one.text, "rank 0 calls " + name + "(callable #"));
+        CHECK(contains(one.text, "rank 1 calls " + name + "(callable #"));
+      }
+    };
+    check(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      comm.rank() == 0 ? comm.all_reduce(x, smaller) : comm.all_reduce(x, larger);
+    }), "all_reduce");
+    check(outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      comm.rank() == 0 ? comm.reduce(x, smaller, 1) : comm.reduce(x, larger, 1);
+    }), "reduce");
+    auto const roots = outcomes(2, [&](auto& comm) {
+      auto x = zeros<float>(Shape{size});
+      comm.reduce(x, smaller, comm.rank());
+    });
+    CHECK(contains(roots[0].text, "root 0"));
+    CHECK(contains(roots[0].text, "root 1"));
+    auto const same = outcomes(2, [&](auto& comm) {
+      auto x = full<float>(Shape{size}, static_cast<float>(comm.rank()));
+      comm.all_reduce(x, smaller);
+      if (x(0) != 0.0f) throw Error(ErrorKind::internal, "test", "wrong value");
+    });
+    CHECK(!same[0].thrown);
+  }
+}
+
 TEST_CASE("after a disagreement the communicator fails at once, with the first cause, and other groups work") {
   auto const all = outcomes(2, [](auto& comm) {
     auto other = comm.split(0);
@@ -243,6 +278,51 @@ TEST_CASE("a deadline names who is missing") {
       outcomes(1, [](auto& comm) { static_cast<void>(comm.template recv<int>(0, 3)); }, {.deadline_seconds = 0.05});
   CHECK(receive[0].kind == ErrorKind::timeout);
   CHECK(contains(receive[0].text, "no message from rank 0 with tag 3"));
+}
+
+TEST_CASE("a send that nobody receives names its receiver and where that waits") {
+  for (int ranks : {2, 3, 4}) {
+    auto const all = outcomes(ranks, [](auto& comm) {
+      if (comm.rank() > 1) return;
+      std::vector<float> x(500'000), y(500'000);
+      comm.send(x, 1 - comm.rank(), 3);
+      comm.recv(y, 1 - comm.rank(), 3);
+    }, {.deadline_seconds = 0.4});
+    for (std::size_t r : {0u, 1u}) {
+      CAPTURE(ranks, all[r].text);
+      std::string const there = "rank " + std::to_string(1 - r);
+      bool const first =
+          contains(all[r].text, there + " has not received the message; " + there + " waits in send at run.cpp:");
+      bool const second = contains(all[r].text, "rank " + std::to_string(1 - r) + " has left the communicator");
+      CHECK((first || second));
+    }
+    CHECK((all[0].kind == ErrorKind::timeout || all[1].kind == ErrorKind::timeout));
+  }
+  auto const alone =
+      outcomes(1, [](auto& comm) { comm.send(std::vector<float>(500'000), 0, 3); }, {.deadline_seconds = 0.2});
+  CHECK(contains(alone[0].text, "rank 0 has not received the message; rank 0 waits in send at run.cpp:"));
+}
+
+TEST_CASE("a receive that waits in vain names the messages that are there") {
+  for (int ranks : {1, 2, 3, 4}) {
+    auto const all = outcomes(ranks, [&](auto& comm) {
+      std::vector<double> x(3);
+      if (comm.rank() == ranks - 1) {
+        comm.send(x, 0, 5);
+        comm.send(std::vector<int>(2), 0, 6);
+      }
+      if (comm.rank() == 0) {
+        static_cast<void>(comm.probe(ranks - 1, 6));  // kept aside, and named like the others
+        comm.recv(x, ranks - 1, 7, within(0.1));
+      }
+      if (ranks > 1) comm.barrier();
+    }, {.deadline_seconds = 0.3});
+    CAPTURE(ranks, all[0].text);
+    std::string const from = "from rank " + std::to_string(ranks - 1);
+    CHECK(contains(all[0].text, "no message " + from + " with tag 7"));
+    CHECK(contains(all[0].text, "; " + from + " with tag 6 there is one of 8 bytes (int32)"));
+    CHECK(contains(all[0].text, "; " + from + " with tag 5 there is one of 24 bytes (float64)"));
+  }
 }
 
 TEST_CASE("one call may have a deadline of its own") {

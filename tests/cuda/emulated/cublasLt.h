@@ -5,10 +5,12 @@
 /// epilogues and pointers as they are given, and refuses what the library refuses: operands of other shapes than the
 /// product's, leading dimensions below the rows, pairs of types without kernels, saved values whose leading dimension is
 /// no multiple of 8, pointers less aligned than the chosen algorithm was told, an algorithm of another problem, too
-/// little workspace. Its "algorithms" differ in the workspace they ask for, and each fills it with garbage.
+/// little workspace. Its "algorithms" differ in the workspace they ask for, which each fills with garbage, and in how they
+/// add up parts of sums; the heuristic looks at where bias and saved values are, and prefers sums in place.
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -105,6 +107,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* found);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       cublasLtMatmulAlgo_t const*, cublasLtMatmulHeuristicResult_t*);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, void const* alpha, void const* a,
                               cublasLtMatrixLayout_t, void const* b, cublasLtMatrixLayout_t, void const* beta,
                               void const* c, cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t,
@@ -118,4 +123,11 @@ int heuristics_asked();
 /// Which of the algorithms the last product took, and its epilogue.
 int last_algorithm();
 cublasLtEpilogue_t last_epilogue();
+/// How it added up parts of its sums, and its extents: rows, columns, terms, as the library counts them.
+cublasLtReductionScheme_t last_scheme();
+std::array<std::int64_t, 3> last_extents();
+/// Elements of products so far whose operands held a NaN: memory that nobody has written, unless a test put it there.
+int sums_of_nan();
+/// From now on the time of algorithms is such that this one of those proposed is the fastest; -1: as it comes.
+void make_fastest(int algorithm);
 }  // namespace emulated

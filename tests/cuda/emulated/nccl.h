@@ -14,15 +14,19 @@
 #include <string>
 
 #define NCCL_MAJOR 2
+#ifndef NCCL_MINOR  // an older header, as far as it differs
 #define NCCL_MINOR 28
+#endif
 #define NCCL_PATCH 9
 #define NCCL_VERSION(X, Y, Z) ((X) * 10000 + (Y) * 100 + (Z))
 #define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
 
 struct ncclComm;
-struct ncclWindow_vidmem;
 using ncclComm_t = ncclComm*;
+#if NCCL_MINOR >= 27
+struct ncclWindow_vidmem;
 using ncclWindow_t = ncclWindow_vidmem*;
+#endif
 struct ncclUniqueId {
   char internal[128];
 };
@@ -70,8 +74,10 @@ ncclResult_t ncclMemAlloc(void**, std::size_t bytes);
 ncclResult_t ncclMemFree(void*);
 ncclResult_t ncclCommRegister(ncclComm_t, void*, std::size_t bytes, void** handle);
 ncclResult_t ncclCommDeregister(ncclComm_t, void* handle);
+#if NCCL_MINOR >= 27
 ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, std::size_t bytes, ncclWindow_t*, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);
+#endif
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclBroadcast(void const*, void*, std::size_t count, ncclDataType_t, int root, ncclComm_t, cudaStream_t);
@@ -95,6 +101,7 @@ struct Faults {
   int fails_after = -1;             ///< collectives until ncclCommGetAsyncError says ncclRemoteError; -1: never
   int stalls_after = -1;            ///< collectives until its device never goes on; -1: never
   int absent_rank = -1;             ///< never gets through ncclCommInitRankConfig
+  bool stalls_windows = false;      ///< ncclCommWindowRegister never gets through
   int refuses_after = -1;           ///< collectives until ncclAllReduce of that rank returns ncclInternalError
 };
 struct Counts {

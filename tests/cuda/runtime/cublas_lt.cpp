@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 struct cublasLtContext {
   int unused = 0;
@@ -35,7 +37,10 @@ using Layout = cublasLtMatrixLayoutOpaque_t;
 
 constexpr std::uint64_t seal = 0x7475747469a190b5u;
 bool epilogues_refused = false;
-int asked = 0, taken = -1;
+int fastest = -1;
+int asked = 0, taken = -1, unwritten = 0;
+cublasLtReductionScheme_t scheme_taken = CUBLASLT_REDUCTION_SCHEME_NONE;
+std::int64_t extents_taken[3] = {};
 std::int32_t epilogue_taken = CUBLASLT_EPILOGUE_DEFAULT;
 
 template <class T>
@@ -45,7 +50,7 @@ cublasStatus_t set(T& field, void const* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-double read(cudaDataType_t type, void const* memory, std::int64_t index) {
+double element(cudaDataType_t type, void const* memory, std::int64_t index) {
   if (type == CUDA_R_64F) return static_cast<double const*>(memory)[index];
   if (type == CUDA_R_32F) return double{static_cast<float const*>(memory)[index]};
   return double{float(static_cast<tutti::bfloat16 const*>(memory)[index])};
@@ -54,6 +59,12 @@ void write(cudaDataType_t type, void* memory, std::int64_t index, double value) 
   if (type == CUDA_R_64F) static_cast<double*>(memory)[index] = value;
   else if (type == CUDA_R_32F) static_cast<float*>(memory)[index] = static_cast<float>(value);
   else static_cast<tutti::bfloat16*>(memory)[index] = tutti::bfloat16(static_cast<float>(value));
+}
+
+/// As far as algorithms care.
+unsigned alignment_of(void const* pointer) {
+  auto const address = reinterpret_cast<std::uintptr_t>(pointer);
+  return address % 16 == 0 ? 16u : static_cast<unsigned>(address & (~address + 1));
 }
 
 bool has(std::int32_t epilogue, std::int32_t part) { return (epilogue & part) == part; }
@@ -105,8 +116,10 @@ struct Call {
   void* d;
   void* workspace;
   std::size_t workspace_bytes;
+  bool slow;
 
   void operator()() const {
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     std::memset(workspace, 0xff, workspace_bytes);
     bool const at = desc.a_operation == CUBLAS_OP_T, bt = desc.b_operation == CUBLAS_OP_T;
     std::int64_t const m = d_layout.rows, n = d_layout.columns, k = at ? a_layout.rows : a_layout.columns;
@@ -123,10 +136,11 @@ struct Call {
         for (std::int64_t i = 0; i < m; ++i) {
           double value = 0;
           for (std::int64_t p = 0; p < k; ++p)
-            value += read(a_layout.type, a, a0 + a_at(i, p)) * read(b_layout.type, b, b0 + b_at(p, j));
+            value += element(a_layout.type, a, a0 + a_at(i, p)) * element(b_layout.type, b, b0 + b_at(p, j));
+          if (std::isnan(value)) ++unwritten;
           value *= alpha;
-          if (beta != 0) value += beta * read(c_layout.type, c, c0 + i + j * c_layout.leading);
-          if (has(desc.epilogue, 4)) value += read(d_layout.type, desc.bias, i);
+          if (beta != 0) value += beta * element(c_layout.type, c, c0 + i + j * c_layout.leading);
+          if (has(desc.epilogue, 4)) value += element(d_layout.type, desc.bias, i);
           std::int64_t const saved = i + j * desc.saved_leading;
           if (has(desc.epilogue, 32)) {
             if (has(desc.epilogue, 128)) write(d_layout.type, desc.saved, saved, value);
@@ -134,7 +148,7 @@ struct Call {
             value = 0.5 * value * (1 + std::tanh(u));
           }
           if (has(desc.epilogue, 64)) {
-            double const x = read(d_layout.type, desc.saved, saved);
+            double const x = element(d_layout.type, desc.saved, saved);
             double const u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = std::tanh(u);
             value *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
           }
@@ -144,7 +158,7 @@ struct Call {
     if (has(desc.epilogue, 512))
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0;
-        for (std::int64_t p = 0; p < k; ++p) sum += read(b_layout.type, b, b_at(p, j));
+        for (std::int64_t p = 0; p < k; ++p) sum += element(b_layout.type, b, b_at(p, j));
         write(d_layout.type, desc.bias, j, sum);
       }
   }
@@ -156,6 +170,10 @@ namespace emulated {
 void refuse_epilogues(bool refuse) { epilogues_refused = refuse; }
 int heuristics_asked() { return asked; }
 int last_algorithm() { return taken; }
+cublasLtReductionScheme_t last_scheme() { return scheme_taken; }
+std::array<std::int64_t, 3> last_extents() { return {extents_taken[0], extents_taken[1], extents_taken[2]}; }
+void make_fastest(int algorithm) { fastest = algorithm; }
+int sums_of_nan() { return unwritten; }
 cublasLtEpilogue_t last_epilogue() { return static_cast<cublasLtEpilogue_t>(epilogue_taken); }
 }  // namespace emulated
 
@@ -248,20 +266,40 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (wanted <= 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (cublasStatus_t const status = examine(*desc, *a, *b, *c, *d); status != CUBLAS_STATUS_SUCCESS) return status;
-  for (int index = 0; index < std::min(wanted, 3); ++index) {
-    std::size_t const workspace = static_cast<std::size_t>(index) * 4096;
+  // The best first, as the heuristic sees it: parts of sums added in place, in any order.
+  constexpr std::uint32_t schemes[] = {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_NONE,
+                                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
+  for (int index = 0; index < 4 && *found < wanted; ++index) {
+    std::uint32_t const scheme = schemes[index];
+    if (scheme != CUBLASLT_REDUCTION_SCHEME_NONE && (preference->schemes & scheme) == 0) continue;
+    std::size_t const workspace = static_cast<std::size_t>(std::max(index - 1, 0)) * 4096;
     if (workspace > preference->workspace) break;
     auto& result = results[(*found)++];
     result = {};
     result.algo.data[0] = seal;
     result.algo.data[1] = digest(*desc, *a, *b, *c, *d);
-    result.algo.data[2] = static_cast<std::uint64_t>(index);
+    result.algo.data[2] = static_cast<std::uint64_t>(index - 1);
     result.algo.data[3] = workspace;
-    for (int operand = 0; operand < 4; ++operand)
-      result.algo.data[4 + operand] = std::min(preference->alignment[operand], 16u);
+    unsigned const alignment[6] = {preference->alignment[0], preference->alignment[1], preference->alignment[2],
+                                   preference->alignment[3], alignment_of(desc->bias), alignment_of(desc->saved)};
+    for (int operand = 0; operand < 6; ++operand)
+      result.algo.data[4] |= std::uint64_t{std::min(alignment[operand], 16u)} << (8 * operand);
+    result.algo.data[5] = scheme;
     result.workspaceSize = workspace;
   }
   return *found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       cublasLtMatmulAlgo_t const* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (cublasStatus_t const status = examine(*desc, *a, *b, *c, *d); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (algorithm->data[0] != seal || algorithm->data[1] != digest(*desc, *a, *b, *c, *d))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *result = {};
+  result->algo = *algorithm;
+  result->workspaceSize = static_cast<std::size_t>(algorithm->data[3]);
+  return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, void const* alpha, void const* a,
                               cublasLtMatrixLayout_t a_layout, void const* b, cublasLtMatrixLayout_t b_layout,
@@ -278,21 +316,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (algorithm->data[3] > workspace_bytes || (workspace == nullptr && algorithm->data[3] > 0) ||
       reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  void const* const operands[4] = {a, b, c, d};
-  for (int operand = 0; operand < 4; ++operand)
-    if (operands[operand] == nullptr ||
-        reinterpret_cast<std::uintptr_t>(operands[operand]) % algorithm->data[4 + operand] != 0)
-      return CUBLAS_STATUS_INVALID_VALUE;
   bool const wants_bias = has(desc->epilogue, 4) || has(desc->epilogue, 512);
+  void const* const operands[6] = {a, b, c, d, wants_bias ? desc->bias : nullptr,
+                                   has(desc->epilogue, 128) ? desc->saved : nullptr};
+  for (int operand = 0; operand < 6; ++operand)
+    if ((operands[operand] == nullptr && operand < 4) ||
+        alignment_of(operands[operand]) < (algorithm->data[4] >> (8 * operand) & 0xff))
+      return CUBLAS_STATUS_INVALID_VALUE;
   if ((wants_bias && desc->bias == nullptr) || (has(desc->epilogue, 128) && desc->saved == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
   bool const wide = desc->scale == CUDA_R_64F;
   taken = static_cast<int>(algorithm->data[2]);
+  scheme_taken = static_cast<cublasLtReductionScheme_t>(algorithm->data[5]);
+  extents_taken[0] = d_layout->rows, extents_taken[1] = d_layout->columns;
+  extents_taken[2] = desc->a_operation == CUBLAS_OP_T ? a_layout->rows : a_layout->columns;
   epilogue_taken = desc->epilogue;
   Call const call{*desc, *a_layout, *b_layout, *c_layout, *d_layout,
                   wide ? *static_cast<double const*>(alpha) : double{*static_cast<float const*>(alpha)},
                   wide ? *static_cast<double const*>(beta) : double{*static_cast<float const*>(beta)},
-                  a, b, c, d, workspace, static_cast<std::size_t>(algorithm->data[3])};
+                  a, b, c, d, workspace, static_cast<std::size_t>(algorithm->data[3]),
+                  fastest >= 0 && fastest != taken};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(1);
   config.blockDim = dim3(1);

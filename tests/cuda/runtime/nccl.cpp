@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <set>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -63,6 +64,7 @@ struct State {
   Counts counts;
   std::uint64_t next_id = 1;
   std::map<std::uint64_t, std::shared_ptr<World>> worlds;
+  std::set<void*> windows;  ///< memory of all communicators
 };
 State& state() {
   static State one;
@@ -93,6 +95,7 @@ struct ncclComm {
   std::uint64_t collectives = 0;
   std::map<std::pair<int, int>, std::uint64_t> messages;
   std::vector<std::pair<cudaStream_t, std::shared_ptr<Launch>>> pending;
+  std::vector<void*> windows;  ///< memory that it knows
 };
 
 namespace emulated::nccl {
@@ -429,6 +432,8 @@ namespace {
 ncclResult_t remove(ncclComm_t comm) {
   auto& ranks = comm->world->ranks;
   std::replace(ranks.begin(), ranks.end(), comm, static_cast<ncclComm*>(nullptr));
+  state().counts.windows -= static_cast<int>(comm->windows.size());
+  for (void* const memory : comm->windows) state().windows.erase(memory);
   --state().counts.communicators;
   delete comm;
   return ncclSuccess;
@@ -456,6 +461,7 @@ ncclResult_t ncclMemFree(void* memory) {
   {
     std::lock_guard const lock(state().mutex);
     --state().counts.allocated;
+    if (state().windows.contains(memory)) misuse("ncclMemFree of memory that is part of a window");
   }
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
@@ -476,12 +482,16 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t, 
   if (ncclResult_t const code = begin(comm, "ncclCommWindowRegister"); code != ncclSuccess) return code;
   if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
   ++state().counts.windows;
-  comm->looks = looks;
+  comm->looks = state().faults.stalls_windows ? 1 << 30 : looks;
+  comm->windows.push_back(memory);
+  state().windows.insert(memory);
   *window = reinterpret_cast<ncclWindow_t>(memory);
   return ncclInProgress;
 }
-ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) {
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   std::lock_guard const lock(state().mutex);
+  state().windows.erase(window);
+  std::erase(comm->windows, static_cast<void*>(window));
   --state().counts.windows;
   return ncclSuccess;
 }

@@ -385,6 +385,14 @@ using namespace emulated;
 
 // ---- Errors ----
 
+namespace emulated {
+namespace {
+bool code_held = true;
+}
+void hold_code(bool held) { code_held = held; }
+bool code_is_held() { return code_held; }
+}  // namespace emulated
+
 char const* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaSuccess: return "cudaSuccess";
@@ -400,6 +408,9 @@ char const* cudaGetErrorName(cudaError_t error) {
     case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
     case cudaErrorHostMemoryNotRegistered: return "cudaErrorHostMemoryNotRegistered";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorUnsupportedPtxVersion: return "cudaErrorUnsupportedPtxVersion";
     case cudaErrorNotSupported: return "cudaErrorNotSupported";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
@@ -744,7 +755,15 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
   std::lock_guard const lock(runtime().mutex);
   if (memory == nullptr || bytes == 0) return note(cudaErrorInvalidValue);
-  if (is_pinned(memory, 1)) return note(cudaErrorHostMemoryAlreadyRegistered);
+  // Pages are registered, whole ones.
+  constexpr std::uintptr_t page = 4096;
+  auto const begin = reinterpret_cast<std::uintptr_t>(memory) / page,
+             end = (reinterpret_cast<std::uintptr_t>(memory) + bytes - 1) / page;
+  for (auto const& [at, one] : runtime().pinned) {
+    auto const first = reinterpret_cast<std::uintptr_t>(at);
+    if (first / page <= end && (first + one.first - 1) / page >= begin)
+      return note(cudaErrorHostMemoryAlreadyRegistered);
+  }
   runtime().pinned[static_cast<char*>(memory)] = {bytes, false};
   return cudaSuccess;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/exec/cuda/graph.hpp>
+#include <tutti/graph/cuda/chains.hpp>
 #include <tutti/kernel/cuda/adamw.hpp>
-#include <tutti/kernel/cuda/elementwise.hpp>
 
 #include "kernel/cuda/support.hpp"
 
@@ -183,7 +183,7 @@ TEST_CASE("The sum of squares on a GPU is that of double precision, over many te
 }
 
 TEST_CASE("A captured update clips by the norm and takes the learning rate of the run in which it is replayed") {
-  using Op = kernel::ElementwiseOp;
+  using graph::Op;
   std::int64_t const n = 5000;
   Tensors const start = random_tensors(n);
   std::vector<float> const rates{0.5f, 0.01f, 0.25f};
@@ -200,12 +200,12 @@ TEST_CASE("A captured update clips by the norm and takes the learning rate of th
       kernel::ElementwiseInput const from{squares.data(), DType::float64, {}};
       kernel::ElementwiseInstruction const root[] = {{Op::square_root, 0}};
       kernel::ElementwiseOutput const to{1, norm.data(), DType::float32};
-      kernel::cuda::elementwise(cuda_context(), {{}, {&from, 1}, root, {&to, 1}});
+      graph::cuda::elementwise(cuda_context(), {{}, {&from, 1}, root, {&to, 1}});
       kernel::ElementwiseInput const norm_from{norm.data(), DType::float32, {}};
       kernel::ElementwiseInstruction const clip[] = {
           {Op::constant, -1, -1, -1, 1}, {Op::maximum, 0, 1}, {Op::divide, 1, 2}};
       kernel::ElementwiseOutput const scale_to{3, scalars.data() + 3, DType::float32};
-      kernel::cuda::elementwise(cuda_context(), {{}, {&norm_from, 1}, clip, {&scale_to, 1}});
+      graph::cuda::elementwise(cuda_context(), {{}, {&norm_from, 1}, clip, {&scale_to, 1}});
       kernel::cuda::adamw(cuda_context(), part,
                           {scalars.data(), scalars.data() + 1, scalars.data() + 2, scalars.data() + 3});
     };

@@ -132,6 +132,9 @@ TEST_CASE("attention on devices refuses what it has no kernel for") {
   REQUIRE_ERROR(kernel::cuda::attention(context, a), ErrorKind::invalid_argument, "heads of 136 elements");
   a.head_size = 8, a.scale = 0;
   REQUIRE_ERROR(kernel::cuda::attention(context, a), ErrorKind::invalid_argument, "positive");
+  // Blocks of 64 rows; a grid has at most 65535 of them. Nothing is read: there is no product of so many tokens here.
+  kernel::Attention longest{1, 65535 * 64 + 1, 1, 8, 1};
+  REQUIRE_ERROR(kernel::cuda::attention(context, longest), ErrorKind::invalid_argument, "more than one launch takes");
   kernel::AttentionGradient g{1, 1, 4, 20, 1};
   REQUIRE_ERROR(kernel::cuda::attention_gradient(context, g), ErrorKind::invalid_argument, "heads of 20 elements");
   kernel::AttentionDecode d{1, 9, 8, 1, 8, 1};

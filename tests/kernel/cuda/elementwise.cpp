@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/kernel/cuda/elementwise.hpp> <tutti/kernel/cuda/chain.hpp> <tutti/kernel/cuda/functions.hpp>
-#include <tutti/kernel/cuda/elementwise.hpp>
+// Covers: <tutti/kernel/cuda/elementwise.hpp> <tutti/kernel/cuda/chain.hpp> <tutti/graph/cuda/chains.hpp>
+// Covers: <tutti/kernel/activation.hpp>
+#include <tutti/graph/cuda/chains.hpp>
 
 #include "kernel/cuda/support.hpp"
 #include "kernel/elementwise_programs.hpp"
@@ -24,7 +25,7 @@ std::vector<std::vector<std::uint64_t>> run(Program program, std::int64_t count)
     outputs.emplace_back(std::vector<std::uint64_t>(length(count), 0x0101010101010101u));
     output.data = outputs.back().data();
   }
-  kernel::cuda::elementwise(cuda_context(), program.args());
+  graph::cuda::elementwise(cuda_context(), program.args());
   std::vector<std::vector<std::uint64_t>> results;
   for (auto const& output : outputs) results.push_back(output.read());
   return results;
@@ -38,7 +39,7 @@ std::vector<float> apply(Op op, double value, std::vector<float> const& a, std::
   if (!b.empty()) inputs.push_back({on_b.data(), DType::float32, {1}});
   ElementwiseInstruction const instruction{op, 0, static_cast<std::int16_t>(b.empty() ? -1 : 1), -1, value};
   ElementwiseOutput const output{static_cast<std::int16_t>(inputs.size()), out.data(), DType::float32};
-  kernel::cuda::elementwise(cuda_context(), {{n}, inputs, {&instruction, 1}, {&output, 1}});
+  graph::cuda::elementwise(cuda_context(), {{n}, inputs, {&instruction, 1}, {&output, 1}});
   return out.read();
 }
 
@@ -82,6 +83,12 @@ TEST_CASE("Functions on a GPU are within their tolerance of double precision, co
       {Op::reciprocal_square_root, 0, [](double x) { return 1 / std::sqrt(x); }, 1e-3, 100},
       {Op::gelu, 0, exact_gelu, -8, 8},
       {Op::silu, 0, exact_silu, -20, 20},
+      {Op::abs, 0, [](double x) { return std::abs(x); }, -8, 8},
+      {Op::floor, 0, [](double x) { return std::floor(x); }, -8, 8},
+      {Op::ceil, 0, [](double x) { return std::ceil(x); }, -8, 8},
+      {Op::relu, 0, [](double x) { return x > 0 ? x : 0; }, -8, 8},
+      {Op::erf, 0, [](double x) { return std::erf(x); }, -5, 5},
+      {Op::exact_gelu, 0, [](double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }, -12, 12},
       {Op::power, 2, [](double x) { return x * x; }, -10, 10},
       {Op::power, 3, [](double x) { return x * x * x; }, -10, 10},
       {Op::power, 1, [](double x) { return x; }, -10, 10},
@@ -105,7 +112,7 @@ TEST_CASE("Functions on a GPU are within their tolerance of double precision, co
       ElementwiseInput const input{on_x.data(), DType::float32, {1}};
       ElementwiseInstruction const instruction{function.op, 0, -1, -1, function.value};
       ElementwiseOutput const output{1, wide.data(), DType::float64};
-      kernel::cuda::elementwise(cuda_context(), {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
+      graph::cuda::elementwise(cuda_context(), {{n}, {&input, 1}, {&instruction, 1}, {&output, 1}});
       auto const values = wide.read();
       for (std::size_t i = 0; i < values.size(); ++i) {
         double const exact = function.f(double{x[i]});
@@ -133,8 +140,8 @@ TEST_CASE("The gradients of GELU and SiLU on a GPU are the slopes of GELU and Si
 }
 
 TEST_CASE("Chains that a kernel is compiled for are found by their structure, whatever types and constants they have") {
-  using kernel::cuda::AddGeluChain;
-  using kernel::cuda::ScaleChain;
+  using graph::cuda::AddGeluChain;
+  using graph::cuda::ScaleChain;
   using kernel::cuda::detail::is_chain;
   std::int64_t const n = 1003;
   Random random(2);
@@ -146,8 +153,8 @@ TEST_CASE("Chains that a kernel is compiled for are found by their structure, wh
   ElementwiseOutput const outputs[] = {{2, sum.data(), DType::bfloat16}, {3, activated.data(), DType::bfloat16}};
   kernel::Elementwise const fused{{n}, inputs, AddGeluChain::steps, outputs};
   REQUIRE(is_chain<AddGeluChain>(fused));
-  REQUIRE_FALSE(is_chain<kernel::cuda::SingleChain<Op::add>>(fused));
-  kernel::cuda::elementwise(cuda_context(), fused);
+  REQUIRE_FALSE(is_chain<graph::cuda::SingleChain<Op::add>>(fused));
+  graph::cuda::elementwise(cuda_context(), fused);
   auto const sums = sum.read(), activations = activated.read();
   for (std::size_t i = 0; i < sums.size(); ++i) {
     REQUIRE(sums[i].bits == bfloat16(a[i] + b[i]).bits);
@@ -158,9 +165,9 @@ TEST_CASE("Chains that a kernel is compiled for are found by their structure, wh
   ElementwiseOutput const to{2, scaled.data(), DType::float32};
   kernel::Elementwise const product{{n}, {inputs, 1}, scale, {&to, 1}};
   REQUIRE(is_chain<ScaleChain>(product));
-  kernel::cuda::elementwise(cuda_context(), product);
+  graph::cuda::elementwise(cuda_context(), product);
   auto const known = scaled.read();
-  kernel::cuda::elementwise(cuda_context(), product, kernel::cuda::ChainTable<>{});  // interpreted
+  graph::cuda::elementwise(cuda_context(), product, kernel::cuda::ChainTable<>{});  // interpreted
   REQUIRE(bits_equal(scaled.read(), known));
   for (std::size_t i = 0; i < known.size(); ++i) REQUIRE(known[i] == a[i] * 0.125f);
 }
@@ -173,9 +180,9 @@ TEST_CASE("On a GPU outputs may stand where contiguous inputs stood, even exchan
   ElementwiseInput const inputs[] = {{x.data(), DType::float32, {1}}, {y.data(), DType::float32, {1}}};
   ElementwiseInstruction const instructions[] = {{Op::add, 0, 1}, {Op::subtract, 0, 1}, {Op::multiply, 2, 0}};
   ElementwiseOutput const outputs[] = {{4, x.data(), DType::float32}, {3, y.data(), DType::float32}};
-  kernel::cuda::elementwise(cuda_context(), {{n}, inputs, instructions, outputs});
+  graph::cuda::elementwise(cuda_context(), {{n}, inputs, instructions, outputs});
   ElementwiseOutput const exchanged[] = {{1, x.data(), DType::float32}, {0, y.data(), DType::float32}};
-  kernel::cuda::elementwise(cuda_context(), {{n}, inputs, {}, exchanged});
+  graph::cuda::elementwise(cuda_context(), {{n}, inputs, {}, exchanged});
   auto const first = x.read(), second = y.read();
   for (std::size_t i = 0; i < a.size(); ++i) {
     REQUIRE(first[i] == a[i] - b[i]);
@@ -189,13 +196,13 @@ TEST_CASE("On a GPU integers are stored toward zero, saturate, and take 0 for Na
   OnDevice<std::uint8_t> const narrow(8);
   ElementwiseInput const input{x.data(), DType::float32, {1}};
   ElementwiseOutput const outputs[] = {{0, wide.data(), DType::int32}, {0, narrow.data(), DType::uint8}};
-  kernel::cuda::elementwise(cuda_context(), {{8}, {&input, 1}, {}, outputs});
+  graph::cuda::elementwise(cuda_context(), {{8}, {&input, 1}, {}, outputs});
   REQUIRE(wide.read() == std::vector<std::int32_t>{1, -1, INT32_MAX, INT32_MIN, 0, 300, -7, 0});
   REQUIRE(narrow.read() == std::vector<std::uint8_t>{1, 0, 255, 0, 0, 255, 0, 0});
 }
 
 TEST_CASE("Chains beyond the limits are refused on a GPU before anything runs") {
   std::vector<ElementwiseInstruction> const instructions(65, {Op::constant});
-  REQUIRE_ERROR(kernel::cuda::elementwise(cuda_context(), {{1}, {}, instructions, {}}), ErrorKind::internal,
+  REQUIRE_ERROR(graph::cuda::elementwise(cuda_context(), {{1}, {}, instructions, {}}), ErrorKind::internal,
                 "0 inputs, 65 instructions, 0 outputs: a chain has at most 16, 64 and 8. Split it");
 }

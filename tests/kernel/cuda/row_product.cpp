@@ -253,7 +253,7 @@ TEMPLATE_TEST_CASE("a token that the host wants goes before the likeliest one", 
   OnDevice const on_table(rounded<TestType>(table)), on_positions(rounded<TestType>(positions));
   OnDevice const likeliest(std::vector<Likeliest>{{1.0f, 2}});
   OnDevice const sequence(std::vector<Sequence>{{3, 4}});
-  OnDevice<std::int32_t> const text(4);
+  OnDevice const text(std::vector<std::int32_t>(4, 77));
   OnDevice<float> const x(length(c));
   next_token(cuda_context(), NextToken<TestType>{.channels = c,
                                                  .vocabulary = 5,

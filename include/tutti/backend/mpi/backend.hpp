@@ -28,6 +28,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -85,7 +86,7 @@ class Mpi {
     MPI_Request request_ = MPI_REQUEST_NULL;
     comm::shared::Engine::Call* call_ = nullptr;
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
-    MessageInfo info_;  // of a receive: what is wanted, then what came
+    MessageInfo info_;  // of a receive: what is wanted, then what came; of a send: to whom, as its source
     std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
     std::int64_t alone_since_ = 0;  // since when nobody is left who could send
     bool receives_ = false;
@@ -115,11 +116,12 @@ class Mpi {
   std::int64_t staging_bytes() const noexcept { return config_.staging_bytes->bytes; }
   /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
   /// told.
-  void strand(std::string const& cause) noexcept {
+  void strand(std::string const& failed, std::string const& why) noexcept {
     if (config_.copy_bytes->bytes == 0 || mpi::Environment::closed()) return;
-    revoke(ErrorKind::communication, cause + " and left a buffer of the caller to MPI");
+    revoke(ErrorKind::communication,
+           concat(failed, " and left a buffer of the caller to MPI", why.empty() ? "" : ": ", why));
     if (notices_) notices_->flush();
-    mpi::Environment::close(cause);
+    mpi::Environment::close(failed);
   }
   void check_alive(char const* operation) {
     if ((++looks_ & 63u) == 0) look_around();
@@ -129,16 +131,50 @@ class Mpi {
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
-  /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together.
-  explicit Mpi(MPI_Comm parent, MpiConfig const& config = {})
+  /// Errors     configuration: see MpiConfig; ranks whose configurations do not go together. invalid_argument:
+  ///            MPI_COMM_NULL, an intercommunicator, a thread that MPI does not grant. communication: MPI is not
+  ///            running.
+  explicit Mpi(MPI_Comm parent, MpiConfig const& config = {},
+               std::source_location where = std::source_location::current())
       : config_(config.resolved()), handles_(std::make_unique<Handles>()) {
     if (!mpi::Environment::alive())
       throw Error(ErrorKind::communication, "Mpi",
-                  "MPI is not running. Keep an mpi::Environment alive while communicators are in use");
-    mpi::Environment::check_open("Mpi");
+                  "MPI is not running: it was not initialised yet, or finalised. Keep an mpi::Environment alive while "
+                  "communicators are in use",
+                  where);
+    if (parent == MPI_COMM_NULL)
+      throw Error(ErrorKind::invalid_argument, "Mpi",
+                  "the communicator is MPI_COMM_NULL, which has no ranks. Ranks that MPI_Comm_split gave none make no "
+                  "communicator",
+                  where);
+    mpi::Environment::check_open("Mpi", where);
+    mpi::check(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
+    comm::Visit const stay = visit("Mpi", where);
+    int joins_two = 0;
+    mpi::check(MPI_Comm_test_inter(parent, &joins_two), "MPI_Comm_test_inter");
+    if (joins_two != 0)
+      throw Error(ErrorKind::invalid_argument, "Mpi",
+                  "the communicator is an intercommunicator, whose two groups have no common ranks. Join them with "
+                  "MPI_Intercomm_merge",
+                  where);
     mpi::check(MPI_Comm_dup(parent, &handles_->user), "MPI_Comm_dup");
     mpi::check_agreement(handles_->user, config_);
     begin({});
+  }
+  /// A call of this thread, where MPI grants threads less than all: before anything is called.
+  /// Errors     invalid_argument: a thread that may not call MPI, or not now. communication: MPI was finalised.
+  comm::Visit visit(char const* operation, std::source_location where) const {
+    if (thread_level_ == MPI_THREAD_MULTIPLE && !finalised_->load(std::memory_order_relaxed)) [[likely]] return {};
+    return visit_narrowly(operation, where);
+  }
+  comm::Visit visit() const noexcept {
+    return thread_level_ == MPI_THREAD_SERIALIZED ? comm::Visit(mpi::Environment::threads()) : comm::Visit();
+  }
+  char const* thread_level() const noexcept {
+    return thread_level_ == MPI_THREAD_MULTIPLE     ? "multiple"
+           : thread_level_ == MPI_THREAD_SERIALIZED ? "serialized"
+           : thread_level_ == MPI_THREAD_FUNNELED   ? "funneled"
+                                                    : "single";
   }
   Mpi(Mpi&&) noexcept = default;
   Mpi& operator=(Mpi&&) noexcept = default;
@@ -159,6 +195,7 @@ class Mpi {
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
+    operation.info_ = {to, tag, bytes};
     if (labels(channel)) {
       operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
       from = operation.envelope_->data();
@@ -317,24 +354,47 @@ class Mpi {
     operation.requests_.clear();
     return gone;
   }
+  /// See comm/concepts.hpp. A message that is under way to it is received within two seconds.
+  bool cancel(Operation& operation) noexcept {
+    if (operation.request_ == MPI_REQUEST_NULL) return false;
+    if (mpi::Environment::closed()) return abandon(operation);
+    MPI_Cancel(&operation.request_);
+    exec::Backoff backoff(policy_);
+    for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step()) {
+      int flag = 0, cancelled = 0;
+      MPI_Status status;
+      MPI_Request_get_status(operation.request_, &flag, &status);
+      if (flag == 0) continue;
+      MPI_Test_cancelled(&status, &cancelled);
+      if (cancelled == 0) return false;
+      MPI_Request_free(&operation.request_);
+      return true;
+    }
+    return abandon(operation);
+  }
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return shared_->engine().awaiting(operation.call_);
     if (operation.between_nodes_ != nullptr) return hierarchy_->awaiting(operation.between_nodes_);
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
     if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
+    if (operation.info_.source >= 0)
+      return concat("rank ", operation.info_.source, " has not received the message",
+                    whereabouts(operation.info_.source));
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
            " has not made the matching call";
   }
 
   /// "; rank 2 waits in barrier at app.cpp:12, ..."
   std::string whereabouts(int rank) const {
-    if (rank < 0 || rank == rank_ || size_ == 1) return {};
-    return "; rank " + std::to_string(rank) + " " +
-           (shared_ ? shared_->engine().whereabouts(rank) : place(rank));
+    if (rank < 0) return {};
+    if (shared_) return concat("; rank ", rank, " ", shared_->engine().whereabouts(rank));
+    if (rank != rank_) return concat("; rank ", rank, " ", place(rank));
+    return position_.empty() ? std::string() : concat("; rank ", rank, " waits in ", position_);
   }
   void announce(std::string_view text, std::uint64_t collectives) noexcept {
-    if (shared_) shared_->engine().announce(text);
-    else if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
+    if (shared_) return shared_->engine().announce(text);
+    position_ = text;
+    if (notices_ && !mpi::Environment::closed()) notices_->tell_position(text, collectives);
   }
   /// Where ranks share memory: notices on a communicator that nobody looks at would pile up.
   void announce_elsewhere(std::string_view text) noexcept {
@@ -343,6 +403,19 @@ class Mpi {
   /// Through `watch_job`, unless all ranks of the job share memory.
   void announce_to_all(std::string_view text) noexcept {
     if (job_ && !mpi::Environment::closed()) job_->tell_place(text, traffic_);
+  }
+  /// The first, as far as the library tells.
+  List<MessageInfo> unreceived() const {
+    int flag = 0;
+    MPI_Status status;
+    if (mpi::Environment::closed() ||
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->user, &flag, &status) != MPI_SUCCESS || flag == 0)
+      return {};
+    MessageInfo info = info_of(status);
+    info.bytes -= label_bytes();
+    List<MessageInfo> found;
+    found.push_back(info);
+    return found;
   }
   /// Messages carry their data type where calls are fully checked.
   std::int64_t label_bytes() const noexcept {
@@ -450,6 +523,7 @@ class Mpi {
     Mpi child(config_, std::make_unique<Handles>());
     check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
     child.job_ = job_;
+    child.thread_level_ = thread_level_;
     child.begin(shared_ ? shared_->segment() : hierarchy_ ? hierarchy_->segment() : Shared<mpi::Segment>());
     return child;
   }
@@ -462,6 +536,30 @@ class Mpi {
   static int launch(int argc, char** argv, F&& f, MpiConfig const& config = {});
 
  private:
+  [[gnu::noinline]] comm::Visit visit_narrowly(char const* operation, std::source_location where) const {
+    if (finalised_->load()) mpi::Environment::check_open(operation, where);
+    if (thread_level_ == MPI_THREAD_SERIALIZED)
+      return comm::Visit(mpi::Environment::threads(), operation, where, [&](std::string const& other) {
+        throw Error(ErrorKind::invalid_argument, operation,
+                    concat("another thread is in ", other,
+                           ", and MPI grants thread level serialized: one thread at a time, whatever the communicator. "
+                           "Let the threads take turns, or ask for multiple (MpiConfig::thread_level), where threads "
+                           "that have a communicator each, by duplicate(), may call at once"),
+                    where)
+            .with_rank(rank_);
+      });
+    int permitted = 1;
+    if (thread_level_ < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&permitted);
+    if (permitted == 0)
+      throw Error(ErrorKind::invalid_argument, operation,
+                  concat("MPI grants thread level ", thread_level(),
+                         ": only the thread that initialised it may call, and this is another one. Call from there, or "
+                         "ask for serialized or multiple (MpiConfig::thread_level); with multiple threads may call at "
+                         "once that have a communicator each, by duplicate()"),
+                  where)
+          .with_rank(rank_);
+    return {};
+  }
   /// Messages of derived collectives travel on a communicator of their own, where no wildcard of a user can catch them.
   struct Handles {
     MPI_Comm user = MPI_COMM_NULL;
@@ -471,7 +569,11 @@ class Mpi {
     Handles(Handles const&) = delete;
     Handles& operator=(Handles const&) = delete;
     ~Handles() {
-      if (leaked || !mpi::Environment::usable()) return;
+      if (user == MPI_COMM_NULL || leaked || !mpi::Environment::usable()) return;
+      int level = MPI_THREAD_MULTIPLE, permitted = 1;
+      MPI_Query_thread(&level);
+      if (level < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&permitted);
+      if (permitted == 0) return;  // stays until MPI ends
       if (internal != MPI_COMM_NULL) {
         mpi::Notices::drain(internal);
         MPI_Comm_free(&internal);
@@ -507,7 +609,8 @@ class Mpi {
   void check_departed(char const* operation, int from, std::int64_t& since) const {
     std::int64_t const now = exec::now_ns();
     if (since == 0) since = now;
-    if (now - since > 200'000'000) shared_->engine().throw_departed(operation, from);
+    if (now - since > 200'000'000)
+      shared_->engine().throw_departed(operation, from, comm::messages_there(unreceived()));
   }
   /// Before anything is started: refuses what the process or the communicator has given up. Peers that failed have told
   /// so, which must have been heard before the library gets memory that it `may_keep` after a failure, and by a rank
@@ -616,6 +719,8 @@ class Mpi {
   }
 
   MpiConfig config_;
+  int thread_level_ = MPI_THREAD_MULTIPLE;
+  std::atomic<bool> const* finalised_ = &mpi::Environment::finalised();
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
   int size_ = 1;
@@ -633,6 +738,7 @@ class Mpi {
   std::int64_t count_limit_ = mpi::default_count_limit;
   std::int64_t started_at_ = 0;
   std::int64_t probed_alone_ = 0;  // since when, for a probe
+  std::string position_;           // where this rank waits, unless the others read it in shared memory
   bool revoked_ = false;
   bool begins_job_ = false;  // this is the communicator that `launch` made
   ErrorKind cause_kind_ = ErrorKind::revoked;

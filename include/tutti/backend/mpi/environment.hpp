@@ -2,11 +2,12 @@
 #pragma once
 /// @file
 /// MPI's life: initialised only if nobody has, finalised only by who initialised, and the world checked against the
-/// launcher.
+/// launcher. Above 400 lines: one state of the process, whose parts share its lock.
 
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/launcher.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/core/mutex.hpp>
 
 #include <mpi.h>
@@ -21,6 +22,7 @@
 #include <ctime>
 #include <pthread.h>
 #include <string>
+#include <unistd.h>
 
 namespace tutti::mpi {
 
@@ -89,7 +91,19 @@ class Process {
   }
   void leave() noexcept {
     Guard const guard(mutex_);
-    if (--environments_ == 0) finalise();
+    if (--environments_ == 0) finalise(false);
+  }
+  /// MPI stays until the process exits. A handler that is registered after MPI's own runs before them.
+  void keep() {
+    Guard const guard(mutex_);
+    agreed_code.store(-1);
+    if (kept_by_ != 0 || std::atexit(&Process::exits) != 0) return;
+    kept_by_ = ::getpid();
+    ++environments_;
+  }
+  void end() noexcept {
+    Guard const guard(mutex_);
+    finalise(true);
   }
   int thread_level() noexcept {
     Guard const guard(mutex_);
@@ -107,6 +121,11 @@ class Process {
     closed.store(true, std::memory_order_release);
   }
   [[noreturn]] void refuse(char const* operation, std::source_location where) {
+    if (finalised.load())
+      throw Error(ErrorKind::communication, operation,
+                  "MPI was finalised before this call. Call MPI_Finalize when all communicators have made their last "
+                  "call",
+                  where);
     Guard const guard(mutex_);
     throw Error(ErrorKind::revoked, operation,
                 closing_cause_ +
@@ -116,6 +135,8 @@ class Process {
   }
   std::atomic<bool> abandoned{false};
   std::atomic<bool> closed{false};
+  std::atomic<bool> finalised{false};
+  comm::Occupancy threads;  // where MPI grants one thread at a time
   std::atomic<int> agreed_code{-1};
 
  private:
@@ -124,10 +145,15 @@ class Process {
   void limit_finalise() noexcept {
     pthread_t thread;
     auto const leave = [](void* process) -> void* {
-      timespec const patience{2, 0};
+      timespec patience{2, 0};
       ::nanosleep(&patience, nullptr);
       std::fflush(nullptr);
-      std::_Exit(static_cast<Process*>(process)->agreed_code.load());
+      int const code = static_cast<Process*>(process)->agreed_code.load();
+      if (code >= 0) std::_Exit(code);
+      MPI_Abort(MPI_COMM_WORLD, 1);
+      patience.tv_sec = 1;
+      ::nanosleep(&patience, nullptr);
+      std::_Exit(1);
     };
     if (::pthread_create(&thread, nullptr, leave, this) == 0) ::pthread_detach(thread);
   }
@@ -207,13 +233,14 @@ class Process {
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
     comm::Announced const announced = comm::announced_ranks();
     if (size == 1 && announced.ranks > 1) {
-      finalise();
+      finalise(false);
       throw Error(ErrorKind::communication, "mpi::Environment",
                   "the launcher started " + std::to_string(announced.ranks) + " ranks (" + announced.variable +
                       "), but MPI sees one: the program was linked with another MPI than the launcher's. Start it with "
                       "the mpiexec of " +
                       library());
     }
+    watch_finalise();
     if (config.profiling != Profiling::library) MPI_Pcontrol(static_cast<int>(config.profiling.get()) - 1);
     if (config.print_config && rank == 0) {
       constexpr int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
@@ -251,10 +278,40 @@ class Process {
     ::nanosleep(&pause, nullptr);
   }
 
-  void finalise() noexcept {
+  /// MPI_Finalize, also the application's, deletes what is attached to MPI_COMM_SELF first: from then on a look at a
+  /// flag keeps every call out of the library.
+  void watch_finalise() {
+    if (watches_) return;
+    int key = MPI_KEYVAL_INVALID;
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &Process::finalises, &key, nullptr), "MPI_Comm_create_keyval");
+    check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "MPI_Comm_set_attr");
+    MPI_Comm_free_keyval(&key);
+    watches_ = true;
+  }
+  static int finalises(MPI_Comm, int, void* process, void*) {
+    static_cast<Process*>(process)->finalised.store(true);
+    static_cast<Process*>(process)->closed.store(true, std::memory_order_release);
+    return MPI_SUCCESS;
+  }
+  static void exits() {
+    Process& process = get();
+    if (process.kept_by_ != ::getpid()) return;  // a child that was forked
+    Guard const guard(process.mutex_);
+    if (--process.environments_ == 0) process.finalise(true);
+  }
+
+  /// After a failure MPI_Finalize may wait for good, and without it the process lives on, unless it `exits`. There a
+  /// rank that leaves without a word has the launcher kill the others, and the job's code is at times that of the
+  /// signal: so all ranks finalise, within the limit, or end the job with the failure's code.
+  void finalise(bool exits) noexcept {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (owns_ && finalized == 0 && !closed.load() && (!abandoned.load() || agreed_code.load() >= 0)) {
+    if (exits && owns_ && finalized == 0 && closed.load()) {
+      int size = 1;
+      MPI_Comm_size(MPI_COMM_WORLD, &size);
+      if (size > 1) MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    if (owns_ && finalized == 0 && !closed.load() && (!abandoned.load() || exits || agreed_code.load() >= 0)) {
       if (abandoned.load()) limit_finalise();
       if (strands_late_ranks()) close_together();
       MPI_Finalize();
@@ -269,16 +326,19 @@ class Process {
   int thread_level_ = MPI_THREAD_SINGLE;
   bool owns_ = false;
   bool tools_ = false;
+  bool watches_ = false;
+  ::pid_t kept_by_ = 0;
   Tuning tuning_;
   std::string closing_cause_;
 };
 
 }  // namespace detail
 
-/// Keep one alive while communicators of MPI are in use; main's first object is the place. The first one initialises
-/// MPI unless the application has, and the last one to go finalises what the first one initialised; threads may
-/// construct and destroy them at the same time. Where the application has initialised MPI its error handlers stay, and
-/// a fatal one on MPI_COMM_WORLD can end the job before an Error is thrown.
+/// Keep one alive while communicators of MPI are in use; main's first object is the place (`launch<Mpi>` keeps MPI
+/// until the process exits, so that it can be called again). The first one initialises MPI unless the application has,
+/// and the last one to go finalises what the first one initialised; threads may construct and destroy them at the same
+/// time. Where the application has initialised MPI its error handlers stay, and a fatal one on MPI_COMM_WORLD can end
+/// the job before an Error is thrown.
 /// Ranks    all, like MPI_Init and MPI_Finalize. MPI wants both on one thread: let main's be the first and the last.
 /// Errors   communication: MPI was finalised before, or fails to start, or sees one rank where the launcher started
 ///          several. configuration: see MpiConfig; a tuning that comes too late or that this library does not know.
@@ -305,6 +365,16 @@ class Environment {
   /// own, and writes nothing while nobody calls it. The first cause counts.
   static void close(std::string const& cause) noexcept { detail::Process::get().close(cause); }
   static bool closed() noexcept { return detail::Process::get().closed.load(std::memory_order_acquire); }
+  /// MPI stays until the process exits: so `launch` can be called again.
+  static void keep() { detail::Process::get().keep(); }
+  /// Ends MPI in a process that is about to exit because its job has failed.
+  static void end() noexcept { detail::Process::get().end(); }
+  /// All ranks have agreed on no code.
+  static void disagree() noexcept { detail::Process::get().agreed_code.store(-1); }
+  /// Set by the beginning of MPI_Finalize, whoever calls it.
+  static std::atomic<bool> const& finalised() noexcept { return detail::Process::get().finalised; }
+  /// Who is in MPI, where it grants one thread at a time.
+  static comm::Occupancy& threads() noexcept { return detail::Process::get().threads; }
   /// Whether MPI was initialised, by whomever, and not finalised.
   static bool alive() noexcept {
     int initialized = 0;
@@ -316,10 +386,11 @@ class Environment {
   /// For destructors: whether MPI may still be called.
   static bool usable() noexcept {
     int finalized = 0;
+    if (closed()) return false;
     MPI_Finalized(&finalized);
-    return finalized == 0 && !closed();
+    return finalized == 0;
   }
-  /// Errors   revoked, with the cause, once closed.
+  /// Errors   revoked, with the cause, once closed; communication, once MPI was finalised.
   static void check_open(char const* operation, std::source_location where = std::source_location::current()) {
     if (closed()) detail::Process::get().refuse(operation, where);
   }

@@ -63,7 +63,9 @@ class ExitWatch {
     int const rank = job.communicator->rank();
     constexpr char const* what = "the process exits inside of launch, by exit or MPI_Abort. Return from the function";
     comm::report(rank, what);
-    static_cast<void>(job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what)));
+    mpi::Environment::disagree();
+    if (!job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what))) MPI_Abort(MPI_COMM_WORLD, 1);
+    mpi::Environment::end();
     std::_Exit(1);
   }
 };
@@ -72,19 +74,22 @@ class ExitWatch {
 
 /// A rank that fails must not leave the others waiting. Where ranks share memory, they learn the cause from their next
 /// call and end by themselves; where they do not, or one of them does not look within a moment, MPI_Abort ends the job.
-/// It is called here and nowhere else: the process exists for f alone.
+/// A process may call launch again, one after the other: MPI is initialised by the first call and finalised when the
+/// process exits.
 template <class F>
 int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
   int rank = -1;
   int size = 1;
   try {
     mpi::Environment const environment(&argc, &argv, config);
+    mpi::Environment::keep();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     Communicator<Mpi>* told = nullptr;
     auto const stop = [&](char const* what) {
       comm::report(rank, what);
-      if (size == 1) return 1;
+      mpi::Environment::disagree();
+      if (size == 1 || mpi::Environment::finalised().load()) return 1;
       if (told == nullptr || !told->backend().fail_job("rank " + std::to_string(rank) + " failed: " + what))
         MPI_Abort(MPI_COMM_WORLD, 1);
       return 1;
@@ -105,6 +110,8 @@ int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
         }
         communicator.core()->drain();
         return communicator.backend().finish_job(code, communicator.deadline_seconds());
+      } catch (Error const& error) {  // of launch itself: the cause has the user's line
+        return stop(error.operation() == "launch" ? concat("tutti::launch: ", error.message()).c_str() : error.what());
       } catch (std::exception const& error) {
         return stop(error.what());  // before the communicator waits for operations that will never complete
       } catch (...) {

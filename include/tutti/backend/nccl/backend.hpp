@@ -92,21 +92,18 @@ class NcclOn : public comm::Decorator<Host> {
   /// Of the collectives.
   cuda::Stream const& stream() const noexcept { return engine_->stream(); }
 
-  /// Device memory that NCCL knows (`ncclMemAlloc`, `ncclCommRegister`). Local. It may outlive the communicator.
-  /// Errors     out_of_memory; communication of what NCCL says.
+  /// Device memory that NCCL knows (`ncclMemAlloc`, `ncclCommRegister`). It may outlive the communicator. Local, but
+  /// collectives that this rank has started are enqueued first; blocks, at most `start_seconds`.
+  /// Errors     out_of_memory; communication of what NCCL says; timeout.
   Storage<Cuda> allocate_registered(std::size_t bytes) {
-    engine_->check_open();
-    return nccl::Registry::allocate(engine_->registry(), engine_->device(), bytes);
+    return engine_->allocate_registered(bytes, Patience(*this));
   }
   /// Device memory at which all ranks' kernels look directly, where the links allow it.
   /// Ranks      all, with the same size. Blocks, at most `start_seconds`.
   /// Errors     unavailable: the header is older than NCCL 2.27.3.
   Storage<Cuda> allocate_symmetric([[maybe_unused]] std::size_t bytes) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
-    engine_->check_open();
-    return nccl::Registry::allocate_symmetric(engine_->registry(), engine_->device(), bytes, [&] {
-      engine_->settle("ncclCommWindowRegister", Patience(*this));
-    });
+    return engine_->allocate_symmetric(bytes, Patience(*this));
 #else
     throw Error(ErrorKind::unavailable, "allocate_symmetric",
                 concat("symmetric memory needs NCCL 2.27.3 or later, and this program was built with the header of ",
@@ -159,11 +156,16 @@ class NcclOn : public comm::Decorator<Host> {
   }
 
   static constexpr std::string_view name = "nccl";
-  /// See comm/factory.hpp. "auto" never takes it: what works in host memory gains nothing, and more ranks than GPUs
-  /// fail.
+  /// What "auto" makes of it: before its host's backend where a launcher started processes that have a device each, and
+  /// never elsewhere, since more ranks than devices may fail.
+  static int priority(comm::BackendInfo const& host, int devices) {
+    int const ranks = host.processes ? comm::announced_ranks_on_node() : 0;
+    return ranks > 0 && ranks <= devices ? host.priority + 1 : -1;
+  }
+  /// See comm/factory.hpp.
   static comm::BackendInfo info() {
     comm::BackendInfo const host = Host::info();
-    comm::BackendInfo result{.name = std::string(name), .priority = -1, .processes = host.processes};
+    comm::BackendInfo result{.name = std::string(name), .processes = host.processes};
     int devices = 0;
     std::string reason = "the machine has no GPU that CUDA can use, or CUDA_VISIBLE_DEVICES hides it";
     try {
@@ -173,6 +175,7 @@ class NcclOn : public comm::Decorator<Host> {
       devices = 0;
       reason = error.message();
     }
+    result.priority = priority(host, devices);
     result.available = devices != 0 && host.available;
     result.text = !host.available ? concat("its ranks are those of ", host.name, ": ", host.text)
                   : devices == 0

@@ -134,6 +134,32 @@ class Engine {
                       : ", which waits for earlier ones");
   }
 
+  /// Memory that this rank has registered. What was started before is enqueued first: NCCL takes no other calls until
+  /// then.
+  template <class Poll>
+  Storage<Cuda> allocate_registered(std::size_t bytes, Poll&& poll) {
+    check_open();
+    settle("Nccl", poll);
+    return Registry::allocate(registry_, device_, bytes);
+  }
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
+  /// Ranks      all. Where it fails the communicator is aborted: other ranks may be further.
+  template <class Poll>
+  Storage<Cuda> allocate_symmetric(std::size_t bytes, Poll&& poll) {
+    check_open();
+    settle("Nccl", poll);
+    Storage<Cuda> memory = Registry::unregistered(registry_, device_, bytes);
+    try {
+      Registry::make_window(registry_, memory, bytes, [&] { settle("ncclCommWindowRegister", poll); });
+    } catch (...) {
+      if (!abort())
+        static_cast<void>(new Storage<Cuda>(std::move(memory)));  // never freed: the device may still use it
+      throw;
+    }
+    return memory;
+  }
+#endif
+
   /// Polls until NCCL has done what it does beside its callers.
   template <class Poll>
   void settle(char const* call, Poll&& poll) {

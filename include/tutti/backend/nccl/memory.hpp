@@ -36,19 +36,21 @@ class Registry {
     registry->entries_.push_back({memory.data(), handle, nullptr});
     return memory;
   }
+  /// Memory for a window, in none yet.
+  static Storage<Cuda> unregistered(Shared<Registry> const& registry, Cuda device, std::size_t bytes) {
+    return block(registry, device, bytes);
+  }
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
-  /// Memory that becomes part of a window of all ranks, when `poll` has seen NCCL through it.
+  /// Memory of `unregistered` becomes part of a window of all ranks, when `poll` has seen NCCL through it. When that
+  /// throws, NCCL may know the memory, and does until the communicator was aborted: so long it must live.
   template <class Poll>
-  static Storage<Cuda> allocate_symmetric(Shared<Registry> const& registry, Cuda device, std::size_t bytes,
-                                          Poll&& poll) {
-    Storage<Cuda> memory = block(registry, device, bytes);
-    ncclWindow_t window = nullptr;
+  static void make_window(Shared<Registry> const& registry, Storage<Cuda>& memory, std::size_t bytes, Poll&& poll) {
+    Window window = nullptr;
     check(ncclCommWindowRegister(registry->comm_, memory.data(), bytes, &window, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister", registry->comm_);
     poll();
     Guard const guard(registry->mutex_);
     registry->entries_.push_back({memory.data(), nullptr, window});
-    return memory;
   }
 #endif
 
@@ -67,10 +69,15 @@ class Registry {
   }
 
  private:
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
+  using Window = ncclWindow_t;
+#else
+  using Window = std::nullptr_t;
+#endif
   struct Entry {
     void* memory;
     void* handle;
-    ncclWindow_t window;
+    Window window;
   };
 
   static Storage<Cuda> block(Shared<Registry> const& registry, Cuda device, std::size_t bytes) {

@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// `Threads`: ranks are threads of one process and work on each other's memory. Collectives are comm/shared's; messages
-/// are letters: small ones carry a copy, large ones are copied once, by the receiver, out of the sender's buffer.
+/// are letters: small ones carry a copy, large ones are copied once, by the receiver, out of the sender's buffer. Above
+/// 400 lines: one class.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/backend/threads/group.hpp>
@@ -173,7 +174,7 @@ class Threads {
     }
     if (match == nullptr) {
       engine_.check("probe");
-      if (gone) engine_.throw_departed("probe", from);
+      if (gone) engine_.throw_departed("probe", from, comm::messages_there(unreceived()));
       return false;
     }
     info = info_of(*match);
@@ -225,6 +226,12 @@ class Threads {
     return true;
   }
 
+  /// See comm/concepts.hpp.
+  template <class = void>
+  bool cancel(Operation& operation) noexcept {
+    if (operation.state_ != nullptr) progress();  // a letter that is there is delivered
+    return operation.state_ != nullptr && !operation.state_->complete && abandon(operation);
+  }
   template <class = void>
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return engine_.awaiting(operation.call_);
@@ -238,6 +245,16 @@ class Threads {
   template <class = void>
   std::string whereabouts(int rank) const {
     return rank < 0 ? std::string() : concat("; rank ", rank, " ", engine_.whereabouts(rank));
+  }
+  template <class = void>
+  List<MessageInfo> unreceived() const {
+    List<MessageInfo> found;
+    threads::Mailbox& box = group_->mailbox(rank_);
+    threads::Guard const guard(box.mutex);
+    for (auto const& letter : box.letters)
+      if (letter->channel == comm::Channel::user && letter->state.load() == threads::Letter::posted)
+        found.push_back(info_of(*letter));
+    return found;
   }
   template <class = void>
   void announce(std::string_view text, std::uint64_t) noexcept { engine_.announce(text); }
@@ -372,7 +389,7 @@ class Threads {
         engine_.throw_departed("send", state.peer);
     } else if (state.letter == nullptr && engine_.alone(state.peer)) {
       match_receives();  // its last letter may have come in between
-      if (state.letter == nullptr) engine_.throw_departed("recv", state.peer);
+      if (state.letter == nullptr) engine_.throw_departed("recv", state.peer, comm::messages_there(unreceived()));
     }
   }
 

@@ -188,12 +188,12 @@ class BasicEngine {
       if (r != rank_ && !left(r)) return false;
     return size_ > 1;
   }
-  /// Of a message that will not come, or that nobody will take.
-  [[noreturn]] void throw_departed(char const* operation, int rank) const {
+  /// Of a message that will not come, or that nobody will take. `others`: messages that came instead.
+  [[noreturn]] void throw_departed(char const* operation, int rank, std::string const& others = {}) const {
     check(operation);
     throw Error(ErrorKind::communication, operation,
-                concat(rank < 0 ? "all other ranks have" : concat("rank ", named(rank), " has"),
-                       " left the communicator without taking part. Every rank must make the matching call"));
+                concat(rank < 0 ? "all other ranks have" : concat("rank ", named(rank), " has"), " left the ",
+                       "communicator without taking part", others, ". Every rank must make the matching call"));
   }
 
  private:

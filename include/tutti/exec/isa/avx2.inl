@@ -5,6 +5,7 @@
 namespace tutti::isa::avx2 {
 
 struct F32 {
+  static constexpr int level = 1;
   static constexpr int lanes = 8;
   __m256 v;
 };
@@ -149,6 +150,8 @@ TUTTI_KERNEL_INLINE F32 min(F32 a, F32 b) { return {_mm256_min_ps(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE F32 max(F32 a, F32 b) { return {_mm256_max_ps(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE F32 sqrt(F32 a) { return {_mm256_sqrt_ps(a.v)}; }
 TUTTI_KERNEL_INLINE F32 abs(F32 a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)}; }
+TUTTI_KERNEL_INLINE F32 floor(F32 a) { return {_mm256_floor_ps(a.v)}; }
+TUTTI_KERNEL_INLINE F32 ceil(F32 a) { return {_mm256_ceil_ps(a.v)}; }
 TUTTI_KERNEL_INLINE F32 neg(F32 a) { return {_mm256_xor_ps(_mm256_set1_ps(-0.0f), a.v)}; }
 TUTTI_KERNEL_INLINE F32 copysign(F32 a, F32 sign) {
   return {_mm256_or_ps(abs(a).v, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign.v))};

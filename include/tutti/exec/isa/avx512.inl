@@ -6,6 +6,7 @@
 namespace tutti::isa::avx512 {
 
 struct F32 {
+  static constexpr int level = 2;
   static constexpr int lanes = 16;
   __m512 v;
 };
@@ -146,6 +147,8 @@ TUTTI_KERNEL_INLINE F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE F32 sqrt(F32 a) { return {_mm512_sqrt_ps(a.v)}; }
 TUTTI_KERNEL_INLINE F32 abs(F32 a) { return {_mm512_andnot_ps(_mm512_set1_ps(-0.0f), a.v)}; }
+TUTTI_KERNEL_INLINE F32 floor(F32 a) { return {_mm512_roundscale_ps(a.v, 9)}; }   // down, no exception
+TUTTI_KERNEL_INLINE F32 ceil(F32 a) { return {_mm512_roundscale_ps(a.v, 10)}; }  // up
 TUTTI_KERNEL_INLINE F32 neg(F32 a) { return {_mm512_xor_ps(_mm512_set1_ps(-0.0f), a.v)}; }
 TUTTI_KERNEL_INLINE F32 copysign(F32 a, F32 sign) {
   return {_mm512_or_ps(abs(a).v, _mm512_and_ps(_mm512_set1_ps(-0.0f), sign.v))};

@@ -5,6 +5,7 @@
 namespace tutti::isa::scalar {
 
 struct F32 {
+  static constexpr int level = 0;
   static constexpr int lanes = 1;
   float v;
 };
@@ -84,6 +85,8 @@ TUTTI_KERNEL_INLINE F32 min(F32 a, F32 b) { return {a.v < b.v ? a.v : b.v}; }
 TUTTI_KERNEL_INLINE F32 max(F32 a, F32 b) { return {a.v > b.v ? a.v : b.v}; }
 TUTTI_KERNEL_INLINE F32 sqrt(F32 a) { return {__builtin_sqrtf(a.v)}; }
 TUTTI_KERNEL_INLINE F32 abs(F32 a) { return {__builtin_fabsf(a.v)}; }
+TUTTI_KERNEL_INLINE F32 floor(F32 a) { return {__builtin_floorf(a.v)}; }
+TUTTI_KERNEL_INLINE F32 ceil(F32 a) { return {__builtin_ceilf(a.v)}; }
 TUTTI_KERNEL_INLINE F32 neg(F32 a) { return {-a.v}; }
 TUTTI_KERNEL_INLINE F32 copysign(F32 a, F32 sign) { return {__builtin_copysignf(a.v, sign.v)}; }
 TUTTI_KERNEL_INLINE float sum(F32 a) { return a.v; }

@@ -8,6 +8,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/graph/elements.hpp>
 #include <tutti/graph/steps.hpp>
+#include <tutti/kernel/cuda/chain.hpp>
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
@@ -231,7 +232,9 @@ __global__ void integer_chain(__grid_constant__ IntegerChain const args) {
   auto const value = [&](int r) { return r < 0 ? Register{0} : registers[r]; };
   for (int k = 0; k < args.instructions; ++k) {
     IntegerInstruction const& in = args.instruction[k];
-    registers[next] = compute_integer<Register>(in.op, in.value, value(in.a), value(in.b), value(in.c));
+    kernel::cuda::detail::with_body<ElementwiseFunctions>(in.op, [&]<class Body>() {
+      registers[next] = compute_integer<Body>(in.value, value(in.a), value(in.b), value(in.c));
+    });
     ++next;
   }
   for (int k = 0; k < args.outputs; ++k)
@@ -368,7 +371,7 @@ inline void integer_elementwise(Context& context, kernel::Elementwise const& cha
   }
   for (std::size_t k = 0; k < chain.instructions.size(); ++k) {
     kernel::ElementwiseInstruction const& in = chain.instructions[k];
-    bool const constant = in.op == kernel::ElementwiseOp::constant;
+    bool const constant = in.op == Op::constant;
     args.instruction[k] = {constant ? as_integer(registers, in.value) : 0, in.op, in.a, in.b, in.c};
   }
   for (std::size_t k = 0; k < chain.outputs.size(); ++k)

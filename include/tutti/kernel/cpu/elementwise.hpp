@@ -9,7 +9,7 @@
 #include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/elementwise.hpp>
-#include <tutti/kernel/elementwise_rules.hpp>
+#include <tutti/kernel/elementwise_functions.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,8 +25,8 @@ class ElementwiseChain {
  public:
   static constexpr int most_inputs = ElementwiseLimits::inputs, most_instructions = ElementwiseLimits::instructions;
 
-  ElementwiseChain(Elementwise const& args, TileFunctions functions, RunTile<Real> run_tile)
-      : args_(args), functions_(functions), run_(run_tile), box_(args.shape, static_cast<int>(args.inputs.size())) {
+  ElementwiseChain(Elementwise const& args, TileFunctions functions, RunTile<Real> const* runs)
+      : args_(args), functions_(functions), runs_(runs), box_(args.shape, static_cast<int>(args.inputs.size())) {
     for (int input = 0; input < inputs(); ++input) box_.strides[at(input)] = args.inputs[at(input)].strides;
     box_.merge();
     choose_places();
@@ -59,14 +59,14 @@ class ElementwiseChain {
         registers[input] = operand(input, registers[input], buffer, splats[input], position, row, column, n);
       for (int index = 0; index < instructions(); ++index) {
         ElementwiseInstruction const& instruction = args_.instructions[at(index)];
-        if (instruction.op == ElementwiseOp::constant) continue;
+        if (is_constant(instruction)) continue;
         int const result = inputs() + index;
         if (registers_[result].place == Place::output)
           registers[result] = {static_cast<Real*>(args_.outputs[at(registers_[result].slot)].data) + position, false};
         TileOperand<Real> const operands[3] = {registers[std::max<int>(0, instruction.a)],
                                                registers[std::max<int>(0, instruction.b)],
                                                registers[std::max<int>(0, instruction.c)]};
-        run_(instruction.op, instruction.value, const_cast<Real*>(registers[result].data), operands, n);
+        runs_[instruction.op.number](instruction.value, const_cast<Real*>(registers[result].data), operands, n);
       }
       for (ElementwiseOutput const& output : args_.outputs)
         if (Register const& r = registers_[output.source];
@@ -90,6 +90,7 @@ class ElementwiseChain {
     std::int16_t slot = 0;
   };
 
+  bool is_constant(ElementwiseInstruction const& instruction) const { return runs_[instruction.op.number] == nullptr; }
   static std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
   int inputs() const { return static_cast<int>(args_.inputs.size()); }
   int instructions() const { return static_cast<int>(args_.instructions.size()); }
@@ -158,7 +159,7 @@ class ElementwiseChain {
       for (std::int16_t operand : {instruction.a, instruction.b, instruction.c})
         if (operand >= 0 && last_use[operand] == index && registers_[operand].place == Place::slot)
           taken[registers_[operand].slot] = false;
-      if (instruction.op == ElementwiseOp::constant) {
+      if (is_constant(instruction)) {
         r = {Place::invariant, static_cast<std::int16_t>(invariants)};
         std::fill_n(invariants_[invariants++], 16, static_cast<Real>(instruction.value));
       } else if (r.place != Place::output) {
@@ -200,7 +201,7 @@ class ElementwiseChain {
 
   Elementwise const& args_;
   TileFunctions functions_;
-  RunTile<Real> run_;
+  RunTile<Real> const* runs_;  ///< by number of the function
   Box<most_inputs> box_;
   std::int64_t tile_ = 0;
   std::int64_t slot_size_ = 0;
@@ -213,8 +214,9 @@ class ElementwiseChain {
 };
 
 template <class Real>
-void run_elementwise(exec::Context& context, Elementwise const& args, TileFunctions functions, RunTile<Real> run) {
-  ElementwiseChain<Real> const chain(args, functions, run);
+void run_elementwise(exec::Context& context, Elementwise const& args, TileFunctions functions,
+                     RunTile<Real> const* runs) {
+  ElementwiseChain<Real> const chain(args, functions, runs);
   std::int64_t const grain =
       std::max<std::int64_t>(1024, 16384 / (1 + static_cast<std::int64_t>(args.instructions.size())) / 64 * 64);
   context.parallel_for(args.shape.size(), grain, [&](std::int64_t begin, std::int64_t end) { chain.run(begin, end); });
@@ -222,14 +224,17 @@ void run_elementwise(exec::Context& context, Elementwise const& args, TileFuncti
 
 }  // namespace detail
 
-/// See kernel::Elementwise. Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either
+/// See kernel::Elementwise; the instructions' functions are those of the table (kernel/elementwise_functions.hpp).
+/// Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either
 /// is. Errors: internal (a limit of the chain, a register that does not exist).
-inline void elementwise(exec::Context& context, Elementwise const& args) {
-  check_elementwise(args);
+template <class Functions>
+void elementwise(exec::Context& context, Elementwise const& args) {
+  check_elementwise<Functions>(args);
   if (args.shape.size() == 0) return;
   TileFunctions const functions = detail::select_tile_functions(context.isa());
-  if (runs_in_double(args)) detail::run_elementwise<double>(context, args, functions, detail::run_tile_double);
-  else detail::run_elementwise<float>(context, args, functions, functions.run);
+  if (runs_in_double(args))
+    detail::run_elementwise<double>(context, args, functions, detail::precise_runs<Functions>.data());
+  else detail::run_elementwise<float>(context, args, functions, detail::select_tile_runs<Functions>(context.isa()));
 }
 
 }  // namespace tutti::kernel::cpu

@@ -7,12 +7,13 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/exec/isa/levels.hpp>
 #include <tutti/kernel/elementwise.hpp>
-#include <tutti/kernel/elementwise_rules.hpp>
+#include <tutti/kernel/elementwise_functions.hpp>
 
-#include <cmath>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace tutti::kernel::cpu {
 
@@ -24,11 +25,10 @@ struct TileOperand {
 };
 
 template <class Real>
-using RunTile = void (*)(ElementwiseOp op, double value, Real* out, TileOperand<Real> const* in, std::int64_t n);
+using RunTile = void (*)(double value, Real* out, TileOperand<Real> const* in, std::int64_t n);
 
-/// What one instruction set brings to the interpreter.
+/// What one instruction set brings to the interpreter beside the functions themselves.
 struct TileFunctions {
-  RunTile<float> run;
   void (*load_bfloat16)(bfloat16 const*, float*, std::int64_t);
   void (*load_float16)(float16 const*, float*, std::int64_t);
   void (*store_bfloat16)(float const*, bfloat16*, std::int64_t);
@@ -47,61 +47,26 @@ namespace detail {
 
 inline TileFunctions select_tile_functions(exec::Isa isa) { TUTTI_DISPATCH(isa, tile_functions()); }
 
-inline double gelu_double(double x) {
-  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-inline double gelu_gradient_double(double x) {
-  double const t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
-}
-inline double silu_double(double x) { return x < -1000 ? -0.0 : x / (1 + std::exp(-x)); }
-inline double silu_gradient_double(double x) {
-  if (std::abs(x) > 1000) return x > 0 ? 1 : 0;
-  double const s = 1 / (1 + std::exp(-x));
-  return s * (1 + x / (1 + std::exp(x)));
-}
-inline double compute_double(ElementwiseOp op, double value, double a, double b, double c) {
-  switch (op) {
-    case ElementwiseOp::constant: return value;
-    case ElementwiseOp::add: return a + b;
-    case ElementwiseOp::subtract: return a - b;
-    case ElementwiseOp::multiply: return a * b;
-    case ElementwiseOp::divide: return a / b;
-    case ElementwiseOp::maximum: return a > b || a != a ? a : b;
-    case ElementwiseOp::negate: return -a;
-    case ElementwiseOp::exponential: return std::exp(a);
-    case ElementwiseOp::logarithm: return std::log(a);
-    case ElementwiseOp::tanh: return std::tanh(a);
-    case ElementwiseOp::logistic: return 1 / (1 + std::exp(-a));
-    case ElementwiseOp::sine: return std::sin(a);
-    case ElementwiseOp::cosine: return std::cos(a);
-    case ElementwiseOp::square_root: return std::sqrt(a);
-    case ElementwiseOp::reciprocal_square_root: return 1 / std::sqrt(a);
-    case ElementwiseOp::power: return std::pow(a, value);
-    case ElementwiseOp::less: return a < b ? 1 : 0;
-    case ElementwiseOp::less_equal: return a <= b ? 1 : 0;
-    case ElementwiseOp::equal: return a == b ? 1 : 0;
-    case ElementwiseOp::not_equal: return a != b ? 1 : 0;
-    case ElementwiseOp::select: return a != 0 ? b : c;
-    case ElementwiseOp::gelu: return gelu_double(a);
-    case ElementwiseOp::gelu_gradient: return a * gelu_gradient_double(b);
-    case ElementwiseOp::silu: return silu_double(a);
-    case ElementwiseOp::silu_gradient: return a * silu_gradient_double(b);
-    case ElementwiseOp::identity: return a;
-  }
-  return 0;
-}
+template <class Functions>
+RunTile<float> const* select_tile_runs(exec::Isa isa) { TUTTI_DISPATCH(isa, tile_runs<Functions>.data()); }
 
 /// Precision before speed: the oracle's path, one element at a time.
-inline void run_tile_double(ElementwiseOp op, double value, double* out, TileOperand<double> const* in,
-                            std::int64_t n) {
-  int const operands = arity(op);
+template <class Body>
+void run_precisely(double value, double* out, TileOperand<double> const* in, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     double x[3] = {};
-    for (int k = 0; k < operands; ++k) x[k] = in[k].data[in[k].repeats ? 0 : i];
-    out[i] = compute_double(op, value, x[0], x[1], x[2]);
+    for (int k = 0; k < Body::arity; ++k) x[k] = in[k].data[in[k].repeats ? 0 : i];
+    out[i] = compute_precisely<Body>(value, x[0], x[1], x[2]);
   }
 }
+template <class Functions>
+inline constexpr auto precise_runs = []<int... Number>(std::integer_sequence<int, Number...>) {
+  return std::array<RunTile<double>, sizeof...(Number)>{[] {
+    using Body = typename Functions::template body<Number>;
+    if constexpr (kernel::detail::arity_of_body<Functions, Number>() == 0) return RunTile<double>{};
+    else return RunTile<double>{run_precisely<Body>};
+  }()...};
+}(std::make_integer_sequence<int, Functions::count>{});
 
 template <class Real, class T>
 void load_elements(T const* from, std::int64_t stride, Real* to, std::int64_t n) {

@@ -54,7 +54,8 @@ void check_attention(A const& a, char const* operation) {
     refuse("the scale of scores must be positive and finite");
   if (a.product != Product::float32 && a.product != Product::bfloat16)
     refuse("products of attention are in float32 or bfloat16");
-  if (a.tokens > (std::int64_t{1} << 22) || a.batch * a.heads > std::numeric_limits<std::int32_t>::max())
+  constexpr std::int64_t most_blocks = 65535, least_rows = 64;  // along y, and of a block
+  if (a.tokens > most_blocks * least_rows || a.batch * a.heads > std::numeric_limits<std::int32_t>::max())
     refuse(a.tokens, " tokens of ", a.batch * a.heads, " heads are more than one launch takes");
 }
 

@@ -4,10 +4,11 @@
 /// cuBLASLt for one context: its handle, and for every product that was met how it is computed.
 ///
 /// A plan holds the library's descriptors and one of its algorithms, found by everything that the choice depends on.
-/// It is made at the first product of its kind: with `autotune` and outside of a capture by timing what the heuristic
-/// proposes on the operands at hand, the result going to scratch memory; otherwise it is the heuristic's first. Only
-/// algorithms whose sums have a fixed order are asked for, so a plan gives the same bits every time; with `autotune`
-/// two processes may choose differently, without it they do not.
+/// It is made at the first product of its kind: by the choice that another process made, where there is one; with
+/// `autotune` and outside of a capture by timing what the heuristic proposes on the operands at hand, the result going
+/// to scratch memory; otherwise it is the heuristic's first. Only algorithms whose sums have a fixed order are asked
+/// for, so a plan gives the same bits every time. Without `autotune` two processes choose the same; with it they may
+/// not, unless one gets the other's choices (tutti/kernel/cuda/blas_choices.hpp).
 
 #include <tutti/core/list.hpp>
 #include <tutti/exec/cuda/stream.hpp>
@@ -26,7 +27,7 @@ namespace tutti::kernel::cuda {
 
 struct BlasOptions {
   bool tf32 = false;     ///< products of float operands round them to TF32: 10 bits of fraction, many times as fast
-  bool autotune = true;
+  bool autotune = false;  ///< whether algorithms are chosen by their time on this device
   std::size_t workspace = std::size_t{32} << 20;  ///< bytes of scratch memory that an algorithm may use
 };
 
@@ -41,8 +42,15 @@ struct BlasProblem {
   bool a_transposed = false, b_transposed = false;
   bool reads_c = false;  ///< beta is not 0
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  std::uint32_t alignment[4] = {16, 16, 16, 16};  ///< bytes, of a, b, c and d: powers of two up to 16
+  /// Bytes, of a, b, c, d, bias and saved: powers of two up to 16.
+  std::uint32_t alignment[6] = {16, 16, 16, 16, 16, 16};
   friend bool operator==(BlasProblem const&, BlasProblem const&) = default;
+};
+
+/// An algorithm of the library for one problem. It is of one version of the library and one kind of device.
+struct BlasChoice {
+  cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace = 0;
 };
 
 /// Where a product's operands are; all in device memory.
@@ -96,8 +104,7 @@ struct BlasPlan {
   BlasProblem problem;
   BlasOwner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation;
   BlasOwner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> a, b, c, d;
-  cublasLtMatmulAlgo_t algorithm{};
-  std::size_t workspace = 0;
+  BlasChoice choice;
   bool possible = false;  ///< whether the library has an algorithm at all
 };
 
@@ -119,12 +126,30 @@ class Blas {
   BlasOptions const& options() const noexcept { return options_; }
   std::size_t plans() const noexcept { return plans_.size(); }
 
+  /// Calls f(problem, choice) for all products that were met and can be computed.
+  template <class F>
+  void for_each_choice(F&& f) const {
+    for (detail::BlasPlan const& plan : plans_)
+      if (plan.possible) f(plan.problem, plan.choice);
+  }
+  /// What is taken when this product is met first, if the library still finds it fit then.
+  template <class = void>
+  void prefer(BlasProblem const& problem, BlasChoice const& choice) {
+    preferred_.push_back({problem, choice});
+  }
+
   /// Bytes of device memory, aligned to 256, that `can` and `run` need: the workspace and, where algorithms are going
   /// to be timed, room for what the product writes.
   template <class = void>
   std::size_t scratch_bytes(BlasProblem const& problem) const {
     std::size_t const workspace = rounded(options_.workspace);
-    return known(problem) || !tunes() ? workspace : workspace + Room(problem).bytes;
+    return find(problem) != nullptr || !tunes() ? workspace : workspace + Room(problem).bytes;
+  }
+
+  /// Whether the library was asked before and cannot compute this.
+  bool refuses(BlasProblem const& problem) const noexcept {
+    detail::BlasPlan const* const plan = find(problem);
+    return plan != nullptr && !plan->possible;
   }
 
   /// Whether the library can compute this. The first question of a kind may enqueue and time work, see above.
@@ -142,7 +167,7 @@ class Blas {
       throw Error(ErrorKind::unavailable, "gemm",
                   concat("cuBLASLt has no algorithm for this product of ", problem.m, " x ", problem.k, " and ",
                          problem.k, " x ", problem.n));
-    enqueue(plan, operands, alpha, beta, plan.algorithm, scratch, plan.workspace);
+    enqueue(plan, operands, alpha, beta, plan.choice.algorithm, scratch, plan.choice.workspace);
   }
 
  private:
@@ -164,10 +189,10 @@ class Blas {
   };
 
   bool tunes() const { return options_.autotune && !context_.stream().capturing(); }
-  bool known(BlasProblem const& problem) const noexcept {
+  detail::BlasPlan const* find(BlasProblem const& problem) const noexcept {
     for (detail::BlasPlan const& plan : plans_)
-      if (plan.problem == problem) return true;
-    return false;
+      if (plan.problem == problem) return &plan;
+    return nullptr;
   }
 
   template <class T>
@@ -232,6 +257,8 @@ class Blas {
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB,
         static_cast<std::int32_t>(problem.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::int32_t>(problem.epilogue));
+    // The heuristic looks at where these two are.
+    if (operands.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     if (operands.saved != nullptr) {
       set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem.saved_stride);
       set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
@@ -258,6 +285,17 @@ class Blas {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.alignment[2]);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.alignment[3]);
 
+    for (Preferred const& preferred : preferred_) {
+      cublasLtMatmulHeuristicResult_t result{};
+      if (preferred.problem == problem && preferred.choice.workspace <= options_.workspace &&
+          cublasLtMatmulAlgoCheck(handle_.get(), operation, plan.a.get(), plan.b.get(), plan.c.get(), plan.d.get(),
+                                  &preferred.choice.algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+          result.workspaceSize <= options_.workspace) {
+        plan.possible = true;
+        plan.choice = {preferred.choice.algorithm, result.workspaceSize};
+        return plan;
+      }
+    }
     constexpr int most = 8;
     cublasLtMatmulHeuristicResult_t results[most];
     bool const tuned = tunes();
@@ -273,8 +311,7 @@ class Blas {
     if (best < 0) return plan;
     plan.possible = true;
     if (tuned && found > 1) best = fastest(plan, operands, results, found, best, scratch);
-    plan.algorithm = results[best].algo;
-    plan.workspace = results[best].workspaceSize;
+    plan.choice = {results[best].algo, results[best].workspaceSize};
     return plan;
   }
 
@@ -312,6 +349,11 @@ class Blas {
   BlasOptions options_;
   detail::BlasOwner<cublasLtHandle_t, cublasLtDestroy> handle_;
   List<detail::BlasPlan> plans_;
+  struct Preferred {
+    BlasProblem problem;
+    BlasChoice choice;
+  };
+  List<Preferred> preferred_;
 };
 
 }  // namespace tutti::kernel::cuda

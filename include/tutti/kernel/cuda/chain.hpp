@@ -5,12 +5,11 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/exec/cuda/launch.hpp>
-#include <tutti/kernel/cuda/functions.hpp>
+#include <tutti/kernel/activation.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/elementwise.hpp>
-#include <tutti/kernel/elementwise_rules.hpp>
+#include <tutti/kernel/elementwise_functions.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -151,79 +150,10 @@ __device__ void write_output(ChainOutput const& output, std::int64_t position, i
     if (j < n) store_element(output.dtype, output.data, position + j, from[j]);
 }
 
-/// a^value. Small whole exponents as products; the rest in double.
-template <class Real>
-__device__ Real power(Real a, double value) {
-  if (value == 2) return a * a;
-  if (value == 3) return a * a * a;
-  if (value == 1) return a;
-  if (value == -1) return Real(1) / a;
-  return static_cast<Real>(std::pow(static_cast<double>(a), value));
-}
-
-template <ElementwiseOp Op, class Real>
-__device__ Real compute(double value, Real a, Real b, Real c) {
-  using enum ElementwiseOp;
-  if constexpr (Op == constant) return static_cast<Real>(value);
-  else if constexpr (Op == add) return a + b;
-  else if constexpr (Op == subtract) return a - b;
-  else if constexpr (Op == multiply) return a * b;
-  else if constexpr (Op == divide) return a / b;
-  else if constexpr (Op == maximum) return a > b || a != a ? a : b;
-  else if constexpr (Op == negate) return -a;
-  else if constexpr (Op == exponential) return std::exp(a);
-  else if constexpr (Op == logarithm) return std::log(a);
-  else if constexpr (Op == ElementwiseOp::tanh) return std::tanh(a);
-  else if constexpr (Op == logistic) return Sigmoid<Real>(a).value;
-  else if constexpr (Op == sine) return std::sin(a);
-  else if constexpr (Op == cosine) return std::cos(a);
-  else if constexpr (Op == square_root) return std::sqrt(a);
-  else if constexpr (Op == reciprocal_square_root) return Real(1) / std::sqrt(a);
-  else if constexpr (Op == ElementwiseOp::power) return detail::power(a, value);
-  else if constexpr (Op == less) return a < b ? Real(1) : Real(0);
-  else if constexpr (Op == less_equal) return a <= b ? Real(1) : Real(0);
-  else if constexpr (Op == equal) return a == b ? Real(1) : Real(0);
-  else if constexpr (Op == not_equal) return a != b ? Real(1) : Real(0);
-  else if constexpr (Op == select) return a != 0 ? b : c;
-  else if constexpr (Op == ElementwiseOp::gelu) return detail::gelu(a);
-  else if constexpr (Op == ElementwiseOp::gelu_gradient) return a * detail::gelu_gradient(b);
-  else if constexpr (Op == ElementwiseOp::silu) return detail::silu(a);
-  else if constexpr (Op == ElementwiseOp::silu_gradient) return a * detail::silu_gradient(b);
-  else return a;
-}
-
-/// f.template operator()<Op>() for the operation. It is the same for all threads, so none diverges.
-template <class F>
-__device__ void with_operation(ElementwiseOp op, F&& f) {
-  using enum ElementwiseOp;
-  switch (op) {
-    case constant: return f.template operator()<constant>();
-    case add: return f.template operator()<add>();
-    case subtract: return f.template operator()<subtract>();
-    case multiply: return f.template operator()<multiply>();
-    case divide: return f.template operator()<divide>();
-    case maximum: return f.template operator()<maximum>();
-    case negate: return f.template operator()<negate>();
-    case exponential: return f.template operator()<exponential>();
-    case logarithm: return f.template operator()<logarithm>();
-    case ElementwiseOp::tanh: return f.template operator()<ElementwiseOp::tanh>();
-    case logistic: return f.template operator()<logistic>();
-    case sine: return f.template operator()<sine>();
-    case cosine: return f.template operator()<cosine>();
-    case square_root: return f.template operator()<square_root>();
-    case reciprocal_square_root: return f.template operator()<reciprocal_square_root>();
-    case ElementwiseOp::power: return f.template operator()<ElementwiseOp::power>();
-    case less: return f.template operator()<less>();
-    case less_equal: return f.template operator()<less_equal>();
-    case equal: return f.template operator()<equal>();
-    case not_equal: return f.template operator()<not_equal>();
-    case select: return f.template operator()<select>();
-    case ElementwiseOp::gelu: return f.template operator()<ElementwiseOp::gelu>();
-    case ElementwiseOp::gelu_gradient: return f.template operator()<ElementwiseOp::gelu_gradient>();
-    case ElementwiseOp::silu: return f.template operator()<ElementwiseOp::silu>();
-    case ElementwiseOp::silu_gradient: return f.template operator()<ElementwiseOp::silu_gradient>();
-    case identity: return f.template operator()<identity>();
-  }
+/// f.template operator()<Body>() for the body of `op`. It is the same for all threads, so none diverges.
+template <class Functions, class F>
+__device__ void with_body(ElementwiseOp op, F&& f) {
+  switch (op.number) { TUTTI_FUNCTION_CASES }
 }
 
 }  // namespace tutti::kernel::cuda::detail

@@ -36,13 +36,41 @@ struct Properties {
   }
 };
 
+namespace detail {
+
+struct Nothing {};
+/// For the question whether the program holds code for a device.
+template <class = void>
+__global__ void do_nothing(Nothing) {}
+
+template <class = void>
+void require_code(int device, std::source_location where) {
+  tutti::cuda::CurrentDevice const current(device, where);
+  cudaFuncAttributes attributes{};
+  cudaError_t const error = cudaFuncGetAttributes(&attributes, do_nothing<>);
+  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
+      error != cudaErrorUnsupportedPtxVersion)
+    return tutti::cuda::check(error, "cudaFuncGetAttributes", where);
+  static_cast<void>(cudaGetLastError());
+  int const capability = Properties::of(device, where).capability;
+  throw Error(
+      ErrorKind::unavailable, "cuda::Context",
+      concat("this program holds no code for device ", device, ", whose compute capability is ", capability / 10, ".",
+             capability % 10, ". Build it on this machine, or by nvcc with -gencode=arch=compute_", capability,
+             ",code=sm_", capability),
+      where)
+      .with_native(cudaGetErrorString(error));
+}
+
+}  // namespace detail
+
 /// Not copyable; one per rank, used by one thread at a time. Kernels enqueue on its stream and do not block the host.
 class Context {
  public:
-  /// Errors: unavailable (no such device).
+  /// Errors: unavailable (no such device, or the program was built for others).
   template <class = void>
   explicit Context(int device = 0, std::source_location where = std::source_location::current())
-      : properties_(Properties::of(device, where)),
+      : properties_((detail::require_code(device, where), Properties::of(device, where))),
         stream_(device, tutti::cuda::Stream::Priority::normal, where),
         word_(stream_, sizeof(ErrorWord), where),
         read_(sizeof(ErrorWord), where) {

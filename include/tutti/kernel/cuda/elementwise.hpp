@@ -12,7 +12,7 @@
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
-#include <tutti/kernel/elementwise_rules.hpp>
+#include <tutti/kernel/elementwise_functions.hpp>
 
 #include <algorithm>
 #include <array>
@@ -24,42 +24,10 @@
 
 namespace tutti::kernel::cuda {
 
-/// One operation of one or two inputs: what is left of GPT-2's and LLaMA's graphs once epilogues are fused, and what
-/// conversions and single calls are.
-template <ElementwiseOp Op>
-struct SingleChain {
-  static constexpr int inputs = arity(Op);
-  static constexpr ElementwiseInstruction steps[] = {
-      {Op, static_cast<std::int16_t>(inputs > 0 ? 0 : -1), static_cast<std::int16_t>(inputs > 1 ? 1 : -1), -1, 0}};
-  static constexpr std::int16_t sources[] = {inputs};
-};
-/// Only converts.
-struct ConvertChain {
-  static constexpr int inputs = 1;
-  static constexpr ElementwiseInstruction steps[] = {{ElementwiseOp::identity, 0}};
-  static constexpr std::int16_t sources[] = {1};
-};
-/// x * constant, and constant * x: the shares of losses and gradients.
-struct ScaleChain {
-  static constexpr int inputs = 1;
-  static constexpr ElementwiseInstruction steps[] = {{ElementwiseOp::constant}, {ElementwiseOp::multiply, 0, 1}};
-  static constexpr std::int16_t sources[] = {2};
-};
-/// x + y kept, and its GELU: a bias or a residual before an activation whose input the gradient needs.
-struct AddGeluChain {
-  static constexpr int inputs = 2;
-  static constexpr ElementwiseInstruction steps[] = {{ElementwiseOp::add, 0, 1}, {ElementwiseOp::gelu, 2}};
-  static constexpr std::int16_t sources[] = {2, 3};
-};
-
-/// Types that each describe a chain, as those above do. A program adds those of its own graphs.
+/// Types that each describe a chain: `inputs`, `steps`, and `sources`, the registers of its outputs (examples:
+/// graph/cuda/chains.hpp). A program adds those of its own graphs.
 template <class... Chains>
 struct ChainTable {};
-using UsualChains =
-    ChainTable<SingleChain<ElementwiseOp::add>, SingleChain<ElementwiseOp::subtract>,
-               SingleChain<ElementwiseOp::multiply>, SingleChain<ElementwiseOp::gelu>,
-               SingleChain<ElementwiseOp::gelu_gradient>, SingleChain<ElementwiseOp::silu>,
-               SingleChain<ElementwiseOp::silu_gradient>, ConvertChain, ScaleChain, AddGeluChain>;
 
 namespace detail {
 
@@ -79,7 +47,7 @@ bool is_chain(Elementwise const& args) {
 }
 
 /// Registers of the program are registers of the thread.
-template <class Known>
+template <class Functions, class Known>
 __global__ void __launch_bounds__(256) run_known_chain(__grid_constant__ Chain const chain) {
   constexpr int inputs = Known::inputs, steps = static_cast<int>(std::size(Known::steps));
   std::int64_t const position = (std::int64_t{blockIdx.x} * 256 + threadIdx.x) * chain_width;
@@ -92,10 +60,11 @@ __global__ void __launch_bounds__(256) run_known_chain(__grid_constant__ Chain c
   auto const step = [&]<int I>(std::integral_constant<int, I>) {
     constexpr ElementwiseInstruction now = Known::steps[I];
     constexpr int a = now.a < 0 ? 0 : now.a, b = now.b < 0 ? a : now.b, c = now.c < 0 ? a : now.c;
+    using Body = typename Functions::template body<now.op.number>;
     double const value = chain.instruction[I].value;
 #pragma unroll
     for (int j = 0; j < chain_width; ++j)
-      registers[inputs + I][j] = compute<now.op>(value, registers[a][j], registers[b][j], registers[c][j]);
+      registers[inputs + I][j] = compute<Body>(value, registers[a][j], registers[b][j], registers[c][j]);
   };
   [&]<int... I>(std::integer_sequence<int, I...>) {
     (step(std::integral_constant<int, I>{}), ...);
@@ -108,7 +77,7 @@ __global__ void __launch_bounds__(256) run_known_chain(__grid_constant__ Chain c
 
 /// Registers of the program are slots of shared memory, 16 bytes a thread that nobody else touches: no barriers, no
 /// bank conflicts. A decoded instruction serves the four elements of all threads of a warp.
-template <class Real, class Index>
+template <class Functions, class Real, class Index>
 __global__ void __launch_bounds__(128) interpret_chain(__grid_constant__ Chain const chain) {
   std::int64_t const position = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * chain_width;
   if (position >= chain.count) return;
@@ -125,13 +94,13 @@ __global__ void __launch_bounds__(128) interpret_chain(__grid_constant__ Chain c
   }
   for (int index = 0; index < chain.instructions; ++index) {
     ChainInstruction const& now = chain.instruction[index];
-    with_operation(now.op, [&]<ElementwiseOp Op>() {
+    with_body<Functions>(now.op, [&]<class Body>() {
       Four a{}, b{}, c{}, result;
-      if constexpr (arity(Op) > 0) a = slot(now.a);
-      if constexpr (arity(Op) > 1) b = slot(now.b);
-      if constexpr (arity(Op) > 2) c = slot(now.c);
+      if constexpr (Body::arity > 0) a = slot(now.a);
+      if constexpr (Body::arity > 1) b = slot(now.b);
+      if constexpr (Body::arity > 2) c = slot(now.c);
 #pragma unroll
-      for (int j = 0; j < chain_width; ++j) result.of[j] = compute<Op>(now.value, a.of[j], b.of[j], c.of[j]);
+      for (int j = 0; j < chain_width; ++j) result.of[j] = compute<Body>(now.value, a.of[j], b.of[j], c.of[j]);
       slot(now.to) = result;
     });
   }
@@ -183,14 +152,15 @@ inline Chain prepare_chain(Elementwise const& args) {
 }
 
 /// Registers share slots where their lives do not meet. Returns how many slots there are.
-inline int choose_slots(Elementwise const& args, Chain& chain) {
+template <class Functions>
+int choose_slots(Elementwise const& args, Chain& chain) {
   constexpr int most = ElementwiseLimits::inputs + ElementwiseLimits::instructions;
   int last_use[most], slot_of[most] = {}, slots = 0;
   bool taken[most] = {};
   std::fill_n(last_use, most, -1);
   auto const operands = [&](int index) {
     ElementwiseInstruction const& at = args.instructions[static_cast<std::size_t>(index)];
-    int const count = arity(at.op);
+    int const count = arity<Functions>(at.op);
     return std::array<int, 3>{count > 0 ? at.a : -1, count > 1 ? at.b : -1, count > 2 ? at.c : -1};
   };
   for (int index = 0; index < chain.instructions; ++index)
@@ -224,17 +194,17 @@ inline int choose_slots(Elementwise const& args, Chain& chain) {
 }
 
 /// Kernels of known chains count elements in 32 bits; the rare longer chain is interpreted.
-template <class Known>
+template <class Functions, class Known>
 bool run_if_known(Context& context, Elementwise const& args, Chain const& chain) {
   if (chain.count >= std::int64_t{1} << 31 || !is_chain<Known>(args)) return false;
-  launch_blocks(context, (chain.count + 256 * chain_width - 1) / (256 * chain_width), 256, run_known_chain<Known>,
-                chain);
+  launch_blocks(context, (chain.count + 256 * chain_width - 1) / (256 * chain_width), 256,
+                run_known_chain<Functions, Known>, chain);
   return true;
 }
 
-template <class Real>
+template <class Functions, class Real>
 void interpret(Context& context, Elementwise const& args, Chain& chain) {
-  auto const slots = static_cast<std::size_t>(std::max(1, choose_slots(args, chain)));
+  auto const slots = static_cast<std::size_t>(std::max(1, choose_slots<Functions>(args, chain)));
   int threads = 128;
   while (threads > 32 && slots * sizeof(Real) * chain_width * static_cast<std::size_t>(threads) >
                              context.properties().shared_bytes / 2)
@@ -245,26 +215,26 @@ void interpret(Context& context, Elementwise const& args, Chain& chain) {
       .block = dim3(static_cast<unsigned>(threads)),
       .shared_bytes = slots * sizeof(Real) * chain_width * static_cast<std::size_t>(threads)};
   if (chain.count < std::int64_t{1} << 31)
-    tutti::cuda::launch(context.stream(), shape, interpret_chain<Real, std::uint32_t>, chain);
-  else tutti::cuda::launch(context.stream(), shape, interpret_chain<Real, std::int64_t>, chain);
+    tutti::cuda::launch(context.stream(), shape, interpret_chain<Functions, Real, std::uint32_t>, chain);
+  else tutti::cuda::launch(context.stream(), shape, interpret_chain<Functions, Real, std::int64_t>, chain);
 }
 
 }  // namespace detail
 
-/// See kernel::Elementwise. Chains of the table run in kernels of their own, others in the interpreter. Integers are
-/// stored toward zero and saturate, NaN as 0; `maximum` returns NaN where either is.
+/// See kernel::Elementwise; the instructions' functions are those of `Functions`. Chains of the table run in kernels of
+/// their own, others in the interpreter. Integers are stored toward zero and saturate, NaN as 0; `maximum` returns NaN
+/// where either is.
 /// Errors    internal (a limit of the chain, a register that does not exist).
 /// Cost      one read of every input, one write of every output; the interpreter moves 48 bytes of shared memory for
 ///           each instruction and four elements beside it, which from about six instructions on is what counts.
-template <class... Known>
+template <class Functions, class... Known>
 void elementwise(Context& context, Elementwise const& args, ChainTable<Known...>) {
-  check_elementwise(args);
+  check_elementwise<Functions>(args);
   if (args.shape.size() == 0) return;
   detail::Chain chain = detail::prepare_chain(args);
-  if (runs_in_double(args)) return detail::interpret<double>(context, args, chain);
-  if ((detail::run_if_known<Known>(context, args, chain) || ...)) return;
-  detail::interpret<float>(context, args, chain);
+  if (runs_in_double(args)) return detail::interpret<Functions, double>(context, args, chain);
+  if ((detail::run_if_known<Functions, Known>(context, args, chain) || ...)) return;
+  detail::interpret<Functions, float>(context, args, chain);
 }
-inline void elementwise(Context& context, Elementwise const& args) { elementwise(context, args, UsualChains{}); }
 
 }  // namespace tutti::kernel::cuda

@@ -56,8 +56,8 @@ void with_type(DType dtype, F&& f) {
   else f(float{});
 }
 
-/// Converted rows of an operand at `to`, without gaps.
-inline void retype_operand(Context& context, GemmOperand& operand, DType to_dtype, void* to) {
+/// An operand in another type, its rows at `to` without gaps.
+inline GemmOperand retyped(Context& context, GemmOperand const& operand, DType to_dtype, void* to) {
   RetypeArguments const arguments{operand.outer, operand.inner, operand.stride, operand.inner, operand.data, to};
   with_type(operand.dtype, [&](auto from) {
     with_type(to_dtype, [&](auto result) {
@@ -66,6 +66,7 @@ inline void retype_operand(Context& context, GemmOperand& operand, DType to_dtyp
                           retype<decltype(from), decltype(result)>, arguments);
     });
   });
+  return {to, to_dtype, operand.outer, operand.inner, operand.inner, operand.turned};
 }
 
 inline void check_gemm(Gemm const& g, GemmForms const& forms) {
@@ -217,26 +218,25 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
   GemmOperand right = gemm_operand(g.b, g.b_dtype, g.n, g.k, g.b_column, g.b_row);
   FusedEpilogue const fused = fused_epilogue(g, forms);
 
-  // Scratch: what cuBLASLt needs, then converted operands, the rounded bias, and the float product where it has to wait
-  // for a second kernel.
+  // Scratch: converted operands, the rounded bias, the float product where it has to wait for a second kernel, then
+  // what cuBLASLt needs. Operands are there before the library is asked: it may run the product to time it.
   std::size_t const left_bytes = left.dtype == type ? 0 : padded_bytes(left.outer * left.inner, type);
   std::size_t const right_bytes = right.dtype == type ? 0 : padded_bytes(right.outer * right.inner, type);
   std::size_t const bias_bytes = fused.wide_bias == nullptr ? 0 : padded_bytes(g.n, g.c_dtype);
   GemmOperand const left_source = left, right_source = right;
-  unsigned char* memory = nullptr;
-  std::size_t library_bytes = 0;
-  auto const reserve = [&](std::size_t library, std::size_t raw) {
-    library_bytes = library;
-    memory = static_cast<unsigned char*>(context.scratch(library + left_bytes + right_bytes + bias_bytes + raw));
-    unsigned char* at = memory + library;
-    if (left_bytes != 0) left = {at, type, left.outer, left.inner, left.inner, left.turned};
-    if (right_bytes != 0) right = {at + left_bytes, type, right.outer, right.inner, right.inner, right.turned};
+  struct Memory {
+    void* bias;
+    float* raw;
+    void* library;
   };
-  auto const convert = [&] {
-    GemmOperand source = left_source;
-    if (left_bytes != 0) retype_operand(context, source, type, memory + library_bytes);
-    source = right_source;
-    if (right_bytes != 0) retype_operand(context, source, type, memory + library_bytes + left_bytes);
+  auto const prepare = [&](std::size_t raw_bytes, std::size_t library_bytes) {
+    auto* at = static_cast<unsigned char*>(
+        context.scratch(left_bytes + right_bytes + bias_bytes + raw_bytes + library_bytes));
+    if (left_bytes != 0) left = retyped(context, left_source, type, at);
+    at += left_bytes;
+    if (right_bytes != 0) right = retyped(context, right_source, type, at);
+    at += right_bytes;
+    return Memory{at, reinterpret_cast<float*>(at + bias_bytes), at + bias_bytes + raw_bytes};
   };
 
   // The library counts columns first: its a is our b, and its rows are our columns.
@@ -261,18 +261,17 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
     whole.saved_stride = fused.saved != nullptr ? g.c_row : 0;
     whole.alignment[2] = blas_alignment(whole.reads_c ? fused.c : g.c);
     whole.alignment[3] = blas_alignment(g.c);
-    reserve(blas.scratch_bytes(whole), 0);
-    BlasOperands operands{right.data, left.data, fused.c, g.c, nullptr, fused.saved};
-    void* const rounded_bias = memory + library_bytes + left_bytes + right_bytes;
-    if (forms.left_sums != nullptr) operands.bias = forms.left_sums;
-    else operands.bias = fused.wide_bias != nullptr ? rounded_bias : const_cast<void*>(fused.bias);  // read alone
-    if (blas.can(whole, operands, memory)) {
-      convert();
-      if (fused.wide_bias != nullptr) {
-        GemmOperand bias{fused.wide_bias, DType::float32, 1, g.n, g.n, false};
-        retype_operand(context, bias, g.c_dtype, rounded_bias);
-      }
-      return blas.run(whole, operands, double{g.alpha}, fused.beta, memory);
+    void const* const beside = forms.left_sums != nullptr ? forms.left_sums : fused.bias;
+    if (beside != nullptr) whole.alignment[4] = blas_alignment(beside);
+    if (fused.saved != nullptr) whole.alignment[5] = blas_alignment(fused.saved);
+    if (!blas.refuses(whole)) {
+      Memory const memory = prepare(0, blas.scratch_bytes(whole));
+      BlasOperands operands{right.data, left.data, fused.c, g.c, const_cast<void*>(beside), fused.saved};
+      if (fused.wide_bias != nullptr)
+        operands.bias = const_cast<void*>(
+            retyped(context, {fused.wide_bias, DType::float32, 1, g.n, g.n, false}, g.c_dtype, memory.bias).data);
+      if (blas.can(whole, operands, memory.library))
+        return blas.run(whole, operands, double{g.alpha}, fused.beta, memory.library);
     }
   }
 
@@ -284,13 +283,9 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
   problem.c_stride = problem.d_stride = direct ? g.c_row : g.n;
   problem.result = CUDA_R_32F;
   problem.alignment[2] = problem.alignment[3] = direct ? blas_alignment(g.c) : 16;
-  reserve(blas.scratch_bytes(problem), direct ? 0 : padded_bytes(g.m * g.n, DType::float32));
-  auto* const raw = direct ? static_cast<float*>(g.c)
-                           : reinterpret_cast<float*>(memory + library_bytes + left_bytes + right_bytes + bias_bytes);
-  BlasOperands const operands{right.data, left.data, raw, raw, nullptr, nullptr};
-  static_cast<void>(blas.can(problem, operands, memory));  // makes the plan before operands are converted
-  convert();
-  blas.run(problem, operands, double{g.alpha}, 0, memory);
+  Memory const memory = prepare(direct ? 0 : padded_bytes(g.m * g.n, DType::float32), blas.scratch_bytes(problem));
+  float* const raw = direct ? static_cast<float*>(g.c) : memory.raw;
+  blas.run(problem, {right.data, left.data, raw, raw, nullptr, nullptr}, double{g.alpha}, 0, memory.library);
   if (forms.left_sums != nullptr) {
     SumColumnsArguments const sums{g.k, g.m, g.a_column, g.a_row, g.a, forms.left_sums};
     with_type(g.a_dtype, [&](auto a) {

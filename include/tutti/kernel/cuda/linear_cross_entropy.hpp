@@ -46,13 +46,15 @@ void linear_cross_entropy(Blas& blas, LinearCrossEntropyOf<T> const& args, std::
   part.count = count;
   part.logits = logits;
   part.gradient = args.dx != nullptr || args.dweight != nullptr ? logits : nullptr;
+  // All products have the padded vocabulary, whose rows keep 16-byte alignment and whose extent fast algorithms want:
+  // logits of padded classes are not looked at, and their gradients are zero.
   for (std::int64_t first = 0; first < args.rows; first += chunk) {
     std::int64_t const rows = std::min(chunk, args.rows - first);
     T const* const x = args.x + first * channels;
     Gemm product;
     product.a_dtype = product.b_dtype = product.c_dtype = dtype_of<T>;
     product.product = args.product;
-    product.m = rows, product.n = args.vocabulary, product.k = channels;
+    product.m = rows, product.n = stride, product.k = channels;
     product.a = x, product.a_row = channels;
     product.b = args.weight, product.b_row = 1, product.b_column = channels;
     product.c = logits, product.c_row = stride;
@@ -61,7 +63,7 @@ void linear_cross_entropy(Blas& blas, LinearCrossEntropyOf<T> const& args, std::
     part.targets = args.targets + first;
     part.row_losses = row_losses + first;
     cross_entropy_rows(context, part);
-    if (args.dweight != nullptr) {  // before dx, which may overwrite x; gradients of padded classes are zero
+    if (args.dweight != nullptr) {  // before dx, which may overwrite x
       Gemm dweight = product;
       dweight.m = stride, dweight.n = channels, dweight.k = rows;
       dweight.a = logits, dweight.a_row = 1, dweight.a_column = stride;
@@ -72,7 +74,7 @@ void linear_cross_entropy(Blas& blas, LinearCrossEntropyOf<T> const& args, std::
     }
     if (args.dx != nullptr) {
       Gemm dx = product;
-      dx.m = rows, dx.n = channels, dx.k = args.vocabulary;
+      dx.m = rows, dx.n = channels, dx.k = stride;
       dx.a = logits, dx.a_row = stride, dx.a_column = 1;
       dx.b = args.weight, dx.b_row = channels, dx.b_column = 1;
       dx.c = args.dx + first * channels, dx.c_row = channels;

@@ -11,9 +11,9 @@
 /// their order.
 
 #include <tutti/exec/cuda/launch.hpp>
+#include <tutti/kernel/activation.hpp>
 #include <tutti/kernel/cuda/attention_decode.hpp>
 #include <tutti/kernel/cuda/context.hpp>
-#include <tutti/kernel/cuda/functions.hpp>
 #include <tutti/kernel/cuda/next_token.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
@@ -161,7 +161,7 @@ struct ToRow {
   __device__ void begin() {}
   __device__ void operator()(std::int64_t column, float value) {
     if (bias != nullptr) value += bias[column];
-    if (gelu) value = detail::gelu<float>(value);
+    if (gelu) value = kernel::gelu<float>(value);
     if (residual != nullptr) value += residual[column];
     y[column] = value;
   }

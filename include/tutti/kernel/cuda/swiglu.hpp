@@ -4,8 +4,8 @@
 /// The gate of SwiGLU feed-forward layers on a GPU.
 
 #include <tutti/exec/cuda/launch.hpp>
+#include <tutti/kernel/activation.hpp>
 #include <tutti/kernel/cuda/context.hpp>
-#include <tutti/kernel/cuda/functions.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/swiglu.hpp>

@@ -385,6 +385,18 @@ void forms(Comm& comm, Report& report) {
   report.expect(pair[0] == 1.0 && pair[1] == 2.0 * ranks, "all_reduce of a std::span");
   report.expect(comm.all_reduce(rank + 1, sum) == ranks * (ranks + 1) / 2, "all_reduce of a number");
   report.expect(comm.broadcast(rank, ranks - 1) == ranks - 1, "broadcast of a number");
+  double number = rank + 0.5;
+  comm.broadcast(number, ranks - 1);
+  report.expect(number == ranks - 0.5, "broadcast changes a variable in place");
+  report.expect(comm.broadcast_value(number, 0) == number && comm.all_reduce_value(number, sum) == ranks * number &&
+                    number == ranks - 0.5,
+                "broadcast_value and all_reduce_value leave it as it is");
+  comm.all_reduce(number, sum);
+  report.expect(number == ranks * (ranks - 0.5), "all_reduce changes a variable in place");
+  int reduced = rank + 1;
+  comm.reduce(reduced, sum, ranks - 1);
+  report.expect(reduced == (rank == ranks - 1 ? ranks * (ranks + 1) / 2 : rank + 1),
+                "reduce changes the root's variable in place");
   auto const all = comm.all_gather(rank + 0.5);
   report.expect(all.shape() == Shape{ranks} && all(rank) == rank + 0.5 && all(0) == 0.5, "all_gather of a number");
   auto const some = comm.gather(rank + 0.5, ranks - 1);

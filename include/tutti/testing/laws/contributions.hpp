@@ -91,7 +91,7 @@ void contributions_on_any_ranks(Comm& comm, Report& report) {
     if (size == 1) alone = bits;
     else report.expect(bits == alone, "the same bits on " + std::to_string(group.size()) + (full ? " ranks" : " left"));
   }
-  report.expect(comm.broadcast(alone, 0) == alone, "and on every rank");
+  report.expect(comm.broadcast_value(alone, 0) == alone, "and on every rank");
 }
 
 /// Callables, structs, complex numbers, and shapes that are refused.

@@ -73,6 +73,14 @@ void scan_forms(Comm& comm, Report& report) {
   int const rank = comm.rank();
   report.expect(comm.scan(rank + 1, sum) == (rank + 1) * (rank + 2) / 2, "scan of a number");
   report.expect(comm.exscan(rank + 1, sum) == (rank == 0 ? 1 : rank * (rank + 1) / 2), "exscan of a number");
+  int upto = rank + 1, before = rank + 1;
+  report.expect(comm.scan_value(upto, sum) == (rank + 1) * (rank + 2) / 2 && upto == rank + 1 &&
+                    comm.exscan_value(before, sum) == (rank == 0 ? 1 : rank * (rank + 1) / 2) && before == rank + 1,
+                "scan_value and exscan_value leave a variable as it is");
+  comm.scan(upto, sum);
+  comm.exscan(before, sum);
+  report.expect(upto == (rank + 1) * (rank + 2) / 2 && before == (rank == 0 ? 1 : rank * (rank + 1) / 2),
+                "scan and exscan change a variable in place");
   std::int64_t digits = 1;
   for (int r = 1; r <= rank; ++r) digits = digits * 10 + r + 1;
   std::int64_t ten = 10;  // no constant, so that it is captured

@@ -5,6 +5,7 @@
 
 #include <tutti/exec/cuda/device.hpp>
 #include <tutti/kernel/cuda/blas.hpp>
+#include <tutti/kernel/cuda/blas_choices.hpp>
 #include <tutti/kernel/cuda/peak.hpp>
 #include <tutti/train/cuda/execution.hpp>
 #include <tutti/train/machine.hpp>
@@ -25,7 +26,8 @@ class Machine<Cuda> {
         host_({.threads = options.threads, .ranks_on_node = place.ranks}),
         choice_(device_of(place.rank, place.ranks, tutti::cuda::device_count())),
         context_(choice_.device),
-        blas_(context_) {
+        blas_(context_, {.autotune = options.autotune}),
+        keeps_choices_(options.autotune) {
     tutti::cuda::check(cudaGetDeviceProperties(&properties_, choice_.device), "cudaGetDeviceProperties");
   }
 
@@ -40,6 +42,13 @@ class Machine<Cuda> {
                                      : "bfloat16, summed in fp32, and what they read is stored in it; residual stream, "
                                        "master weights, norms, "
                                        "softmax, loss and updates in fp32";
+  }
+  /// See product_choices.hpp; nothing where they are the library's own.
+  std::string product_choices() const { return keeps_choices_ ? kernel::cuda::choices_to_text(blas_) : std::string(); }
+  bool take_product_choices(std::string const& text) {
+    bool const taken = kernel::cuda::choices_from_text(blas_, text);
+    keeps_choices_ = keeps_choices_ || taken;
+    return taken;
   }
   /// Of the devices, for all ranks of the node.
   std::int64_t available_memory() const {
@@ -62,6 +71,7 @@ class Machine<Cuda> {
   DeviceChoice choice_;
   kernel::cuda::Context context_;
   kernel::cuda::Blas blas_;
+  bool keeps_choices_;
   cudaDeviceProp properties_{};
 };
 

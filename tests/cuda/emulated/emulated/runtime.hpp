@@ -26,6 +26,9 @@ enum cudaError_t {
   cudaErrorHostMemoryAlreadyRegistered = 712,
   cudaErrorHostMemoryNotRegistered = 713,
   cudaErrorLaunchFailure = 719,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorUnsupportedPtxVersion = 222,
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -201,6 +204,10 @@ cudaError_t launch(cudaLaunchConfig_t, void const* kernel, std::function<void()>
 cudaError_t set_attribute(void const* kernel, cudaFuncAttribute, int value);
 cudaError_t blocks_per_processor(int* blocks, void const* kernel, int threads, std::size_t shared_bytes);
 
+/// Whether the program holds code for the devices: from now on it does, or does not.
+void hold_code(bool held);
+bool code_is_held();
+
 /// Why the last launch failed, with the place in the kernel. For the tests of the emulation.
 char const* diagnosis();
 /// From now on orders are drawn from this seed; 0 keeps every order as it is written and does work as late as it may.
@@ -213,6 +220,14 @@ template <class... Expected, class... Actual>
 cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(Expected...), Actual&&... arguments) {
   return emulated::launch(*config, reinterpret_cast<void const*>(kernel),
                           [kernel, ... copies = Expected(std::forward<Actual>(arguments))] { kernel(copies...); });
+}
+struct cudaFuncAttributes {
+  int numRegs = 0;
+};
+template <class... Expected>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Expected...)) {
+  *attributes = {};
+  return emulated::code_is_held() ? cudaSuccess : cudaErrorNoKernelImageForDevice;
 }
 template <class... Expected>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Expected...), cudaFuncAttribute attribute, int value) {

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Activation functions on a GPU, in float within 4 ulp or 1e-7, in double to full precision.
-
-#include <cuda_runtime.h>
+/// Activation functions of one element, on devices too: in float within 4 ulp or 1e-7, in double to full precision.
 
 #include <cmath>
 
-namespace tutti::kernel::cuda::detail {
+namespace tutti::kernel {
 
 /// 1 / (1 + exp(-x)), and what is missing to 1, both without cancellation.
 template <class Real>
 struct Sigmoid {
   Real value, rest;
 
-  __device__ explicit Sigmoid(Real x) {
+  constexpr explicit Sigmoid(Real x) {
     Real const e = std::exp(-std::fabs(x)), larger = Real(1) / (Real(1) + e), smaller = e * larger;
     value = x < 0 ? smaller : larger;
     rest = x < 0 ? larger : smaller;
@@ -23,29 +21,29 @@ struct Sigmoid {
 
 /// The argument of the sigmoid in the tanh form of GELU: 0.5 x (1 + tanh(u)) = x sigmoid(2 u).
 template <class Real>
-__device__ Real gelu_argument(Real x) {
+constexpr Real gelu_argument(Real x) {
   return Real(2 * 0.7978845608028654) * (x + Real(0.044715) * x * x * x);
 }
 template <class Real>
-__device__ Real gelu(Real x) {
+constexpr Real gelu(Real x) {
   return x / (Real(1) + std::exp(-gelu_argument(x)));
 }
 /// The slope.
 template <class Real>
-__device__ Real gelu_gradient(Real x) {
+constexpr Real gelu_gradient(Real x) {
   Sigmoid<Real> const s(gelu_argument(x));
   Real const curve = s.value * s.rest;
   if (curve == 0) return s.value;  // far out, where x^2 may overflow
   return s.value + x * curve * Real(2 * 0.7978845608028654) * (Real(1) + Real(3 * 0.044715) * x * x);
 }
 template <class Real>
-__device__ Real silu(Real x) {
+constexpr Real silu(Real x) {
   return x / (Real(1) + std::exp(-x));
 }
 template <class Real>
-__device__ Real silu_gradient(Real x) {
+constexpr Real silu_gradient(Real x) {
   Sigmoid<Real> const s(x);
   return s.value * (Real(1) + x * s.rest);
 }
 
-}  // namespace tutti::kernel::cuda::detail
+}  // namespace tutti::kernel

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a communicator says of operations that end without their requests: those that were dropped, and those that
+/// are given up while an exception passes.
+
+#include <tutti/core/error.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+namespace tutti::comm {
+
+/// Operations that were dropped and never completed; told at the end, in one line.
+class Dropped {
+ public:
+  void note(std::string const& awaited) noexcept {
+    if (number_++ == 0) first_ = awaited;
+  }
+  void tell(int rank) const noexcept {
+    if (number_ == 0) return;
+    std::fprintf(stderr,
+                 "tutti: warning: rank %d dropped %d %s before completion, the first with: %s. Wait for requests\n",
+                 rank, number_, number_ == 1 ? "operation" : "operations", first_.c_str());
+  }
+
+ private:
+  int number_ = 0;
+  std::string first_;
+};
+
+/// Of the error that is being handled; empty where none is, or one of another type.
+template <class = void>
+std::string passing_error() noexcept {
+  if (!std::current_exception()) return {};
+  try {
+    throw;
+  } catch (Error const& error) {
+    return error.message();
+  } catch (...) {
+    return {};
+  }
+}
+
+}  // namespace tutti::comm

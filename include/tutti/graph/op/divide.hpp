@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// a / b; of integers toward zero, and by zero zero.
+
+#include <tutti/graph/op/elementwise.hpp>
+
+namespace tutti::graph {
+
+template <>
+struct Operation<Op::divide> : detail::Elementwise<2> {
+  static constexpr std::string_view name = "divide";
+  static constexpr Linearity linearity = Linearity::first;
+  static constexpr double neutral = 1;
+
+  template <class Real>
+  static constexpr Real scalar(Real a, Real b) {
+    return a / b;
+  }
+  TUTTI_VECTOR_BODY((V a, V b) { return div(a, b); })
+  template <class Register>
+  static constexpr Register integer(Register a, Register b) {
+    if constexpr (std::is_signed_v<Register>)
+      if (b == -1 && a == INT64_MIN) return 0;
+    return b == 0 ? 0 : a / b;
+  }
+  static double reference(auto const& call, double a, double b) {
+    return is_floating(call.dtype()) ? a / b : b == 0 ? 0 : std::trunc(a / b);
+  }
+
+  static constexpr void gradient(auto const& n) { n.give(0, n.g() / n.in(1)), n.give(1, -(n.g() / n.in(1) * n.out())); }
+};
+
+constexpr Var operator/(Operand a, Operand b) { return detail::arithmetic<Op::divide>(a, b); }
+
+}  // namespace tutti::graph

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Whether a < b.
+
+#include <tutti/graph/op/elementwise.hpp>
+
+namespace tutti::graph {
+
+template <>
+struct Operation<Op::less> : detail::Comparison {
+  static constexpr std::string_view name = "less";
+
+  template <class Real>
+  static constexpr Real scalar(Real a, Real b) {
+    return a < b ? Real(1) : Real(0);
+  }
+  TUTTI_VECTOR_BODY((V a, V b) { return one_or_zero(less(a, b)); })
+  template <class Register>
+  static constexpr Register integer(Register a, Register b) {
+    return a < b;
+  }
+};
+
+constexpr Var less(Operand a, Operand b) { return detail::binary(Op::less, a, b); }
+constexpr Var greater(Operand a, Operand b) { return detail::binary(Op::less, b, a); }
+
+}  // namespace tutti::graph

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// States that a loss updates, parameters that are not trained, and models that were not made ready.
+// Covers: <tutti/graph/differs.hpp> <tutti/train/initialisation.hpp>
+
+#include "support/catch.hpp"
+#include "train/own_states.hpp"
+
+#include <tutti/backend/threads.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::train;
+using test::Averaged;
+using test::CountedConfig;
+using test::CountedLoss;
+using test::Rows;
+
+TEST_CASE("states of a loss are replicated, averaged or each rank's own, resume bitwise, and evaluation leaves them") {
+  for (int ranks : {1, 2, 3, 4})
+    for (parallel::Replicas replicas : {parallel::Replicas::per_node, parallel::Replicas::per_rank})
+      for (std::int64_t micro_steps : {1, 2}) {
+        INFO(ranks << " ranks, one copy: " << (replicas == parallel::Replicas::per_node) << ", " << micro_steps
+                   << " micro-steps");
+        std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+        threads::run(ranks, [&](Communicator<Threads>& communicator) {
+          wrong[static_cast<std::size_t>(communicator.rank())] =
+              test::states_over_ranks(communicator, replicas, micro_steps);
+        });
+        for (std::string const& said : wrong) CHECK(said == "");
+      }
+}
+
+TEST_CASE("a state that is said to be the same on all ranks and depends on the batch is refused, on one rank too") {
+  exec::Context context({.threads = 1});
+  using Step = TrainStep<CountedLoss<graph::StateUpdate::replicated>>;
+  REQUIRE_ERROR(Step(context, CountedConfig{}, {}, {.batch = 2, .sequence = 8}), ErrorKind::communication,
+                "'mean' is updated with a value of the batch (own_states.hpp:");
+}
+
+TEST_CASE("what differs between ranks is found through operations, collectives and loops") {
+  using namespace graph;
+  Builder b;
+  Var const x = b.input("x", DType::float32, {2}), p = b.parameter("p", {2}, zeros()),
+            own = b.state("own", {2}, StateUpdate::per_rank), same = b.state("same", {2}, StateUpdate::averaged);
+  Var const reduced = all_reduce(vary(x), comm::PortOp::avg);
+  auto const loop = [&](Var start, Var added, std::int64_t length) {
+    RepeatTrace body(b, start, length, Where::current());
+    Var const next = body.carried() + added;
+    return body.finish(next);
+  };
+  // The second of two values that are carried takes on the first one's an iteration later.
+  b.output("x", x * 2.0);
+  b.output("p", p + same);
+  b.output("own", own + 0.0);
+  b.output("reduced", reduced + p);
+  b.output("loop of p", loop(p, same, 2));
+  b.output("loop adding x", loop(p, x, 2));
+  b.output("loop from x", loop(x, p, 2));
+  b.output("loop adding reduced", loop(p, reduced, 2));
+  Graph const graph = canonical(b.graph());
+  List<bool> const differs = differing(graph);
+  auto const differ = [&](char const* name) { return differs[static_cast<std::size_t>(graph.find_output(name))]; };
+  for (char const* name : {"x", "own", "loop adding x", "loop from x"}) {
+    INFO(name);
+    CHECK(differ(name));
+  }
+  for (char const* name : {"p", "reduced", "loop of p", "loop adding reduced"}) {
+    INFO(name);
+    CHECK_FALSE(differ(name));
+  }
+}
+
+TEST_CASE("frozen parameters keep their bits, have no moments, and a name that is none of them is an error") {
+  exec::Context context({.threads = 1});
+  auto const trained = [&](std::vector<std::string> frozen) {
+    nn::Gpt2Config const& config = test::small_gpt2;
+    TrainStep<nn::Gpt2Loss> step(context, config, {.weight_decay = 0.5},
+                                 {.batch = 2, .sequence = 8, .clip = 0.5, .frozen = std::move(frozen)});
+    step.initialise(3);
+    test::Contents const before = test::contents_of(step.state());
+    for (int i = 0; i < 3; ++i) step(Rows(i, 0, 2).at(i), 1e-2);
+    std::string changed;
+    for (auto const& [name, bytes] : test::contents_of(step.state()))
+      if (step.state().at(name).parameter && before.at(name) != bytes) changed += name + " ";
+    for (graph::Field const& field : step.state().fields())
+      if (field.parameter && step.state().find("m." + field.name) == nullptr) changed += "-" + field.name + " ";
+    return changed;
+  };
+  std::string const all = trained({}), fewer = trained({"wte", "*ln_1*"});
+  CHECK(test::contains(all, "wte "));
+  CHECK(all.find('-') == std::string::npos);
+  CHECK(fewer.find("-wte ") != std::string::npos);
+  CHECK(fewer.find("-blocks.ln_1.weight ") != std::string::npos);
+  CHECK(fewer.find(" wte ") == std::string::npos);
+  CHECK(test::contains(fewer, "wpe "));
+  CHECK(test::contains(fewer, "blocks.ln_2.weight "));
+  REQUIRE_ERROR(trained({"wet"}), ErrorKind::configuration, "no parameter is named 'wet'");
+  REQUIRE_ERROR(trained({"*"}), ErrorKind::configuration, "no parameter has a gradient");
+  static_assert(optim::matches("a*c*", "abcd") && optim::matches("*", "") && !optim::matches("a*c", "abcd"));
+}
+
+TEST_CASE("a step of parameters that were never initialised, and a stack without layers, are errors") {
+  exec::Context context({.threads = 1});
+  REQUIRE_ERROR(TrainStep<Averaged>(context, CountedConfig{.layers = 0}, {}, {.batch = 2, .sequence = 8}),
+                ErrorKind::configuration, "'layers.shift' is in a Stack of length 0");
+  TrainStep<Averaged> step(context, {}, {}, {.batch = 2, .sequence = 8});
+  Rows const rows(0, 0, 2);
+  REQUIRE_ERROR(step(rows.at(0), 1e-3), ErrorKind::invalid_argument, "Call initialise(seed)");
+  REQUIRE_ERROR(step.evaluate(rows.tokens.view(), rows.targets.view()), ErrorKind::invalid_argument,
+                "parameter 'table' starts with random values and was never given any");
+  test::Contents given = test::contents_of(step.state());  // written from outside counts as well
+  for (auto& [name, bytes] : given) std::fill(bytes.begin(), bytes.end(), std::byte{0x3c});
+  test::restore(step.state(), given);
+  CHECK(std::isfinite(step(rows.at(0), 1e-3).loss));
+}
+
+TEST_CASE("evaluation of a wrong shape names the shapes and the caller's line") {
+  exec::Context context({.threads = 1});
+  TrainStep<Averaged> step(context, {}, {}, {.batch = 2, .sequence = 8});
+  step.initialise(1);
+  Rows const three(0, 0, 3);
+  REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "must both be (2, 8)");
+  REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "own_states.cpp:");
+  REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "own_states.cpp:");
+}
