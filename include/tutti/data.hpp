@@ -14,6 +14,7 @@
 #include <tutti/data/tokenizer_parts.hpp>
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/data/bpe_trainer.hpp>
+#include <tutti/data/chat_template.hpp>
 #include <tutti/data/corpus.hpp>
 #include <tutti/data/permutation.hpp>
 #include <tutti/data/loader.hpp>

@@ -199,7 +199,8 @@ class Tokenizer {
       char const character = static_cast<char>(byte);
       auto const* const found = ids.find(std::string_view(&character, 1));
       if (found != nullptr) byte_ids_[byte] = *found;
-      else if (!by_characters() && !parts_.roles.unknown) refuse("byte " + std::to_string(byte) + " has no token");
+      else if (!by_characters() && !parts_.roles.unknown && !parts_.drop_unknown)
+        refuse("byte " + std::to_string(byte) + " has no token");
     }
     if (!by_characters()) return;
     auto const collect = [&](std::string const& text, std::int32_t id) {
@@ -277,6 +278,7 @@ class Tokenizer {
     return true;
   }
   bool append_unknown(std::vector<std::int32_t>& symbols) const {
+    if (parts_.drop_unknown) return true;
     if (!parts_.roles.unknown) return false;
     if (!parts_.fuse_unknown || symbols.empty() || symbols.back() != *parts_.roles.unknown)
       symbols.push_back(*parts_.roles.unknown);

@@ -103,7 +103,7 @@ inline std::string decoder_json(TokenizerParts const& parts) {
 
 /// The text of a tokenizer.json. The same tokenizer always gives the same bytes. Merges of equal rank, which only
 /// vocabularies of ranks or scores have, stand in the order of their tokens.
-/// Errors: format, for a vocabulary that starts from characters which are no tokens.
+/// Errors: format, for a vocabulary that starts from characters which are no tokens, or lacks bytes and drops them.
 inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
   TokenizerParts const& parts = tokenizer.parts();
   bool const characters = parts.alphabet == Alphabet::characters;
@@ -111,6 +111,13 @@ inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
     throw Error(ErrorKind::format, "tokenizer_to_json",
                 "tokenizer.json cannot say that merging starts from characters which are no tokens. Keep the file "
                 "that the vocabulary came from");
+  for (unsigned byte = 0; parts.drop_unknown && byte < 256; ++byte)
+    if (std::find(parts.tokens.begin(), parts.tokens.end(), std::string(1, static_cast<char>(byte))) ==
+        parts.tokens.end())
+      throw Error(ErrorKind::format, "tokenizer_to_json",
+                  "tokenizer.json cannot say that byte " + std::to_string(byte) +
+                      " is dropped, which has no token. Keep "
+                      "the file that the vocabulary came from");
   auto const spelled = [&](std::int32_t id) {
     std::string const& text = parts.tokens[static_cast<std::size_t>(id)];
     return characters || tokenizer.is_special(id) ? text : spell_bytes(text);

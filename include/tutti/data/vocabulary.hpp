@@ -104,6 +104,7 @@ class GgufTokenizer {
     NamedPatterns named = patterns_named(from_.pre.empty() ? "default" : from_.pre);
     parts_.patterns = std::move(named.patterns);
     parts_.whole_pieces = named.whole_pieces;
+    parts_.drop_unknown = true;
     parts_.roles.begin = from_.bos;
     parts_.roles.end = from_.eos;
     parts_.roles.unknown = from_.unknown;
