@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Writes text with a trained GPT-2: a checkpoint of train_gpt2, or an llm.c model file with a tokenizer.json.
 
+#include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>

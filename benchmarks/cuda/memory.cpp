@@ -192,7 +192,7 @@ void elementwise(kernel::cuda::Context& context, bench::Flags const& flags, Race
   kernel::ElementwiseInput const inputs[] = {{a.data(), DType::bfloat16, {1}}, {b.data(), DType::bfloat16, {1}}};
   kernel::ElementwiseOutput const outputs[] = {{2, sum.data(), DType::bfloat16},
                                                {3, activated.data(), DType::bfloat16}};
-  kernel::Elementwise const fused{{n}, inputs, kernel::cuda::AddGeluChain::steps, outputs};
+  kernel::Elementwise const fused{{n}, inputs, graph::cuda::AddGeluChain::steps, outputs};
   double const bytes = 8 * static_cast<double>(n);
   auto const last_sum = [&] { return double{float(a.read(n - 1, 1)[0])} + float(b.read(n - 1, 1)[0]); };
   auto const check = [&](std::int16_t which, double factor, char const* what) {

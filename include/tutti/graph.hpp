@@ -20,8 +20,10 @@
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/elements.hpp>
 #include <tutti/graph/generic_steps.hpp>
-#include <tutti/graph/operands.hpp>
 #include <tutti/tensor/device.hpp>
+#include <tutti/tensor/view.hpp>
+#include <tutti/graph/custom_arguments.hpp>
+#include <tutti/graph/operands.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/graph/packed.hpp>
 #include <tutti/graph/calls.hpp>
@@ -35,6 +37,7 @@
 #include <tutti/graph/interpreter_composites.hpp>
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/check.hpp>
+#include <tutti/graph/custom.hpp>
 #include <tutti/graph/decompose.hpp>
 #include <tutti/graph/differs.hpp>
 #include <tutti/graph/divide.hpp>
@@ -47,7 +50,6 @@
 #include <tutti/graph/narrow.hpp>
 #include <tutti/graph/share.hpp>
 #include <tutti/graph/program.hpp>
-#include <tutti/tensor/view.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>

@@ -5,8 +5,13 @@
 
 #include <tutti/io/file.hpp>
 #include <tutti/io/folder_lock.hpp>
+#include <tutti/io/gguf_value.hpp>
+#include <tutti/io/gguf_parse.hpp>
+#include <tutti/io/gguf.hpp>
+#include <tutti/io/gguf_writer.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/io/named_tensor.hpp>
 #include <tutti/io/token_shard.hpp>
 #include <tutti/io/llmc_model.hpp>
 #include <tutti/io/safetensors.hpp>
+#include <tutti/io/safetensors_shards.hpp>

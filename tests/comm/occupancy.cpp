@@ -66,7 +66,7 @@ TEST_CASE("threads that take turns, and a request that another thread waits for,
       std::thread other([&] {
         try {
           if (request.wait()(2) != 2) ++wrong;
-          if (comm.all_reduce(turn, sum) != 2 * turn) ++wrong;
+          if (comm.all_reduce_value(turn, sum) != 2 * turn) ++wrong;
         } catch (Error const&) {
           ++wrong;
         }

@@ -95,8 +95,8 @@ TEST_CASE("impossible inputs and damaged descriptions are refused in a sentence"
   test::ScratchFolder const folder;
   REQUIRE_ERROR(data::prepare_dataset("", folder / "a", "x"), ErrorKind::invalid_argument, "too short");
   REQUIRE_ERROR(data::prepare_dataset("a", folder / "a", "x"), ErrorKind::invalid_argument, "too short");
-  REQUIRE_ERROR(data::prepare_dataset(sample_text(), folder / "a", "x", {.vocabulary = 65537}),
-                ErrorKind::invalid_argument, "65537");
+  REQUIRE_ERROR(data::prepare_dataset(sample_text(), folder / "a", "x", {.vocabulary = (1 << 22) + 1}),
+                ErrorKind::invalid_argument, "4194305");
   REQUIRE_ERROR(data::prepare_dataset(sample_text(), folder / "a", "x", {.vocabulary = 3}), ErrorKind::invalid_argument,
                 "vocabulary of 3");
   CHECK(folder.names().empty());
@@ -113,13 +113,27 @@ TEST_CASE("impossible inputs and damaged descriptions are refused in a sentence"
   change("tutti dataset", "other", "format");
   change("\"version\": 1", "\"version\": 2", "version");
   change("\"vocabulary\": 300", "\"vocabulary\": -300", "vocabulary");
-  change("\"vocabulary\": 300", "\"vocabulary\": 70000", "vocabulary");
+  change("\"vocabulary\": 300", "\"vocabulary\": 70000000", "vocabulary");
   change("\"fingerprint\": \"", "\"fingerprint\": \"x", "fingerprint");
   change("\"train\"", "\"training\"", "train");
   change("\"tokens\"", "\"words\"", "tokens");
   change("}\n", "", "damaged");
   REQUIRE_ERROR(data::read_dataset(folder / "none"), ErrorKind::io, "none/dataset.json");
   CHECK(!data::dataset_is_current(folder / "a", 0));
+}
+
+TEST_CASE("a vocabulary beyond 65536 is written as tokens of 32 bits") {
+  test::ScratchFolder const folder;
+  data::Tokenizer const small = data::train_bpe(std::vector<std::string_view>{"aaaa"}, {.vocabulary = 258});
+  data::TokenizerParts parts = small.parts();
+  parts.tokens.resize(65537);
+  parts.specials = {{std::string(data::end_of_text_mark), 65536}};
+  data::Tokenizer const large(parts);
+  data::Dataset const dataset = data::prepare_dataset(sample_text(), folder / "a", "x", {}, &large);
+  io::TokenShard const shard(folder / "a/train.bin");
+  CHECK(shard.tokens().wide());
+  CHECK(shard.tokens()[0] == 65536);
+  CHECK(data::read_dataset(folder / "a") == dataset);
 }
 
 TEST_CASE("a shard without a description, or with that of another, has none") {

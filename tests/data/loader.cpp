@@ -53,6 +53,25 @@ Rows step_rows(data::TrainLoader const& loader, std::int64_t step, std::int64_t 
 
 }  // namespace
 
+TEST_CASE("tokens of 32 bits are read like those of 16, and foreign ones are found") {
+  test::ScratchFolder const folder;
+  std::vector<std::int32_t> tokens(50);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = 100'000 + static_cast<std::int32_t>(i);
+  io::write_wide_token_shard(folder / "wide.bin", tokens);
+  data::TrainLoader const loader(data::TokenCorpus(folder / "wide.bin"), 3, 4, 7);
+  for (auto const& row : step_rows(loader, 0, 1, 2)) CHECK((row[0] >= 100'000 && row[0] < 100'050));
+  data::ValidationLoader const validation(data::TokenCorpus(folder / "wide.bin"), 4);
+  Tensor<std::int32_t> inputs({1, 4}), targets({1, 4});
+  CHECK(validation.fill(1, inputs, targets) == 4);
+  CHECK(inputs(0, 0) == 100'004);
+  CHECK(targets(0, 3) == 100'008);
+  data::TokenCorpus(folder / "wide.bin").require_vocabulary(100'050);
+  REQUIRE_ERROR(data::TokenCorpus(folder / "wide.bin").require_vocabulary(100'049), ErrorKind::format, "token 100049");
+  tokens[3] = -5;
+  io::write_wide_token_shard(folder / "wide.bin", tokens);
+  REQUIRE_ERROR(data::TokenCorpus(folder / "wide.bin").require_vocabulary(200'000), ErrorKind::format, "position 3");
+}
+
 TEST_CASE("shares are contiguous, complete and even") {
   for (std::int64_t total : {0, 1, 2, 7, 8, 100})
     for (std::int64_t parts : {1, 2, 3, 4, 9}) {

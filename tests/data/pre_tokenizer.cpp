@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/data/piece_scanner.hpp>
 #include <tutti/data/pre_tokenizer.hpp>
 
 #include "support/catch.hpp"
@@ -77,4 +78,76 @@ TEST_CASE("very long runs are cut, and a pattern that explodes is an error") {
     CHECK(joined(split("x" + text + "y")).size() == text.size() + 2);
   }
   REQUIRE_ERROR(split(std::string(60, 'a') + "!", "(?:a+)+b|(?:a|aa)+$"), ErrorKind::unavailable, "gave up");
+}
+
+TEST_CASE("scanners written by hand cut as the engine does") {
+  using Patterns = std::vector<std::string>;
+  std::vector<Patterns> const known = {{std::string(data::gpt2_pattern)},
+                                       {std::string(data::digit_pattern), std::string(data::gpt2_pattern)},
+                                       {std::string(data::qwen2_pattern)},
+                                       {std::string(data::llama3_pattern)},
+                                       {std::string(data::cl100k_pattern)}};
+  std::mt19937 random(5);
+  std::vector<std::string> characters = {
+      "a",      "Z",      "s",      "S",          "t",      "l",      "L",      "v",
+      "r",      "e",      "E",      "'",          "'",      " ",      " ",      "\n",
+      "\r",     "\t",     "\v",     "1",          "7",      ".",      "-",      "\u00e9",
+      "\u4e2d", "\u0663", "\u00bd", "\u0301",     "\u00a0", "\u0085", "\u2003", "\u3000",
+      "\u180e", "\u017f", "\u212a", "\U0001F600", "\u200b", "\u2028", "_",      std::string(1, '\0')};
+  // The tables may know characters that the engine's older Unicode does not: those are left out.
+  for (int tries = 0; tries < 4000; ++tries) {
+    auto const code = static_cast<char32_t>(random() % (tries % 4 == 0 ? 0x110000 : 0x3000));
+    std::string text = "x";
+    if (code >= 0xD800 && code < 0xE000) continue;
+    data::append_utf8(text, code);
+    if (split(text, "x\\P{Cn}|x").size() == 1) characters.push_back(text.substr(1));
+  }
+  REQUIRE(characters.size() > 2000);
+  for (Patterns const& patterns : known) {
+    REQUIRE(data::detail::PieceScanner::of(patterns));
+    data::PreTokenizer const by_hand(patterns), by_engine(patterns, data::Scanning::by_engine);
+    for (int round = 0; round < 4000; ++round) {
+      std::string text;
+      std::size_t const length = random() % 30, few = round % 3 == 0 ? characters.size() : round % 3 == 1 ? 40 : 24;
+      for (std::size_t i = 0; i < length; ++i) text += characters[random() % few];
+      if (round % 7 == 0 && !text.empty()) text[random() % text.size()] = static_cast<char>(random());
+      Pieces a, b;
+      by_hand.split(text, [&](std::string_view piece) { a.emplace_back(piece); });
+      by_engine.split(text, [&](std::string_view piece) { b.emplace_back(piece); });
+      INFO(patterns.back() << " on " << text);
+      REQUIRE(a == b);
+      REQUIRE(joined(a) == text);
+    }
+  }
+  CHECK(!data::detail::PieceScanner::of({"a"}));
+}
+
+TEST_CASE("patterns apply one after another, none leaves the text whole") {
+  auto const cut = [](std::vector<std::string> const& patterns, std::string_view text) {
+    Pieces pieces;
+    data::PreTokenizer(patterns).split(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
+    return pieces;
+  };
+  CHECK(cut({}, "ab c") == Pieces{"ab c"});
+  CHECK(cut({"[0-9]", " ?[a-z]+"}, "ab 12 c") == Pieces{"ab", " ", "1", "2", " c"});
+  CHECK(cut({std::string(data::digit_pattern), std::string(data::gpt2_pattern)}, "x  12") ==
+        Pieces{"x", "  ", "1", "2"});
+}
+
+TEST_CASE("pre-tokenizers have names, and an unknown one is refused with those that are known") {
+  CHECK(data::patterns_named("gpt-2").patterns == std::vector<std::string>{std::string(data::gpt2_pattern)});
+  CHECK(data::patterns_named("smollm").patterns.size() == 2);
+  CHECK(data::patterns_named("qwen2").patterns[0] == data::qwen2_pattern);
+  CHECK(data::patterns_named("llama-bpe").whole_pieces);
+  CHECK(data::patterns_named("llama-bpe").begin);
+  CHECK(!data::patterns_named("dbrx").whole_pieces);
+  Pieces pieces;
+  data::PreTokenizer(data::patterns_named("default").patterns).split("it's 12345 <a>", [&](std::string_view piece) {
+    pieces.emplace_back(piece);
+  });
+  CHECK(pieces == Pieces{"it", "'", "s", " ", "123", "45", " ", "<", "a", ">"});
+  for (char const* name : {"", "gpt", "gpt-2 phi-2", "gpt-5"}) {
+    REQUIRE_ERROR(data::patterns_named(name), ErrorKind::format, "Known are gpt-2 phi-2");
+    REQUIRE_ERROR(data::patterns_named(name), ErrorKind::format, "smollm");
+  }
 }

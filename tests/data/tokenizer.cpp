@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/data/merges.hpp>
+// Covers: <tutti/data/stream_decoder.hpp>
+// Covers: <tutti/data/tokenizer_parts.hpp>
+#include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer.hpp>
 
 #include "support/catch.hpp"
@@ -49,7 +53,7 @@ std::vector<Merge> random_merges(std::mt19937& random, int count) {
 /// The definition: among all neighbours take the merge of the lowest rank, the leftmost one; until none is left.
 std::vector<std::int32_t> naive_encode(Tokenizer const& tokenizer, std::string_view text) {
   std::vector<std::int32_t> ids;
-  data::PreTokenizer(tokenizer.pattern()).split(text, [&](std::string_view piece) {
+  data::PreTokenizer(tokenizer.patterns()).split(text, [&](std::string_view piece) {
     std::vector<std::int32_t> symbols;
     for (char const byte : piece) symbols.push_back(static_cast<unsigned char>(byte));
     for (;;) {
@@ -186,4 +190,50 @@ TEST_CASE("whole pieces that are tokens need no merges when the vocabulary says 
   tokens.push_back("abc");
   CHECK(Tokenizer(tokens, {}, {}, data::gpt2_pattern, true).encode("abc") == std::vector<std::int32_t>{256});
   CHECK(Tokenizer(tokens, {}, {}, data::gpt2_pattern, false).encode("abc") == std::vector<std::int32_t>{'a', 'b', 'c'});
+}
+
+TEST_CASE("a byte without a token is the unknown token where there is one") {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 255; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.emplace_back("<unk>");
+  data::TokenizerParts parts{.tokens = tokens, .specials = {{"<unk>", 255}}};
+  parts.roles.unknown = 255;
+  CHECK(Tokenizer(parts).encode("a\xff\xff") == std::vector<std::int32_t>{'a', 255, 255});
+  parts.fuse_unknown = true;
+  CHECK(Tokenizer(parts).encode("a\xff\xff") == std::vector<std::int32_t>{'a', 255});
+}
+
+TEST_CASE("merges of equal rank take the leftmost pair") {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.insert(tokens.end(), {"aa", "aaa"});
+  data::TokenizerParts parts{.tokens = tokens, .merges = {{'a', 256}, {256, 'a'}, {'a', 'a'}}, .ranks = {1, 1, 0}};
+  CHECK(Tokenizer(parts).encode("aaaaa") == std::vector<std::int32_t>{256, 257});
+  parts.ranks = {1, 1};
+  REQUIRE_ERROR(Tokenizer(parts), ErrorKind::format, "rank");
+}
+
+TEST_CASE("pieces of a million bytes are merged in about n log n, whatever they are") {
+  // Quadratic time would be 10^12 steps: the test would not end.
+  Tokenizer const tokenizer = make({{'a', 'a'}, {256, 256}, {257, 257}, {'a', 'b'}, {259, 259}});
+  for (std::string const unit : {"a", "ab", "aab", "b", "zz"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += unit;
+    auto const ids = tokenizer.encode(text);
+    CHECK(tokenizer.decode(ids) == text);
+    if (unit == "a") CHECK(ids.size() == 125'000);
+  }
+}
+
+TEST_CASE("what is put around a complete text follows the roles") {
+  data::TokenizerParts parts = make({}, {"<s>", "</s>"}).parts();
+  parts.roles.begin = 256;
+  parts.roles.end = 257;
+  CHECK(Tokenizer(parts).encode_complete("a") == std::vector<std::int32_t>{'a'});
+  parts.roles.add_begin = true;
+  CHECK(Tokenizer(parts).encode_complete("a") == std::vector<std::int32_t>{256, 'a'});
+  parts.roles.add_end = true;
+  CHECK(Tokenizer(parts).encode_complete("a") == std::vector<std::int32_t>{256, 'a', 257});
+  parts.roles.end = 258;
+  REQUIRE_ERROR(Tokenizer(parts), ErrorKind::format, "258");
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/data/tokenizer_reader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
 
 #include "io/scratch_folder.hpp"
@@ -18,8 +19,7 @@ data::Tokenizer trained(std::string const& pattern = std::string(data::gpt2_patt
   return data::train_bpe(documents, {.vocabulary = 280, .pattern = pattern});
 }
 bool same(data::Tokenizer const& a, data::Tokenizer const& b) {
-  return a.tokens() == b.tokens() && a.merges() == b.merges() && a.specials() == b.specials() &&
-         a.pattern() == b.pattern() && a.whole_pieces() == b.whole_pieces();
+  return a.tokens() == b.tokens() && a.parts() == b.parts();
 }
 
 nlohmann::json split_then_bytes(std::string const& pattern, std::string const& behavior) {
@@ -105,20 +105,28 @@ TEST_CASE("what is not byte-level BPE, or asks for more, is refused by name") {
   change([](Json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "continuing_subword_prefix");
   change([](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix");
   change([](Json& j) { j["model"]["dropout"] = 0.1; }, "random");
-  change([](Json& j) { j["model"]["byte_fallback"] = true; }, "byte_fallback");
+  change([](Json& j) { j["model"]["byte_fallback"] = true; }, "falls back to bytes");
   change([](Json& j) { j["model"]["ignore_merges"] = 1; }, "ignore_merges");
-  change([](Json& j) { j["normalizer"] = {{"type", "NFC"}}; }, "normalizes");
-  change([](Json& j) { j["pre_tokenizer"] = nullptr; }, "no pre_tokenizer");
-  change([](Json& j) { j["pre_tokenizer"] = {{"type", "Metaspace"}}; }, "neither ByteLevel");
+  change([](Json& j) { j["normalizer"] = {{"type", "NFKC"}}; }, "NFKC");
+  change([](Json& j) { j["pre_tokenizer"] = nullptr; }, "not ByteLevel");
+  change([](Json& j) { j["pre_tokenizer"] = {{"type", "Metaspace"}}; }, "Metaspace is none");
   change([](Json& j) { j["pre_tokenizer"]["add_prefix_space"] = true; }, "add_prefix_space");
-  change([](Json& j) { j["pre_tokenizer"]["use_regex"] = false; }, "no pattern");
   change([](Json& j) { j["pre_tokenizer"] = split_then_bytes("(a", "Isolated"); }, "regular expression");
-  change([](Json& j) { j["pre_tokenizer"] = split_then_bytes("a", "Removed"); }, "neither ByteLevel");
+  change([](Json& j) { j["pre_tokenizer"] = split_then_bytes("a", "Removed"); }, "does not isolate");
+  change([](Json& j) { j["normalizer"] = {{"type", "Sequence"}}; }, "without normalizers");
+  change([](Json& j) { j["normalizer"] = 1; }, "no type");
+  change(
+      [](Json& j) {
+        j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {j["pre_tokenizer"], j["pre_tokenizer"]}}};
+      },
+      "behind ByteLevel");
+  change([](Json& j) { j["post_processor"] = {{"type", "BertProcessing"}}; }, "BertProcessing");
+  change([](Json& j) { j["model"]["unk_token"] = "nothing"; }, "nothing");
   change([](Json& j) { j["added_tokens"] = 1; }, "not a list");
   change([](Json& j) { j["added_tokens"][0].erase("id"); }, "lacks");
   change([](Json& j) { j["added_tokens"][0]["id"] = -1; }, "not a count");
   change([](Json& j) { j["added_tokens"][0]["id"] = 4000000000u; }, "not a count");
-  change([](Json& j) { j["added_tokens"][0]["lstrip"] = true; }, "lstrip");
+  change([](Json& j) { j["added_tokens"][0]["lstrip"] = 1; }, "lstrip");
   change([](Json& j) { j["added_tokens"].push_back(j["added_tokens"][0]); }, "shares");
   change([](Json& j) { j["model"].erase("vocab"); }, "no vocab");
   change([](Json& j) { j["model"]["vocab"]["!"] = 1; }, "two tokens");
@@ -133,6 +141,92 @@ TEST_CASE("what is not byte-level BPE, or asks for more, is refused by name") {
   change([](Json& j) { j["model"]["merges"][1] = "qqqq z"; }, "vocab lacks");
   change([](Json& j) { j["model"]["merges"][1] = "q z"; }, "merge 1");
   change([](Json& j) { j["model"]["merges"].push_back(j["model"]["merges"][0]); }, "twice");
+}
+
+namespace {
+
+nlohmann::json steps(char const* key, std::vector<nlohmann::json> const& list) {
+  return {{"type", "Sequence"}, {key, list}};
+}
+
+/// SentencePiece's kind, as LLaMA's file has it: ids are places in the list.
+nlohmann::json characters() {
+  auto json = good();
+  json["added_tokens"] = {{{"id", 0}, {"content", "<unk>"}, {"special", true}},
+                          {{"id", 1}, {"content", "<s>"}, {"special", true}},
+                          {{"id", 2}, {"content", "</s>"}, {"special", true}}};
+  json["normalizer"] =
+      steps("normalizers", {{{"type", "Prepend"}, {"prepend", "\u2581"}},
+                            {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}}});
+  json["pre_tokenizer"] = nullptr;
+  json["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}}};
+  auto& model = json["model"];
+  model["byte_fallback"] = true;
+  model["unk_token"] = "<unk>";
+  model["vocab"] = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  int next = 3;
+  char name[8];
+  for (int byte = 0; byte < 256; ++byte) {
+    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
+    model["vocab"][name] = next++;
+  }
+  for (char const* token : {"\u2581", "a", "b", "\u00e9", "ab", "\u2581ab", "\u2581\u2581"})
+    model["vocab"][token] = next++;
+  model["merges"] = {"a b", "\u2581 ab", "\u2581 \u2581"};
+  return json;
+}
+using Ids = std::vector<std::int32_t>;
+
+}  // namespace
+
+TEST_CASE("SentencePiece's kind: spaces, merges, bytes of what has no token, and back") {
+  auto const tokenizer = data::parse_tokenizer(characters().dump(), "x");
+  CHECK(tokenizer.encode("") == Ids{});
+  CHECK(tokenizer.encode("ab") == Ids{264});
+  CHECK(tokenizer.encode("ab ab") == Ids{264, 264});
+  CHECK(tokenizer.encode(" ab") == Ids{259, 264});  // two spaces would merge last
+  CHECK(tokenizer.encode("b\u00e9z") == Ids{259, 261, 262, 3 + 'z'});
+  CHECK(tokenizer.encode("\u20ac\n") == Ids{259, 3 + 0xe2, 3 + 0x82, 3 + 0xac, 3 + '\n'});
+  CHECK(tokenizer.encode_complete("ab") == Ids{1, 264});
+  CHECK(tokenizer.encode("ab</s>ab", data::Marks::as_tokens) == Ids{264, 2, 264});
+  for (std::string const text : {"ab", " ab", "", "a  b\n\u20ac", "\xff\xfe a"})
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+  CHECK(same(data::parse_tokenizer(data::tokenizer_to_json(tokenizer), "x"), tokenizer));
+}
+
+TEST_CASE("Metaspace puts a space where the file says so") {
+  auto json = characters();
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}};
+  auto const first = data::parse_tokenizer(json.dump(), "x");
+  CHECK(first.encode("ab</s>ab", data::Marks::as_tokens) == Ids{264, 2, 263});
+  CHECK(first.encode(" ab") == Ids{264});
+  CHECK(same(data::parse_tokenizer(data::tokenizer_to_json(first), "x"), first));
+  json["pre_tokenizer"]["prepend_scheme"] = "always";
+  CHECK(data::parse_tokenizer(json.dump(), "x").encode("ab</s>ab", data::Marks::as_tokens) == Ids{264, 2, 264});
+  json["pre_tokenizer"]["split"] = true;
+  CHECK(data::parse_tokenizer(json.dump(), "x").encode("ab  ab") == Ids{264, 259, 264});
+  json["pre_tokenizer"]["prepend_scheme"] = "sometimes";
+  REQUIRE_ERROR(data::parse_tokenizer(json.dump(), "x"), ErrorKind::format, "prepend_scheme");
+  json["model"]["type"] = "Unigram";
+  REQUIRE_ERROR(data::parse_tokenizer(json.dump(), "x"), ErrorKind::format, "Unigram, not BPE");
+}
+
+TEST_CASE("normalization, digits and added words do what the file says") {
+  auto json = good();
+  json["normalizer"] = {{"type", "NFC"}};
+  json["pre_tokenizer"] = steps("pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}},
+                                                  {{"type", "ByteLevel"}, {"add_prefix_space", false}}});
+  json["added_tokens"].push_back({{"id", 300}, {"content", "ca\u0301t"}, {"special", false}, {"normalized", true}});
+  auto const tokenizer = data::parse_tokenizer(json.dump(), "x");
+  CHECK(tokenizer.parts().nfc);
+  CHECK(tokenizer.encode("e\u0301") == tokenizer.encode("\u00e9"));
+  CHECK(tokenizer.encode("c\u00e1t") == Ids{300});  // found in the normalized text, whatever `Marks` says
+  CHECK(tokenizer.patterns() ==
+        std::vector<std::string>{std::string(data::digit_pattern), std::string(data::gpt2_pattern)});
+  CHECK(same(data::parse_tokenizer(data::tokenizer_to_json(tokenizer), "x"), tokenizer));
 }
 
 TEST_CASE("a tokenizer damaged anywhere is refused or read, never worse") {

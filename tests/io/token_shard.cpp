@@ -36,11 +36,29 @@ TEST_CASE("a token file has llm.c's bytes and comes back") {
   }
 }
 
+TEST_CASE("tokens of 32 bits are llm.c's Llama kind and come back") {
+  test::ScratchFolder const folder;
+  for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1025}}) {
+    std::vector<std::int32_t> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), 127000);
+    io::write_wide_token_shard(folder / "x.bin", tokens);
+    io::TokenShard const shard(folder / "x.bin");
+    CHECK(shard.tokens().wide());
+    CHECK(std::vector<std::int32_t>(shard.tokens().begin(), shard.tokens().end()) == tokens);
+    std::string const payload(reinterpret_cast<char const*>(tokens.data()), 4 * count);
+    CHECK(io::read_file(folder / "x.bin") == file_of({20240801, 7, static_cast<std::int32_t>(count)}, payload));
+    std::vector<std::int32_t> part(count / 2);
+    shard.tokens().copy(count - part.size(), part.size(), part.data());
+    CHECK(std::equal(part.begin(), part.end(), tokens.end() - static_cast<std::ptrdiff_t>(part.size())));
+  }
+}
+
 TEST_CASE("damaged and foreign token files are refused with a reason") {
   require_refused("", "0 bytes");
   require_refused(std::string(1023, '\0'), "1023 bytes");
   require_refused(file_of({1, 1, 0}, ""), "20240520");
-  require_refused(file_of({20240801, 7, 0}, ""), "32-bit tokens");
+  require_refused(file_of({20240801, 1, 0}, ""), "version 1; version 7 is read");
+  require_refused(file_of({20240801, 7, 2}, "1234"), "needs 1032");
   require_refused(file_of({20240520, 2, 0}, ""), "version 2");
   require_refused(file_of({20240520, 1, -1}, ""), "negative");
   require_refused(file_of({20240520, 1, 2}, "123"), "needs 1028");
@@ -62,9 +80,9 @@ TEST_CASE("a token file damaged in its header is refused or read, never worse") 
   io::write_token_shard(folder / "good", tokens);
   auto const outcome =
       test::damage_everywhere(io::read_file(folder / "good"), folder / "bad", 40, [](std::string const& path) {
-        unsigned sum = 0;
+        int sum = 0;
         io::TokenShard const shard(path);
-        for (std::uint16_t const token : shard.tokens()) sum += token;
+        for (std::int32_t const token : shard.tokens()) sum += token;
         CHECK(sum == 6);
       });
   CHECK(outcome.refused > 100);

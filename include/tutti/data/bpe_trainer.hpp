@@ -4,6 +4,7 @@
 /// Learns a byte-level byte-pair vocabulary from text. Counts of pairs are kept up to date over the distinct pieces of
 /// the text, so a merge costs what it touches.
 
+#include <tutti/data/byte_alphabet.hpp>
 #include <tutti/data/tokenizer.hpp>
 
 #include <algorithm>

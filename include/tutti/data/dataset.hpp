@@ -43,9 +43,12 @@ struct Dataset {
 };
 
 struct DatasetOptions {
-  std::int32_t vocabulary = 1024;  ///< at most 65536; small texts are learned best in short tokens
+  std::int32_t vocabulary = 1024;  ///< small texts are learned best in short tokens
   double validation_fraction = 0.1;
 };
+
+/// Ids of a vocabulary, at most.
+inline constexpr std::int64_t most_tokens = std::int64_t{1} << 22;
 
 inline std::string dataset_to_json(Dataset const& dataset) {
   auto const split = [](DatasetSplit const& part) {
@@ -102,8 +105,8 @@ inline Dataset read_dataset(std::string const& folder) {
   };
   dataset.fingerprint = hash("fingerprint");
   if (json.contains("contents")) dataset.contents = hash("contents");
-  dataset.vocabulary = static_cast<std::int32_t>(count(json, "vocabulary", 65536));
-  dataset.end_of_text = static_cast<std::int32_t>(count(json, "end_of_text", 65535));
+  dataset.vocabulary = static_cast<std::int32_t>(count(json, "vocabulary", most_tokens));
+  dataset.end_of_text = static_cast<std::int32_t>(count(json, "end_of_text", most_tokens - 1));
   dataset.train = split("train");
   dataset.validation = split("validation");
   return dataset;
@@ -155,15 +158,16 @@ inline bool dataset_is_current(std::string const& folder, std::uint64_t expected
 }
 
 /// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, unless there is
-/// a tokenizer already, and writes the folder. Every document begins with <|endoftext|>.
+/// a tokenizer already, and writes the folder: tokens of 16 bits, or of 32 for a vocabulary beyond 65536. Every
+/// document begins with <|endoftext|>.
 /// Determinism: the same text, options and tokenizer give the same bytes.
-/// Errors: invalid_argument, for impossible options, a tokenizer whose ids exceed 16 bits or a text too short to hold
-/// anything out; io.
+/// Errors: invalid_argument, for impossible options or a text too short to hold anything out; io.
 inline Dataset prepare_dataset(std::string_view text, std::string const& folder, std::string input,
                                DatasetOptions const& options = {}, Tokenizer const* known = nullptr) {
-  if (std::int32_t const size = known ? known->vocabulary() : options.vocabulary; size > 65536)
+  if (std::int32_t const size = known ? known->vocabulary() : options.vocabulary; size > most_tokens)
     throw Error(ErrorKind::invalid_argument, "prepare_dataset",
-                "a vocabulary of " + std::to_string(size) + " does not fit 16-bit tokens. Use at most 65536");
+                "a vocabulary of " + std::to_string(size) + " is too large. Use at most " +
+                    std::to_string(most_tokens));
   HeldOut const parts = hold_out(split_documents(text), options.validation_fraction);
   if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
     throw Error(ErrorKind::invalid_argument, "prepare_dataset",
@@ -185,8 +189,8 @@ inline Dataset prepare_dataset(std::string_view text, std::string const& folder,
     tokenizer.encode_documents(ids, documents, dataset.end_of_text);
     for (std::string_view const document : documents) split.text_bytes += static_cast<std::int64_t>(document.size());
     split.tokens = static_cast<std::int64_t>(ids.size());
-    std::vector<std::uint16_t> const narrow(ids.begin(), ids.end());
-    io::write_token_shard(folder + "/" + file, narrow);
+    if (tokenizer.vocabulary() > 65536) io::write_wide_token_shard(folder + "/" + file, ids);
+    else io::write_token_shard(folder + "/" + file, std::vector<std::uint16_t>(ids.begin(), ids.end()));
     return split;
   };
   write_tokenizer(folder + "/tokenizer.json", tokenizer);

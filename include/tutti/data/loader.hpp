@@ -69,11 +69,11 @@ class TokenCorpus {
   void require_vocabulary(std::int64_t vocabulary) const {
     for (io::TokenShard const& shard : shards_) {
       auto const tokens = shard.tokens();
-      auto const bad =
-          std::find_if(tokens.begin(), tokens.end(), [&](std::uint16_t token) { return token >= vocabulary; });
-      if (bad != tokens.end())
+      std::size_t at = 0;
+      while (at < tokens.size() && tokens[at] >= 0 && tokens[at] < vocabulary) ++at;
+      if (at < tokens.size())
         throw Error(ErrorKind::format, "TokenCorpus",
-                    "token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens.begin()) + " of '" +
+                    "token " + std::to_string(tokens[at]) + " at position " + std::to_string(at) + " of '" +
                         shard.path() + "' is outside the vocabulary of " + std::to_string(vocabulary) +
                         ". Use the tokenizer and the model that belong to the data");
     }
@@ -88,7 +88,7 @@ class TokenCorpus {
 inline std::int64_t count_text_bytes(TokenCorpus const& corpus, Tokenizer const& tokenizer) {
   std::int64_t bytes = 0;
   for (io::TokenShard const& shard : corpus.shards())
-    for (std::uint16_t const token : shard.tokens())
+    for (std::int32_t const token : shard.tokens())
       if (!tokenizer.is_special(token)) bytes += static_cast<std::int64_t>(tokenizer.token_bytes(token).size());
       else (void)tokenizer.token_bytes(token);
   return bytes;
@@ -193,9 +193,10 @@ class TrainLoader {
                       std::to_string(step) + " are outside the batch of " + std::to_string(batch_));
     for (std::int64_t row = 0; row < rows; ++row) {
       Place const at = place(step, first + row);
-      std::uint16_t const* const from = corpus_.shards()[at.shard].tokens().data() + at.token;
-      std::copy_n(from, sequence_, tokens.data() + row * sequence_);
-      std::copy_n(from + 1, sequence_, targets.data() + row * sequence_);
+      io::TokenView const from = corpus_.shards()[at.shard].tokens();
+      auto const start = static_cast<std::size_t>(at.token), count = static_cast<std::size_t>(sequence_);
+      from.copy(start, count, tokens.data() + row * sequence_);
+      from.copy(start + 1, count, targets.data() + row * sequence_);
     }
   }
 
@@ -251,8 +252,9 @@ class ValidationLoader {
         std::int64_t const begin = (window - (shard == 0 ? 0 : ends_[shard - 1])) * sequence_;
         auto const source = corpus_.shards()[shard].tokens();
         count = std::min(sequence_, static_cast<std::int64_t>(source.size()) - 1 - begin);
-        std::copy_n(source.data() + begin, count, inputs);
-        std::copy_n(source.data() + begin + 1, count, wanted);
+        auto const start = static_cast<std::size_t>(begin), many = static_cast<std::size_t>(count);
+        source.copy(start, many, inputs);
+        source.copy(start + 1, many, wanted);
       }
       std::fill_n(inputs + count, sequence_ - count, 0);
       std::fill_n(wanted + count, sequence_ - count, ignored_target);

@@ -247,6 +247,7 @@ class Builder {
     node.types = detail::pooled(graph_.type_pool, types);
     node.name = wanted.name;
     node.body = wanted.body;
+    node.custom = wanted.custom;
     if (inherited_ != none) {
       node.file = graph_[inherited_].file;
       node.line = graph_[inherited_].line;
@@ -279,7 +280,9 @@ class Builder {
 
   constexpr bool equal(Id id, Draft const& wanted, List<Type> const& types) const {
     Node const& node = graph_[id];
-    if (node.op != wanted.op || node.name != wanted.name || node.body != wanted.body) return false;
+    if (node.op != wanted.op || node.name != wanted.name || node.body != wanted.body ||
+        node.custom != wanted.custom)
+      return false;
     auto const reals = graph_.reals(id);
     if (reals.size() != wanted.reals.size()) return false;
     for (std::size_t i = 0; i < reals.size(); ++i)

@@ -224,6 +224,8 @@ inline Owner<Call> bind(Operands const& call, PackedOperands* packed = nullptr) 
         generic::scatter_add(context, step.reads[0], step.reads[1], call.reads[1], call.reads[2], call.writes[0]);
       });
     case StepKind::dynamic_slice: case StepKind::dynamic_update_slice: return detail::bind_dynamic(call);
+    case StepKind::custom:
+      return detail::call([call](Context& context) { call.step.custom->run(context, arguments::custom(call)); });
     case StepKind::iota:
       return detail::call(
           [&s, y = call.writes[0]](Context& context) { generic::iota(context, s.writes[0], y, s.axis); });

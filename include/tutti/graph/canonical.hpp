@@ -162,6 +162,11 @@ struct Writer {
   constexpr void put(std::int32_t word) { words.push_back(static_cast<std::uint32_t>(word)); }
   constexpr void put(double word) { words.push_back(std::bit_cast<std::uint64_t>(word)); }
   constexpr void put(char word) { words.push_back(static_cast<unsigned char>(word)); }
+  static constexpr std::uint64_t hash(std::string_view text) {
+    std::uint64_t h = 0xcbf29ce484222325u;
+    for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    return h;
+  }
   constexpr void put(Range range) {
     words.push_back(static_cast<std::uint64_t>(range.first) << 32 | static_cast<std::uint32_t>(range.count));
   }
@@ -197,6 +202,7 @@ struct Writer {
     put(node.body);
     put(node.file);
     put(node.line);
+    put(node.custom == nullptr ? std::uint64_t{0} : hash(node.custom->name));
   }
   template <class T>
   constexpr void put(List<T> const& values) {
@@ -261,6 +267,9 @@ struct Reader {
     get(node.body);
     get(node.file);
     get(node.line);
+    if (next() != 0)
+      throw Error(ErrorKind::unavailable, "graph::thaw",
+                  "a frozen graph cannot hold an operation from outside the library; make this graph where it runs");
   }
   template <class T>
   constexpr void get(List<T>& values) {

@@ -239,6 +239,7 @@ constexpr Graph decompose(Graph const& graph) {
     Draft node = draft(graph.op(id), {}, {graph.integers(id).begin(), graph.integers(id).end()},
                        {graph.reals(id).begin(), graph.reals(id).end()}, graph.type(id));
     for (Var operand : parts.operands) node.operands.push_back(operand.id);
+    node.custom = graph[id].custom;
     if (graph.op(id) == Op::repeat) node.body = builder.add_body(decompose(graph.body(id)));
     Var const copy = detail::emit(builder, std::move(node), Where::current());
     bool const projected = graph.results(id) > 1 || graph.op(id) == Op::repeat;

@@ -28,6 +28,7 @@ struct Draft {
               ///< dynamic_slice
   std::int32_t name = none;
   std::int32_t body = none;
+  CustomOperation const* custom = nullptr;
 };
 constexpr Draft draft(Op op, List<Id> operands, List<std::int64_t> integers = {}, List<double> reals = {},
                       Type const& type = {}) {

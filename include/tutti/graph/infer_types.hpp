@@ -269,6 +269,7 @@ constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_locat
       in.scalars(0, 3);
       type.dtype = DType::uint32;
       break;
+    case Op::custom: type = draft.custom->type(in); break;
     case Op::all_gather: type.shape = in.shape(0).with(0, in.shape(0)[0] * in.integer(0)); break;
     case Op::reduce_scatter:
       if (in.shape(0).rank() == 0 || in.shape(0)[0] % in.integer(0) != 0)

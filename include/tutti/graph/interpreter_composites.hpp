@@ -313,6 +313,7 @@ inline List<Values> composite(Call const& c) {
       return {{sum}};
     }
     case Op::adamw: return adamw(c);
+    case Op::custom: return {c.graph[c.id].custom->reference(c)};
     default:
       throw Error(ErrorKind::internal, std::string(name(c.graph.op(c.id))),
                   "the interpreter lacks this composite; please report it");

@@ -89,6 +89,16 @@ struct Call {
   double product(double a, double b) const { return naive::product(a, b, dtype()); }
 };
 
+/// Of one function of elements.
+template <class Of>
+void function(Call const& c, Values& out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    double const x = c.in(0)[i], y = Of::arity > 1 ? c.in(1)[i] : 0, z = Of::arity > 2 ? c.in(2)[i] : 0;
+    if constexpr (requires { Of::reference(c, x); }) out[i] = Of::reference(c, x);
+    else if constexpr (requires { Of::reference(c, x, y); }) out[i] = Of::reference(c, x, y);
+    else out[i] = kernel::compute_precisely<Of>(Of::attributed ? c.real() : 0, x, y, z);
+  }
+}
 /// Of functions of elements, and of identities.
 inline void elementwise(Call const& c, Values& out) {
   Op const op = c.graph.op(c.id);
@@ -96,14 +106,7 @@ inline void elementwise(Call const& c, Values& out) {
     out = c.in(0);
     return;
   }
-  with_operation(op, [&]<class Of>() {
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      double const x = c.in(0)[i], y = Of::arity > 1 ? c.in(1)[i] : 0, z = Of::arity > 2 ? c.in(2)[i] : 0;
-      if constexpr (requires { Of::reference(c, x); }) out[i] = Of::reference(c, x);
-      else if constexpr (requires { Of::reference(c, x, y); }) out[i] = Of::reference(c, x, y);
-      else out[i] = kernel::compute_precisely<Of>(Of::attributed ? c.real() : 0, x, y, z);
-    }
-  });
+  with_operation(op, [&]<class Of>() { function<Of>(c, out); });
 }
 
 inline Values reduce(Call const& c) {

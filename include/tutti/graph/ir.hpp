@@ -12,6 +12,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
+
+namespace tutti::exec {
+class Context;
+}
 
 namespace tutti::graph {
 
@@ -90,6 +95,25 @@ constexpr std::span<T const> part(List<T> const& pool, Range range) noexcept {
   return {pool.data() + range.first, static_cast<std::size_t>(range.count)};
 }
 
+struct Back;
+struct CustomArguments;
+namespace detail {
+struct Operands;
+}
+namespace naive {
+struct Call;
+}
+
+/// An operation from outside of the library; graph/custom.hpp makes it of a type.
+struct CustomOperation {
+  std::string_view name;
+  Type (*type)(detail::Operands const&) = nullptr;
+  bool has_gradient = false;
+  void (*gradient)(Back const&) = nullptr;
+  std::vector<double> (*reference)(naive::Call const&) = nullptr;
+  void (*run)(exec::Context&, CustomArguments const&) = nullptr;  ///< on processors
+};
+
 struct Node {
   Op op = Op::constant;
   Range operands;           ///< of Graph::operands
@@ -100,6 +124,7 @@ struct Node {
   std::int32_t body = none;  ///< of repeat: index into Graph::bodies
   std::int32_t file = none;  ///< where the user wrote it: index into Graph::names; not part of equality
   std::int32_t line = 0;
+  CustomOperation const* custom = nullptr;  ///< of Op::custom
 };
 
 struct Parameter {
@@ -178,6 +203,11 @@ struct Graph {
     return {text.data() + range.first, static_cast<std::size_t>(range.count)};
   }
   constexpr std::string_view name(Id id) const noexcept { return text_of((*this)[id].name); }
+  /// As printed and in messages. A template, as what it asks: graph/op/table.hpp.
+  template <class = void>
+  constexpr std::string_view op_name(Id id) const noexcept {
+    return op(id) == Op::custom ? (*this)[id].custom->name : graph::name(op(id));
+  }
   constexpr std::string_view file(Id id) const noexcept { return text_of((*this)[id].file); }
 
   /// Node of the output, parameter, state, input or scalar of that name; `none` where there is none.

@@ -169,6 +169,14 @@ class Lowering {
       }
       case Op::reduce_sum: case Op::reduce_max: return lower_reduce(emit_, graph, id, x[0]);
       case Op::dot_general: return lower_dot(emit_, graph, id, x[0], x[1]);
+      case Op::custom: {
+        List<Ref> reads;
+        for (Value const& operand : x) reads.push_back(emit_.contiguous(operand));
+        Value const value = simple(StepKind::custom, reads, type);
+        emit_.list.steps.back().custom = graph[id].custom;
+        emit_.list.steps.back().reals = {graph.reals(id).begin(), graph.reals(id).end()};
+        return value;
+      }
       case Op::gather: return simple(StepKind::gather, {emit_.contiguous(x[0]), emit_.contiguous(x[1])}, type);
       case Op::scatter_add:
         return simple(StepKind::scatter_add, {emit_.contiguous(x[0]), emit_.contiguous(x[1]), emit_.contiguous(x[2])},

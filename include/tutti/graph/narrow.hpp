@@ -7,7 +7,8 @@
 /// A value becomes bfloat16 in memory when a product reads it and every other step that touches it can: results of
 /// normalisation, projections, attention, activation functions and their gradients. The residual stream, its gradient,
 /// statistics, gradients of parameters, the loss and the state stay float32; what products read of these is converted
-/// once for all of them. Sums and functions are computed in float32 as before: only what was rounded at a product is
+/// once for all of them. Of a field there is a copy that lasts from run to run and that AdamW writes beside the field.
+/// Sums and functions are computed in float32 as before: only what was rounded at a product is
 /// rounded when it is stored, and steps that read such a value beside a product see it rounded.
 
 #include <tutti/core/list.hpp>
@@ -29,6 +30,7 @@ class Narrowing {
     find_groups();
     narrow();
     convert_operands();
+    update_copies();
   }
 
  private:
@@ -104,6 +106,8 @@ class Narrowing {
         join(step.writes[0], read(step, 3));
         join(step.writes[0], read(step, 4));
         join(step.writes[0], written(step, 1));
+        fix(written(step, 2));
+        if (written(step, 2)) fix(step.writes[0]);
         return;
       case StepKind::column_sum: return fix_writes(0);
       // Rows and their gradients are float32; what comes out of a normalisation, or its gradient, is either.
@@ -157,17 +161,22 @@ class Narrowing {
   // ---- What products read of float32 values, converted once.
 
   /// Operands that a step takes in bfloat16.
-  static std::array<bool, 2> takes_narrow(Step const& step) {
-    if (step.kind == StepKind::gemm && is_product(step)) return {true, true};
+  std::array<bool, 3> takes_narrow(Step const& step) const {
+    // A bias has the type of the result; one that was computed is rounded by the kernel.
+    if (step.kind == StepKind::gemm && is_product(step))
+      return {true, true, step.writes[0].dtype == DType::bfloat16 && is_field(read(step, 2))};
     // The weight has the type of x.
-    if (step.kind == StepKind::linear_cross_entropy) return {false, step.reads[0].dtype == DType::bfloat16};
-    return {false, false};
+    if (step.kind == StepKind::linear_cross_entropy) return {false, step.reads[0].dtype == DType::bfloat16, false};
+    return {};
+  }
+  bool is_field(Ref const& ref) const {
+    return ref && list_[ref.buffer].pool == Pool::state && list_[ref.buffer].part_of < 0 && list_[ref.buffer].over < 0;
   }
   void convert_operands() {
-    List<BufferId> twin(list_.buffers.size(), -1);
+    twin_.assign(list_.buffers.size(), -1);
     List<Step> steps;
     for (Step& step : list_.steps) {
-      std::array<bool, 2> const takes = takes_narrow(step);
+      std::array<bool, 3> const takes = takes_narrow(step);
       for (std::size_t i = 0; i < takes.size(); ++i) {
         if (!takes[i] || step.reads[i].dtype != DType::float32 || step.reads[i].shape.size() == 0) continue;
         Ref& ref = step.reads[i];
@@ -177,13 +186,21 @@ class Narrowing {
           if (step.kind == StepKind::linear_cross_entropy) convert_alone(step, steps, ref);
           continue;
         }
-        if (twin[at(id)] < 0) {
+        if (twin_[at(id)] < 0) {
           std::int64_t const count = list_[id].bytes / 4;
-          twin[at(id)] = list_.add({.pool = Pool::arena, .bytes = 2 * count});
-          steps.push_back(conversion(step, contiguous_ref(id, 0, DType::float32, {count}),
-                                     contiguous_ref(twin[at(id)], 0, DType::bfloat16, {count})));
+          twin_[at(id)] = list_.add({.pool = is_field(ref) ? Pool::state : Pool::arena, .bytes = 2 * count});
+          if (is_field(ref)) {
+            Entry copy = list_.fields[at(list_[id].entry)];
+            copy.dtype = DType::bfloat16;
+            copy.buffer = twin_[at(id)];
+            list_[copy.buffer].entry = list_[id].entry;
+            list_.copies.push_back(std::move(copy));
+          } else {
+            steps.push_back(conversion(step, contiguous_ref(id, 0, DType::float32, {count}),
+                                       contiguous_ref(twin_[at(id)], 0, DType::bfloat16, {count})));
+          }
         }
-        ref.buffer = twin[at(id)];
+        ref.buffer = twin_[at(id)];
         retype(ref);
       }
       steps.push_back(std::move(step));
@@ -209,8 +226,26 @@ class Narrowing {
     return step;
   }
 
+  /// AdamW writes what it updates a second time, where the program reads that.
+  void update_copies() {
+    for (Step& step : list_.steps) {
+      if (step.kind != StepKind::adamw) continue;
+      std::size_t const parts = (step.reads.size() - 4) / 4;
+      for (std::size_t part = 0; part < parts; ++part) {
+        Ref const& parameter = step.reads[4 + 4 * part];
+        BufferId const copy = is_field(parameter) ? twin_[at(parameter.buffer)] : -1;
+        if (copy < 0) continue;
+        step.writes.resize(4 * parts);
+        BufferId const written = list_.add({.pool = Pool::state, .bytes = parameter.bytes() / 2, .over = copy,
+                                            .offset = parameter.offset / 2});
+        step.writes[3 * parts + part] = contiguous_ref(written, 0, DType::bfloat16, parameter.shape);
+      }
+    }
+  }
+
   StepList& list_;
   List<BufferId> group_;
+  List<BufferId> twin_;  // in bfloat16, of what products read; -1 where there is none
   List<bool> fixed_, wanted_;  // of groups
 };
 

@@ -108,6 +108,8 @@ enum class Op : std::uint8_t {
   adamw,  ///< parameter, gradient, m, v, learning rate, correction 1, correction 2, gradient scale (float32 ());
           ///< <beta1, beta2, eps, weight decay> -> parameter, m, v
 
+  custom,  ///< any operands; <any reals> -> one result: Node::custom is the operation, graph/custom.hpp makes it
+
   // Ranks. The state of every value is `Node::replication`.
   vary,            ///< {PortOp}: a replicated value used by each rank on its own; no traffic, VJP all_reduce
   partial,         ///< this rank's value is an addend of a pending sum; no traffic
@@ -215,6 +217,7 @@ inline constexpr OpInfo op_rows[] = {
     {Op::linear_cross_entropy, "linear_cross_entropy", OpClass::composite, with_rule, 4},
     {Op::square_sum, "square_sum", OpClass::composite, with_rule, 1},
     {Op::adamw, "adamw", OpClass::composite, gradient_itself, 3},
+    {Op::custom, "custom", OpClass::composite, with_rule, 1},
     {Op::vary, "vary", OpClass::collective, with_rule, 1},
     {Op::partial, "partial", OpClass::collective, with_rule, 1},
     {Op::all_reduce, "all_reduce", OpClass::collective, with_rule, 1},

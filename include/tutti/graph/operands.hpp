@@ -6,6 +6,7 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/graph/custom_arguments.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/adamw.hpp>
 #include <tutti/kernel/attention.hpp>
@@ -115,7 +116,7 @@ inline List<kernel::Gemm> gemms(Operands const& call) {
     gemm.c = call.writes[0] + to * bytes(c);
     gemm.c_row = c.strides[row];
     gemm.alpha = detail::scale(call);
-    gemm.epilogue.bias = call.read(2);
+    gemm.epilogue.bias = call.read(2);  // float; a device's narrow one is given otherwise
     gemm.epilogue.residual = call.read<void>(3);
     gemm.epilogue.residual_stride = gemm.c_row;
     gemm.epilogue.gelu_gradient = call.read<void>(4);
@@ -143,6 +144,15 @@ inline std::byte* background(Operands const& call) {
   return call.step.writes.size() > call.step.reads.size() ? call.writes.back() : nullptr;
 }
 
+inline CustomArguments custom(Operands const& call) {
+  CustomArguments args;
+  for (std::size_t i = 0; i < call.reads.size(); ++i)
+    args.operands.push_back({call.reads[i], call.step.reads[i].dtype, call.step.reads[i].shape});
+  args.result = {call.writes[0], call.step.writes[0].dtype, call.step.writes[0].shape};
+  args.reals = call.step.reals;
+  return args;
+}
+
 /// A chain with the lists that it refers to.
 struct Chain {
   Step const& step;
@@ -160,10 +170,11 @@ struct Chain {
   }
 };
 
-/// Without the step's scalars. Parts that lie one behind the other in all four arrays are one.
+/// Without the step's scalars. Parts that lie one behind the other in all arrays are one.
 inline List<kernel::AdamW> adamw(Operands const& call) {
   Step const& step = call.step;
   List<kernel::AdamW> parts;
+  std::size_t const count = (step.reads.size() - 4) / 4;
   for (std::size_t i = 4; i + 3 < step.reads.size(); i += 4) {
     kernel::AdamW part;
     part.size = detail::shape(call, i).size();
@@ -175,10 +186,12 @@ inline List<kernel::AdamW> adamw(Operands const& call) {
     part.beta2 = static_cast<float>(step.beta2);
     part.eps = detail::eps(call);
     part.weight_decay = static_cast<float>(step.weight_decay);
+    part.copy = call.write<bfloat16>(3 * count + i / 4 - 1);
     if (!parts.empty()) {
       kernel::AdamW& before = parts.back();
       if (before.parameter + before.size == part.parameter && before.gradient + before.size == part.gradient &&
-          before.m + before.size == part.m && before.v + before.size == part.v) {
+          before.m + before.size == part.m && before.v + before.size == part.v &&
+          (before.copy == nullptr ? part.copy == nullptr : before.copy + before.size == part.copy)) {
         before.size += part.size;
         continue;
       }

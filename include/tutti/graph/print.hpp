@@ -22,7 +22,7 @@ inline std::string short_number(double value) {
 inline void print(Graph const& graph, std::string const& indent, std::string& out) {
   for (Id id = 0; id < graph.size(); ++id) {
     Node const& node = graph[id];
-    out += indent + "%" + std::to_string(id) + " = " + std::string(name(node.op));
+    out += indent + "%" + std::to_string(id) + " = " + std::string(graph.op_name(id));
     if (node.name != none) out += " \"" + std::string(graph.name(id)) + "\"";
     out += "(";
     bool first = true;

@@ -61,6 +61,7 @@ inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
     lowering::ChainFusion(program.list).run();
   }
   if (options.target == Target::cuda) {
+    if (options.fuse) lowering::BiasGradients(program.list).run();
     if (options.narrow) lowering::Narrowing(program.list).run();
     lowering::fit_workspaces(program.list);
   }

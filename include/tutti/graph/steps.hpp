@@ -21,6 +21,7 @@
 namespace tutti::graph {
 
 using BufferId = std::int32_t;
+struct CustomOperation;
 
 /// Where a buffer's memory comes from.
 enum class Pool : std::uint8_t {
@@ -77,7 +78,8 @@ enum class StepKind : std::uint8_t {
   reduce,       ///< x -> y
   copy,         ///< x... -> a box of y for every x [, all of y, filled with `value` first]
   fill,         ///< -> y
-  gemm,         ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved]
+  gemm,         ///< a (Z..., M, K), b (Z..., K, N), [bias], [residual], [gelu_gradient] -> c (Z..., M, N), [saved],
+                ///< [sums of a over k (M)]
   column_sum,   ///< x (M, N) -> y
   layer_norm,   ///< x, gamma, beta -> y, [mean], [rstd]
   layer_norm_gradient,   ///< dy, x, gamma, mean, rstd, [dx_add] -> [dx], [dgamma], [dbeta]
@@ -94,10 +96,12 @@ enum class StepKind : std::uint8_t {
   cross_entropy,         ///< logits, targets -> loss, [dlogits], [losses]
   square_sum,            ///< [base], x... -> y
   adamw,        ///< learning rate, corrections, gradient scale, then p, g, m, v of every part -> p, m, v of every part
+                ///< [, then [p in bfloat16] of every part]
   gather,       ///< table, indices -> y
   scatter_add,  ///< onto, indices, updates -> y
   dynamic_slice,         ///< x, starts... -> y
   dynamic_update_slice,  ///< x, update, starts... -> y
+  custom,                ///< x... -> y
   iota,                  ///< -> y
   random_bits,           ///< seed, step, stream -> y
   rank,                  ///< -> y
@@ -138,6 +142,7 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::scatter_add: return "scatter_add";
     case StepKind::dynamic_slice: return "dynamic_slice";
     case StepKind::dynamic_update_slice: return "dynamic_update_slice";
+    case StepKind::custom: return "custom";
     case StepKind::iota: return "iota";
     case StepKind::random_bits: return "random_bits";
     case StepKind::rank: return "rank";
@@ -195,6 +200,9 @@ struct Step {
   std::int32_t slot = -1;        ///< all_reduce: which one in flight
   bool scatter = false;          ///< all_reduce_start: of the result, a rank needs only its section of the bucket
 
+  CustomOperation const* custom = nullptr;  ///< custom
+  List<double> reals;                       ///< custom
+
   std::int32_t layer = -1;       ///< iteration of the repeat that it was unrolled from
   std::int32_t node = -1;        ///< node of the graph, for messages
   std::string where;             ///< the user's line, "model.cpp:31"
@@ -212,6 +220,7 @@ struct StepList {
   List<Buffer> buffers;
   List<Step> steps;
   List<Entry> fields;   ///< of the State
+  List<Entry> copies;   ///< of fields, by their names, in bfloat16: kept from run to run, as fields are
   List<Entry> inputs;
   List<Entry> outputs;
 

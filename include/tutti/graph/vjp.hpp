@@ -305,6 +305,13 @@ inline constexpr Rule rules[] = {
        n.give(0, n.in(0) * convert(n.g() * 2.0, n.in(0).dtype()));
        if (n.count() == 2) n.give(1, n.g());
      }},
+    {Op::custom,
+     [](Back const& n) {
+       CustomOperation const& operation = *n.builder.graph()[n.id].custom;
+       if (!operation.has_gradient)
+         refuse(n.where, Op::custom, ErrorKind::unavailable, "this operation came without a gradient; give it one");
+       operation.gradient(n);
+     }},
     {Op::vary, [](Back const& n) { n.give(0, all_reduce(vary(n.g(), port_op(n)), port_op(n))); }},
     {Op::partial, [](Back const& n) { n.give(0, n.g()); }},
     {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), port_op(n))); }},

@@ -101,17 +101,49 @@ inline std::string read_file(std::string const& path) {
   return text;
 }
 
+namespace detail {
+
+struct RegularFile {
+  Descriptor descriptor;
+  std::size_t bytes;
+};
+/// Opening a pipe would wait for its writer, only to refuse it then: that is asked not to wait.
+inline RegularFile open_regular(std::string const& path, char const* operation) {
+  Descriptor file = open_to_read(path, operation, O_NONBLOCK);
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) throw_errno(operation, "cannot examine '" + path + "'");
+  if (!S_ISREG(facts.st_mode))
+    throw Error(ErrorKind::io, operation, "'" + path + "' is not a regular file. Pass the path of a file");
+  return {std::move(file), static_cast<std::size_t>(facts.st_size)};
+}
+
+}  // namespace detail
+
+/// The bytes of a regular file in memory of their own: what happens to the file later does not matter, as it does to
+/// `map_file`. Errors: io; out_of_memory.
+inline Storage<Cpu> load_file(std::string const& path) {
+  auto const [file, bytes] = detail::open_regular(path, "load_file");
+  if (bytes == 0) return {};
+  Storage<Cpu> storage(Cpu{}, bytes);
+  auto* const memory = static_cast<char*>(storage.data());
+  for (std::size_t used = 0; used < bytes;) {
+    ::ssize_t const got = ::read(file.get(), memory + used, bytes - used);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) detail::throw_errno("load_file", "cannot read '" + path + "'");
+    if (got == 0)
+      throw Error(ErrorKind::io, "load_file",
+                  "'" + path + "' ended after " + std::to_string(used) + " of " + std::to_string(bytes) +
+                      " bytes: something shortens it. Wait until it is written");
+    used += static_cast<std::size_t>(got);
+  }
+  return storage;
+}
+
 /// The bytes of a regular file, mapped read-only: pages come from the page cache when touched. An empty file gives
 /// empty storage. The file must not shrink while it is mapped: the operating system answers that with SIGBUS.
 inline Storage<Cpu> map_file(std::string const& path) {
-  // Opening a pipe would wait for its writer, only to refuse it then.
-  detail::Descriptor const file = detail::open_to_read(path, "map_file", O_NONBLOCK);
-  struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) detail::throw_errno("map_file", "cannot examine '" + path + "'");
-  if (!S_ISREG(facts.st_mode))
-    throw Error(ErrorKind::io, "map_file", "'" + path + "' is not a regular file. Pass the path of a file");
-  if (facts.st_size == 0) return {};
-  auto const bytes = static_cast<std::size_t>(facts.st_size);
+  auto const [file, bytes] = detail::open_regular(path, "map_file");
+  if (bytes == 0) return {};
   void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (memory == MAP_FAILED) detail::throw_errno("map_file", "cannot map '" + path + "'");
   return Storage<Cpu>(

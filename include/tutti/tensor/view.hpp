@@ -169,6 +169,19 @@ class TensorView<T, D> {
     return {data_, static_cast<std::size_t>(size())};
   }
 
+  /// Elements in row-major order as iterators of the device's algorithms. They come with a header of the device: for
+  /// CUDA include <tutti/kernel/cuda/iterator.hpp>.
+  auto begin() const
+    requires(!D::host_accessible)
+  {
+    return device_iterator(*this, std::int64_t{0});
+  }
+  auto end() const
+    requires(!D::host_accessible)
+  {
+    return device_iterator(*this, size());
+  }
+
   /// Element at the given indices, integers, one per axis.
   template <class... Index>
   T& operator()(Index... index) const {

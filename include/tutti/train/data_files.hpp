@@ -101,9 +101,8 @@ inline void require_data_of_tokenizer(std::string const& flag, data::TokenCorpus
 /// Three words in a row from the beginning of held-out text, for a first prompt; empty where there are none.
 inline std::string opening_words(data::TokenCorpus const& corpus, data::Tokenizer const& tokenizer) {
   std::vector<std::int32_t> ids;
-  for (std::uint16_t const token :
-       corpus.shards().front().tokens().first(std::min<std::size_t>(corpus.shards().front().tokens().size(), 2000)))
-    if (token < tokenizer.vocabulary() && !tokenizer.is_special(token)) ids.push_back(token);
+  for (std::int32_t const token : corpus.shards().front().tokens().first(2000))
+    if (token >= 0 && token < tokenizer.vocabulary() && !tokenizer.is_special(token)) ids.push_back(token);
   std::string const text = tokenizer.decode(ids);
   auto const letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0; };
   std::vector<std::string> words;

@@ -2,16 +2,18 @@
 /// @file
 /// Programs on a device: whole training steps, captured and replayed, two under way, with ranks.
 // Covers: <tutti/graph/cuda/executor.hpp> <tutti/graph/cuda/state.hpp> <tutti/graph/fit_cuda.hpp>
-// Covers: <tutti/graph/narrow.hpp>
+// Covers: <tutti/graph/narrow.hpp> <tutti/graph/cuda/workspace.hpp>
 
 #include "graph/cuda/run_graph.hpp"
 #include "graph/small_gpt.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/graph/amp.hpp>
+#include <tutti/graph/custom.hpp>
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace tutti;
@@ -193,6 +195,16 @@ TEST_CASE("a program captured before working memory moved is captured again") {
   for (double const loss : losses) CHECK(loss == losses.front());
 }
 
+namespace {
+struct Same : FunctionOf<1> {
+  static constexpr std::string_view name = "same";
+  template <class Real>
+  static constexpr Real scalar(Real x) {
+    return x;
+  }
+};
+}  // namespace
+
 TEST_CASE("programs that a device cannot run are refused") {
   SmallSizes const sizes = device_sizes();
   Graph const graph = test::small_graph(sizes, SmallPass::loss);
@@ -201,6 +213,13 @@ TEST_CASE("programs that a device cannot run are refused") {
   Program const for_processors = compile(graph);
   REQUIRE_ERROR(graph::cuda::Executor(cuda_blas(), for_processors, device), ErrorKind::invalid_argument,
                 "compiled for processors");
+  Builder custom_builder;
+  custom_builder.output("y", custom<Same>({custom_builder.input("x", DType::float32, {4})}));
+  State none;
+  graph::cuda::DeviceState nothing(cuda_context().stream(), none);
+  Program const own = compiled(custom_builder.graph());
+  REQUIRE_ERROR(graph::cuda::Executor(cuda_blas(), own, nothing), ErrorKind::unavailable,
+                "same has a body for processors alone");
   Program const program = compiled(graph);
   graph::cuda::Executor executor(cuda_blas(), program, device);
   REQUIRE_ERROR(executor.run(), ErrorKind::invalid_argument, "was never set");
@@ -232,15 +251,20 @@ TEST_CASE("what products round to bfloat16 is stored so on a device, and nothing
   SmallSizes sizes = device_sizes();
   sizes.batch = 4;
   for (SmallPass const pass : {SmallPass::loss, SmallPass::gradients, SmallPass::whole}) {
+    INFO("pass " << static_cast<int>(pass));
     Graph const graph = amp(test::small_graph(sizes, pass), DType::bfloat16);
     CompileOptions options;
     options.target = Target::cuda;
     Program const narrow = compile(graph, options);
     options.narrow = false;
     Program const wide = compile(graph, options);
-    // Without a gradient little is kept, and the weights' copies are most of it.
-    if (pass != SmallPass::loss) CHECK(narrow.plan.arena_bytes < wide.plan.arena_bytes);
-    int converted = 0;
+    CHECK(narrow.plan.arena_bytes < wide.plan.arena_bytes);
+    CHECK(narrow.list.copies.size() >= 5);  // the weights, at least
+    CHECK(wide.list.copies.empty());
+    auto const in_state = [&](Ref const& ref) {
+      return narrow.list[narrow.list.home(ref.buffer).root].pool == Pool::state;
+    };
+    std::size_t copies_written = 0;
     for (Step const& step : narrow.list.steps) {
       INFO(name(step.kind) << " " << step.where);
       if (step.kind == StepKind::gemm)
@@ -252,10 +276,14 @@ TEST_CASE("what products round to bfloat16 is stored so on a device, and nothing
         CHECK(step.reads[1].dtype == DType::float32);
       if (step.kind == StepKind::adamw || step.kind == StepKind::square_sum)
         for (Ref const& ref : step.reads) CHECK((!ref || ref.dtype != DType::bfloat16));
-      converted += step.kind == StepKind::elementwise && step.instructions.size() == 1 &&
-                   step.writes[0].dtype == DType::bfloat16 && step.reads[0].dtype == DType::float32;
+      if (step.kind == StepKind::elementwise && step.writes[0].dtype == DType::bfloat16)
+        for (Ref const& ref : step.reads) CHECK(!in_state(ref));  // no kernel converts weights
+      if (step.kind == StepKind::gemm && step.writes[0].dtype == DType::bfloat16 && step.reads[2])
+        CHECK(step.reads[2].dtype == DType::bfloat16);
+      if (step.kind == StepKind::adamw)
+        for (Ref const& ref : step.writes) copies_written += ref && ref.dtype == DType::bfloat16;
     }
-    CHECK(converted >= 5);  // the weights, at least
+    if (pass == SmallPass::whole) CHECK(copies_written >= narrow.list.copies.size());
     auto const losses = [&](Program const& program) { return trained(program, graph, sizes, 6, true).losses; };
     if (pass != SmallPass::whole) continue;
     auto const a = losses(narrow), b = losses(wide);
@@ -264,4 +292,71 @@ TEST_CASE("what products round to bfloat16 is stored so on a device, and nothing
   }
   Graph const exact = test::small_graph(sizes, SmallPass::whole);
   CHECK(to_string(compiled(exact)).find("bfloat16") == std::string::npos);
+}
+
+TEST_CASE("gradients of biases come from the products that read the same rows, on devices alone") {
+  SmallSizes const sizes = device_sizes();
+  for (bool const narrow : {false, true}) {
+    INFO("narrow " << narrow);
+    Graph const plain = test::small_graph(sizes, SmallPass::gradients);
+    Graph const graph = narrow ? amp(plain, DType::bfloat16) : plain;
+    auto const sums = [](Program const& program) {
+      std::pair<int, int> result;  // steps of their own; of products
+      for (Step const& step : program.list.steps) {
+        result.first += step.kind == StepKind::column_sum;
+        bool const merged = step.kind == StepKind::gemm && step.writes.size() > 2 && step.writes[2];
+        result.second += merged;
+        if (merged) CHECK(step.writes[2].dtype == DType::float32);
+      }
+      return result;
+    };
+    auto const [alone, none] = sums(compile(graph));
+    CHECK(alone >= 4);
+    CHECK(none == 0);
+    auto const [left, merged] = sums(compiled(graph));
+    CHECK(left == 0);
+    CHECK(merged == alone);
+  }
+}
+
+TEST_CASE("a field's copy in bfloat16 follows what writes the field: the host, an update, a program without copies") {
+  Builder b;
+  Var const p = b.parameter("p", {16, 16}, zeros()), x = b.input("x", DType::float32, {8, 16});
+  b.output("y", linear(x, p));
+  Graph const reads = amp(b.graph(), DType::bfloat16);
+  b.update(p, p + 1.0);
+  Graph const counts = amp(b.graph(), DType::bfloat16);
+  Builder other;
+  Var const same = other.parameter("p", {16, 16}, zeros());
+  other.update(same, same + 2.0);
+  Graph const elsewhere = other.graph();
+  Program const reading = compiled(reads), counting = compiled(counts), adding = compiled(elsewhere);
+  REQUIRE(reading.list.copies.size() == 1);
+  State state(counts);
+  state.initialise(3);
+  graph::cuda::DeviceState device(cuda_context().stream(), state);
+  graph::cuda::Executor adds(cuda_blas(), adding, device), reader(cuda_blas(), reading, device),
+      counter(cuda_blas(), counting, device);
+  std::vector<float> const ones(8 * 16, 1.0f);
+  for (graph::cuda::Executor* executor : {&reader, &counter})
+    executor->set("x", TensorView<float const>(ones.data(), {8, 16}));
+  auto const sum = [](graph::cuda::Executor& executor) {
+    executor.run();
+    return executor.output<float>("y").data()[0] / 16;
+  };
+  for (int round = 0; round < 3; ++round) {
+    INFO("round " << round);
+    auto const base = static_cast<float>(10 * round);
+    for (std::int64_t i = 0; i < 256; ++i) state["p"].data()[i] = base;
+    device.host_wrote();
+    CHECK(sum(reader) == base);
+    CHECK(sum(counter) == base);
+    CHECK(sum(counter) == base + 1);
+    CHECK(sum(reader) == base + 2);
+    adds.run();
+    CHECK(sum(reader) == base + 4);
+    CHECK(sum(counter) == base + 4);
+    device.to_host();
+    CHECK(state["p"].data()[255] == base + 5);
+  }
 }

@@ -11,17 +11,18 @@
 /// load, load_partial(p, n) (lanes from n on are zero), store, store_partial(p, v, n) for float, int32, bfloat16,
 /// float16; load of int8 and uint8 as I32, store of the low bytes of I32 as int8; set, zero, set_i32, add, sub, mul,
 /// div, fma(a, b, c) = a b + c, fnma(a, b, c) = c - a b, sqrt, abs, floor, ceil, neg, copysign; min, max (the second
-/// operand where one is NaN); sum, max_lane, min_lane across the lanes in a fixed order; less, less_equal, equal,
-/// not_equal, any, all, select(mask, if_true, if_false); as_i32 / as_f32 (bits), to_i32 (to nearest even) / to_f32
-/// (value), bit_and, bit_or, bit_xor, shift_left<n>, shift_right<n> (arithmetic), shift_right_logical<n>; scale(v, n) =
-/// v 2^n for integral n in [-200, 200]; load_transposed(p, stride, rows, out): out[c] lane r = p[r * stride + c] for 4
-/// columns c, rows at most `lanes` (the rest repeats the last row); of bfloat16 the pairs p[r * stride + 2 c] and its
-/// successor, as bits; deinterleave(a, b, even, odd): the elements of even and of odd place of a followed by b;
-/// interleave(even, odd, a, b) undoes it; round_bfloat16(v): floats, to the nearest even bfloat16; pack_bfloat16(low,
-/// high): the same as bits, a pair a lane (where has_dot2, subnormals are zero); dot2(c, a, b): c + two products of
-/// such pairs a lane; has_dot2: in one instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane;
-/// dot4(c, a, b): c + four products of unsigned by signed bytes; has_dot4: in one instruction; sums of integers wrap
-/// around; exp, log, tanh, logistic, gelu, gelu_gradient, silu, silu_gradient, silu_and_gradient, sin, cos, erf,
+/// operand where one is NaN); sum, max_lane, min_lane across the lanes in a fixed order;
+/// less, less_equal, equal, not_equal, any,
+/// all, select(mask, if_true, if_false); as_i32 / as_f32 (bits), to_i32 (to nearest even) / to_f32 (value), bit_and,
+/// bit_or, bit_xor, shift_left<n>, shift_right<n> (arithmetic), shift_right_logical<n>; scale(v, n) = v 2^n for
+/// integral n in [-200, 200]; load_transposed(p, stride, rows, out): out[c] lane r = p[r * stride + c] for 4 columns c,
+/// rows at most `lanes` (the rest repeats the last row); of bfloat16 the pairs p[r * stride + 2 c] and its successor,
+/// as bits; deinterleave(a, b, even, odd): the elements of even and of odd place of a followed by b; interleave(even,
+/// odd, a, b) undoes it; round_bfloat16(v): floats, to the nearest even bfloat16; pack_bfloat16(low, high): the same as
+/// bits, a pair a lane (where has_dot2, subnormals are zero); dot2(c, a, b): c + two products of such pairs a lane;
+/// has_dot2: in one instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane; dot4(c, a, b): c +
+/// four products of unsigned by signed bytes; has_dot4: in one instruction; sums of integers wrap around; exp, log,
+/// tanh, logistic, gelu, gelu_gradient, silu, silu_gradient, silu_and_gradient, sin, cos, erf,
 /// exact_gelu, maximum, one_or_zero, like (math.inl).
 ///
 /// A vector register never crosses a function that was compiled for another level: everything here is always inlined.

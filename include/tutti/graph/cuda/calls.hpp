@@ -4,6 +4,7 @@
 /// A step bound to device memory: the launches of its kernels with all arguments, made once. The twin of
 /// tutti/graph/calls.hpp.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/graph/cuda/chains.hpp>
@@ -87,7 +88,7 @@ inline Owner<Call> bind_gemms(Operands const& call) {
   std::int64_t const a_batch = batch_stride(a, c.shape, batch), b_batch = batch_stride(b, c.shape, batch),
                      c_batch = batch_stride(c, c.shape, batch);
   bool const bare = call.read(2) == nullptr && call.read(3) == nullptr && call.read(4) == nullptr &&
-                    call.write(1) == nullptr && !step.gelu;
+                    call.write(1) == nullptr && call.write(2) == nullptr && !step.gelu;
   bool const one_type =
       a.dtype == b.dtype && step.product == a.dtype && (a.dtype != DType::float32 || c.dtype == a.dtype);
   if (products.size() > 1 && bare && one_type && products[0].k > 0 && a_batch >= 0 && b_batch >= 0 && c_batch >= 0) {
@@ -97,8 +98,14 @@ inline Owner<Call> bind_gemms(Operands const& call) {
                                         .c_batch = c_batch};
     return detail::call([gemm = products[0], forms](Blas& blas) { kernel::cuda::gemm(blas, gemm, forms); });
   }
-  return detail::call([products = std::move(products)](Blas& blas) {
-    for (kernel::Gemm const& product : products) kernel::cuda::gemm(blas, product);
+  kernel::cuda::GemmForms forms;
+  forms.left_sums = call.write<void>(2);
+  if (call.read(2) != nullptr && step.reads[2].dtype == DType::bfloat16) {
+    forms.bias = call.read<void>(2);
+    for (kernel::Gemm& product : products) product.epilogue.bias = nullptr;
+  }
+  return detail::call([products = std::move(products), forms](Blas& blas) {
+    for (kernel::Gemm const& product : products) kernel::cuda::gemm(blas, product, forms);
   });
 }
 
@@ -277,6 +284,9 @@ inline Owner<Call> bind(Operands const& call) {
         generic::dynamic_copy(context, {.whole = y, .box = update, .starts = call.step.reads, .first = 2},
                               call.reads, call.writes[0], call.reads[1], true);
       });
+    case StepKind::custom:
+      throw Error(ErrorKind::unavailable, "graph::cuda::Executor",
+                  concat(s.custom->name, " has a body for processors alone. Run this program there"));
     case StepKind::iota:
       return detail::launch(
           [&s, y = call.writes[0]](Context& context) { generic::iota(context, s.writes[0], y, s.axis); });

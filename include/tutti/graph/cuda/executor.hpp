@@ -16,6 +16,7 @@
 #include <tutti/exec/cuda/stream.hpp>
 #include <tutti/graph/cuda/calls.hpp>
 #include <tutti/graph/cuda/state.hpp>
+#include <tutti/graph/cuda/workspace.hpp>
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/program.hpp>
@@ -38,36 +39,6 @@ namespace tutti::graph::cuda {
 enum class Reach : std::uint8_t {
   host,    ///< the port takes memory of the host: operands pass through pinned memory
   device,  ///< it takes memory of this device, as comm::accelerator_port's does
-};
-
-/// The device memory that programs need while they run. Programs of one stream may share one.
-struct Workspace {
-  tutti::cuda::DeviceMemory arena, communicator;
-  Memory registered;  ///< in the place of `communicator`: from a port that reaches the device
-
-  Workspace(tutti::cuda::Stream const& stream, std::int64_t arena_bytes, std::int64_t communicator_bytes,
-            comm::Port* device_port = nullptr)
-      : arena(stream, static_cast<std::size_t>(arena_bytes)) {
-    if (device_port == nullptr)
-      communicator = tutti::cuda::DeviceMemory(stream, static_cast<std::size_t>(communicator_bytes));
-    else registered = Memory(communicator_bytes, device_port);
-  }
-  /// Large enough for each of the programs.
-  static Shared<Workspace> of(tutti::cuda::Stream const& stream, std::span<Program const* const> programs,
-                              comm::Port* device_port = nullptr) {
-    std::int64_t arena_bytes = 0, communicator_bytes = 0;
-    for (Program const* program : programs) {
-      arena_bytes = std::max(arena_bytes, program->plan.arena_bytes);
-      communicator_bytes = std::max(communicator_bytes, program->plan.communicator_bytes);
-    }
-    return make_shared_owner<Workspace>(stream, arena_bytes, communicator_bytes, device_port);
-  }
-  std::byte* communicator_data() const noexcept {
-    return registered.data() != nullptr ? registered.data() : static_cast<std::byte*>(communicator.data());
-  }
-  std::int64_t communicator_bytes() const noexcept {
-    return std::max(registered.bytes(), static_cast<std::int64_t>(communicator.bytes()));
-  }
 };
 
 struct ExecutorOptions {
@@ -127,9 +98,12 @@ class Executor : public Ports {
       static_cast<void>(field_of(state.host(), entry));
       roots_[lowering::at(entry.buffer)] = state.data(entry.name);
     }
-    for (Step const& step : list.steps)
-      for (Ref const& ref : step.writes)
-        writes_state_ |= ref && list[list.home(ref.buffer).root].pool == Pool::state;
+    for (Entry const& entry : list.copies) {
+      DeviceState::Twin& twin = state.copied_twin(entry.name);
+      roots_[lowering::at(entry.buffer)] = static_cast<std::byte*>(twin.copy.data());
+      copied_.push_back(&twin);
+    }
+    find_writes();
     bind_steps();
     if (options_.profile) {
       profile_ = Profile(list);
@@ -170,6 +144,7 @@ class Executor : public Ports {
     std::memcpy(pinned, port_data(), static_cast<std::size_t>(input_bytes()));
     state_.to_device(where);
     if (writes_state_) state_.device_writes();
+    for (DeviceState::Twin* const twin : copied_) renew_copy(*twin);
     tutti::cuda::copy_to_device(stream(), device_ports_.data(), pinned, static_cast<std::size_t>(input_bytes()), where);
     next_wait_ = 0;
     if (options_.poison) poison();
@@ -182,6 +157,7 @@ class Executor : public Ports {
       }
       throw;
     }
+    for (DeviceState::Twin* const twin : left_) twin->copy_is_old = true;
     auto const outputs = static_cast<std::size_t>(port_bytes() - input_bytes());
     tutti::cuda::copy_to_host(stream(), pinned + input_bytes(),
                               static_cast<std::byte*>(device_ports_.data()) + input_bytes(), outputs, where);
@@ -259,6 +235,29 @@ class Executor : public Ports {
                             : pool == Pool::communicator ? options_.workspace->communicator_data()
                                                          : roots_[lowering::at(root)];
     return base + program_.plan.offset[lowering::at(ref.buffer)] + ref.offset;
+  }
+
+  /// Fields that the program writes: of those that it leaves a copy of behind, the copy is old afterwards.
+  void find_writes() {
+    StepList const& list = program_.list;
+    for (Step const& step : list.steps)
+      for (std::size_t i = 0; i < step.writes.size(); ++i) {
+        if (!step.writes[i]) continue;
+        Buffer const& root = list[list.home(step.writes[i].buffer).root];
+        if (root.pool != Pool::state || step.writes[i].dtype == DType::bfloat16) continue;
+        writes_state_ = true;
+        std::size_t const copy = 3 * (step.reads.size() / 4 - 1) + i / 3;  // of AdamW's p, m, v
+        if (step.kind == StepKind::adamw && i % 3 == 0 && copy < step.writes.size() && step.writes[copy]) continue;
+        left_.push_back(&state_.twin(list.fields[lowering::at(root.entry)].name));
+      }
+  }
+  void renew_copy(DeviceState::Twin& twin) {
+    if (!std::exchange(twin.copy_is_old, false)) return;
+    auto const count = static_cast<std::int64_t>(twin.copy.bytes() / sizeof(bfloat16));
+    namespace device = kernel::cuda::detail;
+    device::RetypeArguments const arguments{1, count, count, count, twin.memory.data(), twin.copy.data()};
+    tutti::cuda::launch(stream(), {.grid = dim3(device::blocks_of(count, 256)), .block = dim3(256)},
+                        device::retype<float, bfloat16>, arguments);
   }
 
   /// Calls, and the stretches between those that the host makes.
@@ -503,6 +502,7 @@ class Executor : public Ports {
   tutti::cuda::DeviceMemory device_ports_;
   std::array<Slot, 2> slots_;
   List<std::byte*> roots_;          // of fields, inputs and outputs, by buffer
+  List<DeviceState::Twin*> copied_, left_;  // whose copy is read; whose field is written without it
   List<Owner<Call>> calls_;         // null for what the host takes part in
   List<Stretch> stretches_;
   List<Flight> flights_;

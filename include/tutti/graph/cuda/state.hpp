@@ -20,6 +20,13 @@ namespace tutti::graph::cuda {
 /// Not copyable. Borrows a stream and a state, whose fields must not be shared between ranks.
 class DeviceState {
  public:
+  /// A field's memory on the device, and what products read of it in bfloat16 where a program asked for that.
+  struct Twin {
+    Field* field = nullptr;
+    tutti::cuda::DeviceMemory memory, copy;
+    bool copy_is_old = true;  ///< the field was written since, and the copy was not
+  };
+
   DeviceState(tutti::cuda::Stream const& stream, State& state) : stream_(stream), state_(state) {}
   DeviceState(DeviceState const&) = delete;
   DeviceState& operator=(DeviceState const&) = delete;
@@ -29,15 +36,28 @@ class DeviceState {
   /// Device memory of a field; its address stays. Errors: out_of_memory, invalid_argument (no such field).
   template <class = void>
   std::byte* data(std::string_view name, std::source_location where = std::source_location::current()) {
+    return static_cast<std::byte*>(twin(name, where).memory.data());
+  }
+  /// The same with what belongs to it. Its address stays.
+  template <class = void>
+  Twin& twin(std::string_view name, std::source_location where = std::source_location::current()) {
     Field& field = state_.at(name);
     for (Twin& twin : twins_)
-      if (twin.field == &field) return static_cast<std::byte*>(twin.memory.data());
+      if (twin.field == &field) return twin;
     Twin& twin = twins_.emplace_back();
     twin.field = &field;
     twin.memory = tutti::cuda::DeviceMemory(
         stream_, static_cast<std::size_t>(std::max<std::int64_t>(field.bytes(), 1)), where);
     if (!host_is_newer_) copy_to_device(twin, where);
-    return static_cast<std::byte*>(twin.memory.data());
+    return twin;
+  }
+  /// The twin of a float32 field with room for its copy in bfloat16, which whoever runs programs keeps up to date.
+  template <class = void>
+  Twin& copied_twin(std::string_view name, std::source_location where = std::source_location::current()) {
+    Twin& of = twin(name, where);
+    if (of.copy.data() == nullptr)
+      of.copy = tutti::cuda::DeviceMemory(stream_, static_cast<std::size_t>(of.field->bytes() / 2), where);
+    return of;
   }
 
   /// The host has written fields, or may have: the device's are out of date.
@@ -64,19 +84,15 @@ class DeviceState {
   }
   std::int64_t bytes() const noexcept {
     std::int64_t total = 0;
-    for (Twin const& twin : twins_) total += static_cast<std::int64_t>(twin.memory.bytes());
+    for (Twin const& twin : twins_) total += static_cast<std::int64_t>(twin.memory.bytes() + twin.copy.bytes());
     return total;
   }
 
  private:
-  struct Twin {
-    Field* field = nullptr;
-    tutti::cuda::DeviceMemory memory;
-  };
-
   void copy_to_device(Twin& twin, std::source_location where) {
     tutti::cuda::copy_to_device(stream_, twin.memory.data(), twin.field->data(),
                                 static_cast<std::size_t>(twin.field->bytes()), where);
+    twin.copy_is_old = true;
   }
 
   tutti::cuda::Stream const& stream_;

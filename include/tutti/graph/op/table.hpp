@@ -84,7 +84,7 @@ constexpr void with_operation(Op op, F&& f) {
 namespace detail {
 
 /// Of every function of elements, at the place of its number, Make::of<op>(); of others, what is made of nothing.
-template <class Make, std::size_t Count>
+template <class Make, std::size_t Count, class = void>
 constexpr auto function_table() {
   std::array<decltype(Make::template of<Op::add>()), Count> table{};
   constexpr int first = static_cast<int>(Op::add);
@@ -108,17 +108,18 @@ struct MakeFacts {
     return {Of::truth, Of::wraps, Of::commutes, Of::neutral};
   }
 };
-template <class = void>
+template <class T>
 constexpr auto make_op_table() {
-  auto table = function_table<MakeInfo, std::size_t{op_count}>();
+  auto table = function_table<MakeInfo, std::size_t{op_count}, T>();
   for (OpInfo const& row : op_rows) table[static_cast<std::size_t>(row.op)] = row;
   return table;
 }
-// Variable templates: this header can stand before the end of an operation's.
-template <class = void>
-inline constexpr auto op_table = make_op_table();
-template <class = void>
-inline constexpr auto facts_table = function_table<MakeFacts, std::size_t{ElementwiseFunctions::count}>();
+// Variable templates, whose values depend on T so that they wait: this header can stand before the end of an
+// operation's.
+template <class T = void>
+inline constexpr auto op_table = make_op_table<T>();
+template <class T = void>
+inline constexpr auto facts_table = function_table<MakeFacts, std::size_t{ElementwiseFunctions::count}, T>();
 
 }  // namespace detail
 

@@ -4,8 +4,10 @@
 /// One query per head against a cache of keys and values, which memory bounds: the cache is cut into parts, each summed
 /// with a softmax of its own by a block, and the parts are joined in their order.
 ///
-/// A warp takes four keys at a time: eight lanes read one key's row, 16 or 32 bytes each, so that a warp has 1 to 2 KB
-/// of keys and as much of values in flight; products, softmax and sums are fp32 in registers. How the cache is cut
+/// A warp takes eight keys at a time, four of heads above 128: eight lanes read one key's row, 16 bytes an access, and
+/// all accesses of the eight keys and their values are made before the first product. So a warp has 2 KB to 4 KB in
+/// flight for heads of 64, and eight warps of a block have 16 KB to 32 KB; how much of memory's speed that is, only a
+/// GPU can tell (benchmarks/cuda/decode.cpp). Products, softmax and sums are fp32 in registers. How the cache is cut
 /// depends on its capacity and the device, not on its length: a captured graph stays valid while the sequence grows.
 
 #include <tutti/exec/cuda/launch.hpp>
@@ -17,7 +19,7 @@
 
 namespace tutti::kernel::cuda::detail {
 
-inline constexpr int decode_warps = 4;
+inline constexpr int decode_warps = 8;
 inline constexpr int decode_most_size = 256;  ///< elements of a head
 
 template <class T>
@@ -68,41 +70,55 @@ __global__ void __launch_bounds__(32 * decode_warps)
     for (int index = 0; index < piece_size; ++index)
       query[piece_size * piece + index] = values_of[index] * arguments.scale;
   }
+  constexpr int groups = Width <= 128 ? 2 : 1;  // of four keys
   float most = -INFINITY, total = 0;
-  for (std::int64_t first = begin + 4 * warp; first < end; first += 4 * decode_warps) {
-    std::int64_t const key = first + lane / 8;
-    bool const there = key < end;
-    float k[each], v[each];
+  for (std::int64_t first = begin + 4 * groups * warp; first < end; first += 4 * groups * decode_warps) {
+    float k[groups][each], v[groups][each];
 #pragma unroll
-    for (int piece = 0; piece < each / piece_size; ++piece) {
-      int const at = piece_size * (lane % 8 + 8 * piece);
-      float of_key[piece_size] = {}, of_value[piece_size] = {};
-      if (there && at < size) {
-        load(keys + key * size + at, of_key);
-        load(values + key * size + at, of_value);
-      }
+    for (int group = 0; group < groups; ++group) {
+      std::int64_t const key = first + 4 * group + lane / 8;
 #pragma unroll
-      for (int index = 0; index < piece_size; ++index) {
-        k[piece_size * piece + index] = of_key[index];
-        v[piece_size * piece + index] = of_value[index];
+      for (int piece = 0; piece < each / piece_size; ++piece) {
+        int const at = piece_size * (lane % 8 + 8 * piece);
+        float of_key[piece_size] = {}, of_value[piece_size] = {};
+        if (key < end && at < size) {
+          load(keys + key * size + at, of_key);
+          load(values + key * size + at, of_value);
+        }
+#pragma unroll
+        for (int index = 0; index < piece_size; ++index) {
+          k[group][piece_size * piece + index] = of_key[index];
+          v[group][piece_size * piece + index] = of_value[index];
+        }
       }
     }
-    float score = 0;
+    float scores[groups], next = most;
 #pragma unroll
-    for (int index = 0; index < each; ++index) score = fmaf(query[index], k[index], score);
+    for (int group = 0; group < groups; ++group) {
+      float score = 0;
 #pragma unroll
-    for (int distance = 4; distance > 0; distance /= 2) score += __shfl_xor_sync(0xffffffffu, score, distance);
-    if (!there) score = -INFINITY;
-    float next = fmaxf(most, score);  // of all four keys, and finite: the first of them is there
-    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 8));
+      for (int index = 0; index < each; ++index) score = fmaf(query[index], k[group][index], score);
+#pragma unroll
+      for (int distance = 4; distance > 0; distance /= 2) score += __shfl_xor_sync(0xffffffffu, score, distance);
+      scores[group] = first + 4 * group + lane / 8 < end ? score : -INFINITY;
+      next = fmaxf(next, scores[group]);
+    }
+    next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 8));  // of all keys, and finite: the first of them is there
     next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 16));
-    float const shrink = exp2_approximate(most - next), weight = exp2_approximate(score - next);
+    float const shrink = exp2_approximate(most - next);
     most = next;
-    total = fmaf(total, shrink, weight);
+    total *= shrink;
 #pragma unroll
-    for (int index = 0; index < each; ++index) sum[index] = fmaf(sum[index], shrink, weight * v[index]);
+    for (int index = 0; index < each; ++index) sum[index] *= shrink;
+#pragma unroll
+    for (int group = 0; group < groups; ++group) {
+      float const weight = exp2_approximate(scores[group] - next);
+      total += weight;
+#pragma unroll
+      for (int index = 0; index < each; ++index) sum[index] = fmaf(weight, v[group][index], sum[index]);
+    }
   }
-  // The warp's four keys, then the warps.
+  // The keys of the warp's four places, then the warps.
 #pragma unroll
   for (int distance = 8; distance <= 16; distance *= 2) {
     total += __shfl_xor_sync(0xffffffffu, total, distance);

@@ -7,8 +7,8 @@
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
+#include <tutti/kernel/cuda/cub.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
-#include <tutti/kernel/cuda/sort.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/embedding.hpp>
 
@@ -190,16 +190,22 @@ template <class T, int N>
 void embedding_table_gradient(Context& context, EmbeddingGradientOf<T> const& args) {
   std::int64_t const count = args.batch * args.tokens_per_row, spans = (count + span_length - 1) / span_length;
   int const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(args.vocabulary)));
-  std::int64_t const list = (count + 63) / 64 * 64, counts = SortLists::sort_counts(count);
-  auto* const words = static_cast<std::int32_t*>(
-      context.scratch(static_cast<std::size_t>(4 * list + std::max(spans * 2 * args.channels, counts)) * 4));
-  auto const keys_at = [&](std::int64_t offset) { return reinterpret_cast<std::uint32_t*>(words + offset); };
-  SortLists const lists{keys_at(0), words + list, keys_at(2 * list), words + 3 * list, words + 4 * list};
+  // Four lists of words aligned to 256 bytes; behind them the sums take the place of the room for sorting.
+  std::int64_t const list = (count + 63) / 64 * 64;
+  auto const sort = [&](Room room, std::uint32_t* keys) {
+    std::int64_t const step = keys == nullptr ? 0 : list;  // the question for the room touches no memory
+    auto* const places = reinterpret_cast<std::int32_t*>(keys + 2 * step);
+    return sort_pairs(context.stream(), room, keys, keys + step, places, places + step,
+                      static_cast<std::int32_t>(count), bits);
+  };
+  std::size_t const room = sort({}, nullptr), sums = static_cast<std::size_t>(spans * 2 * args.channels) * 4,
+                    lists = static_cast<std::size_t>(4 * list) * 4;
+  auto* const keys = static_cast<std::uint32_t*>(context.scratch(lists + std::max(sums, room)));
+  auto* const places = reinterpret_cast<std::int32_t*>(keys + 2 * list);
   launch_blocks(context, (count + 255) / 256, 256, token_keys<>,
-                TokenKeys{args.tokens, count, args.vocabulary, lists.keys, lists.values, context.error_word()});
-  SortLists const sorted = sort_by_key(context, lists, count, bits);
-  // The sums take the place of the counts.
-  EmbeddingSpans<T> const launch{args, sorted.keys, sorted.values, reinterpret_cast<float*>(words + 4 * list)};
+                TokenKeys{args.tokens, count, args.vocabulary, keys, places, context.error_word()});
+  sort({keys + 4 * list, room}, keys);
+  EmbeddingSpans<T> const launch{args, keys + list, places + list, reinterpret_cast<float*>(keys + 4 * list)};
   std::int64_t const pieces = args.channels / N;
   int const threads = static_cast<int>(std::clamp<std::int64_t>((pieces + 31) / 32 * 32, 32, 256));
   launch_blocks(context, spans, threads, embedding_spans<T, N>, launch);
