@@ -70,8 +70,8 @@ class Context {
   /// Errors: unavailable (no such device, or the program was built for others).
   template <class = void>
   explicit Context(int device = 0, std::source_location where = std::source_location::current())
-      : properties_((detail::require_code(device, where), Properties::of(device, where))),
-        stream_(device, tutti::cuda::Stream::Priority::normal, where),
+      : properties_(Properties::of(device, where)),
+        stream_((detail::require_code(device, where), device), tutti::cuda::Stream::Priority::normal, where),
         word_(stream_, sizeof(ErrorWord), where),
         read_(sizeof(ErrorWord), where) {
     forget_mistakes(where);
