@@ -30,8 +30,8 @@ class Flaky : public comm::Decorator<B> {
     if (fails_after-- == 0) throw Error(ErrorKind::communication, "start_send", "the wire is cut. Mend it");
     return this->inner_.start_send(from, bytes, dtype, to, tag, channel);
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    return this->inner_.start_recv(to, bytes, from, tag, channel);
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    return this->inner_.start_recv(to, bytes, dtype, from, tag, channel);
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) { return this->inner_.start_recv(match, to, bytes); }
   Operation start(comm::Collective const& call) { return this->inner_.start(call); }

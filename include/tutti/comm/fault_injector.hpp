@@ -141,11 +141,11 @@ class FaultInjector : public comm::Decorator<B> {
     operation.inner_ = inner_.start_send(operation.sent_.data(), bytes, dtype, to, tag, channel);
     return operation;
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
     std::int64_t number;
     Fault const fault = next(number, 0);
     if (lose(fault, {from, tag, channel, false})) return lost("a receive");
-    return Operation(inner_.start_recv(to, bytes, from, tag, channel));
+    return Operation(inner_.start_recv(to, bytes, dtype, from, tag, channel));
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     std::int64_t number;
@@ -268,7 +268,7 @@ class FaultInjector : public comm::Decorator<B> {
   }
   /// Waits for a message that nobody sends, a derived collective's to oneself, so that a revoked communicator ends it.
   Operation lost(std::string what) {
-    Operation operation(inner_.start_recv(nullptr, 0, this->rank(), 0, comm::Channel::internal));
+    Operation operation(inner_.start_recv(nullptr, 0, DType::byte, this->rank(), 0, comm::Channel::internal));
     operation.lost_ = std::move(what);
     return operation;
   }

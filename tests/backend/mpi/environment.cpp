@@ -30,6 +30,7 @@ namespace {
 std::atomic<int> initialisations{0};
 std::atomic<int> finalisations{0};
 std::string profiling_levels;
+bool small_tags = false;
 
 std::string flags() {
   int initialised = 0;
@@ -62,6 +63,13 @@ int MPI_Init_thread(int* argc, char*** argv, int wanted, int* provided) {
 int MPI_Finalize() {
   ++finalisations;
   return PMPI_Finalize();
+}
+int MPI_Comm_get_attr(MPI_Comm comm, int key, void* value, int* found) {
+  static int least = 32767;  // what the standard promises
+  if (!small_tags || key != MPI_TAG_UB) return PMPI_Comm_get_attr(comm, key, value, found);
+  *static_cast<int**>(value) = &least;
+  *found = 1;
+  return MPI_SUCCESS;
 }
 int MPI_Pcontrol(int const level, ...) {
   profiling_levels += std::to_string(level) + " ";
@@ -278,6 +286,36 @@ TEST_CASE("the configuration is printed once where it is asked for") {
   CHECK(contains(text, "wait = yield (TUTTI_MPI_WAIT)\n"));
   CHECK(contains(text, "thread level granted: multiple\n"));
   CHECK(text.find("check_level") == text.rfind("check_level"));
+}
+
+TEST_CASE("a library whose tags hold no types is told of, and they are compared with check_level full alone") {
+  auto const receive = [] {
+    small_tags = true;
+    Environment const environment;
+    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
+    std::vector<float> const sent(2, 1.0f);
+    std::vector<std::uint32_t> bits(2);
+    auto sending = comm.send_async(sent, 0, 32767);
+    try {
+      comm.recv(bits, 0, 32767);
+    } catch (Error const& error) {
+      return std::string(error.message());
+    }
+    sending.wait();
+    return std::string(bits[1] == 0x3f800000u ? "delivered" : "damaged");
+  };
+  CHECK(in_child({}, receive) == "delivered");
+  CHECK(contains(in_child({{"TUTTI_MPI_CHECK_LEVEL", "full"}}, receive), "holds float32, the buffer uint32"));
+  auto const start = [] {
+    small_tags = true;
+    Environment const environment;
+    return std::string("done");
+  };
+  char const* const told = "element types of messages are compared with check_level full only";
+  CHECK(contains(in_child({{"TUTTI_MPI_PRINT_CONFIG", "1"}}, start, test::Errors::capture), told));
+  CHECK(!contains(in_child({{"TUTTI_MPI_PRINT_CONFIG", "1"}, {"TUTTI_MPI_CHECK_LEVEL", "full"}}, start,
+                           test::Errors::capture),
+                  told));
 }
 
 TEST_CASE("a communicator without an environment is refused") {

@@ -51,6 +51,8 @@ MISTAKES = {
     "send_to_oneself": (r"rank 1 has not received the message; rank 1 waits in send at " + PLACE, {1}, {1}),
     "other_tag": (r"no message from rank 1 with tag 7.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
     "other_source": (r"(no message from rank 1 with tag 5|rank 1 has left the communicator).*; from rank [123] with tag 5 there is one of 12 bytes", {0}, {0}),
+    "message_type": (rf"the message from rank 1 with tag 5 holds float32, the buffer int32\. Receive it as what was sent \({PLACE}\)", ALL, ALL),
+    "inferred_type": (rf"the message from rank 1 with tag 5 holds float32, the buffer int32\. Receive it as what was sent \({PLACE}\)", ALL, ALL),
     "probed": (r"no message from rank 1 with tag 6.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
     "stall": (r"ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
     "leave": (r"rank 1 has left the communicator|ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),

@@ -126,8 +126,8 @@ class NcclOn : public comm::Decorator<Host> {
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     return Operation(inner_.start_send(from, bytes, dtype, to, tag, channel));
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    return Operation(inner_.start_recv(to, bytes, from, tag, channel));
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    return Operation(inner_.start_recv(to, bytes, dtype, from, tag, channel));
   }
   Operation start_recv(typename Host::Match& match, void* to, std::int64_t bytes) {
     return Operation(inner_.start_recv(match, to, bytes));
@@ -239,7 +239,7 @@ class NcclOn : public comm::Decorator<Host> {
     } letter;
     auto const bytes = static_cast<std::int64_t>(sizeof letter);
     if (this->rank() != 0) {
-      auto receive = inner_.start_recv(&letter, bytes, 0, 0, comm::Channel::internal);
+      auto receive = inner_.start_recv(&letter, bytes, DType::byte, 0, 0, comm::Channel::internal);
       finish(receive);
     } else {
       letter.code = ncclGetUniqueId(&letter.id);
