@@ -191,6 +191,12 @@ class FaultInjector : public comm::Decorator<B> {
     comm::keep_forever(std::move(operation.sent_));
     return false;
   }
+  /// A receive that was dropped takes nothing any more.
+  bool cancel(Operation& operation) noexcept
+    requires requires(B& backend, typename B::Operation& inner) { backend.cancel(inner); }
+  {
+    return !operation.lost_.empty() || inner_.cancel(operation.inner_);
+  }
   std::string awaiting(Operation const& operation) const {
     if (operation.lost_.empty()) return inner_.awaiting(operation.inner_);
     return "the fault plan has dropped " + operation.lost_ + ", or one before it, on this rank";

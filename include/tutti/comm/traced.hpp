@@ -246,6 +246,13 @@ class Traced : public comm::Decorator<B> {
     end(operation, Event::abandoned);
     return inner_.abandon(operation.inner_);
   }
+  bool cancel(Operation& operation) noexcept
+    requires requires(B& backend, typename B::Operation& inner) { backend.cancel(inner); }
+  {
+    if (!inner_.cancel(operation.inner_)) return false;
+    end(operation, Event::abandoned);
+    return true;
+  }
   std::string awaiting(Operation const& operation) const { return inner_.awaiting(operation.inner_); }
   void waits(bool begins) noexcept {
     trace_->waits(begins);

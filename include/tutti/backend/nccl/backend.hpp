@@ -146,6 +146,11 @@ class NcclOn : public comm::Decorator<Host> {
     if (operation.call_ == nullptr) return inner_.abandon(operation.host_);
     return engine_->abandon(std::exchange(operation.call_, nullptr));
   }
+  bool cancel(Operation& operation) noexcept
+    requires requires(Host& host, typename Host::Operation& inner) { host.cancel(inner); }
+  {
+    return operation.call_ == nullptr && inner_.cancel(operation.host_);
+  }
   std::string awaiting(Operation const& operation) const {
     return operation.call_ == nullptr ? inner_.awaiting(operation.host_) : engine_->awaiting(operation.call_);
   }
