@@ -377,10 +377,11 @@ TEST_CASE("a null communicator, an intercommunicator and calls after MPI_Finaliz
 
 TEST_CASE("threads that MPI does not grant are refused, and those that it grants are not") {
   // One thread looks for a message that never comes, and meanwhile another one calls on a communicator of its own.
-  auto const meet = [] {
+  auto const meet_on = [](bool same) {
     Environment const environment;
     Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
-    auto second = comm.duplicate();
+    auto duplicate = comm.duplicate();
+    auto& second = same ? comm : duplicate;
     std::string said = "nothing";
     std::thread other([&] {
       ::usleep(300'000);
@@ -398,6 +399,7 @@ TEST_CASE("threads that MPI does not grant are refused, and those that it grants
     other.join();
     return said;
   };
+  auto const meet = [&] { return meet_on(false); };
   std::string const funneled = in_child({{"TUTTI_MPI_THREAD_LEVEL", "funneled"}}, meet);
   INFO(funneled);
   CHECK(contains(funneled, "MPI grants thread level funneled: only the thread that initialised it may call"));
@@ -407,4 +409,10 @@ TEST_CASE("threads that MPI does not grant are refused, and those that it grants
   CHECK(contains(serialized, "another thread is in probe at environment.cpp:"));
   CHECK(contains(serialized, "MPI grants thread level serialized: one thread at a time"));
   CHECK(in_child({}, meet) == "nothing");
+  for (char const* level : {"serialized", "multiple"}) {
+    std::string const text = in_child({{"TUTTI_MPI_THREAD_LEVEL", level}}, [&] { return meet_on(true); });
+    INFO(level << ": " << text);
+    CHECK(contains(text, "tutti::barrier [rank 0]: another thread is in probe at environment.cpp:"));
+    CHECK(contains(text, "duplicate()"));
+  }
 }
