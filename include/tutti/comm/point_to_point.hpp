@@ -49,9 +49,8 @@ class PointToPoint : public VectorCollectives<B> {
         this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where), where);
   }
 
-  /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Threads`
-  ///          sees always and `Mpi` when its check level is full. Complex numbers count as their parts here, structs as
-  ///          bytes.
+  /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Mpi` does
+  ///          not see when its check level is off. Complex numbers count as their parts here, structs as bytes.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     Tally::Exposed const exposed(this->held(where).tally, "recv");

@@ -15,6 +15,9 @@ using namespace tutti;
 using test::on_ranks;
 
 static_assert(Backend<NcclOn<Threads>>);
+template <class B>
+concept CancelsReceives = requires(B& b, typename B::Operation& operation) { b.cancel(operation); };
+static_assert(CancelsReceives<NcclOn<Threads>>);
 
 TEST_CASE("Nccl reduces in memory that it knows, and memory outlives its communicator") {
   on_ranks([](auto& comm, laws::Report& report) {

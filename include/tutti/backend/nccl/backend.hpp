@@ -126,8 +126,8 @@ class NcclOn : public comm::Decorator<Host> {
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     return Operation(inner_.start_send(from, bytes, dtype, to, tag, channel));
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    return Operation(inner_.start_recv(to, bytes, from, tag, channel));
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    return Operation(inner_.start_recv(to, bytes, dtype, from, tag, channel));
   }
   Operation start_recv(typename Host::Match& match, void* to, std::int64_t bytes) {
     return Operation(inner_.start_recv(match, to, bytes));
@@ -145,6 +145,11 @@ class NcclOn : public comm::Decorator<Host> {
   bool abandon(Operation& operation) noexcept {
     if (operation.call_ == nullptr) return inner_.abandon(operation.host_);
     return engine_->abandon(std::exchange(operation.call_, nullptr));
+  }
+  bool cancel(Operation& operation) noexcept
+    requires requires(Host& host, typename Host::Operation& inner) { host.cancel(inner); }
+  {
+    return operation.call_ == nullptr && inner_.cancel(operation.host_);
   }
   std::string awaiting(Operation const& operation) const {
     return operation.call_ == nullptr ? inner_.awaiting(operation.host_) : engine_->awaiting(operation.call_);
@@ -239,7 +244,7 @@ class NcclOn : public comm::Decorator<Host> {
     } letter;
     auto const bytes = static_cast<std::int64_t>(sizeof letter);
     if (this->rank() != 0) {
-      auto receive = inner_.start_recv(&letter, bytes, 0, 0, comm::Channel::internal);
+      auto receive = inner_.start_recv(&letter, bytes, DType::byte, 0, 0, comm::Channel::internal);
       finish(receive);
     } else {
       letter.code = ncclGetUniqueId(&letter.id);
