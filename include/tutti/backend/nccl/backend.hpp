@@ -118,6 +118,23 @@ class NcclOn : public comm::Decorator<Host> {
     }
     return Operation(inner_.start(call));
   }
+  /// See comm/enqueued.hpp. Of a captured collective NCCL keeps its plan as long as the capture lives.
+  bool enqueues(comm::Collective const& call) const noexcept { return config_.captures && accelerates(call); }
+  bool settled() {
+    check_alive("Nccl");
+    return engine_->settled();
+  }
+  void begin_enqueued(void* stream) { engine_->begin_enqueued(static_cast<cudaStream_t>(stream)); }
+  void enqueue(comm::Collective const& call, void* after, void* done) {
+    engine_->enqueue(call, static_cast<cudaEvent_t>(after), static_cast<cudaEvent_t>(done), Patience(*this));
+  }
+  void end_enqueued(void* done) { engine_->end_enqueued(static_cast<cudaEvent_t>(done)); }
+  bool enqueued_done(void* done) {
+    if (engine_->enqueued_done(static_cast<cudaEvent_t>(done))) return true;
+    check_alive("Nccl");
+    return false;
+  }
+  bool abandon_enqueued() noexcept { return engine_->abandon_enqueued(); }
   Operation start_comparison(comm::Collective const& call)
     requires requires(Host& host) { host.start_comparison(call); }
   {
