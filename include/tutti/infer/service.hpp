@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,11 +71,6 @@ class Generation {
     changed_.wait(lock, [this] { return done_; });
     if (error_) std::rethrow_exception(error_);
     return result_;
-  }
-  /// Waits at most so long; whether it has ended.
-  bool wait_for(std::chrono::milliseconds time) const {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [this] { return done_; });
   }
 
  private:
@@ -361,12 +357,10 @@ class Service {
   }
   /// The mean of the hidden states, of length one.
   void embed(Slot& slot) {
-    double square = 0;
-    for (double const value : slot.sum) square += value * value;
-    double const scale = square > 0 ? 1 / std::sqrt(square) : 0;
-    for (double const value : slot.sum)
-      slot.generation->drawing_->result().embedding.push_back(static_cast<float>(value * scale));
-    slot.sum.clear();
+    double const square = std::inner_product(slot.sum.begin(), slot.sum.end(), slot.sum.begin(), 0.0);
+    for (double const value : std::exchange(slot.sum, {}))
+      slot.generation->drawing_->result().embedding.push_back(
+          static_cast<float>(square > 0 ? value / std::sqrt(square) : 0));
     slot.generation->drawing_->end(StopReason::end_of_generation);
     release(slot);
   }

@@ -2,6 +2,7 @@
 /// @file
 /// What is the backend's own: memory that NCCL knows, order behind the program's stream, groups, calls in flight, what
 /// it says of itself.
+// Covers: <tutti/comm/enqueued.hpp>
 
 // Covers: <tutti/backend/nccl/calls.hpp> <tutti/backend/nccl/datatype.hpp> <tutti/backend/nccl/memory.hpp>
 #include "backend/nccl/harness.hpp"
