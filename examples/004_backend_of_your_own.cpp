@@ -59,7 +59,7 @@ class Loopback {
     letters_.push_back(std::move(letter));
     return {};
   }
-  Operation start_recv(void* to, std::int64_t bytes, int, int tag, Channel channel) {
+  Operation start_recv(void* to, std::int64_t bytes, tutti::DType, int, int tag, Channel channel) {
     auto receive = std::make_shared<Receive>(Receive{to, bytes, tag, channel, false, {}});
     if (Match letter = take(*receive)) deliver(*letter, *receive);
     else waiting_.push_back(receive);

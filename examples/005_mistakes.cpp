@@ -2,18 +2,23 @@
 /// @file
 /// What ranks get that do not make the same call: an Error on every rank, which names both calls and where they stand.
 ///
-///     ./005_mistakes --ranks 3
+///     ./005_mistakes --ranks 3                    # on Threads; as 005_mistakes_mpi on Mpi:
+///     mpiexec -n 3 ./005_mistakes_mpi
 ///     TUTTI_FLIGHT_RECORD=/tmp/run ./005_mistakes --ranks 3; tutti-doctor /tmp/run.*.json   # the last mistake
 
 #include <tutti/comm.hpp>
 
-#include <tutti/backend/threads.hpp>
+#include <tutti/backend/any.hpp>
 
 #include <cstdio>
 #include <vector>
 
-// Or tutti::Mpi, of <tutti/backend/mpi.hpp>: then mpiexec starts the ranks, and MPI stays until the process exits.
+// mpiexec starts the ranks of Mpi, which stays until the process exits: so launch may be called again.
+#if TUTTI_WITH_MPI
+using Ranks = tutti::Mpi;
+#else
 using Ranks = tutti::Threads;
+#endif
 
 namespace {
 
@@ -46,8 +51,10 @@ int main(int argc, char** argv) {
     return tutti::launch<Ranks>(argc, argv, [&](auto& comm) {
       try {
         mistake(comm);
+        return comm.size() == 1 ? 0 : 1;  // a rank alone makes none
       } catch (tutti::Error const& error) {
         if (comm.rank() == 0) std::printf("%s\n\n", error.what());
+        return 0;
       }
     });
   };

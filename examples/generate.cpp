@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes text with a trained GPT-2: a checkpoint of train_gpt2, or an llm.c model file with a tokenizer.json.
+// Writes text with a trained model: a checkpoint of train_gpt2, an llm.c model file with a tokenizer.json, or a GGUF
+// file.
 
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer_json.hpp>
+#include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
@@ -20,19 +23,88 @@
 #include <utility>
 #include <vector>
 
+namespace {
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+/// DRY's breakers, where it is asked for.
+tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& sampling,
+                                           tutti::data::Tokenizer const& tokenizer) {
+  if (sampling.dry_multiplier <= 0) return {};
+  std::vector<std::string> pieces;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
+    pieces.emplace_back(tokenizer.is_special(id) ? std::string_view() : tokenizer.token_bytes(id));
+  std::string const ends[] = {"\n", ":", "\"", "*"};
+  return {ends, pieces, [&](std::string_view text) { return tokenizer.encode(text); }};
+}
+
+struct GgufRun {
+  std::string model, prompt;
+  std::vector<std::string> stops;
+  std::int64_t tokens = 0, context_tokens = 0;
+  int threads = 0;
+  bool past_end = false, quiet = false;
+};
+
+void run_gguf(GgufRun const& run, tutti::infer::SamplerOptions const& sampling) {
+  auto const loaded = tutti::infer::load_gguf(run.model);
+  tutti::data::Tokenizer const& tokenizer = loaded.tokenizer;
+  auto const ends = tutti::infer::end_tokens(tokenizer);
+  auto prompt = tokenizer.encode_complete(run.prompt);
+  if (prompt.empty() && tokenizer.roles().begin) prompt.push_back(*tokenizer.roles().begin);
+  if (prompt.empty() && !ends.empty()) prompt.push_back(ends.front());
+  if (prompt.empty())
+    throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                       "the model has no token that begins a text. Give a --prompt");
+  // Positions beyond those that the model was made for would be noise.
+  std::int64_t const room = run.context_tokens > 0 ? run.context_tokens : loaded.model.max_tokens();
+  auto const size = static_cast<std::int64_t>(prompt.size());
+  if (size > room)
+    throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                       "the prompt has " + std::to_string(size) + " tokens and the context " + std::to_string(room) +
+                           ". Give a shorter --prompt or a larger --context");
+  tutti::exec::Context context({.threads = run.threads});
+  tutti::infer::Decoder decoder(context, loaded.model, {.capacity = std::min(room, size + std::min(run.tokens, room))});
+  tutti::infer::Sequence sequence(decoder);
+  tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
+  tutti::infer::StopOptions stop;
+  stop.texts = run.stops;
+  stop.max_tokens = run.tokens;
+  if (!run.past_end) stop.ends = ends;
+  if (!run.quiet) print(run.prompt);
+  auto const answer = tutti::infer::complete(sequence, sampler, tokenizer, prompt, stop, print);
+  print("\n");
+  if (!run.quiet)
+    std::fprintf(stderr, "[%s; prompt %zu tokens in %.2f s, then %zu tokens, %.1f a second]\n",
+                 std::string(name(answer.reason)).c_str(), prompt.size(), answer.prompt_seconds, answer.tokens.size(),
+                 answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using tutti::train::must_be;
   constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
-  std::string checkpoint, prompt, tokenizer_path;
-  std::int64_t count = 200;
+  std::string checkpoint, model_path, prompt, tokenizer_path;
+  std::vector<std::string> stops;
+  std::int64_t count = 200, context_tokens = 0;
   int threads = 0;
   bool to_the_end = false, quiet = false;
   tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 0, .top_p = 0.95};
 
-  CLI::App app{"Continues a prompt with a trained GPT-2; the text is printed as it is drawn.", "generate"};
-  app.add_option("--checkpoint", checkpoint,
-                 "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file")
-      ->required();
+  CLI::App app{"Continues a prompt with a trained model; the text is printed as it is drawn.", "generate"};
+  auto* const from = app.add_option("--checkpoint", checkpoint,
+                                    "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file");
+  app.add_option("--model", model_path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3, in the place of --checkpoint")
+      ->excludes(from);
+  app.add_option("--stop", stops, "with --model: text that ends the answer, and is not part of it; may be repeated");
+  tutti::train::add_number(app, "--context", context_tokens,
+                           "with --model: most tokens of prompt and answer; 0: the model's")
+      ->capture_default_str()
+      ->check(must_be<std::int64_t>("between 0 and 16777216", [](auto n) { return n >= 0 && n <= (1 << 24); }));
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
   tutti::train::add_number(app, "--tokens", count, "most tokens to write")
       ->capture_default_str()
@@ -52,6 +124,20 @@ int main(int argc, char** argv) {
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
+    if (checkpoint.empty() && model_path.empty())
+      throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                         "there is no model. Give --checkpoint, or --model with a GGUF file");
+    if (!model_path.empty()) {
+      if (!tokenizer_path.empty())
+        throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                           "a GGUF file has its own tokenizer. Leave --tokenizer out");
+      run_gguf({model_path, prompt, stops, count, context_tokens, threads, to_the_end, quiet}, sampling);
+      if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+        throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
+      return 0;
+    }
+    if (!stops.empty() || context_tokens != 0)
+      throw tutti::Error(tutti::ErrorKind::configuration, "generate", "--stop and --context go with --model");
     auto const model = tutti::train::Gpt2Model::load(checkpoint);
     if (tokenizer_path.empty()) {
       bool const folder = tutti::io::folder_exists(checkpoint);
@@ -66,15 +152,7 @@ int main(int argc, char** argv) {
                              std::to_string(model.weights().config.vocabulary) + ". Give the model's own --tokenizer");
 
     tutti::exec::Context context({.threads = threads});
-    tutti::infer::SequenceBreakers breakers;
-    if (sampling.dry_multiplier > 0) {
-      std::vector<std::string> pieces;
-      for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
-        pieces.emplace_back(tokenizer.is_special(id) ? std::string_view() : tokenizer.token_bytes(id));
-      std::string const ends[] = {"\n", ":", "\"", "*"};
-      breakers = {ends, pieces, [&](std::string_view text) { return tokenizer.encode(text); }};
-    }
-    tutti::infer::Sampler sampler(sampling, std::move(breakers));
+    tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
     tutti::infer::Gpt2Decoder decoder(context, model.weights());
     std::int32_t const end = tokenizer.end_of_text();
     std::vector<std::int32_t> tokens{end};  // every document of the training data begins with it

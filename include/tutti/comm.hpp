@@ -60,6 +60,7 @@
 #include <tutti/comm/point_to_point.hpp>
 #include <tutti/comm/plans.hpp>
 #include <tutti/comm/communicator.hpp>
+#include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>

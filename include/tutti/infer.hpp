@@ -4,11 +4,18 @@
 /// Generating tokens.
 
 #include <tutti/infer/candidates.hpp>
+#include <tutti/infer/grammar.hpp>
+#include <tutti/infer/grammar_matcher.hpp>
 #include <tutti/infer/penalties.hpp>
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/sampler.hpp>
+#include <tutti/infer/decoder.hpp>
+#include <tutti/infer/sequence.hpp>
+#include <tutti/infer/stopping.hpp>
+#include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
-#include <tutti/infer/grammar.hpp>
-#include <tutti/infer/grammar_matcher.hpp>
 #include <tutti/infer/json_schema.hpp>
+#include <tutti/infer/service.hpp>
+#include <tutti/infer/openai.hpp>

@@ -11,6 +11,7 @@
 #include <tutti/train/console.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/execution.hpp>
+#include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/profiling.hpp>

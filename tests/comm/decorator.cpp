@@ -6,6 +6,8 @@
 #include "support/catch.hpp"
 
 #include <tutti/comm/decorator.hpp>
+#include <tutti/comm/fault_injector.hpp>
+#include <tutti/comm/traced.hpp>
 #include <tutti/testing/laws.hpp>
 
 #include <array>
@@ -30,8 +32,8 @@ class Flaky : public comm::Decorator<B> {
     if (fails_after-- == 0) throw Error(ErrorKind::communication, "start_send", "the wire is cut. Mend it");
     return this->inner_.start_send(from, bytes, dtype, to, tag, channel);
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    return this->inner_.start_recv(to, bytes, from, tag, channel);
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    return this->inner_.start_recv(to, bytes, dtype, from, tag, channel);
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) { return this->inner_.start_recv(match, to, bytes); }
   Operation start(comm::Collective const& call) { return this->inner_.start(call); }
@@ -75,6 +77,27 @@ static_assert(Announces<Flaky<Complete>> && SaysWhere<Flaky<Complete>> && NotesW
 static_assert(!Announces<Flaky<test::MessagesOnly>> && !SaysWhere<Flaky<test::MessagesOnly>> &&
               !NotesWaits<Flaky<test::MessagesOnly>> && !comm::Allocates<Flaky<test::MessagesOnly>>);
 
+/// Counts which way receives are given up.
+struct Cancels : test::MessagesOnly {
+  using MessagesOnly::MessagesOnly;
+  static int cancelled, abandoned;
+  bool cancel(Operation& operation) noexcept {
+    ++cancelled;
+    return MessagesOnly::abandon(operation);
+  }
+  bool abandon(Operation& operation) noexcept {
+    abandoned += cancelled == 0;  // what was cancelled holds nothing any more
+    return MessagesOnly::abandon(operation);
+  }
+  Cancels split(int, int, List<int> const&) { throw Error(ErrorKind::internal, "Cancels", "asked for a split"); }
+};
+int Cancels::cancelled = 0;
+int Cancels::abandoned = 0;
+template <class B>
+concept CancelsReceives = requires(B& b, typename B::Operation& operation) { b.cancel(operation); };
+static_assert(CancelsReceives<FaultInjector<Threads>> && CancelsReceives<Traced<FaultInjector<Threads>>>);
+static_assert(!CancelsReceives<FaultInjector<test::MessagesOnly>> && !CancelsReceives<Traced<test::MessagesOnly>>);
+
 // Known at compile time where the inner backend's is, asked of the object where it is not.
 struct AsksTheObject : test::MessagesOnly {
   bool provides(comm::Kind, DType, Operator) const { return false; }
@@ -99,6 +122,36 @@ TEST_CASE("a decorator passes on the optional members of what it wraps") {
     REQUIRE_ERROR(wrapped.recv(x, 0, 1), ErrorKind::timeout, "no message from rank 0 with tag 1");
     CHECK(Complete::waits_begun == 2);
     CHECK(test::contains(Complete::announced, "recv at decorator.cpp:"));
+  });
+}
+
+TEST_CASE("a dropped receive into the caller's buffer is cancelled through decorators, and not abandoned") {
+  threads::run(1, [](auto& comm) {
+    List<int> const members{0};
+    auto const drop = [&]<class B>(B backend) {
+      Cancels::cancelled = Cancels::abandoned = 0;
+      Communicator<B> wrapped(std::move(backend), {0.5});
+      std::array<int, 1> x{5};
+      { auto dropped = wrapped.recv_async(x, 0, 1); }
+      CHECK(Cancels::cancelled == 1);
+      CHECK(Cancels::abandoned == 0);
+      std::array<int, 1> const sent{7};
+      wrapped.send(sent, 0, 1);
+      CHECK(wrapped.template recv<int>(0, 1)(0) == 7);
+      CHECK(x[0] == 5);
+    };
+    auto const cancels = [&] { return Cancels(comm.backend().split(0, 0, members)); };
+    drop(cancels());
+    drop(FaultInjector<Cancels>(cancels(), FaultPlan{}));
+    Traced<FaultInjector<Cancels>> traced(FaultInjector<Cancels>(cancels(), FaultPlan{}));
+    auto const trace = traced.trace();
+    drop(std::move(traced));
+    CHECK(trace->events()[0].state == comm::TraceEvent::abandoned);
+    FaultPlan loses;
+    loses.drop = 1;
+    Communicator<FaultInjector<Cancels>> lossy(FaultInjector<Cancels>(cancels(), loses), {0.5});
+    std::array<int, 1> x{5};
+    { auto dropped = lossy.recv_async(x, 0, 1); }  // nobody waits for what was lost
   });
 }
 

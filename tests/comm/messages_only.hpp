@@ -35,8 +35,8 @@ class MessagesOnly {
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     return inner_.start_send(from, bytes, dtype, to, tag, channel);
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    return inner_.start_recv(to, bytes, from, tag, channel);
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    return inner_.start_recv(to, bytes, dtype, from, tag, channel);
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) { return inner_.start_recv(match, to, bytes); }
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {

@@ -87,3 +87,14 @@ TEST_CASE("large blocks of memory start as zeros, on a cache line, and move with
     CHECK(moved.data() == data);
   }
 }
+
+TEST_CASE("a state refers to memory of the caller's, under a name of its own") {
+  float const values[] = {1, 2, 3, 4};
+  State state;
+  state.refer("w", DType::float32, {2, 2}, values);
+  CHECK(state["w"](1, 0) == 3.0f);
+  CHECK(state.at("w").data() == values);
+  REQUIRE_ERROR(state.refer("w", DType::float32, {4}, values), ErrorKind::invalid_argument, "already");
+  REQUIRE_ERROR(state.add("w", DType::float32, {4}), ErrorKind::shape, "another name");
+  CHECK(state.add("w", DType::float32, {2, 2})->data() == values);
+}

@@ -103,6 +103,8 @@ SOURCES = {
     "benchmarks/cuda/used.hpp": "",
     "examples/train_gpt2.cpp": TRAINER,
     "examples/used.hpp": "",
+    "examples/007_thrust.cpp": "#!/bin/sh\necho sum 66\n",
+    "examples/007_thrust.out": "sum 66\n",
     "tests/support/used.hpp": "",
     "benchmarks/cuda/one.cpp": BENCH,
     "benchmarks/cuda/rivals.py": RIVALS,
@@ -174,7 +176,7 @@ def check(machine):
                    "of kernels the library's own, without the large products")
     machine.expect("code=sm_90a" in log and "code=sm_80" not in log, "built for this device")
 
-    log = machine.run("--only", "tests", says=["4 of 4 steps passed"])
+    log = machine.run("--only", "tests", says=["6 of 6 steps passed", "passed   run        007_thrust"])
     machine.expect(" -c " not in log, "what has not changed is not compiled again")
     machine.expect(len(machine.report()["rows"]) == 5, "an earlier part's rows are kept")
     (machine.root / "tests/kernel/cuda/used.hpp").write_text("2\n")
@@ -224,6 +226,9 @@ def check(machine):
 
     (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\necho it is wrong\nexit 3\n")
     machine.run("--only", "tests", status=1, says=["it is wrong", "FAILED: run exec_cuda"])
+    (machine.root / "examples/007_thrust.out").write_text("sum 67\n")
+    machine.run("--only", "tests", "--match", "thrust", status=1, says=["sum 66", "and not what 007_thrust.out has"])
+    (machine.root / "examples/007_thrust.out").write_text("sum 66\n")
     (machine.root / "tests/exec/cuda/b.cpp").write_text("not C++\n")
     machine.run("--only", "tests", status=1, says=["what is this?", "FAILED: build exec_cuda", "passed   run        kernel_cuda"])
     (machine.root / "tests/exec/cuda/b.cpp").write_text("#!/bin/sh\n")

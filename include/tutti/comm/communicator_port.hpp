@@ -4,6 +4,7 @@
 /// `comm::port`: a communicator with its type erased, for graphs.
 
 #include <tutti/comm/communicator.hpp>
+#include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/staged.hpp>
@@ -23,8 +24,9 @@ namespace detail {
 
 /// `Place` is where the buffers are: the backend's device or its accelerator.
 template <Backend B, Device Place>
-class CommunicatorPort final : public Port {
+class CommunicatorPort final : public Port, private PortQueue {
   static constexpr bool reached = !std::is_same_v<Place, typename B::Device>;
+  static constexpr bool enqueues = reached && Enqueues<B>;
 
  public:
   explicit CommunicatorPort(Shared<Core<B>> core) noexcept : core_(std::move(core)) {}
@@ -55,6 +57,8 @@ class CommunicatorPort final : public Port {
                               std::source_location where) override {
     return start(make(Kind::reduce_scatter, from, to, count, dtype, -1, where), op);
   }
+
+  PortQueue* queue() noexcept override { return enqueues ? this : nullptr; }
 
   bool test(Ticket ticket) override {
     Entry& entry = find(ticket);
@@ -146,6 +150,50 @@ class CommunicatorPort final : public Port {
       throw Error(ErrorKind::invalid_argument, std::string(name(kind)),
                   "count " + std::to_string(count) + " is negative", where);
     return {kind, dtype, root, count, from, to, {}, where};
+  }
+  static Collective made_of(PortCall const& call, std::source_location where) {
+    constexpr Kind kinds[] = {Kind::all_reduce, Kind::broadcast, Kind::all_gather, Kind::reduce_scatter};
+    Kind const kind = kinds[static_cast<int>(call.kind)];
+    Collective made = make(kind, call.from, call.to, call.count, call.dtype, rooted(kind) ? call.root : -1, where);
+    if (reduces(kind)) made.reduction = reduction(call.dtype, call.op, where);
+    made.purpose = Purpose::reached;
+    return made;
+  }
+  bool takes(PortCall const& call) const noexcept override {
+    if constexpr (enqueues) {
+      try {
+        return core_->backend.enqueues(made_of(call, std::source_location::current()));
+      } catch (...) {  // of a type that no port reduces
+      }
+    }
+    return false;
+  }
+  void begin([[maybe_unused]] void* stream, [[maybe_unused]] std::source_location where) override {
+    if constexpr (enqueues) {
+      auto const stay = core_->visit("enqueue", where);
+      jobs_.push_back({++last_, make_owner<EnqueuedTurn<B>>(*core_), where});
+      core_->enlist(*jobs_.back().job);
+      wait(last_);
+      core_->backend.begin_enqueued(stream);
+    }
+  }
+  void enqueue([[maybe_unused]] PortCall const& call, [[maybe_unused]] void* after, [[maybe_unused]] void* done,
+               [[maybe_unused]] std::source_location where) override {
+    if constexpr (enqueues) {
+      auto const stay = core_->visit("enqueue", where);
+      core_->backend.enqueue(made_of(call, where), after, done);
+    }
+  }
+  std::uint64_t end([[maybe_unused]] DType dtype, [[maybe_unused]] std::int64_t total, [[maybe_unused]] void* done,
+                    [[maybe_unused]] std::source_location where) override {
+    if constexpr (enqueues) {
+      auto const stay = core_->visit("enqueue", where);
+      core_->backend.end_enqueued(done);
+      PortCall const all{.dtype = dtype, .count = total};
+      jobs_.push_back({++last_, make_owner<EnqueuedRun<B>>(*core_, made_of(all, where), done), where});
+      core_->enlist(*jobs_.back().job);
+    }
+    return last_;
   }
   Ticket start(Collective call, PortOp op) {
     call.reduction = reduction(call.dtype, op, call.where);

@@ -243,7 +243,7 @@ class Comparison {
 
   void next_round() {
     if (distance_ >= size_) return;
-    receive_ = core_.backend.start_recv(&memory_->received, sizeof(ComparisonMessage),
+    receive_ = core_.backend.start_recv(&memory_->received, sizeof(ComparisonMessage), DType::byte,
                                         (rank_ - distance_ + size_) % size_, tag_, Channel::internal);
     send_ = core_.backend.start_send(&memory_->known, message_bytes(), DType::byte, (rank_ + distance_) % size_, tag_,
                                      Channel::internal);

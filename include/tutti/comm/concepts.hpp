@@ -37,7 +37,7 @@ concept Movable = requires(T a, T b) {
 ///   b.rank(), b.size()                 0 <= rank < size
 ///   b.node(), b.local_rank(), b.local_size()
 ///   b.start_send(p, bytes, dtype, to, tag, channel)      -> Operation
-///   b.start_recv(p, bytes, from, tag, channel)           -> Operation
+///   b.start_recv(p, bytes, dtype, from, tag, channel)    -> Operation
 ///   b.try_match(from, tag, match, info)           -> bool, of the user channel
 ///   b.start_recv(match, p, bytes)                 -> Operation
 ///   b.test(operation)                  true once complete, and from then on; progresses all in flight; throws Error
@@ -113,7 +113,7 @@ concept Backend =
       { constant.scatters_in_place() } -> std::same_as<bool>;
       operation = typename B::Operation();
       { backend.start_send(from, bytes, DType{}, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
-      { backend.start_recv(to, bytes, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
+      { backend.start_recv(to, bytes, DType{}, 0, 0, comm::Channel::user) } -> std::same_as<typename B::Operation>;
       { backend.try_match(0, 0, match, info) } -> std::same_as<bool>;
       { backend.start_recv(match, to, bytes) } -> std::same_as<typename B::Operation>;
       { backend.start(call) } -> std::same_as<typename B::Operation>;

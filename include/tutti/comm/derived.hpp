@@ -100,7 +100,8 @@ class Derived {
     Tally::count(call_.wire, Algorithm::messages, bytes, 0);
   }
   void receive(void* to, std::int64_t bytes, int from) {
-    transfers_.push_back({core_.backend.start_recv(to, bytes, from, tag_, Channel::internal), from, bytes});
+    transfers_.push_back(
+        {core_.backend.start_recv(to, bytes, DType::byte, from, tag_, Channel::internal), from, bytes});
   }
   void send(void const* from, Part part, int to) { send(plus(from, part.at), part.bytes, to); }
   void receive(void* to, Part part, int from) { receive(plus(to, part.at), part.bytes, from); }

@@ -141,11 +141,11 @@ class FaultInjector : public comm::Decorator<B> {
     operation.inner_ = inner_.start_send(operation.sent_.data(), bytes, dtype, to, tag, channel);
     return operation;
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
     std::int64_t number;
     Fault const fault = next(number, 0);
     if (lose(fault, {from, tag, channel, false})) return lost("a receive");
-    return Operation(inner_.start_recv(to, bytes, from, tag, channel));
+    return Operation(inner_.start_recv(to, bytes, dtype, from, tag, channel));
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     std::int64_t number;
@@ -190,6 +190,12 @@ class FaultInjector : public comm::Decorator<B> {
     if (inner_.abandon(operation.inner_)) return true;
     comm::keep_forever(std::move(operation.sent_));
     return false;
+  }
+  /// A receive that was dropped takes nothing any more.
+  bool cancel(Operation& operation) noexcept
+    requires requires(B& backend, typename B::Operation& inner) { backend.cancel(inner); }
+  {
+    return !operation.lost_.empty() || inner_.cancel(operation.inner_);
   }
   std::string awaiting(Operation const& operation) const {
     if (operation.lost_.empty()) return inner_.awaiting(operation.inner_);
@@ -268,7 +274,7 @@ class FaultInjector : public comm::Decorator<B> {
   }
   /// Waits for a message that nobody sends, a derived collective's to oneself, so that a revoked communicator ends it.
   Operation lost(std::string what) {
-    Operation operation(inner_.start_recv(nullptr, 0, this->rank(), 0, comm::Channel::internal));
+    Operation operation(inner_.start_recv(nullptr, 0, DType::byte, this->rank(), 0, comm::Channel::internal));
     operation.lost_ = std::move(what);
     return operation;
   }

@@ -83,7 +83,7 @@ class TransferJob : public Job {
     if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes, dtype);
     expected_ = bytes;
     dtype_ = dtype;
-    receive_ = core_.backend.start_recv(to, bytes, from, tag, Channel::user);
+    receive_ = core_.backend.start_recv(to, bytes, dtype, from, tag, Channel::user);
   }
   void receive(typename B::Match& match, void* to, std::int64_t bytes, DType dtype) {
     expected_ = bytes;

@@ -50,9 +50,8 @@ class PointToPoint : public VectorCollectives<B> {
         where);
   }
 
-  /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Threads`
-  ///          sees always and `Mpi` when its check level is full. Complex numbers count as their parts here, structs as
-  ///          bytes.
+  /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Mpi` does
+  ///          not see when its check level is off. Complex numbers count as their parts here, structs as bytes.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     return this->exchange(

@@ -15,6 +15,42 @@ namespace tutti::comm {
 /// Reductions that graphs and trainers need; each one more is compiled into every program that has a port.
 enum class PortOp : std::uint8_t { sum, min, max, avg };
 
+/// A collective as a value; counts as those of Port.
+struct PortCall {
+  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter };
+  Kind kind{};
+  DType dtype{};
+  std::int64_t count = 0;
+  void const* from = nullptr;
+  void* to = nullptr;  ///< of all_reduce and broadcast the same as `from`
+  PortOp op = PortOp::sum;
+  int root = 0;
+};
+
+/// Collectives that the device itself starts and waits for, between events, so that they can be part of captured work:
+/// the host takes no part from `begin` to the completion of what `end` returned. Streams and events are those of the
+/// device's own runtime (cudaStream_t, cudaEvent_t).
+///
+/// A run is `begin`, work of one stream with `enqueue` among it or a replay of such work that was captured, `end`. What
+/// `enqueue` captures is not compared between ranks: the same program has run before with calls of Port, which are.
+/// Ranks      all, the same calls in the same order, in runs that begin in the same order.
+class PortQueue {
+ public:
+  virtual bool takes(PortCall const& call) const noexcept = 0;
+  /// Returns when what was started before has been handed to the device, within the communicator's deadline;
+  /// `stream` goes on after it.
+  virtual void begin(void* stream, std::source_location where) = 0;
+  /// The call begins behind `after`, which was recorded, and `done` is recorded behind it. Blocks as long as the
+  /// library needs to take it, not for the device.
+  virtual void enqueue(PortCall const& call, void* after, void* done, std::source_location where) = 0;
+  /// Of `total` elements in all: a ticket of the port, complete when the device has passed `done` and every rank is
+  /// known to have made the same run. What is started from now on begins behind `done`, which outlives the ticket.
+  virtual std::uint64_t end(DType dtype, std::int64_t total, void* done, std::source_location where) = 0;
+
+ protected:
+  ~PortQueue() = default;
+};
+
 /// Operations are started in the same order on every rank; several may be in flight. A ticket is valid until `test`
 /// returned true for it or it was cancelled.
 /// Ranks      every rank starts the same operations in the same order.
@@ -39,6 +75,9 @@ class Port {
   /// `from` has count * size() elements, `to` `count`.
   virtual Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
                                       std::source_location where) = 0;
+
+  /// Null where only the host starts collectives.
+  virtual PortQueue* queue() noexcept { return nullptr; }
 
   /// True once the operation is complete; also gives every operation in flight a chance to progress.
   virtual bool test(Ticket ticket) = 0;

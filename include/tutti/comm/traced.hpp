@@ -211,9 +211,9 @@ class Traced : public comm::Decorator<B> {
     return traced(message("send", bytes, to, tag, channel), false,
                   [&] { return inner_.start_send(from, bytes, dtype, to, tag, channel); });
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
     return traced(message("recv", bytes, from, tag, channel), true,
-                  [&] { return inner_.start_recv(to, bytes, from, tag, channel); });
+                  [&] { return inner_.start_recv(to, bytes, dtype, from, tag, channel); });
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     return traced(message("recv", bytes, any_source, any_tag, comm::Channel::user), true,
@@ -245,6 +245,13 @@ class Traced : public comm::Decorator<B> {
   bool abandon(Operation& operation) noexcept {
     end(operation, Event::abandoned);
     return inner_.abandon(operation.inner_);
+  }
+  bool cancel(Operation& operation) noexcept
+    requires requires(B& backend, typename B::Operation& inner) { backend.cancel(inner); }
+  {
+    if (!inner_.cancel(operation.inner_)) return false;
+    end(operation, Event::abandoned);
+    return true;
   }
   std::string awaiting(Operation const& operation) const { return inner_.awaiting(operation.inner_); }
   void waits(bool begins) noexcept {

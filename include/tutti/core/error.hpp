@@ -33,6 +33,7 @@ enum class ErrorKind : unsigned char {
   communication,     ///< the transport failed or ranks disagree
   timeout,           ///< a deadline passed
   revoked,           ///< the communicator was revoked earlier; the first cause is in the text
+  busy,              ///< too much waits already; later it may go
   internal,          ///< a promise of the library was broken: please report it
 };
 
@@ -52,6 +53,7 @@ constexpr std::string_view name(ErrorKind kind) noexcept {
     case ErrorKind::communication: return "communication";
     case ErrorKind::timeout: return "timeout";
     case ErrorKind::revoked: return "revoked";
+    case ErrorKind::busy: return "busy";
     case ErrorKind::internal: return "internal";
   }
   return "unknown";

@@ -10,6 +10,8 @@
 ///   static std::vector<double> reference(naive::Call const&) one naive loop, what everything is checked against
 ///   static void run(exec::Context&, CustomArguments const&)  on processors
 ///   static constexpr void gradient(auto const& n)            optional: graph/vjp.hpp says what n offers
+///   static constexpr std::uint32_t updates                   optional, bit i: `run` changes operand i in place. It is
+///                                                            a state that nothing else in the graph uses
 /// It runs on processors, by steps of its own: it is not fused with others.
 
 #include <tutti/graph/custom_arguments.hpp>
@@ -17,7 +19,6 @@
 #include <tutti/graph/vjp.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
 
-#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -77,15 +78,22 @@ struct Custom {
   }
 };
 template <class Of>
-inline constexpr CustomOperation custom_operation{Of::name,           Custom<Of>::type,      Custom<Of>::has_gradient,
-                                                  Custom<Of>::gradient, Custom<Of>::reference, Custom<Of>::run};
+constexpr std::uint32_t updates_of() {
+  if constexpr (requires { Of::updates; }) return Of::updates;
+  else return 0;
+}
+template <class Of>
+inline constexpr CustomOperation custom_operation{
+    Of::name,        Custom<Of>::type, Custom<Of>::has_gradient, Custom<Of>::gradient, Custom<Of>::reference,
+    Custom<Of>::run, updates_of<Of>()};
 
 }  // namespace detail
 
 /// The result of the operation `Of`. `reals` are the node's: call.real(i) and args.reals.
-/// Errors    what `Of::type` refuses; of functions of elements, operands of several types or shapes
+/// Errors    what `Of::type` refuses; an operand to change in place that is no state, or (when the graph is compiled)
+///           that is used elsewhere; of functions of elements, operands of several types or shapes
 template <class Of>
-constexpr Var custom(std::initializer_list<Var> operands, List<double> reals = {}, Where where = Where::current()) {
+constexpr Var custom(List<Var> const& operands, List<double> reals = {}, Where where = Where::current()) {
   Builder* builder = nullptr;
   for (Var v : operands) builder = &detail::home(v, Var{builder, none}, {}, where);
   if (builder == nullptr) refuse(where, Op::custom, ErrorKind::invalid_argument, "an operation needs an operand");
@@ -95,6 +103,9 @@ constexpr Var custom(std::initializer_list<Var> operands, List<double> reals = {
   Draft wanted = draft(Op::custom, {}, {}, std::move(reals));
   wanted.custom = &detail::custom_operation<Of>;
   for (Var v : operands) wanted.operands.push_back(builder->adopt(v, where));
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    if (i < 32 && (wanted.custom->updates >> i & 1) != 0 && builder->graph().op(wanted.operands[i]) != Op::state)
+      refuse(where, Op::custom, ErrorKind::invalid_argument, "the operand that it changes in place must be a state");
   return detail::emit(*builder, std::move(wanted), where);
 }
 

@@ -91,6 +91,7 @@ struct Operands {
   constexpr Shape const& shape(int i) const { return (*this)[i].shape; }
   constexpr DType dtype(int i) const { return (*this)[i].dtype; }
   constexpr std::int64_t integer(int i) const { return draft.integers[static_cast<std::size_t>(i)]; }
+  constexpr double real(int i) const { return draft.reals[static_cast<std::size_t>(i)]; }
 
   constexpr void same_dtype(int first, int end) const {
     for (int i = first + 1; i < end; ++i)

@@ -112,6 +112,7 @@ struct CustomOperation {
   void (*gradient)(Back const&) = nullptr;
   std::vector<double> (*reference)(naive::Call const&) = nullptr;
   void (*run)(exec::Context&, CustomArguments const&) = nullptr;  ///< on processors
+  std::uint32_t updates = 0;  ///< bit i: operand i, a state that nothing else in the graph uses, changes in place
 };
 
 struct Node {

@@ -132,6 +132,24 @@ class Lowering {
     return all;
   }
 
+  /// What a custom operation changes in place has no other use: every use of a state reads its value before the run.
+  static void refuse_shared_updates(Graph const& graph, Id id) {
+    std::uint32_t const updates = graph[id].custom->updates;
+    for (std::size_t i = 0; updates >> i != 0; ++i) {
+      if ((updates >> i & 1) == 0) continue;
+      Id const state = graph.operand(id, static_cast<int>(i));
+      std::ptrdiff_t uses = 0;
+      for (Id user = 0; user < graph.size(); ++user)
+        for (Id const operand : graph.operands(user)) uses += operand == state;
+      for (Output const& output : graph.outputs) uses += output.node == state;
+      for (Update const& update : graph.updates) uses += update.target == state;
+      if (uses != 1)
+        throw Error(ErrorKind::invalid_argument, std::string(graph.op_name(id)),
+                    "it changes state '" + std::string(graph.name(state)) +
+                        "' in place, which something else in the graph uses too. Give it a state of its own");
+    }
+  }
+
   // ---- Nodes with one result.
 
   /// Nothing for leaves, which are there already.
@@ -170,6 +188,7 @@ class Lowering {
       case Op::reduce_sum: case Op::reduce_max: return lower_reduce(emit_, graph, id, x[0]);
       case Op::dot_general: return lower_dot(emit_, graph, id, x[0], x[1]);
       case Op::custom: {
+        refuse_shared_updates(graph, id);
         List<Ref> reads;
         for (Value const& operand : x) reads.push_back(emit_.contiguous(operand));
         Value const value = simple(StepKind::custom, reads, type);

@@ -14,6 +14,7 @@ struct Param {
   Shape shape;
   Init init;
   Var var{};
+  bool absent = false;  ///< the model does without it: a layer without bias
 
   constexpr operator Var() const { return var; }
 };
@@ -37,15 +38,15 @@ inline constexpr bool is_stack<Stack<Block>> = true;
 /// In place of a number of layers: not in a stack.
 inline constexpr std::int64_t not_stacked = -1;
 
-/// Calls f(name, param, layers) for every Param of a model in the order of its definition; `layers` is `not_stacked`
-/// outside stacks. Members of other types (sizes, configuration) are passed over. A stack's own name stands before
-/// those of its block: "blocks.ln_1.gamma".
+/// Calls f(name, param, layers) for every Param of a model that is not absent, in the order of its definition; `layers`
+/// is `not_stacked` outside stacks. Members of other types (sizes, configuration) are passed over. A stack's own name
+/// stands before those of its block: "blocks.ln_1.gamma".
 template <class Model, class F>
 constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix = {},
                                   std::int64_t layers = not_stacked) {
   using Plain = std::remove_cv_t<Model>;
   if constexpr (std::is_same_v<Plain, Param>) {
-    f(prefix, model, layers);
+    if (!model.absent) f(prefix, model, layers);
   } else if constexpr (detail::is_stack<Plain>) {
     static_assert(reflect::Reflected<typename Plain::block_type>,
                   "the block of a Stack must be a struct defined with BOOST_HANA_DEFINE_STRUCT");

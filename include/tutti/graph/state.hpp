@@ -36,9 +36,10 @@ struct Field {
   Init init;
   Memory memory;
   std::byte* together = nullptr;  ///< in the place of `memory`: in what ranks have together, see State::share
+  std::byte* outside = nullptr;   ///< in the place of `memory`: the caller's, see State::refer
 
   bool shared() const noexcept { return together != nullptr; }
-  void* data() const noexcept { return shared() ? together : memory.data(); }
+  void* data() const noexcept { return shared() ? together : outside != nullptr ? outside : memory.data(); }
   std::int64_t bytes() const noexcept { return shape.size() * static_cast<std::int64_t>(size_of(dtype)); }
   /// Errors: dtype.
   template <class T>
@@ -94,6 +95,21 @@ class State {
       for (float& value : field.view<float>().elements()) value = 1;
     }
     return &field;
+  }
+
+  /// Adds a tensor that lies in memory of the caller's, which outlives the State, and which no program updates: weights
+  /// in a mapped file.
+  /// Errors: invalid_argument, when there is a field of this name.
+  void refer(std::string_view name, DType dtype, Shape const& shape, void const* data,
+             std::source_location where = std::source_location::current()) {
+    if (find(name) != nullptr)
+      throw Error(ErrorKind::invalid_argument, "State::refer", "there is a field '" + std::string(name) + "' already",
+                  where);
+    Field& field = fields_.emplace_back();
+    field.name = name;
+    field.dtype = dtype;
+    field.shape = shape;
+    field.outside = static_cast<std::byte*>(const_cast<void*>(data));
   }
 
   /// Moves the fields that `wanted(field)` names, the same on every rank, into one block of memory which the ranks of

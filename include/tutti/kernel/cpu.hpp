@@ -8,12 +8,16 @@
 #include <tutti/kernel/gemm.hpp>
 #include <tutti/kernel/attention.hpp>
 #include <tutti/kernel/box.hpp>
+#include <tutti/kernel/rotary.hpp>
+#include <tutti/kernel/cached_attention.hpp>
 #include <tutti/kernel/cpu/adamw.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
+#include <tutti/kernel/cpu/rows.hpp>
+#include <tutti/kernel/cpu/rotary.hpp>
+#include <tutti/kernel/cpu/cached_attention.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/cpu/copy.hpp>
-#include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/cpu/cross_entropy.hpp>
 #include <tutti/kernel/elementwise_functions.hpp>
@@ -29,8 +33,6 @@
 #include <tutti/kernel/cpu/reduce.hpp>
 #include <tutti/kernel/rms_norm.hpp>
 #include <tutti/kernel/cpu/rms_norm.hpp>
-#include <tutti/kernel/rotary.hpp>
-#include <tutti/kernel/cpu/rotary.hpp>
 #include <tutti/kernel/swiglu.hpp>
 #include <tutti/kernel/cpu/swiglu.hpp>
 #include <tutti/kernel/rotary_table.hpp>

@@ -9,15 +9,17 @@
 
 namespace tutti::nn {
 
-/// Pre-norm transformer block. Shapes: x (B, T, C).
+/// Pre-norm transformer block. Shapes: x (..., C). `attend` makes (..., C) of packed queries, keys and values:
+/// attention in training, attention over a cache when decoding.
+template <class Block, class Attend>
+constexpr Var gpt2_block(Block const& p, Var x, Attend&& attend) {
+  x = x + p.proj(attend(p.qkv(p.ln_1(x))));
+  return x + p.out(gelu(p.fc(p.ln_2(x))));
+}
+
 struct Gpt2Block {
   BOOST_HANA_DEFINE_STRUCT(Gpt2Block, (LayerNorm, ln_1), (Linear, qkv), (Linear, proj), (LayerNorm, ln_2), (Linear, fc),
                            (Linear, out));
-
-  constexpr Var operator()(Var x, int heads) const {
-    x = x + proj(attention(qkv(ln_1(x)), heads));
-    return x + out(gelu(fc(ln_2(x))));
-  }
 };
 
 /// Tensors in the order of llm.c's model files. The head is the token embedding used a second time.
@@ -56,7 +58,9 @@ struct Gpt2Loss {
   constexpr Var operator()(Gpt2 const& p, Var tokens, Var targets) const {
     int const heads = static_cast<int>(p.config.heads);
     Var x = embed(p.wte, p.wpe, tokens);
-    x = repeat(p.blocks, x, [heads](Gpt2Block const& block, Var h) { return block(h, heads); });
+    x = repeat(p.blocks, x, [heads](Gpt2Block const& block, Var h) {
+      return gpt2_block(block, h, [heads](Var qkv) { return attention(qkv, heads); });
+    });
     return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);
   }
 };

@@ -34,12 +34,12 @@ struct RmsNorm {
   }
 };
 
-/// Shapes  weight (out, in), bias (out); x (..., in)
+/// Shapes  weight (out, in), bias (out) or absent; x (..., in)
 struct Linear {
   BOOST_HANA_DEFINE_STRUCT(Linear, (Param, weight), (Param, bias));
 
   constexpr Var operator()(Var x, graph::Where where = graph::Where::current()) const {
-    return linear(x, weight, bias, where);
+    return bias.absent ? linear(x, weight, where) : linear(x, weight, bias, where);
   }
 };
 
@@ -56,10 +56,11 @@ constexpr RmsNorm rms_norm_of(std::int64_t channels, double epsilon = 1e-5) {
   layer.epsilon = epsilon;
   return layer;
 }
-constexpr Linear linear_of(std::int64_t in, std::int64_t out, double deviation) {
+constexpr Linear linear_of(std::int64_t in, std::int64_t out, double deviation, bool bias = true) {
   Linear layer;
   layer.weight = {{out, in}, graph::normal(deviation)};
   layer.bias = {{out}, graph::zeros()};
+  layer.bias.absent = !bias;
   return layer;
 }
 

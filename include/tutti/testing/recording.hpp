@@ -141,7 +141,7 @@ class Recording {
     note_message("send", bytes, to, tag);
     return {};
   }
-  Operation start_recv(void*, std::int64_t bytes, int from, int tag, comm::Channel) {
+  Operation start_recv(void*, std::int64_t bytes, DType, int from, int tag, comm::Channel) {
     note_message("recv", bytes, from, tag);
     return Operation({from, tag, bytes});
   }

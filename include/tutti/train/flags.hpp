@@ -111,7 +111,8 @@ inline std::vector<std::string> with_empty_values(std::vector<std::string> const
 inline std::optional<int> parse_flags(CLI::App& app, int argc, char const* const* argv) {
   app.set_help_flag("--help", "print this and leave");
   app.allow_windows_style_options(false);
-  for (CLI::Option* option : app.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() <= 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   try {
     std::vector<std::string> words = with_empty_values({argv + 1, argv + argc});
     std::reverse(words.begin(), words.end());

@@ -10,6 +10,8 @@
 // Covers: <tutti/backend/mpi/error.hpp>
 // Covers: <tutti/backend/mpi/launch.hpp>
 // Covers: <tutti/backend/mpi/processors.hpp>
+// Covers: <tutti/backend/mpi/passed_by.hpp>
+// Covers: <tutti/backend/mpi/tags.hpp>
 
 #include "backend/mpi/harness.hpp"
 
@@ -18,6 +20,8 @@
 
 #include <algorithm>
 #include <array>
+#include <complex>
+#include <cstdint>
 #include <sched.h>
 #include <string>
 #include <vector>
@@ -64,6 +68,119 @@ TEST_CASE("where calls are fully checked, a message is received as what was sent
   REQUIRE_ERROR(comm.recv(std::move(message), wide), ErrorKind::dtype, "holds float32");
   CHECK(comm.recv<float>(left)(5) == 1.0f);
   for (auto& one : sending) one.wait();
+  comm.barrier();
+}
+
+namespace {
+
+/// f(communicator, left neighbour, right neighbour) with every way in which messages carry their type.
+template <class F>
+void with_typed_messages(F&& f) {
+  for (mpi::CheckLevel const level : {mpi::CheckLevel::cheap, mpi::CheckLevel::full})
+    for (mpi::Switch const shared : {mpi::Switch::on, mpi::Switch::off}) {
+      Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, {.check_level = level, .node_shared = shared}), {10});
+      f(comm, (comm.rank() + comm.size() - 1) % comm.size(), (comm.rank() + 1) % comm.size());
+      comm.barrier();
+    }
+}
+
+struct Particle {
+  BOOST_HANA_DEFINE_STRUCT(Particle, (float, weight), (std::int32_t, charge));
+};
+
+}  // namespace
+
+TEST_CASE("a message of another type is an error of its receive, which takes it") {
+  with_typed_messages([](auto& comm, int left, int right) {
+    std::vector<float> const small(6, 1.0f), large(200'000, 2.0f);
+    for (std::vector<float> const& sent : {small, large}) {
+      std::vector<std::int32_t> integers(sent.size());
+      auto const wrong = [&](auto&& receive) {
+        REQUIRE_ERROR(receive(), ErrorKind::dtype, "with tag 5 holds float32, the buffer int32");
+      };
+      {  // is there, or comes later; with a tag, with any, from anybody, of any size, after a probe
+        auto sending = comm.send_async(sent, right, 5);
+        wrong([&] { comm.recv(integers, left, 5); });
+        sending.wait();
+        sending = comm.send_async(sent, right, 5);
+        wrong([&] { comm.recv(integers, left); });
+        sending.wait();
+        comm.barrier();
+        sending = comm.send_async(sent, right, 5);
+        wrong([&] { comm.recv(integers, any_source, 5); });
+        sending.wait();
+        sending = comm.send_async(sent, right, 5);
+        wrong([&] { static_cast<void>(comm.template recv<std::int32_t>(left, 5)); });
+        sending.wait();
+        sending = comm.send_async(sent, right, 5);
+        MessageInfo const there = comm.probe(left, 5);
+        CHECK(there.tag == 5);
+        CHECK(there.bytes == static_cast<std::int64_t>(4 * sent.size()));
+        wrong([&] { comm.recv(integers, left, 5); });
+        sending.wait();
+      }
+      auto early = comm.recv_async(integers, left, 5);
+      CHECK(!early.test());
+      comm.barrier();
+      auto sending = comm.send_async(sent, right, 5);
+      wrong([&] { early.wait(); });
+      sending.wait();
+      // It was taken: what comes next is not it.
+      CHECK(!comm.try_probe().has_value());
+      comm.barrier();
+      sending = comm.send_async(sent, right, 5);
+      std::vector<float> received(sent.size());
+      comm.recv(received, left, 5);
+      sending.wait();
+      CHECK(received == sent);
+    }
+  });
+}
+
+TEST_CASE("messages of several types arrive in order, also those that a probe came past") {
+  with_typed_messages([](auto& comm, int left, int right) {
+    std::vector<float> const floats(3, 1.5f);
+    std::vector<std::int64_t> const integers(2, 7);
+    std::vector<double> const large(100'000, 2.5);
+    std::vector<Particle> const particles(2, Particle{0.5f, 3});
+    std::vector<std::complex<float>> const numbers(2, {1, 2});
+    auto group = comm.group();
+    group.send(floats, right, 1);
+    group.send(integers, right, 1);
+    group.send(large, right, 1);
+    group.send(floats, right, 2);
+    group.send(particles, right, 3);
+    group.send(numbers, right, 3);
+    CHECK(comm.template recv<Particle>(left, 3)(1).charge == 3);
+    std::vector<float> few(3);
+    CHECK(comm.recv(few, left).tag == 1);
+    CHECK(few == floats);
+    std::vector<std::int64_t> some(2);
+    CHECK(comm.recv(some, left, 1).bytes == 16);
+    CHECK(some == integers);
+    CHECK(comm.probe(any_source).bytes == 800'000);
+    std::vector<double> much(large.size());
+    comm.recv(much, any_source, 1);
+    CHECK(much == large);
+    CHECK(comm.template recv<float>(left, 2)(2) == 1.5f);
+    CHECK(comm.template recv<std::complex<float>>(any_source, 3)(1) == std::complex<float>(1, 2));
+    group.wait();
+    CHECK(!comm.try_probe().has_value());
+  });
+}
+
+TEST_CASE("a message of MPI's own calls says no type, and is received as any") {
+  Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD), {10});
+  int const right = (comm.rank() + 1) % comm.size();
+  int const left = (comm.rank() + comm.size() - 1) % comm.size();
+  float const sent = 2.5f;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Isend(&sent, 1, MPI_FLOAT, right, 9, comm.backend().native(), &request);
+  std::array<std::uint32_t, 1> bits{};
+  MessageInfo const told = comm.recv(bits, left, 9);
+  CHECK(bits[0] == 0x40200000u);
+  CHECK(!told.has_dtype);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
   comm.barrier();
 }
 

@@ -30,6 +30,7 @@ namespace {
 std::atomic<int> initialisations{0};
 std::atomic<int> finalisations{0};
 std::string profiling_levels;
+bool small_tags = false;
 
 std::string flags() {
   int initialised = 0;
@@ -62,6 +63,13 @@ int MPI_Init_thread(int* argc, char*** argv, int wanted, int* provided) {
 int MPI_Finalize() {
   ++finalisations;
   return PMPI_Finalize();
+}
+int MPI_Comm_get_attr(MPI_Comm comm, int key, void* value, int* found) {
+  static int least = 32767;  // what the standard promises
+  if (!small_tags || key != MPI_TAG_UB) return PMPI_Comm_get_attr(comm, key, value, found);
+  *static_cast<int**>(value) = &least;
+  *found = 1;
+  return MPI_SUCCESS;
 }
 int MPI_Pcontrol(int const level, ...) {
   profiling_levels += std::to_string(level) + " ";
@@ -280,6 +288,36 @@ TEST_CASE("the configuration is printed once where it is asked for") {
   CHECK(text.find("check_level") == text.rfind("check_level"));
 }
 
+TEST_CASE("a library whose tags hold no types is told of, and they are compared with check_level full alone") {
+  auto const receive = [] {
+    small_tags = true;
+    Environment const environment;
+    Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
+    std::vector<float> const sent(2, 1.0f);
+    std::vector<std::uint32_t> bits(2);
+    auto sending = comm.send_async(sent, 0, 32767);
+    try {
+      comm.recv(bits, 0, 32767);
+    } catch (Error const& error) {
+      return std::string(error.message());
+    }
+    sending.wait();
+    return std::string(bits[1] == 0x3f800000u ? "delivered" : "damaged");
+  };
+  CHECK(in_child({}, receive) == "delivered");
+  CHECK(contains(in_child({{"TUTTI_MPI_CHECK_LEVEL", "full"}}, receive), "holds float32, the buffer uint32"));
+  auto const start = [] {
+    small_tags = true;
+    Environment const environment;
+    return std::string("done");
+  };
+  char const* const told = "element types of messages are compared with check_level full only";
+  CHECK(contains(in_child({{"TUTTI_MPI_PRINT_CONFIG", "1"}}, start, test::Errors::capture), told));
+  CHECK(!contains(in_child({{"TUTTI_MPI_PRINT_CONFIG", "1"}, {"TUTTI_MPI_CHECK_LEVEL", "full"}}, start,
+                           test::Errors::capture),
+                  told));
+}
+
 TEST_CASE("a communicator without an environment is refused") {
   CHECK(contains(in_child({}, [] { return Mpi(MPI_COMM_WORLD).size() == 1 ? "one" : "several"; }),
                  "MPI is not running: it was not initialised yet, or finalised. Keep an mpi::Environment alive"));
@@ -339,10 +377,11 @@ TEST_CASE("a null communicator, an intercommunicator and calls after MPI_Finaliz
 
 TEST_CASE("threads that MPI does not grant are refused, and those that it grants are not") {
   // One thread looks for a message that never comes, and meanwhile another one calls on a communicator of its own.
-  auto const meet = [] {
+  auto const meet_on = [](bool same) {
     Environment const environment;
     Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
-    auto second = comm.duplicate();
+    auto duplicate = comm.duplicate();
+    auto& second = same ? comm : duplicate;
     std::string said = "nothing";
     std::thread other([&] {
       ::usleep(300'000);
@@ -360,6 +399,7 @@ TEST_CASE("threads that MPI does not grant are refused, and those that it grants
     other.join();
     return said;
   };
+  auto const meet = [&] { return meet_on(false); };
   std::string const funneled = in_child({{"TUTTI_MPI_THREAD_LEVEL", "funneled"}}, meet);
   INFO(funneled);
   CHECK(contains(funneled, "MPI grants thread level funneled: only the thread that initialised it may call"));
@@ -369,4 +409,10 @@ TEST_CASE("threads that MPI does not grant are refused, and those that it grants
   CHECK(contains(serialized, "another thread is in probe at environment.cpp:"));
   CHECK(contains(serialized, "MPI grants thread level serialized: one thread at a time"));
   CHECK(in_child({}, meet) == "nothing");
+  for (char const* level : {"serialized", "multiple"}) {
+    std::string const text = in_child({{"TUTTI_MPI_THREAD_LEVEL", level}}, [&] { return meet_on(true); });
+    INFO(level << ": " << text);
+    CHECK(contains(text, "tutti::barrier [rank 0]: another thread is in probe at environment.cpp:"));
+    CHECK(contains(text, "duplicate()"));
+  }
 }

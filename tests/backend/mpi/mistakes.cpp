@@ -8,6 +8,7 @@
 #include <tutti/comm.hpp>
 
 #include <complex>
+#include <cstdint>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -109,6 +110,15 @@ int main(int argc, char** argv) {
     if (mistake == "other_source" && comm.rank() != 1) {
       if (comm.rank() == comm.size() - 1) comm.send(std::span(x.data(), 3), 0, 5);
       if (comm.rank() == 0) static_cast<void>(comm.template recv<float>(1, 5, within(0.7)));
+    }
+    if (mistake == "message_type") {
+      std::vector<std::int32_t> integers(8);
+      if (odd) comm.send(x, 0, 5);
+      comm.rank() != 0 ? comm.barrier() : static_cast<void>(comm.recv(integers, 1, 5));
+    }
+    if (mistake == "inferred_type") {
+      if (odd) comm.send(long_message, 0, 5);
+      comm.rank() != 0 ? comm.barrier() : static_cast<void>(comm.template recv<std::int32_t>(1, 5));
     }
     if (mistake == "probed") {  // seen once, and then something else is wanted
       if (odd) comm.send(x, 0, 5);

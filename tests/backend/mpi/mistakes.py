@@ -51,6 +51,8 @@ MISTAKES = {
     "send_to_oneself": (r"rank 1 has not received the message; rank 1 waits in send at " + PLACE, {1}, {1}),
     "other_tag": (r"no message from rank 1 with tag 7.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
     "other_source": (r"(no message from rank 1 with tag 5|rank 1 has left the communicator).*; from rank [123] with tag 5 there is one of 12 bytes", {0}, {0}),
+    "message_type": (rf"the message from rank 1 with tag 5 holds float32, the buffer int32\. Receive it as what was sent \({PLACE}\)", ALL, ALL),
+    "inferred_type": (rf"the message from rank 1 with tag 5 holds float32, the buffer int32\. Receive it as what was sent \({PLACE}\)", ALL, ALL),
     "probed": (r"no message from rank 1 with tag 6.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
     "stall": (r"ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
     "leave": (r"rank 1 has left the communicator|ranks that have arrived: 0, 2; missing: 1 \(", {0, 2}, {0, 2}),
@@ -91,6 +93,9 @@ WAYS = {
 }
 
 
+# How the job ends, where that is not 1. `code` returns -1, `kill` is killed by itself, and the launcher passes that on.
+CODES = {"caught": 0, "late": 0, "busy": 0, "code": 255, "kill": 9 if "mpich" in os.path.basename(sys.argv[2]) else 137}
+
 # Numbers of ranks, where 3 do not show all of it.
 RANKS = {"send_to_each_other": (2, 3, 4), "other_tag": (2, 3, 4), "other_source": (3, 4)}
 
@@ -108,8 +113,8 @@ def run(program, launcher, mistake, way, ranks):
         sys.exit(f"FAILED {mistake}: the job hung")
     seconds = time.monotonic() - began
     problems = []
-    if (process.returncode == 0) != (mistake in {"caught", "late", "busy"}):
-        problems.append("the job ended well" if process.returncode == 0 else "the job failed after an error was caught")
+    if process.returncode != CODES.get(mistake, 1):
+        problems.append(f"the job ended with {process.returncode} instead of {CODES.get(mistake, 1)}")
     if pattern:
         # The library itself may begin a line that a launcher does not end.
         lines = [re.search(r"(?:^|\[[\d,]+\](?:<std\w+>:)? ?)(rank (\d): .*)", line) for line in text.splitlines()]

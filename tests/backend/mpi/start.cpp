@@ -54,6 +54,30 @@ TEST_CASE("under the launcher threads start MPI together, use it, and the last o
   {
     Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD, config));
     CHECK(comm.backend().config().check_level == mpi::CheckLevel::full);
+    // Two threads on this one communicator: the second is refused, and the first one goes on.
+    std::string refused;
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+      while (!over && refused.empty()) try {
+          static_cast<void>(comm.try_probe(comm.rank(), 8));
+        } catch (Error const& error) {
+          refused = error.what();
+        }
+    });
+    std::string waited;
+    // Between two calls the other thread may have a turn, which this one would meet.
+    for (bool entered = false; !entered;) try {
+        static_cast<void>(comm.probe(comm.rank(), 7, within(0.5)));
+      } catch (Error const& error) {
+        entered = error.kind() == ErrorKind::timeout;
+        waited = error.what();
+      }
+    over = true;
+    other.join();
+    INFO(refused << " " << waited);
+    CHECK(test::contains(refused, "another thread is in probe at start.cpp:"));
+    CHECK(test::contains(refused, "duplicate()"));
+    CHECK(test::contains(waited, "with tag 7"));
     sum_of_ranks = comm.all_reduce(comm.rank(), sum);
   }
   CHECK(sum_of_ranks == size * (size - 1) / 2);

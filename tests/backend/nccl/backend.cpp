@@ -2,6 +2,7 @@
 /// @file
 /// What is the backend's own: memory that NCCL knows, order behind the program's stream, groups, calls in flight, what
 /// it says of itself.
+// Covers: <tutti/comm/enqueued.hpp>
 
 // Covers: <tutti/backend/nccl/calls.hpp> <tutti/backend/nccl/datatype.hpp> <tutti/backend/nccl/memory.hpp>
 #include "backend/nccl/harness.hpp"
@@ -15,6 +16,9 @@ using namespace tutti;
 using test::on_ranks;
 
 static_assert(Backend<NcclOn<Threads>>);
+template <class B>
+concept CancelsReceives = requires(B& b, typename B::Operation& operation) { b.cancel(operation); };
+static_assert(CancelsReceives<NcclOn<Threads>>);
 
 TEST_CASE("Nccl reduces in memory that it knows, and memory outlives its communicator") {
   on_ranks([](auto& comm, laws::Report& report) {

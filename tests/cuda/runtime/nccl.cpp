@@ -96,6 +96,7 @@ struct ncclComm {
   std::map<std::pair<int, int>, std::uint64_t> messages;
   std::vector<std::pair<cudaStream_t, std::shared_ptr<Launch>>> pending;
   std::vector<void*> windows;  ///< memory that it knows
+  int registered = 0;          ///< blocks, likewise
 };
 
 namespace emulated::nccl {
@@ -247,11 +248,18 @@ bool is_complete(ncclComm& comm, Launch const& launch) {
   return true;
 }
 
-void put_on_stream(ncclComm* comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {
-  // The communicator may be gone, aborted, before the stream comes to this.
-  auto const world = comm->world;
-  auto const rank = static_cast<std::size_t>(comm->rank);
-  int const calls = ++comm->calls;
+/// Its operations among those of the communicator, in the order in which streams get them, or graphs are launched.
+void number(ncclComm& comm, Launch& launch) {
+  for (Operation& operation : launch.operations) {
+    bool const sends = operation.kind == Kind::send;
+    if (sends || operation.kind == Kind::recv)
+      operation.number = comm.messages[sends ? std::pair(comm.rank, operation.peer)
+                                             : std::pair(operation.peer, comm.rank)]++;
+    else operation.number = comm.collectives++;
+  }
+}
+Deferred deferred(std::shared_ptr<World> const& world, std::size_t rank, std::shared_ptr<Launch> const& launch,
+                  int calls) {
   auto const ready = [world, rank, launch, calls] {
     std::lock_guard const lock(state().mutex);
     ncclComm* const self = world->ranks[rank];
@@ -268,7 +276,24 @@ void put_on_stream(ncclComm* comm, cudaStream_t stream, std::shared_ptr<Launch> 
     for (Operation const& operation : launch->operations)
       if (Meeting& meeting = meeting_of(*self, operation); !meeting.done) carry_out(*world, meeting);
   };
-  enqueue_when(stream, ready, run);
+  return {ready, run};
+}
+void put_on_stream(ncclComm* comm, cudaStream_t stream, std::shared_ptr<Launch> launch) {
+  // The communicator may be gone, aborted, before the stream comes to this.
+  auto const world = comm->world;
+  auto const rank = static_cast<std::size_t>(comm->rank);
+  enqueue_when(stream, [world, rank, launch] {
+    auto const made = std::make_shared<Launch>(*launch);
+    int calls = 0;
+    {
+      std::lock_guard const lock(state().mutex);
+      if (ncclComm* const self = world->ranks[rank]; self != nullptr) {
+        number(*self, *made);
+        calls = ++self->calls;
+      }
+    }
+    return deferred(world, rank, made, calls);
+  });
 }
 
 /// What was called earlier and has not happened yet; NCCL wants to be asked first.
@@ -289,11 +314,6 @@ ncclResult_t launch_group() {
   for (auto& [comm, stream, operation] : grouped) {
     auto& launch = launches[{comm, stream}];
     if (launch == nullptr) launch = std::make_shared<Launch>();
-    bool const sends = operation.kind == Kind::send;
-    if (sends || operation.kind == Kind::recv)
-      operation.number = comm->messages[sends ? std::pair(comm->rank, operation.peer)
-                                              : std::pair(operation.peer, comm->rank)]++;
-    else operation.number = comm->collectives++;
     launch->operations.push_back(operation);
     ++state().counts.collectives;
   }
@@ -448,6 +468,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::lock_guard const lock(state().mutex);
   if (comm == nullptr) return misuse("ncclCommAbort without a communicator", ncclInvalidArgument);
   ++state().counts.aborted;
+  state().counts.registered -= comm->registered;  // what it knew goes with it
   return remove(comm);
 }
 
@@ -469,12 +490,14 @@ ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, std::size_t, void**
   std::lock_guard const lock(state().mutex);
   if (ncclResult_t const code = begin(comm, "ncclCommRegister"); code != ncclSuccess) return code;
   ++state().counts.registered;
+  ++comm->registered;
   *handle = memory;
   return ncclSuccess;
 }
-ncclResult_t ncclCommDeregister(ncclComm_t, void*) {
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void*) {
   std::lock_guard const lock(state().mutex);
   --state().counts.registered;
+  --comm->registered;
   return ncclSuccess;
 }
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t, ncclWindow_t* window, int flags) {

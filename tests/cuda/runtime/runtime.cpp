@@ -34,6 +34,7 @@ struct Work {
   std::function<void()> on_launch{};  ///< of captured work, when its graph is launched
   std::function<bool()> ready{};      ///< what waits for other streams: whether it may begin
   bool all_devices = false;           ///< whether it touches the memory of all of them
+  std::function<bool()> is_done{};    ///< of work that goes on as far as it can: whether it has come to its end
 };
 
 /// Work captured from streams; `before[n]` are the pieces that must be done before piece n.
@@ -74,11 +75,11 @@ struct CUevent_st {
   std::shared_ptr<emulated::Mark> mark;
 };
 struct CUgraph_st {
-  emulated::Captured captured;
+  std::shared_ptr<emulated::Captured> captured;
 };
 struct CUgraphExec_st {
   int device;
-  emulated::Captured captured;
+  std::shared_ptr<emulated::Captured> captured;
 };
 struct CUmemPoolHandle_st {
   int device;
@@ -199,6 +200,10 @@ void advance_here(CUstream_st* stream, std::size_t count) {
       r.diagnosis = std::move(failure);
       std::fprintf(stderr, "CUDA, emulated: %s\n", r.diagnosis.c_str());
     }
+    if (work.is_done && device.error == cudaSuccess && !work.is_done()) {
+      stream->work.push_front(std::move(work));
+      return;
+    }
   }
 }
 void advance(CUstream_st* stream, std::size_t count = ~std::size_t{0}) {
@@ -238,13 +243,16 @@ void advance_by_chance() {
   if (!busy.empty()) advance(busy[r.dice.below(static_cast<unsigned>(busy.size()))], 1 + r.dice.below(3));
 }
 
+void capture_work(CUstream_st* stream, Work work) {
+  Capture& capture = *stream->capture;
+  std::size_t const index = capture.captured.work.size();
+  capture.captured.work.push_back(std::move(work));
+  capture.captured.before.push_back(capture.last[stream]);
+  capture.last[stream] = {index};
+}
 cudaError_t enqueue(CUstream_st* stream, Run run, std::function<void()> on_launch = {}) {
   if (stream->capture) {
-    Capture& capture = *stream->capture;
-    std::size_t const index = capture.captured.work.size();
-    capture.captured.work.push_back({std::move(run), std::move(on_launch)});
-    capture.captured.before.push_back(capture.last[stream]);
-    capture.last[stream] = {index};
+    capture_work(stream, {std::move(run), std::move(on_launch)});
     return cudaSuccess;
   }
   if (on_launch) on_launch();
@@ -256,27 +264,55 @@ cudaError_t enqueue(CUstream_st* stream, Run run, std::function<void()> on_launc
   return runtime().devices[device].error;
 }
 
-/// Pieces in an order that keeps what comes before what, drawn from the seed.
-std::string replay(Captured const& captured) {
-  auto& r = runtime();
-  std::vector<std::size_t> missing(captured.work.size());
-  std::vector<std::vector<std::size_t>> after(captured.work.size());
-  std::vector<std::size_t> ready;
-  for (std::size_t index = 0; index < captured.work.size(); ++index) {
-    missing[index] = captured.before[index].size();
-    for (std::size_t const one : captured.before[index]) after[one].push_back(index);
-    if (missing[index] == 0) ready.push_back(index);
+/// A run of captured work: pieces in an order that keeps what comes before what, drawn from the seed. Some wait for
+/// other streams; then the others go on.
+class Replay {
+ public:
+  Replay(std::shared_ptr<Captured const> captured, int device) : captured_(std::move(captured)), device_(device) {
+    auto const& before = captured_->before;
+    missing_.resize(before.size());
+    after_.resize(before.size());
+    for (std::size_t index = 0; index < before.size(); ++index) {
+      missing_[index] = before[index].size();
+      for (std::size_t const one : before[index]) after_[one].push_back(index);
+      if (missing_[index] == 0) open_.push_back(index);
+    }
   }
-  while (!ready.empty()) {
-    std::size_t const pick = r.dice.idle() ? 0 : r.dice.below(static_cast<unsigned>(ready.size()));
-    std::size_t const index = ready[pick];
-    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(pick));
-    if (std::string failure = captured.work[index].run(); !failure.empty()) return failure;
-    for (std::size_t const next : after[index])
-      if (--missing[next] == 0) ready.push_back(next);
+  bool is_done() const { return open_.empty(); }
+  /// As far as it can; what went wrong ends it.
+  std::string go_on() {
+    auto& r = runtime();
+    for (;;) {
+      std::vector<std::size_t> ready;
+      for (std::size_t place = 0; place < open_.size(); ++place)
+        if (auto const& piece = captured_->work[open_[place]]; !piece.ready || piece.ready()) ready.push_back(place);
+      if (ready.empty()) return {};
+      std::size_t const pick = ready[r.dice.idle() ? 0 : r.dice.below(static_cast<unsigned>(ready.size()))];
+      std::size_t const index = open_[pick];
+      open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(pick));
+      if (std::string failure = run(captured_->work[index]); !failure.empty()) return failure;
+      for (std::size_t const next : after_[index])
+        if (--missing_[next] == 0) open_.push_back(next);
+    }
   }
-  return {};
-}
+
+ private:
+  std::string run(Work const& piece) const {
+    auto& devices = runtime().devices;
+    for (int other = 0; other < device_count; ++other)
+      if (piece.all_devices && other != device_) devices[other].memory.open();
+    std::string failure = piece.run();
+    for (int other = 0; other < device_count; ++other)
+      if (piece.all_devices && other != device_) devices[other].memory.close();
+    return failure;
+  }
+
+  std::shared_ptr<Captured const> captured_;
+  int device_;
+  std::vector<std::size_t> missing_;
+  std::vector<std::vector<std::size_t>> after_;
+  std::vector<std::size_t> open_;  // that nothing captured comes before any more
+};
 
 /// Whether this thread may not make calls that a capture forbids.
 bool capture_forbids() {
@@ -576,17 +612,27 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   advance_by_chance();
   return cudaSuccess;
 }
-cudaError_t emulated::enqueue_when(cudaStream_t stream, std::function<bool()> ready, std::function<void()> run) {
+cudaError_t emulated::enqueue_when(cudaStream_t stream, std::function<Deferred()> make) {
   std::lock_guard const lock(runtime().mutex);
   if (!known(stream)) return note(cudaErrorInvalidResourceHandle);
-  if (stream->capture) return note(cudaErrorStreamCaptureUnsupported);
   auto const device = stream->device;
-  stream->work.push_back({.run = [device, run = std::move(run)] {
-                            if (runtime().devices[device].error == cudaSuccess) run();
-                            return std::string();
-                          },
-                          .ready = std::move(ready),
-                          .all_devices = true});
+  // Runs of one graph come one after another, so the oldest is the one that runs.
+  auto const waiting = std::make_shared<std::deque<Deferred>>();
+  Work work{.run = [device, waiting] {
+              Deferred const one = std::move(waiting->front());
+              waiting->pop_front();
+              if (runtime().devices[device].error == cudaSuccess) one.run();
+              return std::string();
+            },
+            .on_launch = [waiting, make = std::move(make)] { waiting->push_back(make()); },
+            .ready = [waiting] { return waiting->front().ready(); },
+            .all_devices = true};
+  if (stream->capture) {
+    capture_work(stream, std::move(work));
+  } else {
+    work.on_launch();
+    stream->work.push_back(std::move(work));
+  }
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
@@ -628,6 +674,25 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   }});
   advance_by_chance();
   return note(runtime().devices[stream->device].error);
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  std::lock_guard const lock(runtime().mutex);
+  if (!known(stream) || runtime().events.count(event) == 0 || event->device != stream->device)
+    return note(cudaErrorInvalidResourceHandle);
+  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
+  if (flags != cudaEventRecordExternal || !stream->capture) return note(cudaErrorInvalidValue);
+  auto const mark = std::make_shared<Mark>();
+  mark->stream = stream->capture->origin;
+  mark->done = true;  // of no run yet
+  event->mark = mark;
+  return enqueue(
+      stream,
+      [mark] {
+        mark->time = std::chrono::steady_clock::now();
+        mark->done = true;
+        return std::string();
+      },
+      [mark] { mark->done = false; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   std::lock_guard const lock(runtime().mutex);
@@ -923,7 +988,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (auto const& [other, last] : capture->last)
     for (std::size_t const index : last)
       if (!joined[index]) return note(cudaErrorStreamCaptureUnjoined);
-  *graph = new CUgraph_st{std::move(capture->captured)};
+  *graph = new CUgraph_st{std::make_shared<Captured>(std::move(capture->captured))};
   r.graphs.insert(*graph);
   return cudaSuccess;
 }
@@ -938,7 +1003,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   std::lock_guard const lock(runtime().mutex);
   if (runtime().graphs.count(graph) == 0 || nodes != nullptr) return note(cudaErrorInvalidValue);
-  *count = graph->captured.work.size();
+  *count = graph->captured->work.size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
@@ -953,9 +1018,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (runtime().executables.count(executable) == 0) return note(cudaErrorInvalidValue);
   if (!known(stream) || stream->device != executable->device) return note(cudaErrorInvalidResourceHandle);
   if (stream->capture) return note(cudaErrorStreamCaptureUnsupported);
-  for (Work const& work : executable->captured.work)
+  for (Work const& work : executable->captured->work)
     if (work.on_launch) work.on_launch();
-  return note(enqueue(stream, [executable] { return replay(executable->captured); }));
+  auto const replay = std::make_shared<Replay>(executable->captured, stream->device);
+  auto& device = runtime().devices[stream->device];
+  stream->work.push_back(
+      {.run = [replay, &device] { return device.error == cudaSuccess ? replay->go_on() : std::string(); },
+       .is_done = [replay] { return replay->is_done(); }});
+  advance_by_chance();
+  return note(device.error);
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t) {
   std::lock_guard const lock(runtime().mutex);

@@ -11,7 +11,10 @@
 #include <tutti/train/cuda/execution.hpp>
 #include <tutti/train/train_step.hpp>
 
+#include <atomic>
 #include <cstdint>
+#include <string>
+#include <thread>
 #include <vector>
 
 using namespace tutti;
@@ -23,29 +26,62 @@ nn::Gpt2Config const& config = test::small_gpt2;
 
 struct Outcome {
   std::vector<float> losses;
+  std::vector<double> exposed_ms;
   std::uint64_t hash = 0;
 };
 
-/// A rank's share of 4 sequences, 4 steps.
-template <class Comm>
-Outcome trained(Comm& comm, int device, parallel::DataParallel const& ranks) {
-  kernel::cuda::Context context(device);
-  kernel::cuda::Blas blas(context, {.workspace = std::size_t{1} << 16});
-  std::int64_t const share = 4 / comm.size();
-  TrainStepOptions options;
-  options.batch = share;
-  options.sequence = 8;
-  options.clip = 0.5;
-  TrainStep<nn::Gpt2Loss, Cuda> step(blas, config, {}, options);
-  step.initialise(42);
-  step.connect(ranks);
-  Outcome outcome;
-  for (std::int64_t i = 0; i < 4; ++i) {
-    test::Rows const rows(i, comm.rank() * share, share);
-    outcome.losses.push_back(step(rows.at(i), 1e-2).loss);
+/// A rank's training on its share of 4 sequences.
+class Run {
+ public:
+  Run(Communicator<test::Ranks>& comm, int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1)
+      : rank_(comm.rank()), share_(4 / comm.size()), context_(device),
+        blas_(context_, {.workspace = std::size_t{1} << 16}), step_(blas_, config, {}, options(share_, micro_steps)) {
+    step_.initialise(42);
+    step_.connect(ranks);
   }
-  outcome.hash = parallel::hash(step.state());
-  return outcome;
+  void start(std::int64_t i) {
+    test::Rows const rows(i, rank_ * share_, share_);
+    step_.start(rows.at(i), 1e-2);
+  }
+  void finish() {
+    StepResult const result = step_.finish();
+    outcome_.losses.push_back(result.loss);
+    outcome_.exposed_ms.push_back(result.exposed_comm_ms);
+  }
+  Outcome outcome() {
+    outcome_.hash = parallel::hash(step_.state());
+    return outcome_;
+  }
+
+ private:
+  static TrainStepOptions options(std::int64_t share, std::int64_t micro_steps) {
+    TrainStepOptions options;
+    options.batch = share / micro_steps;
+    options.sequence = 8;
+    options.micro_steps = micro_steps;
+    options.clip = 0.5;
+    return options;
+  }
+
+  std::int64_t rank_, share_;
+  kernel::cuda::Context context_;
+  kernel::cuda::Blas blas_;
+  TrainStep<nn::Gpt2Loss, Cuda> step_;
+  Outcome outcome_;
+};
+/// 4 steps.
+Outcome trained(Communicator<test::Ranks>& comm, int device, parallel::DataParallel const& ranks,
+                std::int64_t micro_steps = 1) {
+  Run run(comm, device, ranks, micro_steps);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    run.start(i);
+    run.finish();
+  }
+  return run.outcome();
+}
+
+void wait_for(std::atomic<bool> const& flag) {
+  while (!flag) std::this_thread::yield();
 }
 
 }  // namespace
@@ -72,4 +108,124 @@ TEST_CASE("gradients averaged by NCCL give what the host's average gives, the sa
       for (std::size_t i = 0; i < 4; ++i) CHECK(by_nccl[at].losses[i] == Approx(by_host[at].losses[i]).epsilon(1e-5));
     }
   }
+}
+
+TEST_CASE("a step with NCCL is one capture that the device goes through, with the bits of one that the host leads") {
+  for (int const micro_steps : {1, 2}) {
+    Outcome outcomes[2][2];  // led by the host, captured; by rank
+    for (bool const captures : {false, true})
+      test::run_on_devices(
+          2,
+          [&](auto& comm) {
+            outcomes[captures ? 1 : 0][comm.rank()] =
+                trained(comm, comm.backend().accelerator().index(), parallel::data_parallel(comm), micro_steps);
+          },
+          {.captures = captures});
+    test::check_clean();
+    for (auto const& by_rank : outcomes)
+      for (Outcome const& one : by_rank) {
+        CHECK(one.hash == outcomes[0][0].hash);
+        CHECK(one.losses == outcomes[0][0].losses);
+        for (double const ms : one.exposed_ms) CHECK(ms > 0);
+      }
+  }
+}
+
+TEST_CASE("with NCCL two steps are under way before another rank has begun them, and losses are read one step late") {
+  std::atomic<bool> ahead = false;
+  Outcome outcomes[2], in_turn[2];
+  test::run_on_devices(
+      2,
+      [&](auto& comm) {
+        int const device = comm.backend().accelerator().index();
+        parallel::DataParallel const ranks = parallel::data_parallel(comm);
+        in_turn[comm.rank()] = trained(comm, device, ranks);
+        comm.set_deadline_seconds(20);
+        Run run(comm, device, ranks);
+        run.start(0);  // the host leads the first step, and everything is captured before the second one
+        run.finish();
+        if (comm.rank() == 1) wait_for(ahead);
+        run.start(1);
+        run.start(2);
+        ahead = true;
+        run.finish();
+        run.start(3);
+        run.finish();
+        run.finish();
+        outcomes[comm.rank()] = run.outcome();
+      });
+  test::check_clean();
+  for (int const rank : {0, 1}) {
+    CHECK(outcomes[rank].losses == in_turn[rank].losses);
+    CHECK(outcomes[rank].hash == in_turn[0].hash);
+  }
+}
+
+TEST_CASE("collectives of the program come before and behind captured steps on all ranks") {
+  test::run_on_devices(2, [&](auto& comm) {
+    Cuda const device = comm.backend().accelerator();
+    Run run(comm, device.index(), parallel::data_parallel(comm));
+    for (int i = 0; i < 4; ++i) {
+      auto x = comm.all_reduce_async(to_device(full<float>(Shape{1000}, 1.0f), device), sum);
+      run.start(i);
+      auto y = comm.all_reduce_async(to_device(full<float>(Shape{500}, 2.0f), device), sum);
+      CHECK(to_host(y.wait())(499) == 4.0f);
+      run.finish();
+      CHECK(to_host(x.wait())(999) == 2.0f);
+    }
+  });
+  test::check_clean();
+}
+
+TEST_CASE("a rank that does not come to a captured step, or calls something else, is named") {
+  for (bool const calls_barrier : {false, true}) {
+    std::string told;
+    std::atomic<bool> over = false;
+    test::run_on_devices(2, [&](auto& comm) {
+      try {
+        Run run(comm, comm.backend().accelerator().index(), parallel::data_parallel(comm));
+        for (int i = 0; i < 2; ++i) {
+          run.start(i);
+          run.finish();
+        }
+        if (comm.rank() == 0) {
+          run.start(2);  // the device waits, the host does not
+          run.start(3);
+          comm.set_deadline_seconds(calls_barrier ? 60 : 0.5);
+          run.finish();
+        } else if (calls_barrier) {
+          comm.barrier();
+        } else {
+          wait_for(over);
+        }
+      } catch (Error const& error) {
+        if (comm.rank() == 0) told = error.what();
+      }
+      if (comm.rank() == 0) over = true;
+    });
+    test::check_clean();
+    INFO(told);
+    CHECK(test::contains(told, calls_barrier ? "rank 1 calls barrier" : "missing: 1"));
+  }
+}
+
+TEST_CASE("a rank that throws beside captured steps ends the others' wait") {
+  std::string told;
+  try {
+    test::run_on_devices(2, [&](auto& comm) {
+      Run run(comm, comm.backend().accelerator().index(), parallel::data_parallel(comm));
+      for (int i = 0; i < 2; ++i) {
+        run.start(i);
+        run.finish();
+      }
+      if (comm.rank() == 1) throw Error(ErrorKind::invalid_argument, "test", "out of luck");
+      run.start(2);
+      run.finish();
+    });
+  } catch (Error const& error) {
+    told = error.what();
+  }
+  test::check_clean();
+  INFO(told);
+  CHECK(test::contains(told, "out of luck"));
 }

@@ -17,7 +17,9 @@
 #include <tutti/backend/mpi/hierarchy.hpp>
 #include <tutti/backend/mpi/nodes.hpp>
 #include <tutti/backend/mpi/notices.hpp>
+#include <tutti/backend/mpi/passed_by.hpp>
 #include <tutti/backend/mpi/processors.hpp>
+#include <tutti/backend/mpi/tags.hpp>
 #include <tutti/backend/mpi/node_memory.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
@@ -56,6 +58,8 @@ class Mpi {
           info_(other.info_),
           room_(other.room_),
           alone_since_(other.alone_since_),
+          to_(other.to_),
+          typed_tag_(other.typed_tag_),
           receives_(other.receives_),
           exposed_(other.exposed_) {
       other.requests_.clear();
@@ -69,6 +73,8 @@ class Mpi {
       std::swap(info_, other.info_);
       std::swap(room_, other.room_);
       std::swap(alone_since_, other.alone_since_);
+      std::swap(to_, other.to_);
+      std::swap(typed_tag_, other.typed_tag_);
       std::swap(receives_, other.receives_);
       std::swap(exposed_, other.exposed_);
       return *this;
@@ -89,6 +95,9 @@ class Mpi {
     MessageInfo info_;  // of a receive: what is wanted, then what came; of a send: to whom, as its source
     std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
     std::int64_t alone_since_ = 0;  // since when nobody is left who could send
+    void* to_ = nullptr;            // of a receive under one type's tag
+    int typed_tag_ = -1;
+    std::uint8_t looks_ = 0;  // for a message of another type; its own, so that each receive has its turn
     bool receives_ = false;
     bool exposed_ = false;  // larger than what is copied
   };
@@ -190,6 +199,8 @@ class Mpi {
   /// late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
   MpiConfig const& config() const noexcept { return config_; }
+  /// Messages of tutti have their element type in the tag, and calls of MPI's own that receive them would have to know
+  /// it: for those there is MPI_Comm_dup.
   MPI_Comm native() const noexcept { return handles_->user; }
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
@@ -201,17 +212,27 @@ class Mpi {
       from = operation.envelope_->data();
       bytes = operation.envelope_->bytes();
     }
+    if (types_in_tags_ && channel == comm::Channel::user) tag = mpi::typed_tag(tag, dtype);
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::isend(from, b.count(), b.type(), to, tag, on(channel), &operation.request_), "MPI_Isend");
     return operation;
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    if (!passed_by_.empty() && channel == comm::Channel::user) {
+      Match match;
+      MessageInfo info;
+      if (passed_by_.take(from, tag, match, info)) return start_recv(match, to, bytes);
+    }
     Operation operation;
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
     if (channel == comm::Channel::user) operation.room_ = bytes;
     if (labels(channel)) operation.receive_labelled(to, bytes);
+    if (types_in_tags_ && channel == comm::Channel::user && tag >= 0) {
+      operation.to_ = to;
+      operation.typed_tag_ = tag = mpi::typed_tag(tag, dtype);
+    }
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
                      on(channel), &operation.request_),
@@ -231,11 +252,21 @@ class Mpi {
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     check_revoked();
     mpi::Environment::check_open("probe");
+    if (passed_by_.take(from, tag, match, info)) return true;
+    bool const any = tag < 0 || types_in_tags_;
     int flag = 0;
-    MPI_Status status;
-    check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag, handles_->user, &flag,
-                      &match.message, &status),
-          "MPI_Improbe");
+    for (;;) {
+      MPI_Status status;
+      check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, any ? MPI_ANY_TAG : tag, handles_->user, &flag,
+                        &match.message, &status),
+            "MPI_Improbe");
+      if (flag == 0) break;
+      info = mpi::info_of(status);
+      match.bytes = info.bytes;
+      info.bytes -= label_bytes();
+      if (tag < 0 || info.tag == tag) break;
+      passed_by_.put(std::exchange(match, Match()), info);
+    }
     if (flag == 0) {
       if ((++looks_ & 63u) == 0) look_around();
       if (!shared_ || !shared_->engine().alone(from)) probed_alone_ = 0;
@@ -243,9 +274,6 @@ class Mpi {
       return false;
     }
     probed_alone_ = 0;
-    info = info_of(status);
-    match.bytes = info.bytes;
-    info.bytes -= label_bytes();
     return true;
   }
 
@@ -307,11 +335,12 @@ class Mpi {
       if (code != MPI_SUCCESS) fail(operation, code, "MPI_Test");
       if (flag == 0) {
         check_revoked();
-        if (operation.receives_ && shared_ && shared_->engine().alone(operation.info_.source))
-          check_departed("recv", operation.info_.source, operation.alone_since_);
+        bool const alone = operation.receives_ && shared_ && shared_->engine().alone(operation.info_.source);
+        if (operation.typed_tag_ >= 0 && (alone || (++operation.looks_ & 63u) == 0)) receive_other_type(operation);
+        if (alone) check_departed("recv", operation.info_.source, operation.alone_since_);
         return false;
       }
-      if (operation.receives_) operation.info_ = info_of(status);
+      if (operation.receives_) operation.info_ = mpi::info_of(status);
       if (operation.receives_ && operation.envelope_ != nullptr) operation.envelope_->open(operation.info_);
     }
     if (!operation.requests_.empty()) {
@@ -406,18 +435,19 @@ class Mpi {
   }
   /// The first, as far as the library tells.
   List<MessageInfo> unreceived() const {
+    List<MessageInfo> found;
+    passed_by_.list(found);
     int flag = 0;
     MPI_Status status;
     if (mpi::Environment::closed() ||
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->user, &flag, &status) != MPI_SUCCESS || flag == 0)
-      return {};
-    MessageInfo info = info_of(status);
+      return found;
+    MessageInfo info = mpi::info_of(status);
     info.bytes -= label_bytes();
-    List<MessageInfo> found;
     found.push_back(info);
     return found;
   }
-  /// Messages carry their data type where calls are fully checked.
+  /// What a message has in front of it where calls are fully checked: its data type.
   std::int64_t label_bytes() const noexcept {
     return labels(comm::Channel::user) ? mpi::Envelope::label_bytes : 0;
   }
@@ -603,6 +633,7 @@ class Mpi {
     }
     if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
     policy_ = config_.wait->on(local_size_, local_processors_);
+    types_in_tags_ = config_.check_level == comm::CheckLevel::cheap && mpi::tags_hold_types();
   }
 
   /// What they sent before they left may still be on its way for a moment.
@@ -679,17 +710,31 @@ class Mpi {
     if (begins_job_ && !mpi::Environment::closed()) job_->tell_aware(traffic_);
   }
 
-  /// Whether messages carry their data type.
+  /// A message of another type than the receive's stays in the library's queue, though it is what the receive would
+  /// get: so it does, and is told to be of that type.
+  void receive_other_type(Operation& operation) {
+    MPI_Status status;
+    int const from = operation.info_.source;
+    if (!mpi::other_type_has_come(handles_->user, from, operation.typed_tag_, status)) return;
+    if (!cancel(operation)) {
+      if (operation.request_ != MPI_REQUEST_NULL) return;  // one of its own type has come after all
+      throw Error(ErrorKind::dtype, "recv",
+                  concat("a message from rank ", status.MPI_SOURCE, " with tag ", mpi::user_tag(status.MPI_TAG),
+                         " holds another type than the buffer, and MPI does not cancel the receive. Receive it as what "
+                         "was sent"));
+    }
+    operation.typed_tag_ = -1;
+    Match match;
+    check(MPI_Mprobe(status.MPI_SOURCE, status.MPI_TAG, handles_->user, &match.message, &status), "MPI_Mprobe");
+    mpi::Bytes const b(operation.room_, count_limit_);
+    check(mpi::imrecv(operation.to_, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
+  }
+  /// Whether messages carry their data type with their payload.
   bool labels(comm::Channel channel) const noexcept {
     return channel == comm::Channel::user && config_.check_level == comm::CheckLevel::full;
   }
   MPI_Comm on(comm::Channel channel) const noexcept {
     return channel == comm::Channel::user ? handles_->user : handles_->internal;
-  }
-  static MessageInfo info_of(MPI_Status& status) noexcept {
-    MPI_Count bytes = 0;
-    MPI_Get_elements_x(&status, MPI_BYTE, &bytes);
-    return {status.MPI_SOURCE, status.MPI_TAG, static_cast<std::int64_t>(bytes)};
   }
   void check(int code, char const* call, std::source_location where = std::source_location::current()) const {
     mpi::check(code, call, where);
@@ -707,7 +752,7 @@ class Mpi {
     operation.request_ = MPI_REQUEST_NULL;
     throw Error(ErrorKind::shape, "recv",
                 "the message from rank " + std::to_string(status.MPI_SOURCE) + " with tag " +
-                    std::to_string(status.MPI_TAG) + " has more than the buffer's " +
+                    std::to_string(mpi::user_tag(status.MPI_TAG)) + " has more than the buffer's " +
                     std::to_string(operation.room_) +
                     " bytes. Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)")
         .with_native(mpi::error_text(code));
@@ -730,6 +775,8 @@ class Mpi {
   int local_processors_ = 1;
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
+  bool types_in_tags_ = false;
+  mpi::PassedBy passed_by_;
   std::unique_ptr<mpi::NodeMemory> shared_;
   std::unique_ptr<mpi::Hierarchy> hierarchy_;
   std::unique_ptr<mpi::Notices> notices_;

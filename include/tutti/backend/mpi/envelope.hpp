@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A message with its data type written before it. MPI libraries compare types neither in what they match nor in what
-/// they deliver; this costs a copy on both sides, so it is for check level full.
+/// A message with its data type written before it, where it is not in the tag (tags.hpp): whatever the type, the first
+/// message is received. This costs a copy on both sides, so it is for check level full.
 
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/dtype.hpp>

@@ -6,6 +6,7 @@
 
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/error.hpp>
+#include <tutti/backend/mpi/tags.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/occupancy.hpp>
 #include <tutti/core/mutex.hpp>
@@ -249,6 +250,9 @@ class Process {
       for (int i = 0; i < 4; ++i)
         if (levels[i] == thread_level_)
           text += "thread level granted: " + text_of(static_cast<ThreadLevel>(i)) + "\n";
+      if (config.check_level == CheckLevel::cheap && !tags_hold_types())
+        text += "element types of messages are compared with check_level full only: this library's tags end before " +
+                std::to_string(greatest_tag) + "\n";
       std::fputs(text.c_str(), stderr);
       std::fflush(stderr);
     }

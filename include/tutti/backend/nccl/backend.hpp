@@ -118,6 +118,23 @@ class NcclOn : public comm::Decorator<Host> {
     }
     return Operation(inner_.start(call));
   }
+  /// See comm/enqueued.hpp. Of a captured collective NCCL keeps its plan as long as the capture lives.
+  bool enqueues(comm::Collective const& call) const noexcept { return config_.captures && accelerates(call); }
+  bool settled() {
+    check_alive("Nccl");
+    return engine_->settled();
+  }
+  void begin_enqueued(void* stream) { engine_->begin_enqueued(static_cast<cudaStream_t>(stream)); }
+  void enqueue(comm::Collective const& call, void* after, void* done) {
+    engine_->enqueue(call, static_cast<cudaEvent_t>(after), static_cast<cudaEvent_t>(done), Patience(*this));
+  }
+  void end_enqueued(void* done) { engine_->end_enqueued(static_cast<cudaEvent_t>(done)); }
+  bool enqueued_done(void* done) {
+    if (engine_->enqueued_done(static_cast<cudaEvent_t>(done))) return true;
+    check_alive("Nccl");
+    return false;
+  }
+  bool abandon_enqueued() noexcept { return engine_->abandon_enqueued(); }
   Operation start_comparison(comm::Collective const& call)
     requires requires(Host& host) { host.start_comparison(call); }
   {
@@ -126,8 +143,8 @@ class NcclOn : public comm::Decorator<Host> {
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     return Operation(inner_.start_send(from, bytes, dtype, to, tag, channel));
   }
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
-    return Operation(inner_.start_recv(to, bytes, from, tag, channel));
+  Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    return Operation(inner_.start_recv(to, bytes, dtype, from, tag, channel));
   }
   Operation start_recv(typename Host::Match& match, void* to, std::int64_t bytes) {
     return Operation(inner_.start_recv(match, to, bytes));
@@ -145,6 +162,11 @@ class NcclOn : public comm::Decorator<Host> {
   bool abandon(Operation& operation) noexcept {
     if (operation.call_ == nullptr) return inner_.abandon(operation.host_);
     return engine_->abandon(std::exchange(operation.call_, nullptr));
+  }
+  bool cancel(Operation& operation) noexcept
+    requires requires(Host& host, typename Host::Operation& inner) { host.cancel(inner); }
+  {
+    return operation.call_ == nullptr && inner_.cancel(operation.host_);
   }
   std::string awaiting(Operation const& operation) const {
     return operation.call_ == nullptr ? inner_.awaiting(operation.host_) : engine_->awaiting(operation.call_);
@@ -239,7 +261,7 @@ class NcclOn : public comm::Decorator<Host> {
     } letter;
     auto const bytes = static_cast<std::int64_t>(sizeof letter);
     if (this->rank() != 0) {
-      auto receive = inner_.start_recv(&letter, bytes, 0, 0, comm::Channel::internal);
+      auto receive = inner_.start_recv(&letter, bytes, DType::byte, 0, 0, comm::Channel::internal);
       finish(receive);
     } else {
       letter.code = ncclGetUniqueId(&letter.id);

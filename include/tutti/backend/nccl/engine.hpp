@@ -128,6 +128,52 @@ class Engine {
     remove(call);
     return safe;
   }
+  /// Whether all that was started has been handed to the device.
+  bool settled() {
+    progress();
+    for (Call const* call : calls_)
+      if (call->stage < Call::enqueued) return false;
+    return true;
+  }
+  /// Once that is so: `stream` goes on after it.
+  void begin_enqueued(cudaStream_t stream) {
+    check_open();
+    cuda::CurrentDevice const current(device_.index());
+    if (handed_.native() == nullptr) handed_ = cuda::Event(device_.index());
+    handed_.record(stream_);
+    cuda::check(cudaStreamWaitEvent(stream, handed_.native(), 0), "cudaStreamWaitEvent");
+  }
+  /// Puts the call between two events, which may belong to a capture: then it is captured. NCCL takes it beside its
+  /// caller, and nothing else until it has.
+  template <class Poll>
+  void enqueue(comm::Collective const& call, cudaEvent_t after, cudaEvent_t done, Poll&& poll) {
+    check_open();
+    cuda::CurrentDevice const current(device_.index());
+    try {
+      cuda::check(cudaStreamWaitEvent(stream_.native(), after, 0), "cudaStreamWaitEvent");
+      if (call.count != 0) Calls(comm_, stream_, rank_, size_).enqueue(call, nullptr);
+      settle("Nccl", poll);
+      cuda::check(cudaEventRecord(done, stream_.native()), "cudaEventRecord");
+    } catch (...) {
+      static_cast<void>(abort());  // the other ranks may have taken it
+      throw;
+    }
+  }
+  /// What is started from now on begins behind `done`.
+  void end_enqueued(cudaEvent_t done) {
+    check_open();
+    cuda::check(cudaStreamWaitEvent(stream_.native(), done, 0), "cudaStreamWaitEvent");
+  }
+  /// Whether the device has passed it.
+  bool enqueued_done(cudaEvent_t done) {
+    progress();
+    cudaError_t const state = cudaEventQuery(done);
+    if (state == cudaErrorNotReady) return false;
+    cuda::check(state, "cudaEventQuery");
+    return true;
+  }
+  /// Gives up what was enqueued, and the communicator with it; true when the device has left all of it.
+  bool abandon_enqueued() noexcept { return abort(); }
   std::string awaiting(Call const* call) const {
     return concat("NCCL has not completed ", comm::describe(call->call), call->stage == Call::enqueued
                       ? ", which all ranks have made, on this rank's device"
@@ -264,7 +310,7 @@ class Engine {
   ncclComm_t comm_ = nullptr;
   bool aborted_ = true;
   Shared<Registry> registry_;
-  cuda::Event produced_;
+  cuda::Event produced_, handed_;
   List<Owner<Call>> storage_;
   List<Call*> free_;
   List<Call*> calls_;  // in flight, in the order in which they were started

@@ -150,7 +150,7 @@ class Threads {
     return Operation(&state);
   }
   template <class = void>
-  Operation start_recv(void* to, std::int64_t bytes, int from, int tag, comm::Channel channel) {
+  Operation start_recv(void* to, std::int64_t bytes, DType, int from, int tag, comm::Channel channel) {
     engine_.check("recv");
     State& state = take(State::receive);
     state.to = to;

@@ -104,6 +104,12 @@ class Event {
   void record(Stream const& stream, std::source_location where = std::source_location::current()) const {
     check(cudaEventRecord(event_, stream.native()), "cudaEventRecord", where);
   }
+  /// The same, and where `stream` is being captured, in every run of what is captured: to measure it.
+  template <class = void>
+  void record_in_runs(Stream const& stream, std::source_location where = std::source_location::current()) const {
+    unsigned const flag = stream.capturing(where) ? cudaEventRecordExternal : cudaEventRecordDefault;
+    check(cudaEventRecordWithFlags(event_, stream.native(), flag), "cudaEventRecordWithFlags", where);
+  }
   /// Whether what it recorded is done; true if it never recorded. Does not block.
   template <class = void>
   bool done(std::source_location where = std::source_location::current()) const {

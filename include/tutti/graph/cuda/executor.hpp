@@ -3,7 +3,8 @@
 /// @file
 /// Runs a program on a CUDA device. Memory and kernel arguments are fixed when an executor is made; the first run
 /// launches every kernel, so that products are planned and working memory has grown, and captures the same work; every
-/// later run replays the capture: one launch for the whole program, or one for each stretch between two collectives.
+/// later run replays the capture: one launch for the whole program, collectives in it where the port has a queue on the
+/// device, or one for each stretch between two that the host starts.
 /// It is long, because what host and device do in turns must be read in its order.
 
 #include <tutti/comm/port.hpp>
@@ -27,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -115,10 +117,18 @@ class Executor : public Ports {
   Executor(Blas&, Program&&, DeviceState&, ExecutorOptions = {}) = delete;  // the program would be gone
   Executor(Executor const&) = delete;
   Executor& operator=(Executor const&) = delete;
-  /// Waits for runs under way: they use its memory.
+  /// Waits for runs under way: they use its memory. While an exception passes, other ranks may not come to them.
   ~Executor() {
     try {
-      if (started_ > finished_) stream().wait();
+      for (; started_ > finished_; ++finished_) {
+        Slot& slot = slots_[finished_ % 2];
+        if (slot.is_watched && std::uncaught_exceptions() > 0) port_->cancel(slot.ticket);
+        else if (slot.is_watched) port_->wait(slot.ticket);
+      }
+    } catch (Error const&) {  // NCCL has left the device then, or something else is told elsewhere
+    }
+    try {
+      if (started_ > 0) stream().wait();
     } catch (Error const&) {  // it was lost before
     }
   }
@@ -133,8 +143,8 @@ class Executor : public Ports {
     start(where);
     while (started_ > finished_) finish(where);
   }
-  /// Enqueues a run with the inputs as they are now. Blocks only for collectives through the host, and where two runs
-  /// are under way already: until the older one is done, whose outputs are lost if nobody finished it before.
+  /// Enqueues a run with the inputs as they are now. Blocks only for collectives that the host starts, and where two
+  /// runs are under way already: until the older one is done, whose outputs are lost if nobody finished it before.
   void start(std::source_location where = std::source_location::current()) {
     require_given(where);
     while (started_ - finished_ >= 2) finish(where);
@@ -165,6 +175,8 @@ class Executor : public Ports {
                               where);
     if (options_.forgets_mistakes) context().forget_mistakes(where);
     slot.done.record(stream(), where);
+    slot.is_watched = replays_collectives();
+    if (slot.is_watched) slot.ticket = queue_->end(total_.dtype, total_.count, slot.done.native(), where);
     ++started_;
   }
   /// Waits for the oldest run under way and makes its outputs those that are read; nothing where there is none.
@@ -172,6 +184,7 @@ class Executor : public Ports {
   void finish(std::source_location where = std::source_location::current()) {
     if (started_ == finished_) return;
     Slot& slot = slots_[finished_++ % 2];
+    if (std::exchange(slot.is_watched, false)) port_->wait(slot.ticket);  // within the deadline
     slot.done.wait(where);
     auto const* const pinned = static_cast<std::byte const*>(slot.memory.data());
     std::memcpy(port_data() + input_bytes(), pinned + input_bytes(),
@@ -195,7 +208,7 @@ class Executor : public Ports {
   /// Kernels, copies and fills that a replayed run launches; 0 before anything was captured.
   std::size_t captured() const noexcept {
     std::size_t total = 0;
-    for (Stretch const& stretch : stretches_) total += stretch.graph.size();
+    for (Stretch const& stretch : stretches_) total += stretch.graphs[0].size();
     return total;
   }
 
@@ -210,11 +223,14 @@ class Executor : public Ports {
     tutti::cuda::Event done;
     List<Wait> waits{};
     List<tutti::cuda::Event> marks{};  ///< between steps, where they are measured
+    bool is_watched = false;           ///< its collectives are the device's; their ticket
+    comm::Port::Ticket ticket = 0;
   };
-  /// Steps between two that the host takes part in.
+  /// Steps between two that the host takes part in. With collectives in it there is a graph for each slot, whose events
+  /// it records.
   struct Stretch {
     std::size_t first = 0, last = 0;  // last is not of it
-    tutti::cuda::Graph graph;
+    std::array<tutti::cuda::Graph, 2> graphs;
   };
   /// A reduction of gradients: its operand is complete on the device, then on its way, then back.
   struct Flight {
@@ -283,14 +299,17 @@ class Executor : public Ports {
       bool const alone = !calls_[s] && port_ == nullptr;  // of one rank alone collectives are copies
       if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);
       if (alone && !calls_[s]) calls_[s] = detail::launch([](Context&) {});
-      bool const begins = stretches_.empty() || !calls_[s] || !calls_[s - 1];
-      if (begins) stretches_.push_back({s, s, {}});
-      stretches_.back().last = s + 1;
       if (!calls_[s] && step.kind == StepKind::all_reduce_start) staged = std::max(staged, end_of_bucket(step));
       if (!calls_[s] && is_collective(step))
         staging_bytes_ = std::max({staging_bytes_, step.reads[0].bytes(), step.writes[0].bytes()});
     }
     flights_.assign(lowering::at(slots), {});
+    find_queue();
+    for (std::size_t s = 0; s < list.steps.size(); ++s) {
+      bool const begins = stretches_.empty() || is_of_host(s) || is_of_host(s - 1);
+      if (begins) stretches_.push_back({s, s, {}});
+      stretches_.back().last = s + 1;
+    }
     if (port_ == nullptr) return;
     for (std::size_t s = 0; s < list.steps.size(); ++s) {
       if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
@@ -300,12 +319,45 @@ class Executor : public Ports {
         slot.waits.push_back({tutti::cuda::Event(device, Timing::on), tutti::cuda::Event(device, Timing::on)});
       }
     }
-    events_.resize(flights_.size());
-    for (tutti::cuda::Event& event : events_) event = tutti::cuda::Event(stream().device());
+    for (auto* const events : {&events_, &arrivals_}) {
+      events->resize(flights_.size() + 1);  // the last one's are those of collectives that are no buckets
+      for (tutti::cuda::Event& event : *events) event = tutti::cuda::Event(stream().device());
+    }
     if (reaches_device()) return;
     copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
     staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
     staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
+  }
+  bool is_of_host(std::size_t s) const noexcept { return !calls_[s] && queue_ == nullptr; }
+  /// The device starts collectives by itself if it can start all of the program, once they are captured.
+  void find_queue() {
+    if (!reaches_device() || !options_.capture || options_.profile) return;
+    comm::PortQueue* const queue = port_->queue();
+    if (queue == nullptr) return;
+    bool has_any = false;
+    for (std::size_t s = 0; s < calls_.size(); ++s) {
+      Step const& step = program_.list.steps[s];
+      if (calls_[s] || step.kind == StepKind::all_reduce_wait) continue;
+      comm::PortCall const call = port_call(step);
+      if (!queue->takes(call)) return;
+      total_.dtype = call.dtype;
+      total_.count += call.count;
+      has_any = true;
+    }
+    if (has_any) queue_ = queue;
+  }
+  comm::PortCall port_call(Step const& step) const {
+    using Kind = comm::PortCall::Kind;
+    Ref const &x = step.reads[0], &y = step.writes[0];
+    auto const op = static_cast<comm::PortOp>(step.operation);
+    switch (step.kind) {
+      case StepKind::broadcast:
+        return {Kind::broadcast, y.dtype, y.shape.size(), pointer(y), pointer(y), {}, step.root};
+      case StepKind::all_gather: return {Kind::all_gather, x.dtype, x.shape.size(), pointer(x), pointer(y)};
+      case StepKind::reduce_scatter:
+        return {Kind::reduce_scatter, y.dtype, y.shape.size(), pointer(x), pointer(y), op};
+      default: return {Kind::all_reduce, x.dtype, sent_elements(step), pointer(x), pointer(x), op};
+    }
   }
   static bool is_collective(Step const& step) noexcept {
     return step.kind == StepKind::broadcast || step.kind == StepKind::all_gather ||
@@ -326,31 +378,65 @@ class Executor : public Ports {
   void enqueue_steps(std::source_location where) {
     bool const warm = enqueued_++ > 0;
     if (profile_.measures()) newest().marks[0].record(stream(), where);
+    if (warm && queue_ != nullptr) queue_->begin(stream().native(), where);
     // Working memory that grew since, for another program, lies elsewhere now.
     if (warm && options_.capture && !profile_.measures() && captured_with_ != context().scratch_version())
       capture(where);
     for (Stretch& stretch : stretches_) {
-      if (!calls_[stretch.first]) {
-        take_part(stretch.first, where);
-      } else if (stretch.graph.size() > 0) {
-        stretch.graph.launch(stream(), where);
+      tutti::cuda::Graph const& graph = stretch.graphs[queue_ != nullptr ? started_ % 2 : 0];
+      if (graph.size() > 0) {
+        graph.launch(stream(), where);
+        progress();
       } else {
-        launch(stretch, where);
+        for (std::size_t s = stretch.first; s < stretch.last; ++s) launch(s, where);
       }
+    }
+  }
+  void launch(std::size_t s, std::source_location where) {
+    if (calls_[s]) {
+      calls_[s]->run(blas_);
+      if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
+    } else {
+      take_part(s, where);
       progress();
     }
   }
-  void launch(Stretch const& stretch, std::source_location where) {
-    for (std::size_t s = stretch.first; s < stretch.last; ++s) {
-      calls_[s]->run(blas_);
-      if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
-    }
-  }
+  bool replays_collectives() const noexcept { return queue_ != nullptr && captured_with_.has_value(); }
   void capture(std::source_location where) {
-    for (Stretch& stretch : stretches_)
-      if (calls_[stretch.first])
-        stretch.graph = tutti::cuda::Graph::capture(stream(), [&] { launch(stretch, where); }, where);
+    for (Stretch& stretch : stretches_) {
+      if (is_of_host(stretch.first)) continue;
+      for (std::size_t slot = 0; slot < (queue_ != nullptr ? 2 : 1); ++slot) {
+        next_wait_ = 0;
+        auto const steps = [&] {
+          for (std::size_t s = stretch.first; s < stretch.last; ++s) {
+            if (calls_[s]) calls_[s]->run(blas_);
+            else enqueue(s, slots_[slot], where);
+          }
+        };
+        stretch.graphs[slot] = tutti::cuda::Graph::capture(stream(), steps, where);
+      }
+    }
     captured_with_ = context().scratch_version();
+  }
+  /// A collective that the device starts, into the capture: a bucket beside what follows it up to its wait.
+  void enqueue(std::size_t s, Slot& slot, std::source_location where) {
+    Step const& step = program_.list.steps[s];
+    bool const begins = step.kind == StepKind::all_reduce_start, ends = step.kind == StepKind::all_reduce_wait;
+    std::size_t const index = begins || ends ? lowering::at(step.slot) : flights_.size();
+    if (!begins && !ends && step.kind != StepKind::broadcast && step.root != port_->size())
+      refuse_ranks(step, port_->size());
+    Wait const* const wait = begins ? nullptr : &slot.waits[next_wait_++];
+    if (wait != nullptr) wait->begin.record_in_runs(stream(), where);
+    if (!ends) {
+      if (step.kind == StepKind::broadcast)
+        tutti::cuda::copy_on_device(stream(), pointer(step.writes[0]), pointer(step.reads[0]),
+                                    static_cast<std::size_t>(step.reads[0].bytes()), where);
+      events_[index].record(stream(), where);
+      queue_->enqueue(port_call(step), events_[index].native(), arrivals_[index].native(), where);
+    }
+    if (wait == nullptr) return;
+    stream().wait_for(arrivals_[index], where);
+    wait->end.record_in_runs(stream(), where);
   }
 
   /// A step of the host, in the order of the steps.
@@ -506,7 +592,9 @@ class Executor : public Ports {
   List<Owner<Call>> calls_;         // null for what the host takes part in
   List<Stretch> stretches_;
   List<Flight> flights_;
-  List<tutti::cuda::Event> events_;  // of flights: the operand is complete
+  List<tutti::cuda::Event> events_, arrivals_;  // of flights: the operand is complete; of the device's own, the result
+  comm::PortQueue* queue_ = nullptr;            // of collectives that are captured
+  comm::PortCall total_;                        // what stands for all of them
   tutti::cuda::Stream copies_;
   tutti::cuda::PinnedMemory staged_;  // of buckets
   Memory staging_;                    // of other collectives: operand, result

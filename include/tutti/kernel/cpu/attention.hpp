@@ -75,10 +75,10 @@ inline void attention_head(exec::Isa isa, Attention const& a, std::int64_t index
   float* const out = a.out + at.out;
   float* const lse = a.lse == nullptr ? nullptr : a.lse + at.lse;
   if (a.product == Product::bfloat16)
-    TUTTI_DISPATCH_ALL(isa, attention_rounded(a.tokens, a.head_size, a.scale, q, k, v, at.row, out, out_row, lse, begin,
-                                              end, scratch));
-  TUTTI_DISPATCH(isa, attention_plain(a.tokens, a.head_size, a.scale, q, k, v, at.row, out, out_row, lse, begin, end,
-                                      scratch));
+    TUTTI_DISPATCH_ALL(isa, attention_rounded(a.tokens, a.head_size, a.scale, q, at.row, k, v, at.row, out, out_row,
+                                              lse, begin, end, std::int64_t{0}, scratch));
+  TUTTI_DISPATCH(isa, attention_plain(a.tokens, a.head_size, a.scale, q, at.row, k, v, at.row, out, out_row, lse, begin,
+                                      end, std::int64_t{0}, scratch));
 }
 
 /// Contract: tutti/kernel/attention.hpp. Errors: invalid_argument.

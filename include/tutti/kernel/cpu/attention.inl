@@ -47,15 +47,27 @@ TUTTI_KERNEL_INLINE void store_words(float* to, std::int64_t row, std::int64_t i
   else store(to + i * row, rounded_as<W, float>(e0));
 }
 
-/// Queries [begin, end) of one head. q, k, v and out are the head's first rows. Source: Dao et al. 2022 (arXiv
+/// Queries [begin, end) of one head. q, k, v and out are the head's first rows; q and out may be the same memory. With
+/// a `window` a query sees that many keys, itself included, 0: all before it. Source: Dao et al. 2022 (arXiv
 /// 2205.14135).
 template <Words W>
 TUTTI_TARGET void attention_queries_of(std::int64_t tokens, std::int64_t d, float scaling, float const* q,
-                                       float const* k, float const* v, std::int64_t row, float* out,
+                                       std::int64_t q_row, float const* k, float const* v, std::int64_t row, float* out,
                                        std::int64_t out_row, float* lse, std::int64_t begin, std::int64_t end,
-                                       float* scratch) {
+                                       std::int64_t window, float* scratch) {
   constexpr std::int64_t width = tile_columns, each = terms_of(W);
-  std::int64_t const keys = visible_keys(end, tokens), dims = (d + row_step - 1) / row_step * row_step;
+  std::int64_t const dims = (d + row_step - 1) / row_step * row_step;
+  // Blocks of keys before the first one that a query sees are left out; all positions count from there.
+  auto const first_block = [window](std::int64_t query) {
+    std::int64_t const key = window > 0 && query >= window ? query - window + 1 : 0;
+    return key / attention_keys * attention_keys;
+  };
+  if (std::int64_t const dropped = first_block(begin); dropped > 0) {
+    tokens -= dropped, begin -= dropped, end -= dropped;
+    q += dropped * q_row, out += dropped * out_row, k += dropped * row, v += dropped * row;
+    if (lse != nullptr) lse += dropped;
+  }
+  std::int64_t const keys = visible_keys(end, tokens);
   std::int64_t const words = words_for(W, d);
   float* const scores = scratch;
   float* const result = scores + attention_keys * width;
@@ -67,18 +79,28 @@ TUTTI_TARGET void attention_queries_of(std::int64_t tokens, std::int64_t d, floa
     std::int64_t const n = keys - first < attention_keys ? keys - first : attention_keys;
     pack_rows<W>(packed_v + first / each * dims, v + first * row, 1, row, d, n);
   }
-  F32 const low = set(-std::numeric_limits<float>::infinity());
+  // With a window a query may see no key of its first block: the level must be a number then.
+  F32 const low = set(window > 0 ? -1e30f : -std::numeric_limits<float>::infinity());
   for (std::int64_t q0 = begin; q0 < end; q0 += width) {
+    std::int64_t const start = first_block(q0);
     int const queries = static_cast<int>(end - q0 < width ? end - q0 : width);
     int const padded = panel_columns(queries), vectors = padded / F32::lanes;
     std::int64_t const last = visible_keys(q0 + queries, tokens);
-    pack_panel<W>(query, q + q0 * row, 1, row, queries, d);
+    pack_panel<W>(query, q + q0 * q_row, 1, q_row, queries, d);
     F32 highest[tile_vectors], total[tile_vectors];
     for (int x = 0; x < tile_vectors; ++x) highest[x] = low, total[x] = zero();
-    for (std::int64_t first = 0; first < last; first += attention_keys) {
+    for (std::int64_t first = start; first < last; first += attention_keys) {
       std::int64_t const n = last - first < attention_keys ? last - first : attention_keys;
       std::int64_t const depth = keys - first < attention_keys ? keys - first : attention_keys;
       multiply_panel<W>(words, packed_k + first * words, words, n, query, padded, padded, scores, width, scaling, 0.0f);
+      // Keys before a query's window: invisible to the lanes behind.
+      std::int64_t const behind = window > 0 ? q0 + queries - window - first : 0;
+      for (std::int64_t i = 0; i < (behind < n ? behind : n); ++i)
+        for (int x = 0; x < vectors; ++x) {
+          float* const p = scores + i * width + x * F32::lanes;
+          F32 const reach = set(static_cast<float>(first + i + window - 1 - q0));
+          store(p, select(less(reach, lane_numbers(x)), low, load(p)));
+        }
       // Keys after the first query: invisible to some lanes.
       for (std::int64_t i = q0 + 1 > first ? q0 + 1 - first : 0; i < n; ++i)
         for (int x = 0; x < vectors; ++x) {
@@ -109,14 +131,14 @@ TUTTI_TARGET void attention_queries_of(std::int64_t tokens, std::int64_t d, floa
           store_words<W>(p, width, i, e, next);
         }
         total[x] = fma(total[x], correction, part);
-        if (first > 0)
+        if (first > start)
           for (std::int64_t c = 0; c < d; ++c) {
             float* const o = result + c * width + x * F32::lanes;
             store(o, mul(load(o), correction));
           }
       }
       multiply_panel<W>(words_for(W, n), packed_v + first / each * dims, words_for(W, depth), d, scores, width, padded,
-                        result, width, 1.0f, first == 0 ? 0.0f : 1.0f);
+                        result, width, 1.0f, first == start ? 0.0f : 1.0f);
     }
     for (int x = 0; x < vectors; ++x) {
       F32 const inverse = div(set(1.0f), total[x]);
@@ -268,8 +290,9 @@ void attention_gradient_rounded(Arguments... arguments) {
 }
 
 /// One query against `length` positions: bandwidth decides, so keys and values are read once, as they lie.
-TUTTI_TARGET inline void attention_decode_head(std::int64_t length, std::int64_t d, float scaling, float const* q,
-                                               float const* keys, float const* values, float* out) {
+template <class T>
+TUTTI_TARGET void attention_decode_head(std::int64_t length, std::int64_t d, float scaling, float const* q,
+                                        T const* keys, T const* values, float* out) {
   constexpr int block = 64;
   float highest = -std::numeric_limits<float>::infinity(), total = 0;
   for (std::int64_t first = 0; first < length; first += block) {
@@ -277,7 +300,7 @@ TUTTI_TARGET inline void attention_decode_head(std::int64_t length, std::int64_t
     float scores[block];
     float top = highest;
     for (int t = 0; t < n; ++t) {
-      float const* const key = keys + (first + t) * d;
+      T const* const key = keys + (first + t) * d;
       F32 product = zero();
       std::int64_t c = 0;
       for (; c + F32::lanes <= d; c += F32::lanes) product = fma(load(q + c), load(key + c), product);

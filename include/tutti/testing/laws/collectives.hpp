@@ -794,7 +794,7 @@ void refusals(Comm& comm, Report& report) {
   expect_error(report, ErrorKind::dtype, "no whole number of float32",
                [&] { static_cast<void>(comm.template recv<float>(comm.rank(), 1)); });
   letters.wait();
-  // Of another type of that size: seen where messages carry their type.
+  // Of another type of that size: seen where messages tell their type.
   std::array<std::int32_t, 2> integers{};
   auto again = comm.send_async(two_floats, comm.rank(), 1);
   try {

@@ -97,6 +97,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*)(void*), void*);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+/// External ones are of captured work: recorded in every run of it.
+inline constexpr unsigned cudaEventRecordDefault = 0;
+inline constexpr unsigned cudaEventRecordExternal = 1;
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t, cudaStream_t, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A conversation in the terminal with a model from a GGUF file.
+
+#include <tutti/data/chat_template.hpp>
+#include <tutti/infer/completion.hpp>
+#include <tutti/infer/gguf_model.hpp>
+#include <tutti/train/flags.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+constexpr char help[] =
+    "  /reset          forgets the conversation\n"
+    "  /system TEXT    begins anew with this system message\n"
+    "  /quit           leaves, as does the end of input\n"
+    "  Ctrl-C          ends an answer; between answers, leaves\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using tutti::train::must_be;
+  std::string path, system, format;
+  std::int64_t context_tokens = 0, most = -1;
+  int threads = 0;
+  bool quiet = false;
+  tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 40, .top_p = 0.95};
+
+  CLI::App app{"Talks with a model from a GGUF file.", "chat"};
+  app.add_option("--model", path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
+  app.add_option("--system", system, "system message (default: the chat template's)");
+  app.add_option("--chat-template", format,
+                 "chatml, llama2, llama3, phi3, zephyr, gemma or mistral (default: recognised)");
+  tutti::train::add_number(app, "--context", context_tokens,
+                           "tokens of the conversation; 0: as many as the model has, at most 8192")
+      ->capture_default_str()
+      ->check(must_be<std::int64_t>("between 0 and 16777216", [](auto n) { return n >= 0 && n <= (1 << 24); }));
+  tutti::train::add_number(app, "--tokens", most, "most tokens of an answer (negative: no bound)")
+      ->capture_default_str();
+  tutti::infer::for_each_sampler_setting(sampling,
+                                         [&](std::string flag, auto& value, auto const& may, char const* about) {
+                                           std::replace(flag.begin(), flag.end(), '_', '-');
+                                           tutti::train::add_setting(app, "--" + flag, value, may, about);
+                                         });
+  tutti::train::add_number(app, "--seed", sampling.seed, "the same seed gives the same answers")->capture_default_str();
+  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
+      ->capture_default_str()
+      ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));
+  app.add_flag("--quiet", quiet, "print answers alone");
+  if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
+
+  try {
+    auto const loaded = tutti::infer::load_gguf(path);
+    auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
+    tutti::exec::Context context({.threads = threads});
+    if (context_tokens == 0) context_tokens = std::min<std::int64_t>(loaded.model.max_tokens(), 8192);
+    tutti::infer::Decoder decoder(context, loaded.model, {.capacity = context_tokens});
+    tutti::infer::Sequence sequence(decoder);
+    tutti::infer::Sampler sampler(sampling);
+    tutti::infer::StopOptions stop;
+    stop.ends = tutti::infer::end_tokens(loaded.tokenizer);
+    stop.max_tokens = most;
+    stop.cancelled = [] { return interrupted.load(); };
+
+    // One Ctrl-C ends the answer. At the prompt it is left to the system, which ends the program.
+    struct sigaction action {
+    }, former{};
+    action.sa_handler = [](int) { interrupted = true; };
+    sigemptyset(&action.sa_mask);
+
+    bool const terminal = ::isatty(STDIN_FILENO) != 0;
+    if (!quiet)
+      std::fprintf(stderr, "%s: %lld layers, %.1f MB of weights; chat template %s (%s); context %lld tokens\n%s",
+                   path.c_str(), static_cast<long long>(loaded.model.layers()),
+                   static_cast<double>(loaded.model.bytes()) / 1e6, std::string(name_of(chat.format)).c_str(),
+                   chat.chosen_by.c_str(), static_cast<long long>(context_tokens), terminal ? help : "");
+    std::vector<tutti::data::ChatMessage> messages;
+    auto const begin = [&] {
+      messages.clear();
+      if (!system.empty()) messages.push_back({"system", system});
+    };
+    begin();
+    for (std::string line;;) {
+      if (terminal) std::fputs("> ", stderr);
+      if (!std::getline(std::cin, line)) break;
+      if (line == "/quit") break;
+      if (line == "/reset" || line.starts_with("/system ")) {
+        if (line != "/reset") system = line.substr(8);
+        begin();
+        continue;
+      }
+      if (line == "/help") {
+        std::fputs(help, stderr);
+        continue;
+      }
+      if (line.empty()) continue;
+      messages.push_back({"user", line});
+      auto const prompt =
+          loaded.tokenizer.encode_complete(tutti::data::render_chat(chat, messages), tutti::data::Marks::as_tokens);
+      if (static_cast<std::int64_t>(prompt.size()) >= context_tokens) {
+        std::fprintf(stderr,
+                     "chat: the conversation has %zu tokens and the context %lld. /reset, or a larger --context\n",
+                     prompt.size(), static_cast<long long>(context_tokens));
+        messages.pop_back();
+        continue;
+      }
+      interrupted = false;
+      ::sigaction(SIGINT, &action, &former);
+      auto const answer = tutti::infer::complete(sequence, sampler, loaded.tokenizer, prompt, stop, print);
+      ::sigaction(SIGINT, &former, nullptr);
+      print("\n");
+      messages.push_back({"assistant", answer.text});
+      if (!quiet && answer.reason != tutti::infer::StopReason::end_of_generation)
+        std::fprintf(stderr, "[%s]\n", std::string(name(answer.reason)).c_str());
+      if (!quiet && terminal)
+        std::fprintf(stderr, "[%lld of %lld prompt tokens new, %.2f s; %zu tokens, %.1f a second]\n",
+                     static_cast<long long>(answer.prompt_tokens - answer.reused_tokens),
+                     static_cast<long long>(answer.prompt_tokens), answer.prompt_seconds, answer.tokens.size(),
+                     answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
+    }
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      throw tutti::Error(tutti::ErrorKind::io, "chat", "the text could not be written. Free space there");
+    return 0;
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "chat: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A model from a GGUF file behind the OpenAI interface.
+
+#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/http/server.hpp>
+#include <tutti/train/flags.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+int main(int argc, char** argv) {
+  using tutti::train::must_be;
+  std::string path, format;
+  tutti::infer::ServerOptions options;
+  tutti::infer::ServiceOptions service_options;
+  std::int64_t context_tokens = 0;
+  int threads = 0, queue = 50;
+  auto const between = [](std::int64_t low, std::int64_t high) {
+    return must_be<std::int64_t>("between " + std::to_string(low) + " and " + std::to_string(high),
+                                 [=](std::int64_t n) { return n >= low && n <= high; });
+  };
+
+  CLI::App app{
+      "Serves a model from a GGUF file: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, and "
+      "a page to chat in. The environment variable TUTTI_API_KEY is the key that clients must send.",
+      "serve"};
+  app.add_option("--model", path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
+  app.add_option("--host", options.host, "address to listen on; one that others can reach needs TUTTI_API_KEY")
+      ->capture_default_str();
+  tutti::train::add_number(app, "--port", options.port, "0: any free one")
+      ->capture_default_str()
+      ->check(between(0, 65535));
+  app.add_option("--chat-template", format,
+                 "chatml, llama2, llama3, phi3, zephyr, gemma or mistral (default: recognised)");
+  tutti::train::add_number(app, "--slots", service_options.decoder.slots, "answers that run at once")
+      ->capture_default_str()
+      ->check(between(1, 1024));
+  tutti::train::add_number(app, "--context", context_tokens,
+                           "tokens of a slot; 0: as many as the model has, at most 4096")
+      ->capture_default_str()
+      ->check(between(0, 1 << 24));
+  tutti::train::add_number(app, "--queue", queue, "requests that wait at most")
+      ->capture_default_str()
+      ->check(between(1, 10000));
+  tutti::train::add_number(app, "--max-tokens", options.limits.max_tokens, "most tokens of an answer")
+      ->capture_default_str()
+      ->check(between(1, 1 << 24));
+  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
+      ->capture_default_str()
+      ->check(between(0, 1024));
+  if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
+
+  try {
+    if (char const* const key = std::getenv("TUTTI_API_KEY")) options.api_key = key;
+    // Signals are waited for, by one thread alone.
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+
+    auto const loaded = tutti::infer::load_gguf(path);
+    auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
+    tutti::exec::Context context({.threads = threads});
+    service_options.queue = static_cast<std::size_t>(queue);
+    service_options.decoder.capacity =
+        context_tokens > 0 ? context_tokens : std::min<std::int64_t>(loaded.model.max_tokens(), 4096);
+    tutti::infer::Service service(context, loaded.model, loaded.tokenizer, service_options);
+    tutti::infer::Server server(service, loaded.tokenizer, chat, std::filesystem::path(path).stem().string(), options);
+    std::fprintf(stderr, "%s: chat template %s (%s); %lld answers at once of %lld tokens each\nhttp://%s:%d\n",
+                 path.c_str(), std::string(name_of(chat.format)).c_str(), chat.chosen_by.c_str(),
+                 static_cast<long long>(service_options.decoder.slots), static_cast<long long>(service.capacity()),
+                 options.host.c_str(), server.port());
+    std::thread waiter([&] {
+      int signal = 0;
+      ::sigwait(&ends, &signal);
+      server.stop();
+    });
+    server.run();
+    ::pthread_kill(waiter.native_handle(), SIGTERM);  // where the server ended by itself
+    waiter.join();
+    return 0;
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "serve: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A model with the caches of its sequences: tokens in, logits out.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/exec/context.hpp>
+#include <tutti/graph/executor.hpp>
+#include <tutti/nn/decoding.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::infer {
+
+struct DecoderOptions {
+  std::int64_t slots = 1;        ///< sequences with a cache of their own
+  std::int64_t capacity = 0;     ///< tokens of each; 0: as many as the model was made for
+  std::int64_t batch = 512;      ///< tokens that go through the model at once, at most
+  DType cache = DType::float32;  ///< or float16, bfloat16
+};
+
+/// A token that is appended to sequence `slot` at `position`, counted from 0.
+struct NewToken {
+  std::int32_t token = 0, slot = 0, position = 0;
+  bool wanted = false;  ///< its logits are asked for
+};
+
+/// Not movable: programs point to its memory. One call at a time.
+/// Cost        memory: the caches, 2 * layers * slots * kv_heads * capacity * head size numbers, and a batch's values.
+///             A call reads every weight once for each `batch` tokens.
+/// Determinism bitwise the same for any number of threads. How tokens are divided among calls decides in which order
+///             sums are made, and so rounding.
+class Decoder {
+ public:
+  /// Borrows context and model. Errors: invalid_argument (options), format (a tensor that the model lacks),
+  /// out_of_memory.
+  Decoder(exec::Context& context, nn::StoredModel const& model, DecoderOptions const& options = {})
+      : context_(context), model_(model), options_(options) {
+    auto const refuse = [](std::string const& why) { throw Error(ErrorKind::invalid_argument, "Decoder", why); };
+    if (options_.capacity == 0) options_.capacity = model.max_tokens();
+    if (options_.capacity < 1 || options_.slots < 1 || options_.batch < 1)
+      refuse("slots, capacity and batch must be positive");
+    if (model.learned_positions() && options_.capacity > model.max_tokens())
+      refuse(concat("capacity ", options_.capacity, " is more than the ", model.max_tokens(),
+                    " positions that the model has learned"));
+    options_.batch = row_counts(options_.batch).back();
+    for (nn::StoredTensor const& tensor : model.tensors) add(tensor);
+    if (auto const& frequencies = model.rotation.frequencies; !frequencies.empty()) {
+      auto const pairs = static_cast<std::int64_t>(frequencies.size());
+      graph::Field& field = *state_.add("rotary.frequencies", DType::float64, {1, pairs});
+      std::memcpy(field.data(), frequencies.data(), frequencies.size() * sizeof(double));
+    }
+    counts_ = row_counts(options_.batch);
+    bodies_.resize(counts_.size());
+    heads_.resize(counts_.size());
+    body(counts_.size() - 1);  // the largest first: its working memory is all the others'
+  }
+  Decoder(Decoder const&) = delete;
+  Decoder& operator=(Decoder const&) = delete;
+
+  nn::StoredModel const& model() const noexcept { return model_; }
+  DecoderOptions const& options() const noexcept { return options_; }
+  std::int64_t slots() const noexcept { return options_.slots; }
+  std::int64_t capacity() const noexcept { return options_.capacity; }
+  std::int64_t vocabulary() const { return model_.vocabulary(); }
+
+  /// Appends tokens of any sequences; those of one stand in order, and positions before its first one are in its cache.
+  /// Logits (wanted tokens, vocabulary) of those that are wanted, in order, valid until the next call.
+  /// Errors: out_of_range (a token, slot or position); caches may hold part of the tokens then.
+  std::span<float const> append(std::span<NewToken const> tokens) {
+    check(tokens);
+    logits_.clear();
+    auto const batch = static_cast<std::size_t>(options_.batch);
+    for (std::size_t first = 0; first < tokens.size(); first += batch)
+      run(tokens.subspan(first, std::min(batch, tokens.size() - first)));
+    return logits_;
+  }
+  /// The hidden state after the final norm, (tokens, channels), of the tokens of the last call's last batch.
+  std::span<float const> hidden() const noexcept { return hidden_; }
+
+  /// Keys or values of a slot in a layer, (kv_heads, capacity, head size) as bytes.
+  std::span<std::byte> cache(std::int64_t layer, bool values, std::int64_t slot) {
+    graph::Field& field = state_.at(concat("cache.", layer, values ? ".values" : ".keys"));
+    auto const bytes = static_cast<std::size_t>(field.bytes() / options_.slots);
+    return {static_cast<std::byte*>(field.data()) + static_cast<std::size_t>(slot) * bytes, bytes};
+  }
+
+ private:
+  /// A program and what runs it.
+  struct Compiled {
+    Compiled(exec::Context& context, graph::Graph const& graph, graph::State& state,
+             Shared<graph::Workspace>& workspace)
+        : program(graph::compile(graph)) {
+      state.add(graph);
+      if (!workspace) {
+        graph::Program const* const one[] = {&program};
+        workspace = graph::Workspace::of(one);
+      }
+      bool const fits = workspace->arena.bytes() >= program.plan.arena_bytes;
+      executor.emplace(context, program, state,
+                       graph::ExecutorOptions{.workspace = fits ? workspace : Shared<graph::Workspace>()});
+    }
+    graph::Program program;
+    std::optional<graph::Executor> executor;
+  };
+
+  /// Numbers of rows for which there are programs, ascending; the last is `most` or the next such number.
+  static std::vector<std::int64_t> row_counts(std::int64_t most) {
+    std::vector<std::int64_t> counts;
+    for (std::int64_t next = 1;; next += next < 8 ? 1 : next < 64 ? 8 : next < 256 ? 32 : 64) {
+      counts.push_back(next);
+      if (next >= most) return counts;
+    }
+  }
+  std::size_t place(std::size_t rows) const {
+    return static_cast<std::size_t>(std::lower_bound(counts_.begin(), counts_.end(), static_cast<std::int64_t>(rows)) -
+                                    counts_.begin());
+  }
+
+  /// Matrices are read where they lie; vectors are float32.
+  void add(nn::StoredTensor const& tensor) {
+    if (tensor.rows == 1 && tensor.type == BlockType::f32)
+      state_.refer(tensor.name, DType::float32, {tensor.columns}, tensor.data);
+    else state_.refer(tensor.name, DType::uint8, {tensor.rows, row_bytes(tensor.type, tensor.columns)}, tensor.data);
+  }
+
+  graph::Executor& body(std::size_t place) {
+    if (!bodies_[place])
+      bodies_[place] = std::make_unique<Compiled>(
+          context_, nn::decoding_graph(model_, counts_[place], {options_.slots, options_.capacity, options_.cache}),
+          state_, workspace_);
+    return *bodies_[place]->executor;
+  }
+  graph::Executor& head(std::size_t place) {
+    if (!heads_[place])
+      heads_[place] =
+          std::make_unique<Compiled>(context_, nn::head_graph(model_, counts_[place]), state_, head_workspace_);
+    return *heads_[place]->executor;
+  }
+
+  void check(std::span<NewToken const> tokens) const {
+    for (NewToken const& t : tokens) {
+      auto const refuse = [&](std::string const& why) { throw Error(ErrorKind::out_of_range, "Decoder::append", why); };
+      if (t.token < 0 || t.token >= vocabulary())
+        refuse(concat("token ", t.token, " is outside the vocabulary of ", vocabulary()));
+      if (t.slot < 0 || t.slot >= slots()) refuse(concat("sequence ", t.slot, " is none of ", slots()));
+      if (t.position < 0 || t.position >= capacity())
+        refuse(concat("position ", t.position, " is outside the cache of ", capacity(), " tokens"));
+    }
+  }
+
+  void run(std::span<NewToken const> tokens) {
+    std::size_t const at = place(tokens.size());
+    auto const rows = static_cast<std::size_t>(counts_[at]), channels = static_cast<std::size_t>(model_.channels());
+    integers_.assign(3 * rows, 0);
+    std::fill_n(integers_.begin() + static_cast<std::ptrdiff_t>(rows), rows, -1);  // rows that fill up: no sequence
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      integers_[i] = tokens[i].token;
+      integers_[rows + i] = tokens[i].slot;
+      integers_[2 * rows + i] = tokens[i].position;
+    }
+    graph::Executor& executor = body(at);
+    Shape const shape{counts_[at]};
+    char const* const names[] = {"tokens", "slot", "position"};
+    for (std::size_t i = 0; i < 3; ++i)
+      executor.set(names[i], TensorView<std::int32_t const>(integers_.data() + i * rows, shape));
+    executor.run();
+    float const* const hidden = executor.output<float>("hidden").data();
+    hidden_.assign(hidden, hidden + tokens.size() * channels);
+    // The head, for what is wanted, in parts: logits are large.
+    constexpr std::size_t part = 32;
+    std::vector<std::size_t> wanted;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i].wanted) wanted.push_back(i);
+    for (std::size_t first = 0; first < wanted.size(); first += part)
+      run_head(std::span(wanted).subspan(first, std::min(part, wanted.size() - first)), channels);
+  }
+  void run_head(std::span<std::size_t const> wanted, std::size_t channels) {
+    std::size_t const at = place(wanted.size());
+    auto const rows = static_cast<std::size_t>(counts_[at]), classes = static_cast<std::size_t>(vocabulary());
+    rows_.assign(rows * channels, 0.0f);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      std::copy_n(hidden_.data() + wanted[i] * channels, channels, rows_.data() + i * channels);
+    graph::Executor& executor = head(at);
+    executor.set("hidden", TensorView<float const>(rows_.data(), {counts_[at], model_.channels()}));
+    executor.run();
+    auto const logits = executor.output<float>("logits");
+    auto const padded = static_cast<std::size_t>(logits.shape()[1]);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      logits_.insert(logits_.end(), logits.data() + i * padded, logits.data() + i * padded + classes);
+  }
+
+  exec::Context& context_;
+  nn::StoredModel const& model_;
+  DecoderOptions options_;
+  graph::State state_;
+  std::vector<std::int64_t> counts_;
+  Shared<graph::Workspace> workspace_, head_workspace_;
+  std::vector<std::unique_ptr<Compiled>> bodies_, heads_;
+  std::vector<std::int32_t> integers_;
+  std::vector<float> hidden_, rows_, logits_;
+};
+
+}  // namespace tutti::infer

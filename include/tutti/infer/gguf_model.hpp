@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// From a GGUF file to a model and its tokenizer: GPT-2, LLaMA, Qwen2, Phi-3.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/data/vocabulary.hpp>
+#include <tutti/io/gguf.hpp>
+#include <tutti/nn/rotation.hpp>
+#include <tutti/nn/stored_model.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::infer {
+
+namespace detail {
+
+/// Reads one file; every refusal names it.
+class GgufReader {
+ public:
+  explicit GgufReader(std::shared_ptr<io::Gguf const> file) : file_(std::move(file)) {
+    model_.source = file_->path();
+    model_.keep.push_back(file_);
+  }
+
+  nn::StoredModel read() {
+    architecture_ = metadata().get<std::string>("general.architecture");
+    for (io::GgufTensor const& tensor : file_->tensors()) add(tensor);
+    if (architecture_ == "gpt2") model_.config = gpt2();
+    else if (architecture_ == "llama" || architecture_ == "qwen2" || architecture_ == "phi3") model_.config = llama();
+    else
+      refuse("its architecture is '" + architecture_.substr(0, 40) + "', none of gpt2, llama, qwen2 and phi3",
+             "Use a model of these");
+    return std::move(model_);
+  }
+
+ private:
+  io::GgufMetadata const& metadata() const noexcept { return file_->metadata(); }
+  [[noreturn]] void refuse(std::string const& why, char const* advice) const {
+    throw Error(ErrorKind::format, "read_gguf_model",
+                "'" + file_->path() + "' is not a usable model: " + why + ". " + advice);
+  }
+  std::string key(char const* name) const { return architecture_ + "." + name; }
+  std::int64_t count(char const* name) const { return metadata().get<std::int64_t>(key(name)); }
+  std::int64_t count_or(char const* name, std::int64_t otherwise) const {
+    return metadata().get_or<std::int64_t>(key(name), otherwise);
+  }
+
+  /// Matrices stay where they are; vectors become float32.
+  void add(io::GgufTensor const& tensor) {
+    auto const* const data = static_cast<std::byte const*>(tensor.data);
+    std::string name = tensor.name == "pos_embd.weight" ? "position_embd.weight" : tensor.name;
+    if (tensor.shape.rank() > 2) refuse("tensor '" + name + "' has more than two axes", "Convert the model again");
+    if (tensor.shape.rank() == 2) {
+      model_.tensors.push_back({std::move(name), tensor.type, tensor.shape[0], tensor.shape[1], data});
+      return;
+    }
+    std::vector<float> values(static_cast<std::size_t>(tensor.shape.size()));
+    dequantise(tensor.type, data, tensor.shape.size(), values.data());
+    own(std::move(name), std::move(values));
+  }
+  void own(std::string name, std::vector<float> values) {
+    auto const kept = std::make_shared<std::vector<float> const>(std::move(values));
+    model_.keep.push_back(kept);
+    model_.tensors.push_back({std::move(name), BlockType::f32, 1, static_cast<std::int64_t>(kept->size()),
+                              reinterpret_cast<std::byte const*>(kept->data())});
+  }
+  /// The row count of the embedding, and how many of them are tokens.
+  std::int64_t classes() const {
+    nn::StoredTensor const* const table = model_.find("token_embd.weight");
+    if (table == nullptr) refuse("it has no tensor 'token_embd.weight'", "Convert the model again");
+    return table->rows;
+  }
+  std::int64_t vocabulary() const {
+    auto const* const tokens = metadata().list<std::string>("tokenizer.ggml.tokens");
+    std::int64_t const rows = classes();
+    auto const named = tokens == nullptr ? rows : static_cast<std::int64_t>(tokens->size());
+    if (named > rows)
+      refuse(concat("it has ", named, " tokens and an embedding of ", rows, " rows"), "Convert the model again");
+    return named;
+  }
+
+  nn::Gpt2Config gpt2() {
+    nn::Gpt2Config c;
+    c.layers = count("block_count");
+    c.heads = count("attention.head_count");
+    c.channels = count("embedding_length");
+    c.vocabulary = vocabulary();
+    c.padded_vocabulary = classes();
+    nn::StoredTensor const* const positions = model_.find("position_embd.weight");
+    c.max_tokens = positions == nullptr ? count("context_length") : positions->rows;
+    c.epsilon = metadata().get_or<float>(key("attention.layer_norm_epsilon"), 1e-5f);
+    if (std::int64_t const hidden = count_or("feed_forward_length", 4 * c.channels); hidden != 4 * c.channels)
+      refuse(concat("its feed-forward layers have ", hidden, " channels, not 4 * ", c.channels), "Use another model");
+    validated(c);
+    return c;
+  }
+
+  nn::LlamaConfig llama() {
+    nn::LlamaConfig c;
+    c.layers = count("block_count");
+    c.heads = count("attention.head_count");
+    c.kv_heads = count_or("attention.head_count_kv", c.heads);
+    c.channels = count("embedding_length");
+    c.head_size = count_or("attention.key_length", c.heads > 0 ? c.channels / c.heads : 0);
+    if (count_or("attention.value_length", c.head_size) != c.head_size)
+      refuse("its keys and values differ in size", "Use another model");
+    c.hidden = count("feed_forward_length");
+    c.vocabulary = vocabulary();
+    c.padded_vocabulary = classes();
+    c.max_tokens = count("context_length");
+    c.epsilon = metadata().get_or<float>(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+    c.rotary_base = metadata().get_or<double>(key("rope.freq_base"), 10000.0);
+    // LLaMA's converter permutes rows so that neighbours make pairs.
+    c.pairing = architecture_ == "llama" ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
+    if (architecture_ == "phi3") c.window = count_or("attention.sliding_window", 0);
+    c.tied = model_.find("output.weight") == nullptr;
+    validated(c);
+    split_gates(c);
+    join_biases(c);
+    model_.rotation = rotation(c);
+    return c;
+  }
+  template <class Config>
+  void validated(Config const& c) const {
+    try {
+      nn::validate(c);
+    } catch (Error const& error) {
+      refuse(error.message(), "Convert the model again");
+    }
+  }
+
+  /// Phi-3 keeps gate and up in one matrix.
+  void split_gates(nn::LlamaConfig const& c) {
+    for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+      std::string const block = concat("blk.", layer, ".");
+      if (model_.find(block + "ffn_gate.weight") != nullptr) continue;
+      for (nn::StoredTensor& tensor : model_.tensors)
+        if (tensor.name == block + "ffn_up.weight" && tensor.rows == 2 * c.hidden) {
+          nn::StoredTensor gate = tensor;
+          gate.name = block + "ffn_gate.weight";
+          gate.rows = tensor.rows = c.hidden;
+          tensor.data += gate.bytes();
+          model_.tensors.push_back(std::move(gate));
+          break;
+        }
+    }
+  }
+  /// One bias for queries, keys and values, as they are computed.
+  void join_biases(nn::LlamaConfig& c) {
+    for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+      std::string const block = concat("blk.", layer, ".");
+      std::vector<float> joined;
+      for (char const* const part : {"attn_q.bias", "attn_k.bias", "attn_v.bias"})
+        if (nn::StoredTensor const* const bias = model_.find(block + part)) {
+          auto const* const values = reinterpret_cast<float const*>(bias->data);
+          joined.insert(joined.end(), values, values + bias->columns);
+        }
+      if (joined.empty()) continue;
+      if (static_cast<std::int64_t>(joined.size()) != (c.heads + 2 * c.kv_heads) * c.head_size)
+        refuse("layer " + std::to_string(layer) + " has biases for some of queries, keys and values alone",
+               "Convert the model again");
+      own(block + "attn_qkv.bias", std::move(joined));
+      c.qkv_bias = true;
+    }
+  }
+
+  nn::Rotation rotation(nn::LlamaConfig const& c) const {
+    nn::RotationScaling scaling;
+    scaling.kind = metadata().get_or<std::string>(key("rope.scaling.type"), "none");
+    scaling.factor = metadata().get_or<double>(key("rope.scaling.factor"), 1.0);
+    scaling.original_tokens = count_or("rope.scaling.original_context_length", c.max_tokens);
+    scaling.magnitude = metadata().get_or<double>(key("rope.scaling.attn_factor"), 0.0);
+    std::int64_t const rotated = count_or("rope.dimension_count", c.head_size);
+    bool const long_text = c.max_tokens > scaling.original_tokens;
+    for (std::string const name :
+         {"rope_freqs.weight", long_text ? "rope_factors_long.weight" : "rope_factors_short.weight"})
+      if (nn::StoredTensor const* const factors = model_.find(name)) {
+        auto const* const values = reinterpret_cast<float const*>(factors->data);
+        scaling.factors.assign(values, values + factors->columns);
+      }
+    try {
+      return nn::rotation_of(rotated, c.head_size, c.rotary_base, scaling, c.max_tokens);
+    } catch (Error const& error) {
+      refuse(error.message(), "Use another model");
+    }
+  }
+
+  std::shared_ptr<io::Gguf const> file_;
+  std::string architecture_;
+  nn::StoredModel model_;
+};
+
+}  // namespace detail
+
+/// The model of a GGUF file; matrices are read where the file's memory holds them.
+/// Errors    format: an architecture, size or tensor that is not as it must be
+inline nn::StoredModel read_gguf_model(std::shared_ptr<io::Gguf const> file) {
+  return detail::GgufReader(std::move(file)).read();
+}
+
+/// The vocabulary of a GGUF file, for data::make_tokenizer. Errors: format.
+inline data::GgufVocabulary gguf_vocabulary(io::Gguf const& file) {
+  io::GgufMetadata const& m = file.metadata();
+  auto const key = [](char const* name) { return std::string("tokenizer.ggml.") + name; };
+  data::GgufVocabulary v;
+  v.model = m.get<std::string>(key("model"));
+  v.pre = m.get_or<std::string>(key("pre"), "");
+  v.tokens = m.get<std::vector<std::string>>(key("tokens"));
+  v.scores = m.get_or<std::vector<float>>(key("scores"), {});
+  v.types = m.get_or<std::vector<std::int32_t>>(key("token_type"), {});
+  v.merges = m.get_or<std::vector<std::string>>(key("merges"), {});
+  auto const id = [&](char const* name) -> std::optional<std::int32_t> {
+    if (!m.contains(key(name))) return std::nullopt;
+    auto const value = m.get<std::int64_t>(key(name));
+    if (value < 0 || value >= static_cast<std::int64_t>(v.tokens.size()))
+      return std::nullopt;  // files write -1 for none
+    return static_cast<std::int32_t>(value);
+  };
+  auto const flag = [&](char const* name) -> std::optional<bool> {
+    if (!m.contains(key(name))) return std::nullopt;
+    return m.get<bool>(key(name));
+  };
+  v.bos = id("bos_token_id");
+  v.eos = id("eos_token_id");
+  v.eot = id("eot_token_id");
+  v.unknown = id("unknown_token_id");
+  v.padding = id("padding_token_id");
+  v.add_bos = flag("add_bos_token");
+  v.add_eos = flag("add_eos_token");
+  v.add_space_prefix = flag("add_space_prefix");
+  v.chat_template = m.get_or<std::string>("tokenizer.chat_template", "");
+  return v;
+}
+
+/// A model ready to decode.
+struct LoadedModel {
+  nn::StoredModel model;
+  data::Tokenizer tokenizer;
+  std::string chat_template;  ///< the model's own; empty: it has none
+};
+/// Model and tokenizer of a GGUF file, or of its first part. Errors: io, format, out_of_memory.
+inline LoadedModel load_gguf(std::string const& path, io::Loading loading = io::Loading::mapped) {
+  auto file = std::make_shared<io::Gguf const>(path, loading);
+  data::GgufVocabulary const vocabulary = gguf_vocabulary(*file);
+  return {read_gguf_model(file), data::make_tokenizer(vocabulary, path), vocabulary.chat_template};
+}
+
+}  // namespace tutti::infer

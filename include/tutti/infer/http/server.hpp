@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A model behind HTTP: the OpenAI interface's chat, completions, embeddings and models, server-sent events, a page to
+/// chat in.
+
+#include <tutti/infer/http/chat_page.hpp>
+#include <tutti/infer/openai.hpp>
+
+#include <httplib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::infer {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;               ///< 0: any free one
+  std::string api_key{};         ///< clients must send it as a bearer token; empty: none
+  std::size_t connections = 64;  ///< served at once
+  std::size_t body_bytes = std::size_t{8} << 20;
+  openai::Limits limits{};
+};
+
+/// Whether others than this machine can reach a server there.
+inline bool beyond_this_machine(std::string_view host) noexcept {
+  return host != "127.0.0.1" && host != "localhost" && host != "::1";
+}
+
+namespace detail {
+
+/// Text on its way from the service's thread to a connection's.
+class TextStream {
+ public:
+  void push(std::string_view text) {
+    {
+      std::lock_guard const guard(mutex_);
+      texts_.emplace_back(text);
+    }
+    changed_.notify_one();
+  }
+  /// The next text; empty where none came within a moment.
+  std::string next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return !texts_.empty(); });
+    if (texts_.empty()) return {};
+    std::string text = std::move(texts_.front());
+    texts_.pop_front();
+    return text;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> texts_;
+};
+
+/// Equal without telling by the time it takes where they differ.
+inline bool same_secret(std::string_view given, std::string_view key) noexcept {
+  unsigned difference = given.size() == key.size() ? 0 : 1;
+  for (std::size_t i = 0; i < key.size(); ++i)
+    difference |= static_cast<unsigned char>(key[i]) ^ static_cast<unsigned char>(i < given.size() ? given[i] : 0);
+  return difference == 0;
+}
+
+}  // namespace detail
+
+/// Serves one model. Handlers run in threads of the HTTP library; `stop` may be called from anywhere.
+class Server {
+ public:
+  /// Borrows service, tokenizer and chat template. Errors: configuration (a host beyond this machine without a key), io
+  /// (the port cannot be had).
+  Server(Service& service, data::Tokenizer const& tokenizer, data::ChatTemplate const& chat, std::string model,
+         ServerOptions options = {})
+      : service_(service), tokenizer_(tokenizer), chat_(chat), model_(std::move(model)), options_(std::move(options)) {
+    if (beyond_this_machine(options_.host) && options_.api_key.empty())
+      throw Error(ErrorKind::configuration, "Server",
+                  "host " + options_.host + " is reachable by others. Set an API key, or use 127.0.0.1");
+    http_.new_task_queue = [count = options_.connections] { return new httplib::ThreadPool(count); };
+    http_.set_payload_max_length(options_.body_bytes);
+    http_.set_read_timeout(30);
+    http_.set_write_timeout(30);
+    http_.set_tcp_nodelay(true);
+    // Not SO_REUSEPORT, which the library sets: two servers would share a port in silence.
+    http_.set_socket_options([](socket_t socket) {
+      int const yes = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    routes();
+    if (options_.port == 0) options_.port = http_.bind_to_any_port(options_.host);
+    else if (!http_.bind_to_port(options_.host, options_.port)) options_.port = -1;
+    if (options_.port < 0)
+      throw Error(
+          ErrorKind::io, "Server",
+          "the port cannot be opened on " + options_.host + ". Another program may have it: choose another port");
+  }
+  int port() const noexcept { return options_.port; }
+  /// Blocking, until `stop`.
+  void run() { http_.listen_after_bind(); }
+  void stop() { http_.stop(); }
+
+ private:
+  using HttpRequest = httplib::Request;
+  using Response = httplib::Response;
+
+  static void refuse(Response& response, int status, std::string const& message) {
+    char const* const type = status == 401   ? "authentication_error"
+                             : status == 429 ? "rate_limit_error"
+                             : status < 500  ? "invalid_request_error"
+                                             : "server_error";
+    response.status = status;
+    response.set_content(openai::error_document(message, type), "application/json");
+  }
+  /// Calls f and turns what it throws into an answer.
+  template <class F>
+  static void guarded(Response& response, F&& f) {
+    try {
+      f();
+    } catch (Error const& error) {
+      ErrorKind const kind = error.kind();
+      bool const clients = kind == ErrorKind::invalid_argument || kind == ErrorKind::configuration ||
+                           kind == ErrorKind::format || kind == ErrorKind::out_of_range;
+      refuse(response, kind == ErrorKind::busy ? 429 : clients ? 400 : 503, std::string(error.message()));
+    } catch (std::exception const& error) {
+      refuse(response, 500, error.what());
+    }
+  }
+
+  void routes() {
+    http_.set_pre_routing_handler([this](HttpRequest const& request, Response& response) {
+      using Handled = httplib::Server::HandlerResponse;
+      bool const open = options_.api_key.empty() || request.path == "/health" || request.path == "/";
+      std::string const given = request.get_header_value("Authorization");
+      if (open ||
+          (given.starts_with("Bearer ") && detail::same_secret(std::string_view(given).substr(7), options_.api_key)))
+        return Handled::Unhandled;
+      refuse(response, 401, "the API key is missing or wrong. Send it as 'Authorization: Bearer KEY'");
+      return Handled::Handled;
+    });
+    http_.set_error_handler([](HttpRequest const& request, Response& response) {
+      if (!response.body.empty()) return;
+      refuse(response, response.status,
+             response.status == 404   ? request.method + " " + request.path.substr(0, 100) + " is not served here"
+             : response.status == 413 ? "the body is too large"
+                                      : "the request cannot be served");
+    });
+    http_.Get("/", [](HttpRequest const&, Response& response) {
+      response.set_content(chat_page, sizeof chat_page - 1, "text/html; charset=utf-8");
+    });
+    http_.Get("/health", [](HttpRequest const&, Response& response) {
+      response.set_content("{\"status\":\"ok\"}", "application/json");
+    });
+    http_.Get("/status", [this](HttpRequest const&, Response& response) {
+      ServiceStatus const s = service_.status();
+      response.set_content(openai::Writer::dump({{"waiting", s.waiting},
+                                                 {"running", s.running},
+                                                 {"finished", s.finished},
+                                                 {"refused", s.refused},
+                                                 {"prompt_tokens", s.prompt_tokens},
+                                                 {"reused_tokens", s.reused_tokens},
+                                                 {"completion_tokens", s.tokens}}),
+                           "application/json");
+    });
+    http_.Get("/v1/models", [this](HttpRequest const&, Response& response) {
+      response.set_content(openai::Writer::dump({{"object", "list"},
+                                                 {"data",
+                                                  {{{"id", model_},
+                                                    {"object", "model"},
+                                                    {"created", 0},
+                                                    {"owned_by", "local"},
+                                                    {"context_length", service_.capacity()}}}}}),
+                           "application/json");
+    });
+    http_.Post("/v1/chat/completions", [this](HttpRequest const& request, Response& response) {
+      guarded(response,
+              [&] { answer(openai::read_chat(request.body, tokenizer_, chat_, options_.limits), true, response); });
+    });
+    http_.Post("/v1/completions", [this](HttpRequest const& request, Response& response) {
+      guarded(response,
+              [&] { answer(openai::read_completion(request.body, tokenizer_, options_.limits), false, response); });
+    });
+    http_.Post("/v1/embeddings", [this](HttpRequest const& request, Response& response) {
+      guarded(response, [&] { embed(request.body, response); });
+    });
+  }
+
+  std::string next_id(char const* kind) { return kind + std::to_string(++ids_); }
+
+  void answer(openai::Call call, bool chat, Response& response) {
+    openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model_, chat);
+    if (!call.stream) {
+      auto const generation = service_.submit(std::move(call.request));
+      response.set_content(writer.whole(generation->wait()), "application/json");
+      return;
+    }
+    auto const texts = std::make_shared<detail::TextStream>();
+    call.request.on_text = [texts](std::string_view text) { texts->push(text); };
+    auto const generation = service_.submit(std::move(call.request));
+    response.set_header("Cache-Control", "no-cache");
+    response.set_chunked_content_provider(
+        "text/event-stream",
+        [texts, generation, writer, usage = call.usage, first = true](std::size_t, httplib::DataSink& sink) mutable {
+          bool const done = generation->done();  // asked first: texts that came before it are there
+          if (std::string const text = texts->next(); !text.empty()) {
+            std::string const event = writer.piece(text, std::exchange(first, false));
+            return sink.write(event.data(), event.size());
+          }
+          if (!done) return sink.is_writable();
+          std::string event;
+          try {
+            event = writer.last(generation->wait(), usage);
+          } catch (std::exception const& error) {
+            event = "data: " + openai::error_document(error.what(), "server_error") + "\n\n";
+          }
+          sink.write(event.data(), event.size());
+          sink.done();
+          return true;
+        },
+        [generation](bool) { generation->cancel(); });  // gone, or finished already
+  }
+
+  void embed(std::string const& body, Response& response) {
+    std::vector<std::shared_ptr<Generation>> waiting;
+    for (Request& request : openai::read_embeddings(body, tokenizer_, options_.limits))
+      waiting.push_back(service_.submit(std::move(request)));
+    nlohmann::json list = nlohmann::json::array();
+    std::int64_t tokens = 0;
+    for (auto const& generation : waiting) {
+      Completion const& result = generation->wait();
+      list.push_back({{"object", "embedding"}, {"index", list.size()}, {"embedding", result.embedding}});
+      tokens += result.prompt_tokens;
+    }
+    response.set_content(openai::Writer::dump({{"object", "list"},
+                                               {"data", std::move(list)},
+                                               {"model", model_},
+                                               {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}),
+                         "application/json");
+  }
+
+  Service& service_;
+  data::Tokenizer const& tokenizer_;
+  data::ChatTemplate chat_;
+  std::string model_;
+  ServerOptions options_;
+  std::atomic<std::int64_t> ids_{0};
+  httplib::Server http_;
+};
+
+}  // namespace tutti::infer

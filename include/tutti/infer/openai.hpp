@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The OpenAI interface's documents: requests read and checked, answers written. Without a transport.
+
+#include <tutti/data/chat_template.hpp>
+#include <tutti/infer/json_schema.hpp>
+#include <tutti/infer/service.hpp>
+#include <tutti/io/json.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <ctime>
+#include <limits>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::infer::openai {
+
+/// Bounds of what a request may ask.
+struct Limits {
+  std::int64_t max_tokens = 4096;  ///< of an answer; also where the request names none
+  std::size_t messages = 1024;
+  std::size_t inputs = 128;  ///< of an embeddings request
+};
+
+/// What a request asks beside what the service needs to know.
+struct Call {
+  Request request;
+  bool stream = false, usage = false;  ///< usage: with a stream, a last event has the counts
+};
+
+namespace detail {
+
+using Json = nlohmann::json;
+
+[[noreturn]] inline void refuse(std::string const& why) { throw Error(ErrorKind::invalid_argument, "openai", why); }
+
+/// Keys that change nothing here: who asks, and what is kept of it elsewhere.
+inline constexpr std::string_view passed_over[] = {
+    "model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"};
+
+/// Takes keys out of an object; what is left at the end is unknown.
+class Keys {
+ public:
+  explicit Keys(Json const& object) : object_(object) {
+    if (!object.is_object()) refuse("the body must be a JSON object");
+    for (std::string_view const key : passed_over) known_.push_back(std::string(key));
+  }
+  /// Null where the key is absent or null.
+  Json const* find(char const* key) {
+    known_.push_back(key);
+    auto const found = object_.find(key);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  Json const& at(char const* key) {
+    Json const* const value = find(key);
+    if (value == nullptr) refuse("'" + std::string(key) + "' is missing");
+    return *value;
+  }
+  void number(char const* key, double& to, double low, double high) {
+    Json const* const value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_number()) refuse("'" + std::string(key) + "' must be a number");
+    double const given = value->get<double>();
+    if (!(given >= low && given <= high))
+      refuse(concat("'", key, "' is ", value->dump(), " and must be between ", Json(low).dump(), " and ",
+                    Json(high).dump()));
+    to = given;
+  }
+  template <std::integral T>
+  void number(char const* key, T& to, std::int64_t low, std::int64_t high) {
+    Json const* const value = find(key);
+    if (value == nullptr) return;
+    bool const whole =
+        value->is_number_integer() && !(value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX);
+    if (!whole || value->get<std::int64_t>() < low || value->get<std::int64_t>() > high)
+      refuse(concat("'", key, "' must be a whole number between ", low, " and ", high));
+    to = static_cast<T>(value->get<std::int64_t>());
+  }
+  bool flag(char const* key) {
+    Json const* const value = find(key);
+    if (value == nullptr) return false;
+    if (!value->is_boolean()) refuse("'" + std::string(key) + "' must be true or false");
+    return value->get<bool>();
+  }
+  std::string text(char const* key) {
+    Json const* const value = find(key);
+    if (value == nullptr) return {};
+    if (!value->is_string()) refuse("'" + std::string(key) + "' must be a string");
+    return value->get<std::string>();
+  }
+  void finish() const {
+    for (auto const& [key, value] : object_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end())
+        refuse("'" + key.substr(0, 60) + "' is not supported. Leave it out");
+  }
+
+ private:
+  Json const& object_;
+  std::vector<std::string> known_;
+};
+
+/// A string, or parts of which each is a text.
+inline std::string content_of(Json const& content) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) refuse("a message's 'content' must be a string or a list of texts");
+  std::string text;
+  for (Json const& part : content) {
+    if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text") || !part["text"].is_string())
+      refuse("a part of a message is not of type 'text'. This server takes texts alone");
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer, Limits const& limits) {
+  Request& r = call.request;
+  SamplerOptions& s = r.sampling;
+  s.temperature = 1, s.top_k = 0, s.top_p = 1;  // the interface's defaults
+  keys.number("temperature", s.temperature, 0, 2);
+  keys.number("top_p", s.top_p, 0, 1);
+  keys.number("min_p", s.min_p, 0, 1);
+  keys.number("top_k", s.top_k, 0, std::numeric_limits<std::int32_t>::max());
+  keys.number("typical_p", s.typical_p, 0, 1);
+  keys.number("frequency_penalty", s.frequency_penalty, -2, 2);
+  keys.number("presence_penalty", s.presence_penalty, -2, 2);
+  keys.number("repeat_penalty", s.repeat_penalty, 0.01, 10);
+  s.seed = std::random_device{}();
+  keys.number("seed", s.seed, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  std::int64_t most = -1, completion = -1;
+  keys.number("max_tokens", most, 0, limits.max_tokens);
+  keys.number("max_completion_tokens", completion, 0, limits.max_tokens);
+  r.stop.max_tokens = completion >= 0 ? completion : most >= 0 ? most : limits.max_tokens;
+  r.stop.ends = end_tokens(tokenizer);
+  int answers = 1;
+  keys.number("n", answers, 1, 1);
+  if (Json const* const stop = keys.find("stop")) {
+    if (stop->is_string()) r.stop.texts.push_back(stop->get<std::string>());
+    else if (!stop->is_array() || stop->size() > 16) refuse("'stop' must be a string or at most 16 of them");
+    else
+      for (Json const& text : *stop) {
+        if (!text.is_string()) refuse("'stop' must be a string or a list of strings");
+        r.stop.texts.push_back(text.get<std::string>());
+      }
+  }
+  if (Json const* const biases = keys.find("logit_bias")) {
+    if (!biases->is_object()) refuse("'logit_bias' must be an object of tokens and numbers");
+    for (auto const& [token, bias] : biases->items()) {
+      std::int32_t id = -1;
+      auto const [end, code] = std::from_chars(token.data(), token.data() + token.size(), id);
+      if (code != std::errc{} || end != token.data() + token.size() || id < 0 || id >= tokenizer.vocabulary() ||
+          !bias.is_number() || !(std::abs(bias.get<double>()) <= 100))
+        refuse("'logit_bias' has '" + token.substr(0, 20) +
+               "', which must be a token with a number between -100 and 100");
+      float const value = bias.get<float>();
+      s.logit_bias.emplace_back(id, value <= -100 ? -INFINITY : value);
+    }
+  }
+  keys.number("priority", r.priority, -1000, 1000);
+  r.session = keys.text("session");
+  r.grammar = keys.text("grammar");
+  call.stream = keys.flag("stream");
+  if (Json const* const options = keys.find("stream_options")) {
+    if (!options->is_object()) refuse("'stream_options' must be an object");
+    call.usage = options->value("include_usage", false);
+  }
+  if (Json const* const format = keys.find("response_format")) {
+    std::string const type = format->is_object() ? format->value("type", "") : "";
+    if (!r.grammar.empty() && type != "text") refuse("'grammar' and 'response_format' exclude each other");
+    if (type == "json_object") r.grammar = grammar_of_schema("{\"type\":\"object\"}");
+    else if (type == "json_schema" && format->contains("json_schema") && (*format)["json_schema"].contains("schema"))
+      r.grammar = grammar_of_schema((*format)["json_schema"]["schema"].dump());
+    else if (type != "text") refuse("'response_format' must be of type text, json_object or json_schema with a schema");
+  }
+}
+
+inline Json parse(std::string_view body) {
+  try {
+    return io::parse_json(body, "body");
+  } catch (Error const& error) {
+    std::string_view const why = error.message();
+    auto const from = why.find("its JSON"), to = why.rfind(". Restore");
+    refuse("the body cannot be read: " + std::string(from < to ? why.substr(from, to - from) : "it is no JSON"));
+  }
+}
+
+}  // namespace detail
+
+/// POST /v1/chat/completions. Errors: invalid_argument, with what is wrong.
+inline Call read_chat(std::string_view body, data::Tokenizer const& tokenizer, data::ChatTemplate const& chat,
+                      Limits const& limits = {}) {
+  using namespace detail;
+  Json const document = parse(body);
+  Keys keys(document);
+  Call call;
+  Json const& messages = keys.at("messages");
+  if (!messages.is_array() || messages.empty() || messages.size() > limits.messages)
+    refuse(concat("'messages' must be a list of 1 to ", limits.messages, " messages"));
+  std::vector<data::ChatMessage> list;
+  for (Json const& message : messages) {
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string() ||
+        !message.contains("content"))
+      refuse("a message must have 'role' and 'content'");
+    std::string role = message["role"].get<std::string>();
+    if (role == "developer") role = "system";
+    list.push_back({role, content_of(message["content"])});
+  }
+  read_common(keys, call, tokenizer, limits);
+  keys.finish();
+  call.request.prompt = tokenizer.encode_complete(data::render_chat(chat, list), data::Marks::as_tokens);
+  return call;
+}
+
+/// POST /v1/completions, of one prompt. Errors: invalid_argument.
+inline Call read_completion(std::string_view body, data::Tokenizer const& tokenizer, Limits const& limits = {}) {
+  using namespace detail;
+  Json const document = parse(body);
+  Keys keys(document);
+  Call call;
+  Json const& prompt = keys.at("prompt");
+  if (!prompt.is_string()) refuse("'prompt' must be a string");
+  read_common(keys, call, tokenizer, limits);
+  keys.finish();
+  call.request.prompt = tokenizer.encode_complete(prompt.get<std::string>());
+  return call;
+}
+
+/// POST /v1/embeddings: a request for every input. Errors: invalid_argument.
+inline std::vector<Request> read_embeddings(std::string_view body, data::Tokenizer const& tokenizer,
+                                            Limits const& limits = {}) {
+  using namespace detail;
+  Json const document = parse(body);
+  Keys keys(document);
+  Json const& input = keys.at("input");
+  if (std::string const format = keys.text("encoding_format"); !format.empty() && format != "float")
+    refuse("'encoding_format' must be float");
+  keys.finish();
+  std::vector<std::string> texts;
+  if (input.is_string()) texts.push_back(input.get<std::string>());
+  else if (input.is_array() && !input.empty() && input.size() <= limits.inputs)
+    for (Json const& text : input) {
+      if (!text.is_string()) refuse("'input' must be a string or a list of strings");
+      texts.push_back(text.get<std::string>());
+    }
+  else refuse(concat("'input' must be a string or a list of 1 to ", limits.inputs, " strings"));
+  std::vector<Request> requests;
+  for (std::string const& text : texts) {
+    Request request;
+    request.prompt = tokenizer.encode_complete(text);
+    if (request.prompt.empty()) refuse("an input is empty");
+    request.embed = true;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+/// Writes answers of one request.
+class Writer {
+ public:
+  Writer(std::string id, std::string model, bool chat)
+      : id_(std::move(id)),
+        model_(std::move(model)),
+        chat_(chat),
+        created_(static_cast<std::int64_t>(std::time(nullptr))) {}
+
+  std::string whole(Completion const& answer) const {
+    detail::Json choice = {{"index", 0}, {"finish_reason", finish(answer.reason)}, {"logprobs", nullptr}};
+    if (chat_) choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
+    else choice["text"] = answer.text;
+    return dump(head(chat_ ? "chat.completion" : "text_completion", {choice}, &answer));
+  }
+  /// An event of a stream.
+  std::string piece(std::string_view text, bool first) const {
+    detail::Json choice = {{"index", 0}, {"finish_reason", nullptr}};
+    if (chat_) {
+      choice["delta"] = {{"content", text}};
+      if (first) choice["delta"]["role"] = "assistant";
+    } else {
+      choice["text"] = text;
+    }
+    return event(head(object(), {choice}, nullptr));
+  }
+  /// The last events: why it ended, the counts where they are asked for, and the mark.
+  std::string last(Completion const& answer, bool usage) const {
+    detail::Json choice = {{"index", 0}, {"finish_reason", finish(answer.reason)}};
+    if (chat_) choice["delta"] = detail::Json::object();
+    else choice["text"] = "";
+    std::string text = event(head(object(), {choice}, nullptr));
+    if (usage) text += event(head(object(), detail::Json::array(), &answer));
+    return text + "data: [DONE]\n\n";
+  }
+  static std::string event(detail::Json const& document) { return "data: " + dump(document) + "\n\n"; }
+  /// Texts of a model are not always UTF-8.
+  static std::string dump(detail::Json const& document) {
+    return document.dump(-1, ' ', false, detail::Json::error_handler_t::replace);
+  }
+
+ private:
+  char const* object() const { return chat_ ? "chat.completion.chunk" : "text_completion"; }
+  static char const* finish(StopReason reason) {
+    return reason == StopReason::end_of_generation || reason == StopReason::text || reason == StopReason::grammar
+               ? "stop"
+               : "length";
+  }
+  detail::Json head(char const* object, detail::Json choices, Completion const* counted) const {
+    detail::Json document = {
+        {"id", id_}, {"object", object}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
+    if (counted != nullptr) {
+      auto const drawn = static_cast<std::int64_t>(counted->tokens.size());
+      document["usage"] = {{"prompt_tokens", counted->prompt_tokens},
+                           {"completion_tokens", drawn},
+                           {"total_tokens", counted->prompt_tokens + drawn},
+                           {"prompt_tokens_details", {{"cached_tokens", counted->reused_tokens}}}};
+    }
+    return document;
+  }
+
+  std::string id_, model_;
+  bool chat_;
+  std::int64_t created_;
+};
+
+/// An error as clients read it: {"error": {"message", "type", "code"}}.
+inline std::string error_document(std::string const& message, char const* type) {
+  return Writer::dump({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}});
+}
+
+}  // namespace tutti::infer::openai

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// When an answer ends, and why.
+
+#include <tutti/data/tokenizer.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::infer {
+
+enum class StopReason : unsigned char {
+  end_of_generation,  ///< the model drew a token that ends its answer
+  text,               ///< one of StopOptions::texts was written; it is not part of the answer
+  max_tokens,
+  time,
+  context_full,
+  grammar,    ///< the grammar's sentence is complete
+  cancelled,  ///< StopOptions::cancelled said so
+};
+constexpr std::string_view name(StopReason reason) noexcept {
+  switch (reason) {
+    case StopReason::end_of_generation: return "end of generation";
+    case StopReason::text: return "stop text";
+    case StopReason::max_tokens: return "max tokens";
+    case StopReason::time: return "time";
+    case StopReason::context_full: return "context full";
+    case StopReason::grammar: return "grammar";
+    case StopReason::cancelled: return "cancelled";
+  }
+  return "unknown";
+}
+
+struct StopOptions {
+  std::vector<std::string> texts{};   ///< empty ones are passed over
+  std::vector<std::int32_t> ends{};   ///< tokens that end the answer: end_tokens(tokenizer)
+  std::int64_t max_tokens = -1;       ///< negative: no bound
+  std::chrono::milliseconds time{0};  ///< from the first drawn token on; 0: no bound
+  std::function<bool()> cancelled{};  ///< asked before every token
+};
+
+/// The tokens with which models end an answer: those that the vocabulary names, and marks that are known for it.
+inline std::vector<std::int32_t> end_tokens(data::Tokenizer const& tokenizer) {
+  std::vector<std::int32_t> ends;
+  auto const add = [&](std::optional<std::int32_t> id) {
+    if (id && std::find(ends.begin(), ends.end(), *id) == ends.end()) ends.push_back(*id);
+  };
+  add(tokenizer.roles().end);
+  add(tokenizer.roles().end_of_turn);
+  for (char const* const mark : {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>",
+                                 "<|end|>", "<end_of_turn>", "</s>"})
+    add(tokenizer.special(mark));
+  return ends;
+}
+
+/// Holds back text that may be the beginning of a stop text.
+class StopTexts {
+ public:
+  explicit StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
+    std::erase_if(texts_, [](std::string const& text) { return text.empty(); });
+  }
+  /// What can be shown after `piece`; sets `found` when a stop text is complete, which, as all behind it, is dropped.
+  std::string push(std::string_view piece, bool& found) {
+    held_ += piece;
+    std::size_t end = std::string::npos;
+    for (std::string const& text : texts_) end = std::min(end, held_.find(text));
+    if (end != std::string::npos) {
+      found = true;
+      return std::exchange(held_, {}).substr(0, end);
+    }
+    std::size_t kept = 0;
+    for (std::string const& text : texts_)
+      for (std::size_t size = std::min(text.size() - 1, held_.size()); size > kept; --size)
+        if (held_.ends_with(std::string_view(text).substr(0, size))) kept = size;
+    std::string ready = held_.substr(0, held_.size() - kept);
+    held_.erase(0, ready.size());
+    return ready;
+  }
+  /// What was held back, when nothing follows.
+  std::string finish() { return std::exchange(held_, {}); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::string held_;
+};
+
+}  // namespace tutti::infer

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/infer/http/server.hpp> <tutti/infer/http/chat_page.hpp> <tutti/infer/openai.hpp>
+#include "infer/tiny_gguf.hpp"
+#include "io/scratch_folder.hpp"
+#include "support/catch.hpp"
+
+#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/http/server.hpp>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::infer;
+using nlohmann::json;
+
+namespace {
+
+/// A tiny model behind a port of its own.
+struct Running {
+  test::ScratchFolder folder;
+  LoadedModel loaded;
+  exec::Context context{{.threads = 1}};
+  Service service;
+  Server server;
+  std::thread thread;
+
+  explicit Running(ServerOptions const& options)
+      : loaded(make(folder)),
+        service(context, loaded.model, loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 256}}),
+        server(service, loaded.tokenizer, {data::ChatFormat::zephyr, "", "asked for"}, "tiny", free_port(options)),
+        thread([this] { server.run(); }) {}
+  ~Running() {
+    server.stop();
+    thread.join();
+  }
+  static ServerOptions free_port(ServerOptions options) {
+    options.port = 0;
+    return options;
+  }
+  static LoadedModel make(test::ScratchFolder const& folder) {
+    test::TinyModel sizes;
+    sizes.positions = 256;
+    test::write_tiny_gguf(folder / "tiny.gguf", sizes);
+    return load_gguf(folder / "tiny.gguf");
+  }
+
+  httplib::Client client() const {
+    httplib::Client made("127.0.0.1", server.port());
+    made.set_read_timeout(60);
+    return made;
+  }
+  /// Status and body.
+  std::pair<int, std::string> post(char const* path, std::string const& body, httplib::Headers headers = {}) const {
+    auto made = client();
+    auto const result = made.Post(path, headers, body, "application/json");
+    return result ? std::pair(result->status, result->body) : std::pair(-1, to_string(result.error()));
+  }
+  std::string message(char const* path, std::string const& body, int status) const {
+    auto const [code, text] = post(path, body);
+    CAPTURE(body, text);
+    REQUIRE(code == status);
+    return json::parse(text).at("error").at("message");
+  }
+};
+
+json const hello = {{"messages", {{{"role", "user"}, {"content", "abc"}}}}, {"max_tokens", 8}, {"seed", 3}};
+
+}  // namespace
+
+TEST_CASE("Chat, completions, embeddings and models answer as the OpenAI interface does") {
+  Running const running{ServerOptions{}};
+  auto client = running.client();
+  auto const models = client.Get("/v1/models");
+  REQUIRE(models);
+  REQUIRE(json::parse(models->body).at("data").at(0).at("id") == "tiny");
+
+  auto const [status, body] = running.post("/v1/chat/completions", hello.dump());
+  REQUIRE(status == 200);
+  json const chat = json::parse(body);
+  REQUIRE(chat.at("object") == "chat.completion");
+  REQUIRE(chat.at("choices").at(0).at("message").at("role") == "assistant");
+  std::string const text = chat.at("choices").at(0).at("message").at("content");
+  REQUIRE(chat.at("choices").at(0).at("finish_reason") ==
+          (chat.at("usage").at("completion_tokens") == 8 ? "length" : "stop"));
+
+  // The same seed gives the same text, as a stream too.
+  json streaming = hello;
+  streaming["stream"] = true;
+  streaming["stream_options"] = {{"include_usage", true}};
+  auto const [streamed, events] = running.post("/v1/chat/completions", streaming.dump());
+  REQUIRE(streamed == 200);
+  std::string joined;
+  bool done = false, counted = false;
+  for (std::size_t at = 0; at < events.size();) {
+    std::size_t const end = events.find("\n\n", at);
+    REQUIRE(end != std::string::npos);
+    std::string const event = events.substr(at, end - at);
+    at = end + 2;
+    REQUIRE(event.substr(0, 6) == "data: ");
+    if (event == "data: [DONE]") {
+      done = true;
+      continue;
+    }
+    json const document = json::parse(event.substr(6));
+    if (document.contains("usage"))
+      counted = document.at("usage").at("completion_tokens") == chat.at("usage").at("completion_tokens");
+    if (!document.at("choices").empty() && document.at("choices").at(0).at("delta").contains("content"))
+      joined += document.at("choices").at(0).at("delta").at("content").get<std::string>();
+  }
+  REQUIRE(done);
+  REQUIRE(counted);
+  REQUIRE(joined == text);
+
+  auto const [completed, completion] =
+      running.post("/v1/completions", R"({"prompt":"xyz","max_tokens":5,"temperature":0})");
+  REQUIRE(completed == 200);
+  REQUIRE(json::parse(completion).at("usage").at("prompt_tokens") == 3);
+  auto const [embedded, embedding] = running.post("/v1/embeddings", R"({"input":["abc","xyz"]})");
+  REQUIRE(embedded == 200);
+  REQUIRE(json::parse(embedding).at("data").at(1).at("embedding").size() == 256);
+  auto const page = client.Get("/");
+  REQUIRE(page->body.find("<title>tutti</title>") != std::string::npos);
+  auto const counts = client.Get("/status");
+  REQUIRE(json::parse(counts->body).at("finished") == 5);
+}
+
+TEST_CASE("A schema holds for the answer") {
+  Running const running{ServerOptions{}};
+  json request = hello;
+  request["max_tokens"] = 60;
+  request["response_format"] = {{"type", "json_schema"},
+                                {"json_schema", {{"name", "n"}, {"schema", {{"enum", {"ab", "cd"}}}}}}};
+  auto const [status, body] = running.post("/v1/chat/completions", request.dump());
+  CAPTURE(body);
+  REQUIRE(status == 200);
+  std::string const text = json::parse(body).at("choices").at(0).at("message").at("content");
+  REQUIRE((text == "\"ab\"" || text == "\"cd\""));
+}
+
+TEST_CASE("What a request gets wrong is named") {
+  Running const running{ServerOptions{.body_bytes = 10000, .limits = {.max_tokens = 100}}};
+  auto const refused = [&](char const* key, json const& value, std::string const& part) {
+    json request = hello;
+    request[key] = value;
+    std::string const message = running.message("/v1/chat/completions", request.dump(), 400);
+    CAPTURE(key, message);
+    REQUIRE(test::contains(message, part));
+  };
+  refused("temperature", 3, "between 0.0 and 2.0");
+  refused("temperature", "hot", "number");
+  refused("max_tokens", 101, "between 0 and 100");
+  refused("max_tokens", 1.5, "whole number");
+  refused("n", 2, "'n'");
+  refused("tools", json::array(), "'tools' is not supported");
+  refused("stop", 7, "'stop'");
+  refused("logit_bias", {{"500", 1}}, "logit_bias");
+  refused("messages", json::array(), "messages");
+  refused("messages", {{{"role", "user"}}}, "content");
+  refused("messages", {{{"role", "wizard"}, {"content", "x"}}}, "wizard");
+  refused("messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}}}}}}, "texts alone");
+  refused("messages", {{{"role", "user"}, {"content", std::string(400, 'a')}}}, "context 256");
+  refused("grammar", "root ::= (", "");
+  refused("response_format", {{"type", "yaml"}}, "response_format");
+  REQUIRE(test::contains(running.message("/v1/chat/completions", "{", 400), "damaged"));
+  REQUIRE(test::contains(running.message("/v1/chat/completions", "[]", 400), "object"));
+  REQUIRE(test::contains(running.message("/v1/chat/completions", std::string(2000, '['), 400), "64 levels"));
+  REQUIRE(test::contains(running.message("/v1/completions", "{}", 400), "'prompt' is missing"));
+  REQUIRE(test::contains(running.message("/v1/embeddings", R"({"input":[]})", 400), "'input'"));
+  REQUIRE(test::contains(running.message("/v1/none", "{}", 404), "not served"));
+  REQUIRE(test::contains(running.message("/v1/completions", std::string(20000, ' '), 413), "too large"));
+  // And it still answers.
+  REQUIRE(running.post("/v1/chat/completions", hello.dump()).first == 200);
+}
+
+TEST_CASE("With a key nobody gets in without it, and beyond this machine there must be one") {
+  Running const running{ServerOptions{.api_key = "secret"}};
+  REQUIRE(running.post("/v1/chat/completions", hello.dump()).first == 401);
+  REQUIRE(running.post("/v1/chat/completions", hello.dump(), {{"Authorization", "Bearer secre"}}).first == 401);
+  REQUIRE(running.post("/v1/chat/completions", hello.dump(), {{"Authorization", "Bearer secret"}}).first == 200);
+  REQUIRE_ERROR(Server(const_cast<Service&>(running.service), running.loaded.tokenizer, {}, "tiny",
+                       ServerOptions{.host = "0.0.0.0"}),
+                ErrorKind::configuration, "API key");
+  REQUIRE_ERROR(Server(const_cast<Service&>(running.service), running.loaded.tokenizer, {}, "tiny",
+                       ServerOptions{.port = running.server.port()}),
+                ErrorKind::io, "port");
+}
+
+TEST_CASE("Connections at the same time each get their own answer; one that goes away ends its answer") {
+  Running const running{ServerOptions{}};
+  std::vector<std::thread> clients;
+  std::vector<std::string> alone(6), together(6);
+  auto const body = [](std::size_t i) {
+    return json{{"prompt", std::string(i + 2, static_cast<char>('a' + i))}, {"max_tokens", 10}, {"temperature", 0}}
+        .dump();
+  };
+  for (std::size_t i = 0; i < 6; ++i)
+    alone[i] = json::parse(running.post("/v1/completions", body(i)).second).at("choices").at(0).at("text");
+  for (std::size_t i = 0; i < 6; ++i)
+    clients.emplace_back([&, i] {
+      together[i] = json::parse(running.post("/v1/completions", body(i)).second).at("choices").at(0).at("text");
+    });
+  for (std::thread& client : clients) client.join();
+  REQUIRE(alone == together);
+
+  auto client = running.client();
+  std::size_t seen = 0;
+  json const endless = {{"prompt", "a"}, {"max_tokens", 240}, {"stream", true}, {"logit_bias", {{"95", -100}}}};
+  client.Post("/v1/completions", {}, endless.dump(), "application/json");  // warm: it can end by itself
+  httplib::Request request;
+  request.method = "POST";
+  request.path = "/v1/completions";
+  request.set_header("Content-Type", "application/json");
+  request.body = endless.dump();
+  request.content_receiver = [&](char const*, std::size_t size, std::uint64_t, std::uint64_t) {
+    seen += size;
+    return seen < 200;
+  };
+  auto const result = client.send(request);
+  REQUIRE(!result);
+  for (int i = 0; i < 200 && running.service.status().running > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  REQUIRE(running.service.status().running == 0);
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "infer/tiny_gguf.hpp"
+#include "io/scratch_folder.hpp"
+#include "support/catch.hpp"
+
+#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/service.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::infer;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Loaded {
+  test::ScratchFolder folder;
+  LoadedModel loaded;
+
+  Loaded() : loaded(make()) {}
+  LoadedModel make() const {
+    test::TinyModel sizes;
+    sizes.positions = 256;
+    std::string const path = folder / "tiny.gguf";
+    test::write_tiny_gguf(path, sizes);
+    return load_gguf(path);
+  }
+  std::vector<std::int32_t> prompt(int i, std::size_t size = 10) const {
+    std::vector<std::int32_t> tokens;
+    for (std::size_t t = 0; t < size; ++t)
+      tokens.push_back(static_cast<std::int32_t>((t * 31 + static_cast<std::size_t>(i) * 17) % 94));
+    return tokens;
+  }
+};
+
+Request greedy(std::vector<std::int32_t> prompt, std::int64_t most) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.stop.max_tokens = most;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("Answers of a busy service are those that each request would get alone") {
+  Loaded const model;
+  exec::Context alone({.threads = 1}), shared({.threads = 2});
+  Decoder decoder(alone, model.loaded.model, {.capacity = 64});
+  Service service(shared, model.loaded.model, model.loaded.tokenizer,
+                  {.decoder = {.slots = 3, .capacity = 64}, .prompt_chunk = 7});
+  std::vector<std::shared_ptr<Generation>> generations;
+  std::vector<std::string> streamed(8);
+  for (int i = 0; i < 8; ++i) {
+    Request request = greedy(model.prompt(i, static_cast<std::size_t>(1 + 5 * i)), 12 + i);
+    request.on_text = [&text = streamed[static_cast<std::size_t>(i)]](std::string_view piece) { text += piece; };
+    generations.push_back(service.submit(std::move(request)));
+  }
+  for (int i = 0; i < 8; ++i) {
+    Completion const& got = generations[static_cast<std::size_t>(i)]->wait();
+    Sequence sequence(decoder);
+    Sampler sampler(SamplerOptions{.temperature = 0});
+    StopOptions stop;
+    stop.max_tokens = 12 + i;
+    auto const expected = complete(sequence, sampler, model.loaded.tokenizer,
+                                   model.prompt(i, static_cast<std::size_t>(1 + 5 * i)), stop, {});
+    CAPTURE(i);
+    REQUIRE(got.tokens == expected.tokens);
+    REQUIRE(got.text == expected.text);
+    REQUIRE(streamed[static_cast<std::size_t>(i)] == got.text);
+    REQUIRE(got.reason == expected.reason);
+  }
+  ServiceStatus const status = service.status();
+  REQUIRE(status.finished == 8);
+  REQUIRE(status.waiting == 0);
+  REQUIRE(status.running == 0);
+}
+
+TEST_CASE("Waiting requests come by priority, then by age; more than the queue holds are refused") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer,
+                  {.decoder = {.slots = 1, .capacity = 256}, .queue = 3});
+  std::atomic<bool> begun{false}, go_on{false};
+  Request first = greedy(model.prompt(0), 200);
+  first.on_text = [&](std::string_view) {
+    begun = true;
+    while (!go_on) std::this_thread::sleep_for(1ms);
+  };
+  auto const running = service.submit(std::move(first));
+  while (!begun) std::this_thread::sleep_for(1ms);
+  std::string order;
+  std::vector<std::shared_ptr<Generation>> waiting;
+  for (auto const& [letter, priority] : {std::pair{'a', 0}, std::pair{'b', 2}, std::pair{'c', 2}}) {
+    Request request = greedy(model.prompt(priority), 3);
+    request.priority = priority;
+    request.on_text = [&order, name = letter](std::string_view) {
+      if (order.empty() || order.back() != name) order += name;
+    };
+    waiting.push_back(service.submit(std::move(request)));
+  }
+  REQUIRE(service.status().waiting == 3);
+  REQUIRE_ERROR(service.submit(greedy(model.prompt(1), 1)), ErrorKind::busy, "later");
+  REQUIRE(service.status().refused == 1);
+  running->cancel();
+  go_on = true;
+  REQUIRE(running->wait().reason == StopReason::cancelled);
+  REQUIRE(running->wait().tokens.size() < 200);
+  for (auto const& generation : waiting) REQUIRE(generation->wait().reason == StopReason::max_tokens);
+  REQUIRE(order == "bca");
+}
+
+TEST_CASE("A deadline ends an answer, also one that still waits; a cancelled one leaves the queue") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 1, .capacity = 256}});
+  Request slow = greedy(model.prompt(0), 200);
+  slow.deadline = 150ms;
+  slow.on_text = [](std::string_view) { std::this_thread::sleep_for(20ms); };
+  auto const running = service.submit(std::move(slow));
+  Request late = greedy(model.prompt(1), 5);
+  late.deadline = 1ms;
+  auto const waiting = service.submit(std::move(late));
+  auto const dropped = service.submit(greedy(model.prompt(2), 5));
+  dropped->cancel();
+  REQUIRE(running->wait().reason == StopReason::time);
+  REQUIRE(running->wait().tokens.size() < 50);
+  REQUIRE(waiting->wait().reason == StopReason::time);
+  REQUIRE(waiting->wait().tokens.empty());
+  REQUIRE(dropped->wait().reason == StopReason::cancelled);
+  REQUIRE(service.submit(greedy(model.prompt(3), 5))->wait().tokens.size() == 5);
+}
+
+TEST_CASE("A session finds its own cache again and no other's") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 64}});
+  auto const reused = [&](std::string const& session, std::vector<std::int32_t> prompt) {
+    Request request = greedy(std::move(prompt), 2);
+    request.session = session;
+    return service.submit(std::move(request))->wait().reused_tokens;
+  };
+  auto longer = model.prompt(1, 10);
+  longer.push_back(7);
+  REQUIRE(reused("a", model.prompt(1, 10)) == 0);
+  REQUIRE(reused("b", longer) == 0);
+  REQUIRE(reused("a", longer) == 10);
+  REQUIRE(reused("b", longer) == 10);
+  REQUIRE(reused("c", longer) == 0);  // takes the slot that was idle longest: a's
+  REQUIRE(reused("b", longer) == 10);
+  REQUIRE(reused("a", longer) == 0);
+}
+
+TEST_CASE("Requests that cannot be are refused where they are made, and a failing one leaves the others running") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 64}});
+  REQUIRE_ERROR(service.submit(greedy({}, 1)), ErrorKind::invalid_argument, "empty");
+  REQUIRE_ERROR(service.submit(greedy(model.prompt(1, 65), 1)), ErrorKind::out_of_range, "65 tokens");
+  REQUIRE_ERROR(service.submit(greedy({1000}, 1)), ErrorKind::out_of_range, "vocabulary");
+  Request bad = greedy(model.prompt(1), 1);
+  bad.grammar = "root ::= (";
+  REQUIRE_THROWS_AS(service.submit(bad), Error);
+  bad.grammar.clear();
+  bad.sampling.top_p = 7;
+  REQUIRE_THROWS_AS(service.submit(bad), Error);
+
+  Request none = greedy(model.prompt(1), 5);  // no token is left to draw
+  for (std::int32_t id = 0; id < 96; ++id) none.sampling.logit_bias.emplace_back(id, -INFINITY);
+  auto const failing = service.submit(std::move(none));
+  auto const other = service.submit(greedy(model.prompt(2), 20));
+  REQUIRE_ERROR(failing->wait(), ErrorKind::invalid_argument, "no token");
+  REQUIRE(other->wait().tokens.size() == 20);
+}
+
+TEST_CASE("A grammar holds, and ends the answer when its sentence is complete") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 64}});
+  Request request = greedy(model.prompt(4), 30);
+  request.grammar = "root ::= \"ab\" [0-9] [0-9] \"c\"";
+  Completion const answer = service.submit(std::move(request))->wait();
+  CAPTURE(answer.text);
+  REQUIRE(answer.text.size() == 5);
+  REQUIRE(answer.text.substr(0, 2) == "ab");
+  REQUIRE(answer.text[4] == 'c');
+  REQUIRE((answer.reason == StopReason::grammar || answer.reason == StopReason::end_of_generation));
+}
+
+TEST_CASE("Many threads submit, cancel and wait, and nothing is lost") {
+  Loaded const model;
+  exec::Context context({.threads = 2});
+  std::atomic<int> ended{0};
+  {
+    Service service(context, model.loaded.model, model.loaded.tokenizer,
+                    {.decoder = {.slots = 4, .capacity = 64}, .queue = 100});
+    std::vector<std::thread> clients;
+    for (int c = 0; c < 4; ++c)
+      clients.emplace_back([&, c] {
+        for (int i = 0; i < 8; ++i) {
+          Request request = greedy(model.prompt(c * 8 + i, static_cast<std::size_t>(1 + (c * 13 + i * 7) % 40)), 1 + i);
+          request.priority = i % 4;
+          request.session = "session " + std::to_string(c);
+          auto const generation = service.submit(std::move(request));
+          if (i % 3 == 2) generation->cancel();
+          Completion const& answer = generation->wait();
+          if (answer.reason == StopReason::cancelled || static_cast<int>(answer.tokens.size()) <= 1 + i) ++ended;
+        }
+      });
+    for (std::thread& client : clients) client.join();
+    REQUIRE(service.status().finished == 32);
+  }
+  REQUIRE(ended == 32);
+}
+
+TEST_CASE("An embedding is the mean hidden state, of length one, and does not depend on who else runs") {
+  Loaded const model;
+  exec::Context alone({.threads = 1}), shared({.threads = 2});
+  auto const prompt = model.prompt(3, 30);
+  Decoder decoder(alone, model.loaded.model, {.capacity = 64, .batch = 64});
+  std::vector<NewToken> rows;
+  for (std::size_t i = 0; i < prompt.size(); ++i) rows.push_back({prompt[i], 0, static_cast<std::int32_t>(i), false});
+  decoder.append(rows);
+  std::vector<double> mean(256);
+  double square = 0;
+  for (std::size_t i = 0; i < decoder.hidden().size(); ++i) mean[i % 256] += double{decoder.hidden()[i]};
+  for (double const value : mean) square += value * value;
+  Service service(shared, model.loaded.model, model.loaded.tokenizer,
+                  {.decoder = {.slots = 2, .capacity = 64}, .prompt_chunk = 8});
+  auto const other = service.submit(greedy(model.prompt(1), 40));
+  Request request = greedy(prompt, 0);
+  request.embed = true;
+  Completion const got = service.submit(request)->wait();
+  REQUIRE(got.embedding.size() == 256);
+  double worst = 0;
+  for (std::size_t c = 0; c < 256; ++c)
+    worst = std::max(worst, std::abs(double{got.embedding[c]} - mean[c] / std::sqrt(square)));
+  REQUIRE(worst < 1e-5);
+  REQUIRE(other->wait().tokens.size() == 40);
+}
+
+TEST_CASE("The end of a service is told to those who wait for it") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  std::vector<std::shared_ptr<Generation>> left;
+  {
+    Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 1, .capacity = 256}});
+    for (int i = 0; i < 3; ++i) left.push_back(service.submit(greedy(model.prompt(i), 240)));
+  }
+  int told = 0;
+  for (auto const& generation : left) try {
+      generation->wait();
+    } catch (Error const& error) {
+      told += error.kind() == ErrorKind::unavailable;
+    }
+  REQUIRE(told >= 2);
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/block_product.hpp> <tutti/kernel/cpu/block_product.hpp>
+#include <tutti/kernel/cpu/block_product.hpp>
+
+#include <tutti/core/block_quantise.hpp>
+
+#include "kernel/support.hpp"
+
+#include <limits>
+
+using namespace tutti;
+using namespace tutti::test;
+
+namespace {
+
+/// A weight with its bytes and what they mean.
+struct Weight {
+  BlockType type;
+  std::int64_t out, in;
+  std::vector<std::byte> bytes;
+  std::vector<float> values;
+
+  Weight(BlockType type_, std::int64_t out_, std::int64_t in_, std::uint64_t seed) : type(type_), out(out_), in(in_) {
+    std::vector<float> const random = Random(seed).floats(out * in);
+    bytes.resize(length(out * row_bytes(type, in)));
+    quantise(type, random.data(), out * in, bytes.data());
+    values.resize(random.size());
+    dequantise(type, bytes.data(), out * in, values.data());
+  }
+  kernel::BlockMatrix matrix() const { return {type, out, in, bytes.data()}; }
+};
+
+/// Products in double, and how far rounding of x to int8 and sums of floats may lead from them.
+struct Exact {
+  std::vector<double> y, bound;
+};
+Exact exact_product(Weight const& w, std::int64_t rows, std::vector<float> const& x, std::int64_t stride) {
+  bool const rounds = is_quantised(w.type) && rows <= kernel::block_product_few_rows;
+  std::int64_t const block = block_elements(w.type);
+  Exact exact;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t o = 0; o < w.out; ++o) {
+      double sum = 0, magnitudes = 0, rounding = 0;
+      for (std::int64_t first = 0; first < w.in; first += block) {
+        double peak = 0, weights = 0;
+        for (std::int64_t i = first; i < first + block; ++i) {
+          double const a = x[length(r * stride + i)], b = w.values[length(o * w.in + i)];
+          sum += a * b;
+          magnitudes += std::abs(a * b);
+          peak = std::max(peak, std::abs(a));
+          weights += std::abs(b);
+        }
+        rounding += peak / 127 * (0.5 + 0.07) * weights;  // half a step, and the scale in half precision
+      }
+      exact.y.push_back(sum);
+      exact.bound.push_back(tolerance<float>(w.in) * magnitudes + (rounds ? rounding : 0));
+    }
+  return exact;
+}
+void require_within(std::vector<float> const& y, std::vector<double> const& exact, std::vector<double> const& bound) {
+  REQUIRE(y.size() == exact.size());
+  for (std::size_t i = 0; i < y.size(); ++i)
+    if (!(std::abs(y[i] - exact[i]) <= bound[i])) {
+      INFO("y[" << i << "] is " << y[i] << ", exactly " << exact[i] << ", may be off by " << bound[i]);
+      FAIL();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("A product with weights in blocks is close to that with the floats they stand for") {
+  for (auto const& facts : tutti::detail::block_facts)
+    for (std::int64_t rows : {0, 1, 2, 5, 8, 9, 33})
+      for (std::int64_t out : {0, 1, 7, 40})
+        for (std::int64_t blocks : {0, 1, 3}) {
+          std::int64_t const in = blocks * facts.elements, stride = in + 3;
+          CAPTURE(std::string(facts.name), rows, out, in);
+          Weight const w(facts.type, out, in, static_cast<std::uint64_t>(rows + 10 * out + 1000 * in));
+          Random random(7);
+          auto const x = random.floats(rows * stride), bias = random.floats(out), residual = random.floats(rows * out);
+          Exact exact = exact_product(w, rows, x, stride);
+          for (std::int64_t r = 0; r < rows; ++r)
+            for (std::int64_t o = 0; o < out; ++o) {
+              double const added = double{bias[length(o)]} + residual[length(r * out + o)];
+              exact.y[length(r * out + o)] += added;
+              exact.bound[length(r * out + o)] += 3e-7 * (std::abs(added) + 2 + exact.bound[length(r * out + o)]);
+            }
+          on_every_context(
+              [&](exec::Context& context) {
+                std::vector<float> y = residual;
+                kernel::cpu::block_product(context, {.rows = rows,
+                                                     .x = x.data(),
+                                                     .x_stride = stride,
+                                                     .weight = w.matrix(),
+                                                     .bias = bias.data(),
+                                                     .residual = y.data(),
+                                                     .residual_stride = out,
+                                                     .y = y.data(),
+                                                     .y_stride = out});
+                return y;
+              },
+              [&](std::vector<float> const& y) { require_within(y, exact.y, exact.bound); });
+        }
+}
+
+TEST_CASE("Several products of the same x in one region are each what it is alone") {
+  for (std::int64_t rows : {1, 3, 20}) {
+    CAPTURE(rows);
+    Weight const q(BlockType::q4_k, 70, 512, 1), k(BlockType::q6_k, 1, 512, 2), v(BlockType::q4_1, 33, 512, 3),
+        none(BlockType::f16, 0, 512, 4);
+    auto const x = Random(5).floats(rows * 512), bias = Random(6).floats(70);
+    auto const product = [&](Weight const& w, float* y) {
+      return kernel::BlockProduct{
+          .rows = rows, .x = x.data(), .x_stride = 512, .weight = w.matrix(), .y = y, .y_stride = w.out};
+    };
+    on_every_context(
+        [&](exec::Context& context) {
+          std::vector<float> all(length(rows * 104), -7.0f), each = all;
+          auto const run = [&](float* y, bool together) {
+            kernel::BlockProduct list[] = {product(q, y), product(none, nullptr), product(k, y + rows * 70),
+                                           product(v, y + rows * 71)};
+            list[0].bias = bias.data();
+            if (together) kernel::cpu::block_products(context, list, 4);
+            else
+              for (auto const& one : list) kernel::cpu::block_product(context, one);
+          };
+          run(all.data(), true);
+          run(each.data(), false);
+          REQUIRE(same_bits(all, each));
+          return all;
+        },
+        [&](std::vector<float> const& all) {
+          Exact const first = exact_product(v, rows, x, 512);
+          require_within({all.begin() + rows * 71, all.end()}, first.y, first.bound);
+        });
+  }
+}
+
+TEST_CASE("SwiGLU of weights in blocks is the gate of the two products") {
+  for (auto const& facts : tutti::detail::block_facts)
+    for (std::int64_t rows : {0, 1, 4, 7, 21})
+      for (std::int64_t out : {0, 1, 37}) {
+        CAPTURE(std::string(facts.name), rows, out);
+        std::int64_t const in = 256, y_stride = out + 2;
+        Weight const gate(facts.type, out, in, 3), up(rows == 4 ? BlockType::q8_0 : facts.type, out, in, 4);
+        auto const x = Random(9).floats(rows * in);
+        on_every_context(
+            [&](exec::Context& context) {
+              std::vector<float> y(length(rows * y_stride), -3.0f);
+              kernel::cpu::block_swiglu(context, {.rows = rows,
+                                                  .x = x.data(),
+                                                  .x_stride = in,
+                                                  .gate = gate.matrix(),
+                                                  .up = up.matrix(),
+                                                  .y = y.data(),
+                                                  .y_stride = y_stride});
+              // The same from the two products: their numerics are tested above.
+              std::vector<float> a(length(rows * out)), b = a;
+              kernel::BlockProduct product{.rows = rows, .x = x.data(), .x_stride = in, .y_stride = out};
+              product.weight = gate.matrix(), product.y = a.data();
+              kernel::cpu::block_product(context, product);
+              product.weight = up.matrix(), product.y = b.data();
+              kernel::cpu::block_product(context, product);
+              for (std::int64_t r = 0; r < rows; ++r)
+                for (std::int64_t o = 0; o < y_stride; ++o) {
+                  float const value = y[length(r * y_stride + o)];
+                  if (o >= out) {
+                    REQUIRE(value == -3.0f);
+                    continue;
+                  }
+                  double const g = a[length(r * out + o)], u = b[length(r * out + o)];
+                  REQUIRE(close(value, g / (1 + std::exp(-g)) * u, 1e-6));
+                }
+              return y;
+            },
+            [](std::vector<float> const&) {});
+      }
+}
+
+TEST_CASE("Rows of a table in blocks are what dequantise gives, and zeros for tokens that it has not") {
+  for (auto const& facts : tutti::detail::block_facts)
+    for (std::int64_t in : {std::int64_t{0}, std::int64_t{facts.elements}, std::int64_t{256}, std::int64_t{2560}}) {
+      CAPTURE(std::string(facts.name), in);
+      Weight const table(facts.type, 11, in, 8);
+      std::vector<std::int32_t> const tokens{3, 0, 10, 11, -1, std::numeric_limits<std::int32_t>::min(), 3, 2147483647};
+      std::vector<float> expected;
+      for (std::int32_t const token : tokens)
+        for (std::int64_t i = 0; i < in; ++i)
+          expected.push_back(token < 0 || token >= 11 ? 0.0f : table.values[length(token * in + i)]);
+      on_every_context(
+          [&](exec::Context& context) {
+            std::vector<float> y(expected.size(), -1.0f);
+            kernel::cpu::block_rows(context,
+                                    {.rows = 8, .tokens = tokens.data(), .table = table.matrix(), .y = y.data()});
+            return y;
+          },
+          [&](std::vector<float> const& y) { REQUIRE(same_bits(y, expected)); });
+    }
+}
+
+TEST_CASE("Weights in blocks that do not fit are refused with a sentence") {
+  exec::Context& context = context_of(exec::Isa::scalar, 1);
+  float y[4] = {};
+  kernel::BlockProduct product{.rows = 1, .x = y, .weight = {BlockType::q4_0, 1, 33, nullptr}, .y = y};
+  REQUIRE_ERROR(kernel::cpu::block_product(context, product), ErrorKind::shape, "no whole blocks");
+  product.weight.in = 32;
+  product.rows = -1;
+  REQUIRE_ERROR(kernel::cpu::block_product(context, product), ErrorKind::shape, "negative");
+  product.rows = 1;
+  product.weight.out = -1;
+  REQUIRE_ERROR(kernel::cpu::block_product(context, product), ErrorKind::shape, "negative");
+  kernel::BlockMatrix const a{BlockType::f32, 2, 2, nullptr}, b{BlockType::f32, 2, 3, nullptr};
+  kernel::BlockProduct const two[] = {{.x = y, .weight = a}, {.x = y, .weight = b}};
+  REQUIRE_ERROR(kernel::cpu::block_products(context, two, 2), ErrorKind::shape, "another x");
+  REQUIRE_ERROR(kernel::cpu::block_swiglu(context, {.gate = a, .up = b}), ErrorKind::shape, "same shape");
+  REQUIRE_ERROR(kernel::cpu::block_rows(context, {.table = {BlockType::q8_0, 1, 31, nullptr}}), ErrorKind::shape,
+                "no whole blocks");
+  kernel::cpu::block_products(context, nullptr, 0);
+}
