@@ -6,6 +6,7 @@ one, with which it takes turns. All flags that are not below are tutti-perf's:
     ./tutti bench collectives                              every collective on Mpi, 2 ranks
     ./tutti bench collectives --backend threads -C all_reduce -b 8 -e 64M -f 2
     ./tutti bench collectives --suite goals                all-reduce against the figures that tutti promises
+    ./tutti bench collectives --suite messages             ping-pong, exchanges, a heat step, a lambda beside raw MPI
     ./tutti bench collectives --flags                      tutti-perf's flags
 """
 import argparse
@@ -117,7 +118,7 @@ def main():
     parser.add_argument("--mpiexec", help="launcher of the MPI library that tutti was built with")
     parser.add_argument("--other-mpi", default="auto", metavar="MPIEXEC:COMPILER",
                         help="launcher and C++ wrapper of another MPI to compare with, or none (default: the other one of MPICH and Open MPI, where it is installed)")
-    parser.add_argument("--suite", choices=["sweep", "goals"], default="sweep")
+    parser.add_argument("--suite", choices=["sweep", "goals", "messages"], default="sweep")
     parser.add_argument("--json", type=pathlib.Path, help="file for rows {name, bytes, ours, rival, ratio, unit}")
     parser.add_argument("--flags", action="store_true", help="print tutti-perf's flags")
     args, rest = parser.parse_known_args()

@@ -8,6 +8,7 @@
 #include <tutti/core/dtype.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -33,26 +34,34 @@ enum class Collective : std::uint8_t {
   all_to_all_v,
   all_reduce_contributions,  ///< of two rows a rank
   send_recv,
+  ping_pong,  ///< to the neighbour and back, in pairs of ranks
+  halo,       ///< a step of heat on a grid whose rows the ranks share: rows to the neighbours, then a mean of four
   barrier
 };
-inline constexpr Collective collectives[] = {
-    Collective::broadcast,        Collective::reduce,       Collective::all_reduce,   Collective::gather,
-    Collective::all_gather,       Collective::scatter,      Collective::reduce_scatter, Collective::all_to_all,
-    Collective::scan,             Collective::exscan,       Collective::gather_v,     Collective::all_gather_v,
-    Collective::scatter_v,        Collective::reduce_scatter_v, Collective::all_to_all_v,
-    Collective::all_reduce_contributions, Collective::send_recv, Collective::barrier};
+inline constexpr Collective collectives[] = {Collective::broadcast,      Collective::reduce,
+                                             Collective::all_reduce,     Collective::gather,
+                                             Collective::all_gather,     Collective::scatter,
+                                             Collective::reduce_scatter, Collective::all_to_all,
+                                             Collective::scan,           Collective::exscan,
+                                             Collective::gather_v,       Collective::all_gather_v,
+                                             Collective::scatter_v,      Collective::reduce_scatter_v,
+                                             Collective::all_to_all_v,   Collective::all_reduce_contributions,
+                                             Collective::send_recv,      Collective::ping_pong,
+                                             Collective::halo,           Collective::barrier};
 constexpr std::string_view name(Collective collective) {
-  constexpr std::string_view names[] = {"broadcast",        "reduce",       "all_reduce", "gather",       "all_gather",
-                                        "scatter",          "reduce_scatter", "all_to_all", "scan",       "exscan",
-                                        "gather_v",         "all_gather_v", "scatter_v",  "reduce_scatter_v",
-                                        "all_to_all_v",     "all_reduce_contributions", "send_recv", "barrier"};
+  constexpr std::string_view names[] = {"broadcast",  "reduce",           "all_reduce",     "gather",
+                                        "all_gather", "scatter",          "reduce_scatter", "all_to_all",
+                                        "scan",       "exscan",           "gather_v",       "all_gather_v",
+                                        "scatter_v",  "reduce_scatter_v", "all_to_all_v",   "all_reduce_contributions",
+                                        "send_recv",  "ping_pong",        "halo",           "barrier"};
   return names[static_cast<std::size_t>(collective)];
 }
 
-enum class Op : std::uint8_t { sum, prod, min, max, avg };
-inline constexpr Op ops[] = {Op::sum, Op::prod, Op::min, Op::max, Op::avg};
+/// `callable` is a sum that the caller wrote: a lambda for tutti, what MPI_Op_create makes of the same one for MPI.
+enum class Op : std::uint8_t { sum, prod, min, max, avg, callable };
+inline constexpr Op ops[] = {Op::sum, Op::prod, Op::min, Op::max, Op::avg, Op::callable};
 constexpr std::string_view name(Op op) {
-  constexpr std::string_view names[] = {"sum", "prod", "min", "max", "avg"};
+  constexpr std::string_view names[] = {"sum", "prod", "min", "max", "avg", "callable"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -105,7 +114,9 @@ constexpr bool has_blocks(Collective c) {
 }
 constexpr bool exists(Collective c, bool in_place) {
   if (c == Collective::broadcast || c == Collective::barrier) return in_place;  // one buffer, or none
-  return (c != Collective::send_recv && c != Collective::all_reduce_contributions) || !in_place;
+  bool const two_buffers = c == Collective::send_recv || c == Collective::ping_pong || c == Collective::halo ||
+                           c == Collective::all_reduce_contributions;
+  return !two_buffers || !in_place;
 }
 /// Rows of each rank where a collective takes several.
 inline constexpr std::int64_t contributions = 2;
@@ -119,14 +130,17 @@ struct Case {
   bool cold = false;
   std::int32_t root = 0;
   std::int32_t ranks = 1;
-  std::int64_t block = 0;  ///< elements for each rank where has_blocks(), else of the buffer
+  std::int64_t block = 0;  ///< elements for each rank where has_blocks(), of a halo of one row, else of the buffer
 
   std::int64_t element() const { return static_cast<std::int64_t>(size_of(dtype)); }
   std::int64_t count() const {
-    return has_blocks(collective)                                  ? block * ranks
+    return has_blocks(collective)                               ? block * ranks
            : collective == Collective::all_reduce_contributions ? block * contributions
+           : collective == Collective::halo                     ? block * (grid_rows() + 2)
                                                                 : block;
   }
+  /// Rows of each rank's part of a square grid of `block` columns; beside them a rank keeps one row of each neighbour.
+  std::int64_t grid_rows() const { return block / ranks; }
   /// Elements of block r where blocks have different sizes: half as many again and half as many, in turns, so that all
   /// of them together are as long as equal ones.
   std::int64_t rows(int r) const {
@@ -156,6 +170,10 @@ inline Case sized(Case c, std::int64_t bytes) {
                                              : c.collective == Collective::all_reduce_contributions ? contributions
                                                                                                     : 1);
   c.block = c.collective == Collective::barrier ? 0 : std::max<std::int64_t>(1, bytes / shares);
+  if (c.collective == Collective::halo) {  // the grid has so many bytes
+    double const side = std::sqrt(static_cast<double>(c.block));
+    c.block = c.ranks * std::max<std::int64_t>(1, static_cast<std::int64_t>(side) / c.ranks);
+  }
   return c;
 }
 
@@ -188,10 +206,15 @@ inline Operands operands(Case const& c, Slot const& slot, int rank) {
     case Collective::scatter_v: return {a, c.in_place && at_root ? a + before : b, all, own};
     case Collective::reduce_scatter_v: return {a, c.in_place ? a + before : b, all, own};
     case Collective::all_reduce_contributions: return {a, b, all, c.block};
+    case Collective::halo: {
+      std::int64_t const row = c.block * c.element();
+      return {a + row, b + row, all - 2 * c.block, all - 2 * c.block};
+    }
     case Collective::broadcast: return {b, b, all, all};
     case Collective::reduce:
     case Collective::all_reduce:
     case Collective::all_to_all:
+    case Collective::ping_pong:
     case Collective::send_recv: return {c.in_place ? b : a, b, all, all};
     case Collective::gather: return {c.in_place && at_root ? b + mine : a, b, c.block, all};
     case Collective::all_gather: return {c.in_place ? b + mine : a, b, c.block, all};
@@ -219,7 +242,10 @@ constexpr comm::Kind kind_of(Collective c) {
     case Collective::reduce_scatter_v: return comm::Kind::reduce_scatter_v;
     case Collective::all_to_all_v: return comm::Kind::all_to_all_v;
     case Collective::all_reduce_contributions: return comm::Kind::all_reduce_contributions;
-    case Collective::send_recv: case Collective::barrier: break;  // neither has a factor
+    case Collective::send_recv:
+    case Collective::ping_pong:
+    case Collective::halo:
+    case Collective::barrier: break;  // they have no factor
   }
   return comm::Kind::barrier;
 }
@@ -231,7 +257,9 @@ inline double bus_factor(Case const& c) { return comm::bus_factor(kind_of(c.coll
 inline double least_traffic(Case const& c) {
   double const n = c.ranks, size = static_cast<double>(c.bytes());
   switch (c.collective) {
-    case Collective::barrier: return 0;
+    case Collective::barrier:
+    case Collective::ping_pong:
+    case Collective::halo: return 0;  // latency decides
     case Collective::broadcast: return n * size;
     case Collective::reduce:
     case Collective::reduce_scatter: return (n + 1) * size;

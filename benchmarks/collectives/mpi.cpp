@@ -31,7 +31,8 @@ int run_processes(int argc, char** argv, Options const& o, std::int64_t largest,
     Find const find = [&](Contender contender, Case const& c) -> Call {
       switch (contender) {
         case Contender::ours: return ours(comm, c);
-        case Contender::raw: return raw_call(c, rank);
+        case Contender::raw:
+        case Contender::raw_sum: return raw_call(contender, c, rank);
         case Contender::copy: return memcpy_call(c);
         case Contender::stream: return streamed_copy_call(c);
         case Contender::naive: break;

@@ -4,6 +4,7 @@
 /// The contender `naive` among threads: publish the buffers' addresses, std::barrier, every rank computes all of its
 /// own result from the others' buffers, std::barrier. What anyone would write first.
 
+#include "halo.hpp"
 #include "round.hpp"
 
 #include <barrier>
@@ -49,6 +50,7 @@ inline void naive_reduce(NaiveGroup const& group, Case const& c, int ranks, std:
     using A = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
     switch (c.op) {
       case Op::sum:
+      case Op::callable:
       case Op::avg:
         return naive_reduce(group, c, ranks, first, count, to, [](A a, A b) { return static_cast<A>(a + b); });
       case Op::prod:
@@ -61,6 +63,7 @@ inline void naive_reduce(NaiveGroup const& group, Case const& c, int ranks, std:
 
 /// `scratch` holds in-place results until all ranks have read the inputs.
 inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case const& c, int rank) {
+  if (c.collective == Collective::ping_pong || (c.collective == Collective::halo && !has_halo(c.dtype))) return {};
   bool const only_root = c.collective == Collective::reduce || c.collective == Collective::gather ||
                          c.collective == Collective::gather_v;
   bool const receives = (!only_root || rank == c.root) && !(c.collective == Collective::exscan && rank == 0);
@@ -80,7 +83,16 @@ inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case 
     std::int64_t const element = c.element(), block = c.block * element;
     std::byte* const to = overwrites_inputs ? scratch.data() : mine.to;
     if (receives) switch (c.collective) {
-        case Collective::barrier: break;
+        case Collective::barrier:
+        case Collective::ping_pong: break;
+        case Collective::halo: {
+          std::int64_t const row = c.block * element, rows = c.grid_rows() * row;
+          if (rank > 0) copy(mine.from - row, group.from(rank - 1) + rows - row, row);
+          if (rank < c.ranks - 1) copy(mine.from + rows, group.from(rank + 1), row);
+          if (c.dtype == DType::float64) step_of_heat<double>(c, mine, rank);
+          else step_of_heat<float>(c, mine, rank);
+          break;
+        }
         case Collective::broadcast: copy(to, group.from(c.root), block); break;
         case Collective::scatter: copy(to, group.from(c.root) + rank * block, block); break;
         case Collective::send_recv: copy(to, group.from((rank + c.ranks - 1) % c.ranks), block); break;

@@ -62,14 +62,15 @@ inline void declare(CLI::App& app, Options& o, Words& words) {
       ->check(CLI::Range(0, 1000000));
   app.add_option("-c,--check", o.check, "0: do not verify answers before they are timed")
       ->check(CLI::Range(0, 1000000));
-  app.add_option("-o,--op", words.ops, "sum, prod, min, max, avg, a list, or all");
+  app.add_option("-o,--op", words.ops, "sum, prod, min, max, avg, callable (a lambda, of all_reduce), a list, or all");
   app.add_option("-d,--datatype", words.types,
                  "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, a list, or all");
   app.add_option("-r,--root", o.root, "of rooted collectives");
   app.add_option("-C,--collective", words.collectives,
                  "broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, scan, "
                  "exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v, "
-                 "all_reduce_contributions, send_recv, barrier, a list, or all");
+                 "all_reduce_contributions, send_recv, ping_pong, halo (of float and double; the size is the "
+                 "grid's), barrier, a list, or all");
   app.add_option("--backend", o.backend, "whose collectives: mpi or threads")->check(CLI::IsMember({"mpi", "threads"}));
   app.add_option("--ranks", o.ranks, "ranks that are threads (default 2); under mpiexec the launcher says")
       ->check(CLI::Range(1, 1024));
@@ -80,8 +81,10 @@ inline void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--rounds", o.rounds, "turns of each contender")->check(CLI::Range(1, 1000));
   app.add_option("--round-seconds", o.limit_seconds, "a turn's samples last at most so long, but three are taken")
       ->check(CLI::Range(0.0, 60.0));
-  app.add_option("--suite", o.suite, "sweep, or goals: all-reduce against the figures that tutti promises")
-      ->check(CLI::IsMember({"sweep", "goals"}));
+  app.add_option("--suite", o.suite,
+                 "sweep; goals: all-reduce against the figures that tutti promises; messages: the "
+                 "small calls that programs are made of, in ordinary memory")
+      ->check(CLI::IsMember({"sweep", "goals", "messages"}));
   app.add_option("--json", o.json, "file for rows {name, bytes, ours, rival, ratio, unit}, one a line");
   app.add_option("--other-commands", o.other_commands, "pipe to another MPI's job (collectives.py sets it)")->group("");
   app.add_option("--other-answers", o.other_answers, "pipe from another MPI's job")->group("");
@@ -127,6 +130,7 @@ inline void read(Options& o, Words const& words) {
   o.collectives = words_of<Collective>("--collective", words.collectives, collective_names);
   if (o.min_bytes < 1 || o.max_bytes < o.min_bytes)
     throw CLI::ValidationError("--minbytes, --maxbytes", "give 1 <= minbytes <= maxbytes");
+  if (o.suite == "messages") o.private_memory = true;  // as their twins in raw MPI have it
   if (o.step_bytes < 0) throw CLI::ValidationError("--stepbytes", "is negative");
 }
 

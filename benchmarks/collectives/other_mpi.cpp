@@ -73,7 +73,8 @@ int main(int argc, char** argv) {
     must(MPI_Bcast(&bytes, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
     std::unique_ptr<std::byte[]> const memory(new std::byte[static_cast<std::size_t>(Arena::allocation(bytes))]);
     Find const find = [&](Contender contender, Case const& c) -> Call {
-      return contender == Contender::raw ? raw_call(c, team.rank()) : Call{};
+      bool const known = contender == Contender::raw || contender == Contender::raw_sum;
+      return known ? raw_call(contender, c, team.rank()) : Call{};
     };
     ProcessesCrew crew(team, Arena(memory.get(), bytes), find);
     if (team.rank() == 0) answer(*link, crew);

@@ -3,16 +3,18 @@
 /// @file
 /// The contender `ours`: a case as a call of `Communicator`.
 
+#include "halo.hpp"
 #include "round.hpp"
 
 #include <tutti/comm.hpp>
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace tutti::bench {
 
-/// f(operator of the library)
+/// f(operator of the library); nothing for one that the caller wrote
 template <class F>
 Call with_op(Op op, F&& f) {
   switch (op) {
@@ -21,6 +23,7 @@ Call with_op(Op op, F&& f) {
     case Op::min: return f(tutti::min);
     case Op::max: return f(tutti::max);
     case Op::avg: return f(tutti::avg);
+    case Op::callable: break;
   }
   return {};
 }
@@ -83,12 +86,43 @@ Call ours_of(Comm& comm, Case const& c) {
       int const next = (rank + 1) % comm.size(), previous = (rank + comm.size() - 1) % comm.size();
       return [&comm, from, to, next, previous](Slot const& s) { comm.send_recv(from(s), next, to(s), previous); };
     }
+    case Collective::ping_pong: {
+      int const partner = rank ^ 1;
+      if (partner >= comm.size()) return [](Slot const&) {};
+      if (rank < partner)
+        return [&comm, from, to, partner](Slot const& s) {
+          comm.send(from(s), partner);
+          comm.recv(to(s), partner);
+        };
+      return [&comm, to, partner](Slot const& s) {
+        comm.recv(to(s), partner);
+        comm.send(to(s), partner);
+      };
+    }
+    case Collective::halo:
+      if constexpr (!std::is_floating_point_v<T>) return {};
+      else
+        return [&comm, c, rank](Slot const& s) {
+          Operands const o = operands(c, s, rank);
+          std::int64_t const columns = c.block, last = c.grid_rows() - 1;
+          auto const row = [&](std::int64_t i) {
+            return TensorView<T>(reinterpret_cast<T*>(o.from) + i * columns, Shape{columns});
+          };
+          if (rank > 0) comm.send_recv(row(0), rank - 1, row(-1), rank - 1);
+          if (rank < c.ranks - 1) comm.send_recv(row(last), rank + 1, row(last + 1), rank + 1);
+          step_of_heat<T>(c, o, rank);
+        };
     case Collective::reduce:
       return with_op(c.op, [&](auto op) -> Call {
         if (c.in_place) return [&comm, to, op, root](Slot const& s) { comm.reduce(to(s), op, root); };
         return [&comm, from, to, op, root](Slot const& s) { comm.reduce(from(s), to(s), op, root); };
       });
     case Collective::all_reduce:
+      if (c.op == Op::callable) {
+        auto const plus = [](T a, T b) { return static_cast<T>(a + b); };
+        if (c.in_place) return [&comm, to, plus](Slot const& s) { comm.all_reduce(to(s), plus); };
+        return [&comm, from, to, plus](Slot const& s) { comm.all_reduce(from(s), to(s), plus); };
+      }
       return with_op(c.op, [&](auto op) -> Call {
         if (c.in_place) return [&comm, to, op](Slot const& s) { comm.all_reduce(to(s), op); };
         return [&comm, from, to, op](Slot const& s) { comm.all_reduce(from(s), to(s), op); };

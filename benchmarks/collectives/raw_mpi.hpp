@@ -3,11 +3,13 @@
 /// @file
 /// The contender `raw`: the blocking call of MPI on MPI_COMM_WORLD, on the same buffers.
 
+#include "halo.hpp"
 #include "round.hpp"
 
 #include <mpi.h>
 
 #include <climits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -42,14 +44,34 @@ inline MPI_Op mpi_op(Op op) {
     case Op::prod: return MPI_PROD;
     case Op::min: return MPI_MIN;
     case Op::max: return MPI_MAX;
-    case Op::avg: break;
+    case Op::avg:
+    case Op::callable: break;
   }
   return MPI_OP_NULL;
+}
+/// What MPI_Op_create makes of the sum that the caller wrote, for as long as a copy of this is left.
+inline std::shared_ptr<MPI_Op> mpi_callable(DType dtype) {
+  std::shared_ptr<MPI_Op> const made(new MPI_Op(MPI_OP_NULL), [](MPI_Op* op) {
+    if (*op != MPI_OP_NULL) MPI_Op_free(op);
+    delete op;
+  });
+  MPI_User_function* const function = with_type(dtype, [](auto zero) -> MPI_User_function* {
+    using T = decltype(zero);
+    return [](void* from, void* to, int* count, MPI_Datatype*) {
+      auto const plus = [](T a, T b) { return static_cast<T>(a + b); };
+      T const* const in = static_cast<T const*>(from);
+      T* const out = static_cast<T*>(to);
+      for (int i = 0; i < *count; ++i) out[i] = plus(in[i], out[i]);
+    };
+  });
+  must(MPI_Op_create(function, 1, made.get()), "MPI_Op_create");
+  return made;
 }
 
 inline Call raw_call(Case const& c, int rank) {
   bool const narrow = c.dtype == DType::float16 || c.dtype == DType::bfloat16;
   if (reduces(c.collective) && (narrow || c.op == Op::avg)) return {};
+  if (c.op == Op::callable && reduces(c.collective) && c.collective != Collective::all_reduce) return {};
   if (c.count() > INT_MAX) return {};
 #ifdef MPICH_VERSION
   // The blocking in-place reduce of MPICH 4.0.2 ends in a segmentation fault above 2 KiB where the root is not rank 0.
@@ -123,6 +145,11 @@ inline Call raw_call(Case const& c, int rank) {
         must(MPI_Reduce(from, o.to, count, type, op, root, world), "MPI_Reduce");
       };
     case Collective::all_reduce:
+      if (c.op == Op::callable)
+        return [=, own_op = mpi_callable(c.dtype)](Slot const& s) {
+          Operands const o = in(s);
+          must(MPI_Allreduce(in_place ? MPI_IN_PLACE : o.from, o.to, count, type, *own_op, world), "MPI_Allreduce");
+        };
       return [=](Slot const& s) {
         Operands const o = in(s);
         must(MPI_Allreduce(in_place ? MPI_IN_PLACE : o.from, o.to, count, type, op, world), "MPI_Allreduce");
@@ -156,6 +183,38 @@ inline Call raw_call(Case const& c, int rank) {
         Operands const o = in(s);
         must(MPI_Alltoall(in_place ? MPI_IN_PLACE : o.from, count, type, o.to, count, type, world), "MPI_Alltoall");
       };
+    case Collective::ping_pong: {
+      int const partner = rank ^ 1;
+      if (partner >= c.ranks) return [](Slot const&) {};
+      if (rank < partner)
+        return [=](Slot const& s) {
+          Operands const o = in(s);
+          must(MPI_Send(o.from, count, type, partner, 0, world), "MPI_Send");
+          must(MPI_Recv(o.to, count, type, partner, 0, world, MPI_STATUS_IGNORE), "MPI_Recv");
+        };
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        must(MPI_Recv(o.to, count, type, partner, 0, world, MPI_STATUS_IGNORE), "MPI_Recv");
+        must(MPI_Send(o.to, count, type, partner, 0, world), "MPI_Send");
+      };
+    }
+    case Collective::halo: {
+      if (!has_halo(c.dtype)) return {};
+      std::int64_t const row = c.block * c.element(), rows = c.grid_rows() * row;
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        if (rank > 0)
+          must(MPI_Sendrecv(o.from, count, type, rank - 1, 0, o.from - row, count, type, rank - 1, 0, world,
+                            MPI_STATUS_IGNORE),
+               "MPI_Sendrecv");
+        if (rank < c.ranks - 1)
+          must(MPI_Sendrecv(o.from + rows - row, count, type, rank + 1, 0, o.from + rows, count, type, rank + 1, 0,
+                            world, MPI_STATUS_IGNORE),
+               "MPI_Sendrecv");
+        if (c.dtype == DType::float64) step_of_heat<double>(c, o, rank);
+        else step_of_heat<float>(c, o, rank);
+      };
+    }
     case Collective::send_recv: {
       int const next = (rank + 1) % c.ranks, previous = (rank + c.ranks - 1) % c.ranks;
       return [=](Slot const& s) {
@@ -166,6 +225,11 @@ inline Call raw_call(Case const& c, int rank) {
     }
   }
   return {};
+}
+/// With MPI's own sum where the operator is a callable.
+inline Call raw_call(Contender contender, Case c, int rank) {
+  if (contender == Contender::raw_sum) c.op = Op::sum;
+  return raw_call(c, rank);
 }
 
 }  // namespace tutti::bench

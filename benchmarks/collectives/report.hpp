@@ -71,7 +71,7 @@ inline void print_head(Options const& o, Head const& head) {
         "times say little\n",
         load);
   fmt::print("# backend {}, buffers {}\n", head.backend,
-             o.private_memory   ? "in ordinary tensors (--private)"
+             o.private_memory   ? "in ordinary tensors"
              : head.shared_heap ? "on the communicator's heap, which the ranks share"
                                 : "on the communicator's heap, which is private memory on this backend");
   if (o.cold()) {

@@ -18,11 +18,11 @@
 
 namespace tutti::bench {
 
-/// `ours` on the crew's backend; `raw` MPI; `naive` over std::barrier; every rank copying its message at the same time,
-/// with memcpy or with streaming stores.
-enum class Contender : std::uint8_t { ours, raw, naive, copy, stream };
+/// `ours` on the crew's backend; `raw` MPI; `raw_sum`, the same with MPI_SUM where the operator is a callable; `naive`
+/// over std::barrier; every rank copying its message at the same time, with memcpy or with streaming stores.
+enum class Contender : std::uint8_t { ours, raw, raw_sum, naive, copy, stream };
 constexpr std::string_view name(Contender contender) {
-  constexpr std::string_view names[] = {"tutti", "MPI", "naive", "memcpy", "streamed copy"};
+  constexpr std::string_view names[] = {"tutti", "MPI", "MPI_SUM", "naive", "memcpy", "streamed copy"};
   return names[static_cast<std::size_t>(contender)];
 }
 

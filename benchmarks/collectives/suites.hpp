@@ -185,6 +185,7 @@ inline bool goals(Options const& o, Stage const& stage, Json& json) {
 /// The largest message of a run.
 inline std::int64_t largest(Options const& o) {
   if (o.suite == "goals") return std::int64_t{64} << 20;
+  if (o.suite == "messages") return std::int64_t{1} << 20;
   auto const sizes = o.sizes();
   return sizes.empty() ? o.max_bytes : sizes.back();
 }

@@ -142,7 +142,8 @@ class ThreadsCrew : public Crew {
           case Contender::naive: return naive_call(naive_, scratch, c, rank);
           case Contender::copy: return memcpy_call(c);
           case Contender::stream: return streamed_copy_call(c);
-          case Contender::raw: break;
+          case Contender::raw:
+          case Contender::raw_sum: break;
         }
         return {};
       };

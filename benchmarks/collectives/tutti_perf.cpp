@@ -7,6 +7,7 @@
 ///   mpiexec -n 2 tutti-perf --backend mpi ...       (--backend threads there: against that MPI too)
 
 #include "binding.hpp"
+#include "messages.hpp"
 #include "remote.hpp"
 #include "run.hpp"
 #include "suites.hpp"
@@ -36,7 +37,8 @@ int report(Options const& o, int processors, Processes const& processes) {
   head.library = processes.library;
   stage.library = short_name(processes.library);
   head.arena = processes.crew != nullptr ? processes.arena_bytes : arena_bytes(o, stage.ranks, largest(o));
-  head.backend = o.suite == "goals" ? "mpi, then threads" : o.backend;
+  bool const both = o.suite != "sweep";
+  head.backend = both ? "mpi, then threads" : o.backend;
   head.shared_heap = o.backend == "threads" || processes.shared_heap;
   stage.shares_memory = processes.crew == nullptr || processes.shared_heap;
   std::unique_ptr<RemoteCrew> other;
@@ -51,7 +53,7 @@ int report(Options const& o, int processors, Processes const& processes) {
     stage.other_library = short_name(head.other);
   }
   std::unique_ptr<Crew> threads;
-  if (o.backend == "threads" || (o.suite == "goals" && stage.ranks <= 2)) {
+  if (o.backend == "threads" || o.suite == "messages" || (o.suite == "goals" && stage.ranks <= 2)) {
     threads = make_threads_crew(stage.ranks, head.arena, o.private_memory);
     stage.threads = threads.get();
   }
@@ -59,7 +61,9 @@ int report(Options const& o, int processors, Processes const& processes) {
   if (stage.processes == nullptr)
     fmt::print("# SKIPPED: raw MPI, because this is no job of MPI: start it with mpiexec -n {}\n", stage.ranks);
   Json json(o.json);
-  bool const right = o.suite == "goals" ? goals(o, stage, json) : sweep(o, stage, json);
+  bool const right = o.suite == "goals"      ? goals(o, stage, json)
+                     : o.suite == "messages" ? messages(o, stage, json)
+                                             : sweep(o, stage, json);
   if (!right) std::fprintf(stderr, "tutti-perf: wrong answers, see #wrong; they were not timed\n");
   return right ? 0 : 1;
 }

@@ -28,6 +28,7 @@ inline double combined(Case const& c, std::int64_t j, int ranks) {
     double const next = put(input / rows, input % rows * c.block + j);
     switch (c.op) {
       case Op::sum:
+      case Op::callable:
       case Op::avg: result += next; break;
       case Op::prod: result *= next; break;
       case Op::min: result = next < result ? next : result; break;
@@ -66,6 +67,16 @@ inline double got(Case const& c, int r, std::int64_t j) {
       return put(from, c.exchanged_before(from, r) + j);
     }
     case Collective::all_reduce_contributions: return combined(c, j);
+    case Collective::ping_pong: return put(r - r % 2, j);
+    case Collective::halo: {
+      std::int64_t const columns = c.block, rows = c.grid_rows(), all = rows * c.ranks, i = r * rows + j / columns;
+      auto const at = [&](std::int64_t row, std::int64_t column) {
+        return put(static_cast<int>(row / rows), row % rows * columns + column);
+      };
+      std::int64_t const k = j % columns;
+      if (i == 0 || i == all - 1 || k == 0 || k == columns - 1) return at(i, k);
+      return 0.25 * (at(i - 1, k) + at(i + 1, k) + at(i, k - 1) + at(i, k + 1));
+    }
     case Collective::send_recv: return put((r + c.ranks - 1) % c.ranks, j);
   }
   return 0;
@@ -88,6 +99,7 @@ inline std::int64_t count_wrong(Case const& c, Operands const& where, int rank) 
                          c.collective == Collective::gather_v;
   if (only_root && rank != c.root) return 0;
   if (c.collective == Collective::exscan && rank == 0) return 0;  // which gets nothing
+  if (c.collective == Collective::ping_pong && (rank ^ 1) >= c.ranks) return 0;  // without a partner
   return with_type(c.dtype, [&](auto zero) {
     using T = decltype(zero);
     T const* const to = reinterpret_cast<T const*>(where.to);

@@ -243,41 +243,77 @@ class Endpoint {
     else return std::is_same_v<typename X::Place, typename Y::Place>;
   }();
 
-  /// A send, a receive, or one of each, started.
+  static constexpr auto nothing = [] { return NoOperand{}; };
+  /// Where a message goes and whence one comes.
+  struct Route {
+    int to = 0;
+    int send_tag = 0;
+    int from = any_source;
+    int recv_tag = any_tag;
+  };
+  /// A send, a receive, or one of each, started; its buffers are made by the two functions.
+  template <class MakeOut, class MakeIn>
+  auto transfer(char const* operation, MakeOut&& make_out, MakeIn&& make_in, Route route, Where where) {
+    using Transfer = TransferTask<B, decltype(make_out()), decltype(make_in())>;
+    auto const stay = held(where).visit(operation, where);
+    auto task = make_owner<Transfer>(*core_, operation, make_out, make_in);
+    begin(*task, route, where);
+    return task;
+  }
+  /// The same to its end. Memory that MPI may still write is not freed.
+  template <class MakeOut, class MakeIn>
+  MessageInfo exchange(char const* operation, MakeOut&& make_out, MakeIn&& make_in, Route route, Where where) {
+    Tally::Exposed const exposed(held(where).tally, operation);
+    auto const stay = core_->visit(operation, where);
+    TransferTask<B, decltype(make_out()), decltype(make_in())> task(*core_, operation, make_out, make_in);
+    begin(task, route, where);
+    return complete(task, where);
+  }
   template <class Out, class In>
-  auto transfer(char const* operation, Out out, In in, int to, int send_tag, int from, int recv_tag, Where where) {
+  MessageInfo complete(TransferTask<B, Out, In>& task, Where where) {
+    try {
+      core_->wait(task, where);
+    } catch (...) {
+      if (!task.safe()) {
+        keep_forever(std::move(task.out));
+        keep_forever(std::move(task.in));
+      }
+      throw;
+    }
+    return task.transfer.info();
+  }
+  template <class Out, class In>
+  void begin(TransferTask<B, Out, In>& task, Route const& route, Where where) {
     static_assert(is_here<Out> && is_here<In>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
-    auto const stay = held(where).visit(operation, where);
+    char const* const operation = task.operation();
     if constexpr (!std::same_as<Out, NoOperand>) {
-      check_rank(operation, "destination rank", to, where);
-      check_tag(operation, send_tag, where);
+      check_rank(operation, "destination rank", route.to, where);
+      check_tag(operation, route.send_tag, where);
     }
     if constexpr (!std::same_as<In, NoOperand>) {
-      check_source(operation, from, recv_tag, where);
-      check_target(operation, in, where);
+      check_source(operation, route.from, route.recv_tag, where);
+      check_target(operation, task.in, where);
     }
     if constexpr (share_memory<Out, In>)
-      check_overlap(operation, {out.wire(), out.size() * element_bytes<Out>, 0},
-                    {in.wire(), in.size() * element_bytes<In>, 0}, false, where);
-    auto task = make_owner<TransferTask<B, Out, In>>(*core_, operation, std::move(out), std::move(in));
+      check_overlap(operation, {task.out.wire(), task.out.size() * element_bytes<Out>, 0},
+                    {task.in.wire(), task.in.size() * element_bytes<In>, 0}, false, where);
     std::int64_t const copied = copied_bytes(core_->backend, false);
-    task->out.detach(copied, true);
-    task->in.detach(copied, false);
-    if constexpr (is_staged<Out>) task->out.stage(true);
-    if constexpr (is_staged<In>) task->in.stage(false);
+    task.out.detach(copied, true);
+    task.in.detach(copied, false);
+    if constexpr (is_staged<Out>) task.out.stage(true);
+    if constexpr (is_staged<In>) task.in.stage(false);
     try {
       if constexpr (!std::same_as<In, NoOperand>)
-        task->transfer.receive(task->in.wire(), task->in.size() * element_bytes<In>, wire_dtype<typename In::Value>,
-                               from, recv_tag, where);
+        task.transfer.receive(task.in.wire(), task.in.size() * element_bytes<In>, wire_dtype<typename In::Value>,
+                              route.from, route.recv_tag, where);
       if constexpr (!std::same_as<Out, NoOperand>)
-        task->transfer.send(task->out.wire(), task->out.size() * element_bytes<Out>, wire_dtype<typename Out::Value>,
-                            to, send_tag, where);
+        task.transfer.send(task.out.wire(), task.out.size() * element_bytes<Out>, wire_dtype<typename Out::Value>,
+                           route.to, route.send_tag, where);
     } catch (...) {
-      task->transfer.postpone();  // a receive that is under way knows its buffer
+      task.transfer.postpone();  // a receive that is under way knows its buffer
     }
-    return task;
   }
 
   /// The call as a value, with shapes, counts, root and overlap checked.

@@ -176,8 +176,10 @@ template <Backend B, class Out, class In>
 class TransferTask final : public Task<typename std::conditional_t<std::same_as<In, NoOperand>, Out, In>::Result> {
  public:
   using Result = typename std::conditional_t<std::same_as<In, NoOperand>, Out, In>::Result;
-  TransferTask(Core<B>& core, char const* operation, Out sent, In received)
-      : Task<Result>(operation), out(std::move(sent)), in(std::move(received)), transfer(core, operation) {}
+  /// The buffers are made in their place by the two functions.
+  template <class MakeOut, class MakeIn>
+  TransferTask(Core<B>& core, char const* operation, MakeOut&& make_out, MakeIn&& make_in)
+      : Task<Result>(operation), out(make_out()), in(make_in()), transfer(core, operation) {}
 
   Out out;
   In in;

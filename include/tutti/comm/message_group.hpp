@@ -37,16 +37,18 @@ class MessageGroup : private comm::Endpoint<B> {
 
   template <comm::Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
-    add(this->transfer("send", comm::input_of(std::forward<X>(x)), comm::NoOperand{}, to, tag, any_source, any_tag,
-                       where),
+    add(this->transfer(
+            "send", [&] { return comm::input_of(std::forward<X>(x)); }, Base::nothing, {to, tag, any_source, any_tag},
+            where),
         false, where);
   }
   template <comm::Buffer X>
   void recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     static_assert(!comm::is_owned<X>,
                   "tutti: a group hands no buffers back. Keep the tensor in a variable and pass it by reference");
-    add(this->transfer("recv", comm::NoOperand{}, comm::operand_of(std::forward<X>(x)), 0, 0, from, tag, where), true,
-        where);
+    add(this->transfer(
+            "recv", Base::nothing, [&] { return comm::operand_of(std::forward<X>(x)); }, {0, 0, from, tag}, where),
+        true, where);
   }
 
   // Calls whose arguments neither of them takes.

@@ -39,28 +39,30 @@ class PointToPoint : public VectorCollectives<B> {
 
   template <Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
-    Tally::Exposed const exposed(this->held(where).tally, "send");
-    auto task = this->transfer("send", input_of(x), NoOperand{}, to, tag, any_source, any_tag, where);
-    complete(std::move(task), where);
+    this->exchange(
+        "send", [&] { return input_of(x); }, Base::nothing, {to, tag, any_source, any_tag}, where);
   }
   template <Buffer X>
   Request<Sent<X>> send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
     return this->request(
-        this->transfer("send", input_of(std::forward<X>(x)), NoOperand{}, to, tag, any_source, any_tag, where), where);
+        this->transfer(
+            "send", [&] { return input_of(std::forward<X>(x)); }, Base::nothing, {to, tag, any_source, any_tag}, where),
+        where);
   }
 
   /// Errors   shape, when the message has another size than x; dtype, when it holds other elements, which `Mpi` does
   ///          not see when its check level is off. Complex numbers count as their parts here, structs as bytes.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    Tally::Exposed const exposed(this->held(where).tally, "recv");
-    auto task = this->transfer("recv", NoOperand{}, operand_of(x), 0, 0, from, tag, where);
-    return complete(std::move(task), where);
+    return this->exchange(
+        "recv", Base::nothing, [&] { return operand_of(x); }, {0, 0, from, tag}, where);
   }
   template <Buffer X>
   Request<Received<X>> recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    return this->request(this->transfer("recv", NoOperand{}, operand_of(std::forward<X>(x)), 0, 0, from, tag, where),
-                         where);
+    return this->request(
+        this->transfer(
+            "recv", Base::nothing, [&] { return operand_of(std::forward<X>(x)); }, {0, 0, from, tag}, where),
+        where);
   }
   /// A message of any size, as a tensor of shape (count,), on another device as `recv<T, D>`.
   template <Sendable T, tutti::Device D = Device>
@@ -83,17 +85,17 @@ class PointToPoint : public VectorCollectives<B> {
                         Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
-    Tally::Exposed const exposed(this->held(where).tally, "send_recv");
-    auto task = this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where);
-    return complete(std::move(task), where);
+    return this->exchange(
+        "send_recv", [&] { return input_of(out); }, [&] { return operand_of(in); }, {to, tag, from, tag}, where);
   }
   template <Buffer Out, Buffer In>
   Request<Received<In>> send_recv_async(Out&& out, int to, In&& in, int from, int tag = 0,
                                         Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
-    return this->request(this->transfer("send_recv", input_of(std::forward<Out>(out)), operand_of(std::forward<In>(in)),
-                                        to, tag, from, tag, where),
+    return this->request(this->transfer(
+                             "send_recv", [&] { return input_of(std::forward<Out>(out)); },
+                             [&] { return operand_of(std::forward<In>(in)); }, {to, tag, from, tag}, where),
                          where);
   }
   /// The message received has the shape of the one sent.
@@ -101,8 +103,8 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] TensorOf<Out> send_recv(Out&& out, int to, int from, int tag = 0,
                                         Where where = std::source_location::current()) {
     TensorOf<Out> in(view_of(out).shape(), view_of(out).device());
-    Tally::Exposed const exposed(this->held(where).tally, "send_recv");
-    complete(this->transfer("send_recv", input_of(out), operand_of(in), to, tag, from, tag, where), where);
+    this->exchange(
+        "send_recv", [&] { return input_of(out); }, [&] { return operand_of(in); }, {to, tag, from, tag}, where);
     return in;
   }
 
@@ -153,18 +155,19 @@ class PointToPoint : public VectorCollectives<B> {
     auto const stay = this->held(where).visit("recv", where);
     message.check_held(where);
     Tally::Exposed const exposed(this->held(where).tally, "recv");
-    auto in = operand_of(x);
-    static_assert(Base::template is_here<decltype(in)>,
+    auto const make_in = [&] { return operand_of(x); };
+    using In = decltype(make_in());
+    static_assert(Base::template is_here<In>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
-    this->check_target("recv", in, where);
-    auto task = make_owner<TransferTask<B, NoOperand, decltype(in)>>(*this->core_, "recv", NoOperand{}, std::move(in));
-    task->in.detach(copied_bytes(this->core_->backend, false), false);
-    if constexpr (Base::template is_staged<decltype(in)>) task->in.stage(false);
-    task->transfer.record(message.info(), where);
-    task->transfer.receive(message.take(), task->in.wire(),
-                           task->in.size() * Base::template element_bytes<decltype(in)>, wire_dtype<ValueOf<X>>);
-    return complete(std::move(task), where);
+    TransferTask<B, NoOperand, In> task(*this->core_, "recv", Base::nothing, make_in);
+    this->check_target("recv", task.in, where);
+    task.in.detach(copied_bytes(this->core_->backend, false), false);
+    if constexpr (Base::template is_staged<In>) task.in.stage(false);
+    task.transfer.record(message.info(), where);
+    task.transfer.receive(message.take(), task.in.wire(), task.in.size() * Base::template element_bytes<In>,
+                          wire_dtype<ValueOf<X>>);
+    return this->complete(task, where);
   }
 
   // Calls whose arguments none of them takes. Those of recv<T> may all be converted, as arguments of Any are: there a
@@ -214,18 +217,6 @@ class PointToPoint : public VectorCollectives<B> {
   }
   template <class Out, class In>
   static constexpr bool same_elements = std::is_same_v<ValueOf<Out>, ValueOf<In>>;
-
-  /// A blocking transfer. Memory that MPI may still write is not freed with the task.
-  template <class T>
-  MessageInfo complete(Owner<T> task, Where where) {
-    try {
-      this->core_->wait(*task, where);
-    } catch (...) {
-      if (!task->safe()) static_cast<void>(task.release());
-      throw;
-    }
-    return task->transfer.info();
-  }
 };
 
 }  // namespace tutti::comm

@@ -537,6 +537,28 @@ TEST_CASE("an engine names who is missing, who waits where, and who has left") {
   REQUIRE_ERROR(static_cast<void>(second.start(barrier)), ErrorKind::revoked, "rank 0 gave up");
 }
 
+TEST_CASE("a broadcast of memory that nobody reaches is there when its root is, and the root waits for no reader") {
+  Node node(2, 16384, 64);
+  Engine root(node.board(), 0, nullptr), other(node.board(), 1, nullptr);
+  for (int turn = 0; turn < 5; ++turn) {
+    std::vector<double> sent(1000, turn + 0.5), got(1000);
+    Collective call;
+    call.kind = Kind::broadcast;
+    call.dtype = DType::float64;
+    call.root = 0;
+    call.count = 1000;
+    call.from = call.to = sent.data();
+    Engine::Call* const mine = root.start(call);
+    CHECK_FALSE(root.test(mine));
+    call.from = nullptr;
+    call.to = got.data();
+    Engine::Call* const its = other.start(call);
+    CHECK(other.test(its));
+    CHECK(got == sent);
+    CHECK(root.test(mine));
+  }
+}
+
 TEST_CASE("a rank that dies is named by its process") {
   Node node(2, 4096, 64);
   Engine engine(node.board(), 0, nullptr);

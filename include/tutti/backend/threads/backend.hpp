@@ -2,8 +2,8 @@
 #pragma once
 /// @file
 /// `Threads`: ranks are threads of one process and work on each other's memory. Collectives are comm/shared's; messages
-/// are letters: small ones carry a copy, large ones are copied once, by the receiver, out of the sender's buffer. Above
-/// 400 lines: one class.
+/// that are small travel through the receiver's ring, others as letters, of which large ones are copied once, by the
+/// receiver, out of the sender's buffer. Above 400 lines: one class.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/backend/threads/group.hpp>
@@ -72,7 +72,6 @@ class Threads {
     rank_ = other.rank_;
     size_ = other.size_;
     splits_ = other.splits_;
-    seen_posts_ = other.seen_posts_;
     engine_ = std::move(other.engine_);
     states_ = std::move(other.states_);
     free_ = std::move(other.free_);
@@ -115,6 +114,21 @@ class Threads {
   template <class = void>
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     engine_.check("send");
+    threads::Mailbox& box = group_->mailbox(to);
+    if (bytes <= comm::shared::MessageSlot::inline_bytes && box.late_count.load(std::memory_order_acquire) == 0) {
+      std::uint64_t const number = box.ring.claim();
+      if (number != comm::shared::MessageRing::full) {
+        comm::shared::MessageSlot& slot = box.ring.slot(number);
+        slot.bytes = bytes;
+        slot.source = rank_;
+        slot.tag = tag;
+        slot.dtype = dtype;
+        slot.channel = channel;
+        if (bytes != 0) std::memcpy(slot.contents, from, static_cast<std::size_t>(bytes));
+        box.ring.commit(number);
+        return {};
+      }
+    }
     auto letter = make_shared_owner<threads::Letter>();
     letter->source = rank_;
     letter->tag = tag;
@@ -123,17 +137,12 @@ class Threads {
     letter->dtype = dtype;
     letter->data = from;
     bool const eager = bytes <= eager_bytes;
-    if (eager && bytes != 0) {
-      letter->copy = Array<std::byte>(static_cast<std::size_t>(bytes));
-      std::memcpy(letter->copy.data(), from, static_cast<std::size_t>(bytes));
-      letter->data = letter->copy.data();
-    }
-    threads::Mailbox& box = group_->mailbox(to);
+    if (eager) letter->keep(from);
     {
       threads::Guard const guard(box.mutex);
-      box.letters.push_back(letter);
+      box.late.push_back({letter, box.ring.claimed()});
+      box.late_count.store(static_cast<std::uint32_t>(box.late.size()), std::memory_order_release);
     }
-    box.posts.fetch_add(1, std::memory_order_release);
     if (eager) return {};
     State& state = take(State::send);
     state.letter = std::move(letter);
@@ -149,7 +158,7 @@ class Threads {
     state.peer = from;
     state.info = {from, tag, 0};
     state.channel = channel;
-    seen_posts_ = ~std::uint64_t{0};  // letters that came before this receive was started are looked at again
+    state.letter = find(from, tag, channel);
     return Operation(&state);
   }
   template <class = void>
@@ -165,16 +174,12 @@ class Threads {
   template <class = void>
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     engine_.check("probe");
-    match_receives();  // receives that were started earlier come first
     bool const gone = engine_.alone(from);
-    {
-      threads::Mailbox& box = group_->mailbox(rank_);
-      threads::Guard const guard(box.mutex);
-      match = find(box, from, tag, comm::Channel::user);
-    }
+    bool const all_here = look();  // receives that were started earlier come first
+    match = find(from, tag, comm::Channel::user);
     if (match == nullptr) {
       engine_.check("probe");
-      if (gone) engine_.throw_departed("probe", from, comm::messages_there(unreceived()));
+      if (gone && all_here) engine_.throw_departed("probe", from, comm::messages_there(unreceived()));
       return false;
     }
     info = info_of(*match);
@@ -213,15 +218,13 @@ class Threads {
     }
     State* const state = operation.state_;
     if (state == nullptr) return true;
-    if (!state->complete) {
-      if (state->type == State::send) {
-        exec::Backoff backoff(wait_policy());
-        std::uint32_t expected = threads::Letter::posted;
-        if (!state->letter->state.compare_exchange_strong(expected, threads::Letter::withdrawn))
-          while (state->letter->state.load(std::memory_order_acquire) == threads::Letter::copying) backoff.step();
-      }
-      active_.erase_if([&](State const* other) { return other == state; });
+    if (!state->complete && state->type == State::send) {
+      exec::Backoff backoff(wait_policy());
+      std::uint32_t expected = threads::Letter::posted;
+      if (!state->letter->state.compare_exchange_strong(expected, threads::Letter::withdrawn))
+        while (state->letter->state.load(std::memory_order_acquire) == threads::Letter::copying) backoff.step();
     }
+    active_.erase_if([&](State const* other) { return other == state; });
     recycle(operation);
     return true;
   }
@@ -250,10 +253,16 @@ class Threads {
   List<MessageInfo> unreceived() const {
     List<MessageInfo> found;
     threads::Mailbox& box = group_->mailbox(rank_);
+    auto const note = [&](threads::Letter const& letter) {
+      if (letter.channel == comm::Channel::user && letter.state.load() == threads::Letter::posted)
+        found.push_back(info_of(letter));
+    };
+    for (auto const& letter : box.waiting) note(*letter);
+    box.ring.visit([&](comm::shared::MessageSlot const& slot) {
+      if (slot.channel == comm::Channel::user) found.push_back(info_of(slot));
+    });
     threads::Guard const guard(box.mutex);
-    for (auto const& letter : box.letters)
-      if (letter->channel == comm::Channel::user && letter->state.load() == threads::Letter::posted)
-        found.push_back(info_of(*letter));
+    for (auto const& late : box.late) note(*late.letter);
     return found;
   }
   template <class = void>
@@ -321,10 +330,11 @@ class Threads {
   /// Moves on all messages in flight, in the order in which they were started.
   template <class = void>
   void progress() {
-    match_receives();
+    look();
     bool changed = false;
     for (State* state : active_) {
-      if (state->letter == nullptr) continue;
+      changed |= state->complete;
+      if (state->complete || state->letter == nullptr) continue;
       state->complete = state->type == State::send
                             ? state->letter->state.load(std::memory_order_acquire) == threads::Letter::delivered
                             : deliver(*state);
@@ -339,34 +349,83 @@ class Threads {
 
   // --- Messages ---
 
-  static MessageInfo info_of(threads::Letter const& letter) noexcept {
-    return {letter.source, letter.tag, letter.bytes, true, letter.dtype};
+  /// Of a letter, or of what is in a slot.
+  template <class Envelope>
+  static MessageInfo info_of(Envelope const& envelope) noexcept {
+    return {envelope.source, envelope.tag, envelope.bytes, true, envelope.dtype};
   }
+  template <class Envelope>
+  static bool fits(Envelope const& envelope, int from, int tag, comm::Channel channel) noexcept {
+    return envelope.channel == channel && (from < 0 || envelope.source == from) && (tag < 0 || envelope.tag == tag);
+  }
+  /// Takes what waits.
   template <class = void>
-  Shared<threads::Letter> find(threads::Mailbox& box, int from, int tag, comm::Channel channel) {
+  Shared<threads::Letter> find(int from, int tag, comm::Channel channel) {
+    List<Shared<threads::Letter>>& letters = group_->mailbox(rank_).waiting;
     Shared<threads::Letter> found;
-    for (std::size_t i = 0; i < box.letters.size();) {
-      threads::Letter const& letter = *box.letters[i];
+    for (std::size_t i = 0; i < letters.size();) {
+      threads::Letter const& letter = *letters[i];
       bool const withdrawn = letter.state.load(std::memory_order_relaxed) == threads::Letter::withdrawn;
-      bool const wanted = !withdrawn && letter.channel == channel && (from < 0 || letter.source == from) &&
-                          (tag < 0 || letter.tag == tag);
-      if (wanted) found = box.letters[i];
-      if (wanted || withdrawn) box.letters.erase(i);
+      bool const wanted = !withdrawn && fits(letter, from, tag, channel);
+      if (wanted) found = letters[i];
+      if (wanted || withdrawn) letters.erase(i);
       else ++i;
       if (wanted) break;
     }
     return found;
   }
-  template <class = void>
-  void match_receives() {
-    threads::Mailbox& box = group_->mailbox(rank_);
-    std::uint64_t const posts = box.posts.load(std::memory_order_acquire);
-    if (posts == seen_posts_) return;
-    threads::Guard const guard(box.mutex);
+  /// The receive that gets a message: of those that fit, the one that was started first; null when there is none.
+  template <class Envelope>
+  State* receiver_of(Envelope const& envelope) noexcept {
     for (State* state : active_)
-      if (state->type == State::receive && state->letter == nullptr)
-        state->letter = find(box, state->peer, state->info.tag, state->channel);
-    seen_posts_ = posts;
+      if (state->type == State::receive && !state->complete && state->letter == nullptr &&
+          fits(envelope, state->peer, state->info.tag, state->channel))
+        return state;
+    return nullptr;
+  }
+  /// Takes in what has come since the last time. False when something is left that cannot be taken yet, because another
+  /// rank is about to finish what it wrote before it.
+  template <class = void>
+  bool look() {
+    threads::Mailbox& box = group_->mailbox(rank_);
+    while (comm::shared::MessageSlot const* const slot = box.ring.next()) {
+      if (State* const state = receiver_of(*slot)) {
+        if (std::int64_t const bytes = std::min(slot->bytes, state->bytes); bytes != 0)
+          std::memcpy(state->to, slot->contents, static_cast<std::size_t>(bytes));
+        state->info = info_of(*slot);
+        state->complete = true;
+      } else {
+        set_aside(*slot);
+      }
+      box.ring.pop();
+    }
+    return box.late_count.load(std::memory_order_acquire) == 0 || take_late(box);
+  }
+  template <class = void>
+  void set_aside(comm::shared::MessageSlot const& slot) {
+    auto letter = make_shared_owner<threads::Letter>();
+    letter->source = slot.source;
+    letter->tag = slot.tag;
+    letter->channel = slot.channel;
+    letter->bytes = slot.bytes;
+    letter->dtype = slot.dtype;
+    letter->keep(slot.contents);
+    group_->mailbox(rank_).waiting.push_back(std::move(letter));
+  }
+  template <class = void>
+  bool take_late(threads::Mailbox& box) {
+    threads::Guard const guard(box.mutex);
+    std::size_t taken = 0;
+    for (; taken < box.late.size() && box.late[taken].after <= box.ring.taken(); ++taken) {
+      Shared<threads::Letter>& letter = box.late[taken].letter;
+      if (letter->state.load(std::memory_order_relaxed) == threads::Letter::withdrawn) continue;
+      if (State* const state = receiver_of(*letter)) state->letter = std::move(letter);
+      else box.waiting.push_back(std::move(letter));
+    }
+    std::size_t index = 0;
+    box.late.erase_if([&](threads::Mailbox::Late const&) { return index++ < taken; });
+    box.late_count.store(static_cast<std::uint32_t>(box.late.size()), std::memory_order_release);
+    return box.late.empty();
   }
   /// Copies a matched letter. True also for one of another size, which the caller learns from the info.
   template <class = void>
@@ -388,8 +447,9 @@ class Threads {
       if (engine_.left(state.peer) && state.letter->state.load(std::memory_order_acquire) == threads::Letter::posted)
         engine_.throw_departed("send", state.peer);
     } else if (state.letter == nullptr && engine_.alone(state.peer)) {
-      match_receives();  // its last letter may have come in between
-      if (state.letter == nullptr) engine_.throw_departed("recv", state.peer, comm::messages_there(unreceived()));
+      bool const all_here = look();  // its last message may have come in between
+      if (all_here && !state.complete && state.letter == nullptr)
+        engine_.throw_departed("recv", state.peer, comm::messages_there(unreceived()));
     }
   }
 
@@ -397,7 +457,6 @@ class Threads {
   int rank_;
   int size_;
   std::uint64_t splits_ = 0;
-  std::uint64_t seen_posts_ = ~std::uint64_t{0};
   comm::shared::Engine engine_;
   List<Owner<State>> states_;
   List<State*> free_;

@@ -4,9 +4,10 @@
 /// What the ranks of one process share: the world of a run with its failures, and per communicator a board for
 /// collectives and a mailbox for each rank.
 
-#include <tutti/core/concat.hpp>
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/holders.hpp>
+#include <tutti/comm/shared/message_ring.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -38,7 +40,8 @@ class World {
   comm::shared::Alarm alarm_;
 };
 
-/// A message between its sender and its receiver. Small ones carry a copy, large ones point to the sender's buffer.
+/// A message that waits for its receiver, or does not fit a slot of the ring by which it came. It carries a copy,
+/// unless it is large: then it points to the sender's buffer.
 struct Letter {
   enum State : std::uint32_t { posted, copying, delivered, withdrawn };
   int source = 0;
@@ -49,12 +52,33 @@ struct Letter {
   void const* data = nullptr;
   Array<std::byte> copy;
   std::atomic<std::uint32_t> state{posted};
+
+  /// Has it carry what it tells of.
+  template <class = void>
+  void keep(void const* from) {
+    if (bytes == 0) return;
+    copy = Array<std::byte>(static_cast<std::size_t>(bytes));
+    std::memcpy(copy.data(), from, static_cast<std::size_t>(bytes));
+    data = copy.data();
+  }
 };
 
-struct alignas(64) Mailbox {
-  std::atomic<std::uint64_t> posts{0};
+/// What came for one rank. Messages arrive in the ring, and in a list beside it while the ring is full: a rank that
+/// does not look for messages must not hold up those that send some.
+struct Mailbox {
+  comm::shared::MessageRing ring;
+
+  /// A letter that came when so many messages had been claimed in the ring: those of its source among them are before
+  /// it, and while one is left here its source adds to this list.
+  struct Late {
+    Shared<Letter> letter;
+    std::uint64_t after = 0;
+  };
+  alignas(64) std::atomic<std::uint32_t> late_count{0};
   Mutex mutex;
-  List<Shared<Letter>> letters;
+  List<Late> late;
+
+  alignas(64) List<Shared<Letter>> waiting;  ///< came before their receives were started; the owner's
 };
 
 /// One rank's hold on a block that the ranks have together; whoever lets go last frees it.

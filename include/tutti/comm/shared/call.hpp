@@ -49,6 +49,7 @@ struct Call {
   WireTraffic moved{};         // by this rank, see comm/tally.hpp
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;
+  bool filled = false;  // the first round was, before this rank was there
 
   /// What the user called.
   Collective const& whole() const noexcept { return part_of != nullptr ? *part_of : call; }

@@ -30,7 +30,8 @@ class BasicContributions {
   bool is_small(Call const& c) const noexcept {
     return !has_counts(c.call.kind) && most_contributed(c) <= Entry::inline_bytes;
   }
-  void publish(Call& c) noexcept {
+  /// Everything but that it is there.
+  void prepare(Call& c) noexcept {
     Entry& own = board_.entry(c.sequence, rank_);
     own.facts = facts_of(c.whole());
     own.count = compared_count(c.whole());
@@ -41,7 +42,14 @@ class BasicContributions {
       own.to = board_.place(c.call.to);
       if (has_counts(c.call.kind)) publish_blocks(c, own);
     }
-    own.arrived.store(c.ticket(), std::memory_order_release);
+  }
+  void publish(Call& c) noexcept {
+    board_.entry(c.sequence, rank_).arrived.store(c.ticket(), std::memory_order_release);
+  }
+  /// Whether what this rank contributes says by itself that the call goes through staging memory. After `prepare`.
+  bool fills_surely(Call const& c) const noexcept {
+    return !c.small && c.part_of == nullptr && !has_counts(c.call.kind) && c.call.kind != Kind::barrier &&
+           contributes(c.call, rank_) && board_.entry(c.sequence, rank_).from == 0;
   }
   /// Of blocks with sizes of their own, when all have arrived: finds the longest, and whether the board carries all.
   /// False where two ranks disagree on a block between them; all ranks find the same two.
@@ -75,6 +83,10 @@ class BasicContributions {
       c.drains |= reduces_slices(c.call.kind) && gets_result(c.call, r) && entry.to == 0;
     }
     c.phase = c.fills || c.drains ? Call::filling : Call::sharing;
+    divide(c);
+  }
+  /// Into rounds of what staging memory holds.
+  void divide(Call& c) const noexcept {
     c.at = 0;
     std::int64_t const line = 64 / c.element_bytes() > 0 ? 64 / c.element_bytes() : 1;
     std::int64_t const elements = board_.stage_bytes() / c.element_bytes() / blocks(c.call);
