@@ -11,6 +11,7 @@
 /// queries.
 
 #include <tutti/kernel/cuda/attention_tile.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -40,6 +41,7 @@ struct AttentionForwardShape {
 template <class T, int Planes, int Width>
 __global__ void __launch_bounds__(128, 2)
     attention_forward(__grid_constant__ AttentionForwardArguments<T> const arguments) {
+  begin_kernel();
   using Shape = AttentionForwardShape<T, Planes, Width>;
   constexpr int row_tiles = Shape::row_tiles, keys = Shape::keys, threads = 32 * Shape::warps;
   AttentionSizes const& sizes = arguments.sizes;
