@@ -78,12 +78,15 @@ class Case {
 
 void measure(kernel::cuda::Context& context, bench::Flags const& flags, bench::Report& report) {
   kernel::cuda::Blas blas(context);
+  kernel::cuda::Context in_turn(context.device());
+  in_turn.forbid_overlap();
+  kernel::cuda::Blas blas_in_turn(in_turn);
   auto const wanted = [&](std::string const& name) { return name.find(flags.only) != std::string::npos; };
-  auto const milliseconds = [&](nn::Gpt2Config const& config, std::int64_t batch, std::int64_t sequence,
-                                DType compute) {
-    Case step(blas, config, batch, sequence, compute);
+  auto const milliseconds = [&](nn::Gpt2Config const& config, std::int64_t batch, std::int64_t sequence, DType compute,
+                                bool overlap = true) {
+    Case step(overlap ? blas : blas_in_turn, config, batch, sequence, compute);
     std::vector<bench::Contender> one{{"", [&] { step.run(); }}};
-    bench::take_turns(context, one, flags.rounds);
+    bench::take_turns(overlap ? context : in_turn, one, flags.rounds);
     return one[0].median();
   };
   nn::Gpt2Config const tiny{.layers = 2, .heads = 2, .channels = 16, .vocabulary = 60, .padded_vocabulary = 128,
@@ -113,8 +116,11 @@ void measure(kernel::cuda::Context& context, bench::Flags const& flags, bench::R
   if (wanted("captured_step_small")) {
     nn::Gpt2Config const small{.layers = 2, .heads = 2, .channels = 128, .vocabulary = 500, .padded_vocabulary = 512,
                                .max_tokens = 64};
-    report.add(flags.tiny ? "captured_step_tiny" : "captured_step_small",
-               1e3 * milliseconds(flags.tiny ? tiny : small, 1, flags.tiny ? 8 : 64, DType::bfloat16), "us");
+    for (bool const overlap : {true, false}) {
+      std::string const name = flags.tiny ? "captured_step_tiny" : "captured_step_small";
+      report.add(overlap ? name : name + "_without_overlap",
+                 1e3 * milliseconds(flags.tiny ? tiny : small, 1, flags.tiny ? 8 : 64, DType::bfloat16, overlap), "us");
+    }
   }
 }
 

@@ -162,6 +162,10 @@ TEST_CASE("a kernel that may overlap with the one before it, and a thread of whi
   CHECK(diagnosis_of(stream, overlapping, all_wait).empty());
   CHECK(diagnosis_of(stream, overlapping, one_does_not_wait).find("did not wait for it") != std::string::npos);
   CHECK(diagnosis_of(stream, {.grid = 2, .block = 64}, one_does_not_wait).empty());
+  cuda::Event const event(0);
+  event.record(Stream(0));
+  stream.wait_for(event);  // a kernel behind an event overlaps with none
+  CHECK(diagnosis_of(stream, overlapping, one_does_not_wait).empty());
 }
 
 TEST_CASE("a missing barrier makes results differ under some seed") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/exec/cuda/stream.hpp> <tutti/exec/cuda/check.hpp>
 #include <tutti/exec/cuda/check.hpp>
+#include <tutti/exec/cuda/graph.hpp>
 #include <tutti/exec/cuda/memory.hpp>
 #include <tutti/exec/cuda/stream.hpp>
 
@@ -99,4 +100,45 @@ TEST_CASE("streams and events move") {
   event.record(stream);
   event.wait();
   CHECK(event.done());
+}
+
+TEST_CASE("events measure every run of captured work, and work that is not captured") {
+  cuda::Stream const stream(0);
+  cuda::Event const start(0, cuda::Event::Timing::on), end(0, cuda::Event::Timing::on);
+  cuda::DeviceMemory const memory(stream, 4096);
+  auto const enqueue = [&] {
+    start.record_in_runs(stream);
+    cuda::fill_bytes(stream, memory.data(), 1, 4096);
+    end.record_in_runs(stream);
+  };
+  enqueue();
+  stream.wait();
+  CHECK(cuda::milliseconds_between(start, end) >= 0.0f);
+  cuda::Graph const graph = cuda::Graph::capture(stream, enqueue);
+  CHECK(graph.size() == 3);
+  for (int run = 0; run < 2; ++run) {
+    graph.launch(stream);
+    stream.wait();
+    float const milliseconds = cuda::milliseconds_between(start, end);
+    CHECK(milliseconds >= 0.0f);
+    CHECK(milliseconds < 60000.0f);
+  }
+}
+
+TEST_CASE("kernels overlap with the one before them on their stream, and not behind an event of another") {
+  cuda::Stream stream(0);
+  cuda::Stream const other(0);
+  bool const can = stream.next_overlaps();
+  int capability = 0;
+  REQUIRE(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
+  CHECK(can == (capability >= 9));
+  CHECK(stream.next_overlaps() == can);
+  cuda::Event const event(0);
+  event.record(other);
+  stream.wait_for(event);
+  cuda::Stream moved = std::move(stream);
+  CHECK_FALSE(moved.next_overlaps());  // behind the event
+  CHECK(moved.next_overlaps() == can);
+  moved.forbid_overlap();
+  CHECK_FALSE(moved.next_overlaps());
 }

@@ -94,6 +94,7 @@ void check(AttentionCase s, float spread = 1) {
 
 TEST_CASE("attention in bfloat16 equals the naive loops for token counts at and around tiles") {
   for (int64_t tokens : {1, 2, 31, 33, 63, 65, 127, 130}) check<bfloat16>({1, tokens, 2, 64});
+  for (int64_t tokens : {63, 65, 193}) check<bfloat16>({1, tokens, 1, 128});  // four tiles of keys in two stages
 }
 
 TEST_CASE("attention in bfloat16 takes head sizes in multiples of 8") {
@@ -113,7 +114,9 @@ TEST_CASE("heads of queries share heads of keys and values on devices too") {
   check<bfloat16>({2, 65, 2, 64, 1});
   check<bfloat16>({1, 97, 4, 32, 2});
   check<bfloat16>({1, 40, 3, 64, 3});
+  check<bfloat16>({1, 129, 2, 128, 1});
   check<float>({1, 40, 4, 32, 2});
+  check<float>({1, 97, 2, 64, 1});
 }
 
 TEST_CASE("attention on devices stays finite and right where scores are large") {

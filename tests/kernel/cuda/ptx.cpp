@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The functions of ptx.hpp do what their comments say: on a GPU this tests the comments, elsewhere their emulation.
+// Covers: <tutti/kernel/cuda/ptx.hpp> <tutti/kernel/cuda/launch.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/exec/cuda/graph.hpp>
 #include <tutti/exec/cuda/launch.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>
 
 #include "cuda/support.hpp"
@@ -60,8 +62,7 @@ struct AddNeighbours {
 
 /// to[i] = from[i] + from[i + 1], of 1024: a block needs what another one wrote.
 __global__ void add_neighbours(AddNeighbours args) {
-  kernel::cuda::let_next_kernel_start();
-  kernel::cuda::wait_for_previous_kernel();
+  kernel::cuda::begin_kernel();
   unsigned const i = blockIdx.x * 64 + threadIdx.x;
   args.to[i] = static_cast<int>(static_cast<unsigned>(args.from[i]) + static_cast<unsigned>(args.from[(i + 1) % 1024]));
 }
@@ -69,7 +70,6 @@ __global__ void add_neighbours(AddNeighbours args) {
 }  // namespace
 
 TEST_CASE("kernels that overlap see what those before them wrote, on a stream and in a captured graph") {
-  bool const overlaps = test::cuda_context().properties().capability >= 90;
   auto const& stream = test::cuda_context().stream();
   std::vector<int> values(1024), expected(1024);
   for (std::size_t i = 0; i < 1024; ++i) values[i] = static_cast<int>(i % 7);
@@ -83,8 +83,8 @@ TEST_CASE("kernels that overlap see what those before them wrote, on a stream an
   OnDevice const a(values), b(values);
   auto const enqueue = [&] {
     for (int round = 0; round < 20; ++round)
-      cuda::launch(stream, {.grid = 16, .block = 64, .overlaps = overlaps}, add_neighbours,
-                   {round % 2 == 0 ? a.data() : b.data(), round % 2 == 0 ? b.data() : a.data()});
+      kernel::cuda::launch_own(stream, {.grid = 16, .block = 64}, add_neighbours,
+                               {round % 2 == 0 ? a.data() : b.data(), round % 2 == 0 ? b.data() : a.data()});
   };
   enqueue();
   cuda::Graph const graph = cuda::Graph::capture(stream, enqueue);

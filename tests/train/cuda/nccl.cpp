@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Training steps whose gradients NCCL averages in device memory.
-// Covers: <tutti/train/cuda/execution.hpp>
+// Covers: <tutti/train/cuda/execution.hpp> <tutti/comm/enqueued.hpp>
 
 #include "backend/nccl/harness.hpp"
 #include "train/small_batches.hpp"

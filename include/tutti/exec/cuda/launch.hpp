@@ -22,8 +22,9 @@ struct LaunchShape {
   dim3 block;                    ///< threads of each, at most 1024
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of each block; over 48 KiB is asked for as CUDA wants it
   dim3 cluster = dim3(1);        ///< blocks of a cluster (sm_90)
-  /// Blocks may start while the kernel before this one on the stream runs (sm_90): every thread of the kernel calls
+  /// Blocks may start while the kernel before this one on the stream runs: every thread of the kernel calls
   /// `wait_for_previous_kernel` (kernel/cuda/ptx.hpp) before it reads or writes what that one or those before it touch.
+  /// Where the stream lets kernels overlap; elsewhere it changes nothing.
   bool overlaps = false;
 };
 
@@ -50,7 +51,7 @@ void launch(Stream const& stream, LaunchShape const& shape, void (*kernel)(Args)
     cluster.val.clusterDim.y = shape.cluster.y;
     cluster.val.clusterDim.z = shape.cluster.z;
   }
-  if (shape.overlaps) {
+  if (stream.next_overlaps() && shape.overlaps) {
     cudaLaunchAttribute& overlap = attributes[count++];
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;

@@ -27,15 +27,24 @@ class Stream {
                   std::source_location where = std::source_location::current())
       : device_(device) {
     CurrentDevice const current(device, where);
-    int least = 0, greatest = 0;
+    int least = 0, greatest = 0, capability = 0;
+    check(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute",
+          where);
+    overlaps_ = capability >= 9;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", where);
     check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority == Priority::high ? greatest : least),
           "cudaStreamCreateWithPriority", where);
   }
-  Stream(Stream&& other) noexcept : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream(Stream&& other) noexcept
+      : device_(other.device_),
+        stream_(std::exchange(other.stream_, nullptr)),
+        overlaps_(other.overlaps_),
+        joins_(other.joins_) {}
   Stream& operator=(Stream&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(stream_, other.stream_);
+    std::swap(overlaps_, other.overlaps_);
+    std::swap(joins_, other.joins_);
     return *this;
   }
   ~Stream() {
@@ -68,10 +77,17 @@ class Stream {
   /// What is enqueued from now on runs after what `event` recorded; the host does not wait.
   template <class = void>
   void wait_for(Event const& event, std::source_location where = std::source_location::current()) const;
+  /// Whether the kernel that is launched next may start before the one before it has ended, where it says so itself
+  /// (LaunchShape::overlaps): from sm_90 on, and not behind an event, whose stream it does not overlap with.
+  bool next_overlaps() const noexcept { return !std::exchange(joins_, false) && overlaps_; }
+  /// No kernels overlap from now on.
+  void forbid_overlap() noexcept { overlaps_ = false; }
 
  private:
   int device_ = 0;
   cudaStream_t stream_ = nullptr;
+  bool overlaps_ = false;
+  mutable bool joins_ = false;  // what is enqueued next waits for an event
 };
 
 /// A point in a stream's work. Owns it; default constructed it is none.
@@ -139,6 +155,7 @@ float milliseconds_between(Event const& start, Event const& end,
 
 template <class>
 void Stream::wait_for(Event const& event, std::source_location where) const {
+  joins_ = true;
   check(cudaStreamWaitEvent(stream_, event.native(), 0), "cudaStreamWaitEvent", where);
 }
 

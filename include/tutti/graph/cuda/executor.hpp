@@ -22,6 +22,7 @@
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/kernel/cuda/blas.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
 
 #include <algorithm>
 #include <array>
@@ -272,8 +273,8 @@ class Executor : public Ports {
     auto const count = static_cast<std::int64_t>(twin.copy.bytes() / sizeof(bfloat16));
     namespace device = kernel::cuda::detail;
     device::RetypeArguments const arguments{1, count, count, count, twin.memory.data(), twin.copy.data()};
-    tutti::cuda::launch(stream(), {.grid = dim3(device::blocks_of(count, 256)), .block = dim3(256)},
-                        device::retype<float, bfloat16>, arguments);
+    kernel::cuda::launch_own(stream(), {.grid = dim3(device::blocks_of(count, 256)), .block = dim3(256)},
+                             device::retype<float, bfloat16>, arguments);
   }
 
   /// Calls, and the stretches between those that the host makes.

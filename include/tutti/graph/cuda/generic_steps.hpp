@@ -11,6 +11,7 @@
 #include <tutti/kernel/cuda/chain.hpp>
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/tensor/random.hpp>
@@ -77,6 +78,7 @@ struct FillNumbers {
 };
 template <class = void>
 __global__ void fill_numbers(FillNumbers const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i < args.count) store_number(args.dtype, args.data, i, args.value);
 }
@@ -88,6 +90,7 @@ struct Iota {
 };
 template <class = void>
 __global__ void count_up(Iota const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i < args.count) store_number(args.dtype, args.data, i, static_cast<double>(i / args.inner % args.extent));
 }
@@ -99,6 +102,7 @@ struct RandomBits {
 };
 template <class = void>
 __global__ void draw_bits(RandomBits const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const block = element_of_thread();
   if (4 * block >= args.count) return;
   auto const number = static_cast<std::uint64_t>(block);
@@ -131,6 +135,7 @@ __device__ inline bool known_row(std::int64_t row, std::int64_t rows, std::int64
 }
 template <class = void>
 __global__ void gather_rows(Gather const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i >= args.count * args.row_bytes) return;
   std::int64_t const position = i / args.row_bytes, byte = i - position * args.row_bytes;
@@ -149,6 +154,7 @@ struct ScatterAdd {
 /// A thread owns a column of the rows, so every sum runs in the order of the indices.
 template <class = void>
 __global__ void scatter_columns(ScatterAdd const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const column = element_of_thread();
   if (column >= args.row) return;
   for (std::int64_t i = 0; i < args.count; ++i) {
@@ -177,6 +183,7 @@ struct DynamicCopy {
 };
 template <class = void>
 __global__ void copy_dynamic(__grid_constant__ DynamicCopy const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i >= args.count) return;
   std::int64_t at = args.walk.offset(0, i);
@@ -217,6 +224,7 @@ static_assert(sizeof(IntegerChain) <= 4096);
 
 template <class Register>
 __global__ void integer_chain(__grid_constant__ IntegerChain const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i >= args.count) return;
   Register registers[16 + 64];
@@ -253,6 +261,7 @@ struct Product {
 };
 template <class = void>
 __global__ void multiply(__grid_constant__ Product const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i >= args.count) return;
   std::int64_t const j = i % args.columns, m = i / args.columns % args.rows, batch = i / args.columns / args.rows;
@@ -275,6 +284,7 @@ struct Reduction {
 };
 template <class = void>
 __global__ void reduce_each(__grid_constant__ Reduction const args) {
+  kernel::cuda::begin_kernel();
   std::int64_t const i = element_of_thread();
   if (i >= args.outputs) return;
   std::int64_t const base = args.kept.offset(0, i);

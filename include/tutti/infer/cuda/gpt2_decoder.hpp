@@ -54,8 +54,7 @@ class Gpt2Decoder {
         context_(blas.context()),
         c_(weights.config),
         capacity_(checked(c_, capacity == 0 ? c_.max_tokens : capacity)),
-        cut_(context_, c_.heads, capacity_),
-        overlaps_(context_.properties().capability >= 90) {
+        cut_(context_, c_.heads, capacity_) {
     for (std::size_t i = 0; i < tensors_.size(); ++i) upload(i, weights.data[i]);
     std::int64_t const c = c_.channels;
     cache_ = Array<T>(context_, c_.layers * 2 * c * capacity_);
@@ -199,13 +198,11 @@ class Gpt2Decoder {
 
   template <class X>
   void enqueue_head(X const* x) {
-    kernel::cuda::row_product(context_, c_.vocabulary, c_.channels, matrix(W::index("wte")),
-                              kernel::cuda::NormedRow<X>{.x = x,
-                                                      .gamma = vector(W::index("ln_f.weight")),
-                                                      .beta = vector(W::index("ln_f.bias")),
-                                                      .eps = c_.epsilon},
-                              kernel::cuda::ToLogits{.logits = logits_.data(), .likeliest = likeliest_.data()},
-                              overlaps_);
+    kernel::cuda::row_product(
+        context_, c_.vocabulary, c_.channels, matrix(W::index("wte")),
+        kernel::cuda::NormedRow<X>{
+            .x = x, .gamma = vector(W::index("ln_f.weight")), .beta = vector(W::index("ln_f.bias")), .eps = c_.epsilon},
+        kernel::cuda::ToLogits{.logits = logits_.data(), .likeliest = likeliest_.data()}, true);
   }
 
   /// One position: of the token that the host wants, else of the likeliest one.
@@ -239,7 +236,7 @@ class Gpt2Decoder {
                              .channels = static_cast<int>(c),
                              .head_size = static_cast<int>(hs),
                              .capacity = static_cast<int>(capacity_)},
-                  overlaps_);
+                  true);
       attention_decode_parts(context_,
                              kernel::AttentionDecodeOf<T>{.batch = 1,
                                                           .capacity = capacity_,
@@ -250,27 +247,22 @@ class Gpt2Decoder {
                                                           .q_stride = c,
                                                           .keys = keys(layer),
                                                           .values = values(layer)},
-                             length, cut_, parts_.data(), overlaps_);
+                             length, cut_, parts_.data());
       row_product(context_, c, c, matrix(W::index("blocks.proj.weight"), layer, c * c),
                   JoinedRow{.parts = parts_.data(),
                             .length = length,
                             .head_size = static_cast<int>(hs),
                             .count = static_cast<int>(cut_.count),
                             .part = static_cast<int>(cut_.length)},
-                  ToRow{.y = x_.data(),
-                        .bias = vector(W::index("blocks.proj.bias"), layer, c),
-                        .residual = x_.data()},
-                  overlaps_);
+                  ToRow{.y = x_.data(), .bias = vector(W::index("blocks.proj.bias"), layer, c), .residual = x_.data()},
+                  true);
       row_product(context_, 4 * c, c, matrix(W::index("blocks.fc.weight"), layer, 4 * c * c),
                   normed(W::index("blocks.ln_2.weight"), W::index("blocks.ln_2.bias")),
                   ToRow{.y = hidden_.data(), .bias = vector(W::index("blocks.fc.bias"), layer, 4 * c), .gelu = true},
-                  overlaps_);
-      row_product(context_, c, 4 * c, matrix(W::index("blocks.out.weight"), layer, 4 * c * c),
-                  PlainRow{.x = hidden_.data()},
-                  ToRow{.y = x_.data(),
-                        .bias = vector(W::index("blocks.out.bias"), layer, c),
-                        .residual = x_.data()},
-                  overlaps_);
+                  true);
+      row_product(
+          context_, c, 4 * c, matrix(W::index("blocks.out.weight"), layer, 4 * c * c), PlainRow{.x = hidden_.data()},
+          ToRow{.y = x_.data(), .bias = vector(W::index("blocks.out.bias"), layer, c), .residual = x_.data()}, true);
     }
     enqueue_head(static_cast<float const*>(x_.data()));
   }
@@ -361,7 +353,6 @@ class Gpt2Decoder {
   nn::Gpt2Config c_;
   std::int64_t capacity_ = 0, length_ = 0;
   kernel::cuda::AttentionParts cut_;
-  bool overlaps_;
   int candidates_ = 0;
   std::array<tutti::cuda::DeviceMemory, nn::gpt2_tensors.size()> tensors_;
   Array<T> cache_, query_;

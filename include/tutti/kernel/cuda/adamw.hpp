@@ -6,6 +6,7 @@
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/adamw.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 
@@ -114,6 +115,7 @@ __device__ void adamw_elements(AdamW const& part, AdamWRates const& rates, std::
 /// registers each.
 template <class = void>
 __global__ void __launch_bounds__(256) adamw_chunks(__grid_constant__ AdamWLaunch const args) {
+  begin_kernel();
   if (args.scalars.mistakes != nullptr && *args.scalars.mistakes != no_error) return;
   int const index = args.table.part_of(blockIdx.x);
   AdamW const& part = args.table.part[index];
@@ -156,6 +158,7 @@ __device__ inline double block_sum(double value) {
 
 template <class = void>
 __global__ void __launch_bounds__(256) square_sum_chunks(__grid_constant__ SquareSumLaunch const args) {
+  begin_kernel();
   int const index = args.table.part_of(blockIdx.x);
   SquareSumPart const& part = args.table.part[index];
   std::int64_t const begin = std::int64_t{blockIdx.x - args.table.first[index]} * args.table.chunk;
@@ -186,6 +189,7 @@ struct DoubleSum {
 /// Each block adds 16,384 values, in an order of its own.
 template <class = void>
 __global__ void __launch_bounds__(1024) add_doubles(DoubleSum const args) {
+  begin_kernel();
   std::int64_t const begin = std::int64_t{blockIdx.x} * 16384;
   double sum = 0;
 #pragma unroll 4

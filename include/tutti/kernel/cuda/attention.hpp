@@ -5,12 +5,12 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/attention.hpp>
 #include <tutti/kernel/cuda/attention_decode.hpp>
 #include <tutti/kernel/cuda/attention_forward.hpp>
 #include <tutti/kernel/cuda/attention_gradient.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -88,7 +88,7 @@ void check_attention_decode(A const& a, std::int32_t const* length) {
 }
 template <class T>
 void launch_attention_decode(Context& context, AttentionDecodeOf<T> const& a, std::int32_t const* length,
-                             std::int64_t part, float* sums, bool overlaps) {
+                             std::int64_t part, float* sums) {
   AttentionDecodeArguments<T> const arguments{a.length,
                                               a.capacity,
                                               a.q_stride,
@@ -102,13 +102,12 @@ void launch_attention_decode(Context& context, AttentionDecodeOf<T> const& a, st
                                               a.values,
                                               a.out,
                                               sums};
-  tutti::cuda::LaunchShape const shape{.grid = dim3(static_cast<unsigned>(a.batch * a.heads),
-                                                    static_cast<unsigned>((a.capacity + part - 1) / part)),
-                                       .block = dim3(32 * decode_warps),
-                                       .overlaps = overlaps};
-  if (a.head_size <= 64) tutti::cuda::launch(context.stream(), shape, attention_decode_part<T, 64>, arguments);
-  else if (a.head_size <= 128) tutti::cuda::launch(context.stream(), shape, attention_decode_part<T, 128>, arguments);
-  else tutti::cuda::launch(context.stream(), shape, attention_decode_part<T, 256>, arguments);
+  tutti::cuda::LaunchShape const shape{
+      .grid = dim3(static_cast<unsigned>(a.batch * a.heads), static_cast<unsigned>((a.capacity + part - 1) / part)),
+      .block = dim3(32 * decode_warps)};
+  if (a.head_size <= 64) launch_own(context.stream(), shape, attention_decode_part<T, 64>, arguments);
+  else if (a.head_size <= 128) launch_own(context.stream(), shape, attention_decode_part<T, 128>, arguments);
+  else launch_own(context.stream(), shape, attention_decode_part<T, 256>, arguments);
 }
 
 }  // namespace detail
@@ -126,11 +125,11 @@ void attention(Context& context, AttentionOf<T> const& a) {
                                                        a.out, a.lse};
   detail::with_attention_shape<T>(a.product, a.head_size, [&](auto planes, auto width) {
     using Shape = detail::AttentionForwardShape<T, planes(), width()>;
-    tutti::cuda::launch(context.stream(),
-                        {.grid = detail::attention_grid(a.batch * a.heads, a.tokens, Shape::queries),
-                         .block = dim3(32 * Shape::warps),
-                         .shared_bytes = Shape::shared},
-                        detail::attention_forward<T, planes(), width()>, arguments);
+    launch_own(context.stream(),
+               {.grid = detail::attention_grid(a.batch * a.heads, a.tokens, Shape::queries),
+                .block = dim3(32 * Shape::warps),
+                .shared_bytes = Shape::shared},
+               detail::attention_forward<T, planes(), width()>, arguments);
   });
 }
 inline void attention(Context& context, Attention const& a) { attention<float>(context, a); }
@@ -147,19 +146,17 @@ void attention_gradient(Context& context, AttentionGradientOf<T> const& a) {
   detail::AttentionGradientArguments<T> const arguments{sizes, rows, a.scale, a.dout, a.qkv, a.out, a.lse, row_dots,
                                                         a.dqkv};
   std::int64_t const items = rows * a.heads, warps = detail::row_dot_threads / 32;
-  tutti::cuda::launch(context.stream(),
-                      {.grid = dim3(static_cast<unsigned>((items + warps - 1) / warps)),
-                       .block = dim3(detail::row_dot_threads)},
-                      detail::attention_row_dots<T>, arguments);
+  launch_own(context.stream(),
+             {.grid = dim3(static_cast<unsigned>((items + warps - 1) / warps)), .block = dim3(detail::row_dot_threads)},
+             detail::attention_row_dots<T>, arguments);
   detail::with_attention_shape<T>(a.product, a.head_size, [&](auto planes, auto width) {
     using Shape = detail::AttentionGradientShape<T, width()>;
     tutti::cuda::LaunchShape shape{.grid = detail::attention_grid(a.batch * sizes.kv_heads, a.tokens, Shape::owned),
                                    .block = dim3(32 * Shape::warps),
                                    .shared_bytes = Shape::shared};
-    tutti::cuda::launch(context.stream(), shape, detail::attention_gradient_of_keys<T, planes(), width()>, arguments);
+    launch_own(context.stream(), shape, detail::attention_gradient_of_keys<T, planes(), width()>, arguments);
     shape.grid = detail::attention_grid(a.batch * a.heads, a.tokens, Shape::owned);
-    tutti::cuda::launch(context.stream(), shape, detail::attention_gradient_of_queries<T, planes(), width()>,
-                        arguments);
+    launch_own(context.stream(), shape, detail::attention_gradient_of_queries<T, planes(), width()>, arguments);
   });
 }
 inline void attention_gradient(Context& context, AttentionGradient const& a) { attention_gradient<float>(context, a); }
@@ -178,12 +175,11 @@ void attention_decode(Context& context, AttentionDecodeOf<T> const& a, std::int3
   auto* const sums = parts == 1 ? nullptr
                                 : static_cast<float*>(context.scratch(
                                       static_cast<std::size_t>(heads * parts * (a.head_size + 2)) * sizeof(float)));
-  detail::launch_attention_decode(context, a, length, part, sums, false);
+  detail::launch_attention_decode(context, a, length, part, sums);
   if (parts == 1) return;
-  tutti::cuda::launch(
-      context.stream(), {.grid = dim3(static_cast<unsigned>(heads)), .block = dim3(128)},
-      detail::attention_decode_join<T>,
-      detail::AttentionJoinArguments<T>{static_cast<int>(a.head_size), static_cast<int>(parts), sums, a.out});
+  launch_own(context.stream(), {.grid = dim3(static_cast<unsigned>(heads)), .block = dim3(128)},
+             detail::attention_decode_join<T>,
+             detail::AttentionJoinArguments<T>{static_cast<int>(a.head_size), static_cast<int>(parts), sums, a.out});
 }
 inline void attention_decode(Context& context, AttentionDecode const& a, std::int32_t const* length = nullptr) {
   attention_decode<float>(context, a, length);
@@ -202,13 +198,13 @@ struct AttentionParts {
 /// The first half of attention_decode, for kernels that join the parts as they read them (JoinedRow of
 /// row_product.hpp): a.out is not written. parts (B heads, count, head_size + 2): of each part the weighted sum of its
 /// values, then its largest score in base 2 and the sum of its weights relative to that; -infinity and 0 of one behind
-/// the length. With `overlaps` it may start while the kernel before it runs (sm_90).
+/// the length.
 template <class T>
 void attention_decode_parts(Context& context, AttentionDecodeOf<T> const& a, std::int32_t const* length,
-                            AttentionParts const& cut, float* parts, bool overlaps = false) {
+                            AttentionParts const& cut, float* parts) {
   detail::check_attention_decode(a, length);
   if (a.batch <= 0 || a.heads <= 0 || a.head_size <= 0) return;
-  detail::launch_attention_decode(context, a, length, cut.length, parts, overlaps);
+  detail::launch_attention_decode(context, a, length, cut.length, parts);
 }
 
 }  // namespace tutti::kernel::cuda

@@ -47,8 +47,7 @@ template <class T, int Width>
 __global__ void __launch_bounds__(32 * decode_warps)
     attention_decode_part(__grid_constant__ AttentionDecodeArguments<T> const arguments) {
   constexpr int each = Width / 8, piece_size = vector_size<T>;  // elements of a lane, and of 16 bytes
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  begin_kernel();
   __shared__ float sums[decode_warps][Width], largest[decode_warps], totals[decode_warps];
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const size = arguments.head_size;
@@ -164,6 +163,7 @@ struct AttentionJoinArguments {
 template <class T>
 __global__ void __launch_bounds__(128)
     attention_decode_join(__grid_constant__ AttentionJoinArguments<T> const arguments) {
+  begin_kernel();
   int const size = arguments.head_size;
   float const* const from = arguments.from + std::int64_t{blockIdx.x} * arguments.parts * (size + 2);
   float top = -INFINITY;

@@ -3,14 +3,15 @@
 /// @file
 /// Causal attention with a streaming softmax on mma.sync: every head size, float and bfloat16, from sm_80 on.
 ///
-/// A block of four warps owns 128 or 64 queries of one head, a warp 32 or 16 of them; tiles of keys and of values
-/// arrive by cp.async in turns, keys while the tile before is weighted, values while scores are made. With 32 queries a
+/// A block of four warps owns 128 or 64 queries of one head, a warp 32 or 16 of them; while it works on a tile of keys
+/// and their values, the next one arrives by cp.async in a second stage, and it waits once a tile. With 32 queries a
 /// warp's fragment of keys feeds four instructions, so that tensor cores, not shared memory, bound it. Head size 128 in
-/// bfloat16: sums 128 registers, scores 32 keys x 32 queries 32; shared memory 48 KB: two blocks on each SM by
-/// registers. Blocks of the last queries, which see most keys, come first; a warp leaves out tiles that lie behind its
-/// queries.
+/// bfloat16: sums 128 registers, scores 64 keys x 32 queries 64; shared memory 96 KiB, half of that for head size 64:
+/// two blocks on each SM of sm_90 by registers. Blocks of the last queries, which see most keys, come first; a warp
+/// leaves out tiles that lie behind its queries.
 
 #include <tutti/kernel/cuda/attention_tile.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -29,17 +30,18 @@ struct AttentionForwardArguments {
 /// How a block of the forward kernel cuts its work.
 template <class T, int Planes, int Width>
 struct AttentionForwardShape {
-  static constexpr bool wide = sizeof(T) == 4 || Width > 64;
   static constexpr int warps = 4;
   static constexpr int row_tiles = sizeof(T) == 4 ? 1 : 2;
   static constexpr int queries = warps * 16 * row_tiles;
-  static constexpr int keys = wide ? 32 : 64;
-  static constexpr int shared = Tile<T, Width>::bytes(queries) + 2 * Tile<T, Width>::bytes(keys);
+  static constexpr int keys = sizeof(T) == 4 ? 32 : 64;  // floats take twice the room
+  static constexpr int stage = 2 * Tile<T, Width>::bytes(keys);
+  static constexpr int shared = Tile<T, Width>::bytes(queries) + 2 * stage;
 };
 
 template <class T, int Planes, int Width>
 __global__ void __launch_bounds__(128, 2)
     attention_forward(__grid_constant__ AttentionForwardArguments<T> const arguments) {
+  begin_kernel();
   using Shape = AttentionForwardShape<T, Planes, Width>;
   constexpr int row_tiles = Shape::row_tiles, keys = Shape::keys, threads = 32 * Shape::warps;
   AttentionSizes const& sizes = arguments.sizes;
@@ -49,11 +51,21 @@ __global__ void __launch_bounds__(128, 2)
   int const size = sizes.head_size;
 
   unsigned char* const memory = tutti::cuda::dynamic_shared<unsigned char>();
-  Tile<T, Width> const queries(memory), key_tile(memory + Tile<T, Width>::bytes(Shape::queries)),
-      value_tile(memory + Tile<T, Width>::bytes(Shape::queries) + Tile<T, Width>::bytes(keys));
+  Tile<T, Width> const queries(memory);
+  auto const key_tile = [&](int step) {
+    return Tile<T, Width>(memory + Tile<T, Width>::bytes(Shape::queries) + step % 2 * Shape::stage);
+  };
+  auto const value_tile = [&](int step) {
+    return Tile<T, Width>(memory + Tile<T, Width>::bytes(Shape::queries) + step % 2 * Shape::stage + Shape::stage / 2);
+  };
   T const* const q = arguments.qkv + sizes.query(head) + first * sizes.row();
   T const* const k = arguments.qkv + sizes.key(head / (sizes.heads / sizes.kv_heads));
   T const* const v = k + std::int64_t{sizes.kv_heads} * size;
+  auto const fetch = [&](int step) {
+    int const key = step * keys;
+    key_tile(step).template fetch<keys, threads>(k + key * sizes.row(), sizes.row(), tokens - key, size);
+    value_tile(step).template fetch<keys, threads>(v + key * sizes.row(), sizes.row(), tokens - key, size);
+  };
 
   float sums[row_tiles][Width / 8][4], largest[row_tiles][2], total[row_tiles][2];
   clear(sums);
@@ -63,27 +75,21 @@ __global__ void __launch_bounds__(128, 2)
     for (int half = 0; half < 2; ++half) largest[tile][half] = -INFINITY, total[tile][half] = 0;
 
   int const end = first + Shape::queries < tokens ? first + Shape::queries : tokens;  // of keys in sight
+  int const steps = (end + keys - 1) / keys;
   queries.template fetch<Shape::queries, threads>(q, sizes.row(), tokens - first, size);
-  key_tile.template fetch<keys, threads>(k, sizes.row(), tokens, size);
+  fetch(0);
   copy_async_commit();
-  for (int key = 0; key < end; key += keys) {
+  for (int step = 0; step < steps; ++step) {
     copy_async_wait<0>();
-    __syncthreads();  // these keys are there, and the values before have been used
-    value_tile.template fetch<keys, threads>(v + key * sizes.row(), sizes.row(), tokens - key, size);
+    __syncthreads();  // this stage is there, and the other one has been used
+    if (step + 1 < steps) fetch(step + 1);
     copy_async_commit();
-    bool const in_sight = key <= first + row + 16 * row_tiles - 1;
-    float scores[row_tiles][keys / 8][4];
-    if (in_sight) {
-      clear(scores);
-      multiply_rows<Planes>(scores, queries, row, key_tile);
-    }
-    copy_async_wait<0>();
-    __syncthreads();  // the values are there, and the keys have been used
-    if (key + keys < end)
-      key_tile.template fetch<keys, threads>(k + (key + keys) * sizes.row(), sizes.row(), tokens - key - keys, size);
-    copy_async_commit();
-    if (!in_sight) continue;
 
+    int const key = step * keys;
+    if (key > first + row + 16 * row_tiles - 1) continue;  // behind this warp's queries
+    float scores[row_tiles][keys / 8][4];
+    clear(scores);
+    multiply_rows<Planes>(scores, queries, row, key_tile(step));
     if (key + keys - 1 > first + row) {
       int const place = computed_anew(lane);
 #pragma unroll
@@ -124,7 +130,7 @@ __global__ void __launch_bounds__(128, 2)
 #pragma unroll
           for (int index = 2 * half; index < 2 * half + 2; ++index) sums[tile][column][index] *= shrink;
       }
-    multiply_weights<Planes>(sums, scores, value_tile);
+    multiply_weights<Planes>(sums, scores, value_tile(step));
   }
 
 #pragma unroll

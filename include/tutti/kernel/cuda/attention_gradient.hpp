@@ -11,6 +11,7 @@
 /// over. A block of four warps with up to 255 registers a thread: two on each SM.
 
 #include <tutti/kernel/cuda/attention_tile.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 
 #include <cmath>
@@ -38,6 +39,7 @@ inline constexpr float log2_e = 1.44269504088896f;
 template <class T>
 __global__ void __launch_bounds__(row_dot_threads)
     attention_row_dots(__grid_constant__ AttentionGradientArguments<T> const arguments) {
+  begin_kernel();
   AttentionSizes const& sizes = arguments.sizes;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   std::int64_t const item =
@@ -75,6 +77,7 @@ struct AttentionGradientShape {
 template <class T, int Planes, int Width>
 __global__ void __launch_bounds__(128, 2)
     attention_gradient_of_keys(__grid_constant__ AttentionGradientArguments<T> const arguments) {
+  begin_kernel();
   using Shape = AttentionGradientShape<T, Width>;
   constexpr int row_tiles = Shape::row_tiles, owned = Shape::owned, walked = Shape::walked, threads = 32 * Shape::warps;
   constexpr int owned_bytes = Tile<T, Width>::bytes(owned), walked_bytes = Tile<T, Width>::bytes(walked);
@@ -182,6 +185,7 @@ __global__ void __launch_bounds__(128, 2)
 template <class T, int Planes, int Width>
 __global__ void __launch_bounds__(128, 2)
     attention_gradient_of_queries(__grid_constant__ AttentionGradientArguments<T> const arguments) {
+  begin_kernel();
   using Shape = AttentionGradientShape<T, Width>;
   constexpr int row_tiles = Shape::row_tiles, owned = Shape::owned, walked = Shape::walked, threads = 32 * Shape::warps;
   constexpr int owned_bytes = Tile<T, Width>::bytes(owned), walked_bytes = Tile<T, Width>::bytes(walked);

@@ -5,8 +5,9 @@
 /// sums of the blocks in their order. How rows are cut depends on the shape alone, so the bits are the same on every
 /// device.
 
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 
 #include <algorithm>
@@ -51,6 +52,7 @@ struct PartialSums {
 /// A warp reads 32 columns of every 32nd block: few blocks a warp, because nothing else hides the latency here.
 template <int Outputs>
 __global__ void __launch_bounds__(1024) add_block_sums(__grid_constant__ PartialSums<Outputs> const args) {
+  begin_kernel();
   __shared__ float room[32][33];
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   std::int64_t const column = std::int64_t{blockIdx.x} * 32 + lane;
@@ -75,8 +77,8 @@ __global__ void __launch_bounds__(1024) add_block_sums(__grid_constant__ Partial
 template <int Outputs>
 void add_partial_sums(Context& context, float const* partial, std::int64_t blocks, ColumnSums<Outputs> const& sums) {
   dim3 const grid(static_cast<unsigned>((sums.columns + 31) / 32), static_cast<unsigned>(Outputs));
-  tutti::cuda::launch(context.stream(), {.grid = grid, .block = 1024}, add_block_sums<Outputs>,
-                      PartialSums<Outputs>{partial, blocks, sums});
+  launch_own(context.stream(), {.grid = grid, .block = 1024}, add_block_sums<Outputs>,
+             PartialSums<Outputs>{partial, blocks, sums});
 }
 
 template <class Terms, int Outputs>
@@ -90,6 +92,7 @@ struct ColumnBlocks {
 /// thread are 64 bytes, 64 KB for the 1,024 threads of a processor.
 template <class Terms, int Outputs, int N>
 __global__ void __launch_bounds__(256) column_block_sums(ColumnBlocks<Terms, Outputs> const args) {
+  begin_kernel();
   __shared__ float room[8][N][32];
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   std::int64_t const column = (std::int64_t{blockIdx.x} * 32 + lane) * N;
@@ -128,9 +131,8 @@ void sum_columns(Context& context, Terms const& terms, std::int64_t rows, bool v
                                           partial_sums(context, blocks * Outputs * sums.columns)};
   tutti::cuda::LaunchShape const shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(blocks)),
                                        .block = 256};
-  if (vectors)
-    tutti::cuda::launch(context.stream(), shape, column_block_sums<Terms, Outputs, vector_size<T>>, args);
-  else tutti::cuda::launch(context.stream(), shape, column_block_sums<Terms, Outputs, 1>, args);
+  if (vectors) launch_own(context.stream(), shape, column_block_sums<Terms, Outputs, vector_size<T>>, args);
+  else launch_own(context.stream(), shape, column_block_sums<Terms, Outputs, 1>, args);
   add_partial_sums(context, args.partial, blocks, sums);
 }
 

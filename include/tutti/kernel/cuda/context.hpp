@@ -82,6 +82,8 @@ class Context {
   int device() const noexcept { return stream_.device(); }
   tutti::cuda::Stream const& stream() const noexcept { return stream_; }
   Properties const& properties() const noexcept { return properties_; }
+  /// Kernels run one after another from now on: to measure what their overlap gives.
+  void forbid_overlap() noexcept { stream_.forbid_overlap(); }
 
   /// Working memory on the device for the kernels of one call: at least `bytes`, aligned to 256, contents undefined,
   /// valid until the next call of a kernel function. Grows to the largest request and stays. Errors: out_of_memory;

@@ -9,6 +9,7 @@
 #include <tutti/exec/cuda/memory.hpp>
 #include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
 
@@ -46,6 +47,7 @@ struct CopyWalk {
 /// Four units a thread, 256 apart, read before the first is written.
 template <class Unit, class Index>
 __global__ void __launch_bounds__(256) copy_units(__grid_constant__ CopyWalk const args) {
+  begin_kernel();
   constexpr int batch = 4;
   auto const* const from = reinterpret_cast<Unit const*>(args.from);
   auto* const to = reinterpret_cast<Unit*>(args.to);
@@ -78,6 +80,7 @@ struct TransposeWalk {
 /// keeps its columns in different banks.
 template <class Unit>
 __global__ void __launch_bounds__(256) transpose_tiles(__grid_constant__ TransposeWalk const args) {
+  begin_kernel();
   __shared__ Unit tile[32][33];
   std::int64_t const tiles = args.row_tiles * args.column_tiles, plane = blockIdx.x / tiles,
                      within = blockIdx.x - plane * tiles;
@@ -106,6 +109,7 @@ struct FillUnits {
 };
 template <class Unit>
 __global__ void __launch_bounds__(256) fill_units(FillUnits<Unit> const args) {
+  begin_kernel();
   for (std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x; i < args.count;
        i += std::int64_t{gridDim.x} * 256)
     args.to[i] = args.value;

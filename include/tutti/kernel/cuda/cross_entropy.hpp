@@ -3,9 +3,10 @@
 /// @file
 /// Softmax cross-entropy on a GPU: one read of the logits, one write of their gradient, which may take their place.
 
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 
@@ -49,6 +50,7 @@ struct CountTargets {
 /// One block: targets are few beside logits.
 template <class = void>
 __global__ void __launch_bounds__(1024) count_targets_block(CountTargets const args) {
+  begin_kernel();
   __shared__ int room[most_warps];
   int valid = 0;
 #pragma unroll 4
@@ -128,6 +130,7 @@ __device__ inline void merge_softmax(float& maximum, float& sum, float other_max
 /// below the 6.2 us that its 200 KB take.
 template <class T>
 __global__ void __launch_bounds__(512, 2) cross_entropy_rows(CrossEntropyRows<T> const args) {
+  begin_kernel();
   constexpr int size = vector_size<T>, threads = 512, batch = 4;
   __shared__ float maxima[most_warps], sums[most_warps];
   LogitRowsOf<T> const& op = args.op;
@@ -231,6 +234,7 @@ struct MeanLoss {
 /// In double, in an order of its own: every thread its rows, then the threads.
 template <class = void>
 __global__ void __launch_bounds__(1024) mean_loss_block(MeanLoss const args) {
+  begin_kernel();
   __shared__ double room[most_warps];
   double sum = 0;
 #pragma unroll 4
@@ -264,10 +268,11 @@ void cross_entropy_rows(Context& context, LogitRowsOf<T> const& args) {
   // A processor has 1 KB more than a block may ask for, and keeps 1 KB of it for each block.
   std::int64_t const room = (static_cast<std::int64_t>(context.properties().shared_bytes) + 1024) / 2 - 1024 - 512;
   int const held = args.gradient == nullptr ? 0 : static_cast<int>(std::min(rounds, room / (512 * 16)));
-  tutti::cuda::launch(context.stream(),
-                      {.grid = dim3(static_cast<unsigned>(args.rows)), .block = dim3(512),
-                       .shared_bytes = static_cast<std::size_t>(held) * 512 * 16},
-                      detail::cross_entropy_rows<T>, detail::CrossEntropyRows<T>{args, held});
+  launch_own(context.stream(),
+             {.grid = dim3(static_cast<unsigned>(args.rows)),
+              .block = dim3(512),
+              .shared_bytes = static_cast<std::size_t>(held) * 512 * 16},
+             detail::cross_entropy_rows<T>, detail::CrossEntropyRows<T>{args, held});
 }
 
 /// The mean over all rows that count.

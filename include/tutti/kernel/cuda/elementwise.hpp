@@ -6,10 +6,11 @@
 /// A chain is known by its structure: instructions with their registers, and the registers of its outputs; never by
 /// sizes, element types, strides or the values of constants, which stay run-time arguments.
 
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cuda/chain.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/elementwise_functions.hpp>
@@ -49,6 +50,7 @@ bool is_chain(Elementwise const& args) {
 /// Registers of the program are registers of the thread.
 template <class Functions, class Known>
 __global__ void __launch_bounds__(256) run_known_chain(__grid_constant__ Chain const chain) {
+  begin_kernel();
   constexpr int inputs = Known::inputs, steps = static_cast<int>(std::size(Known::steps));
   std::int64_t const position = (std::int64_t{blockIdx.x} * 256 + threadIdx.x) * chain_width;
   if (position >= chain.count) return;
@@ -79,6 +81,7 @@ __global__ void __launch_bounds__(256) run_known_chain(__grid_constant__ Chain c
 /// bank conflicts. A decoded instruction serves the four elements of all threads of a warp.
 template <class Functions, class Real, class Index>
 __global__ void __launch_bounds__(128) interpret_chain(__grid_constant__ Chain const chain) {
+  begin_kernel();
   std::int64_t const position = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * chain_width;
   if (position >= chain.count) return;
   int const n = chain.count - position < chain_width ? static_cast<int>(chain.count - position) : chain_width;
@@ -215,8 +218,8 @@ void interpret(Context& context, Elementwise const& args, Chain& chain) {
       .block = dim3(static_cast<unsigned>(threads)),
       .shared_bytes = slots * sizeof(Real) * chain_width * static_cast<std::size_t>(threads)};
   if (chain.count < std::int64_t{1} << 31)
-    tutti::cuda::launch(context.stream(), shape, interpret_chain<Functions, Real, std::uint32_t>, chain);
-  else tutti::cuda::launch(context.stream(), shape, interpret_chain<Functions, Real, std::int64_t>, chain);
+    launch_own(context.stream(), shape, interpret_chain<Functions, Real, std::uint32_t>, chain);
+  else launch_own(context.stream(), shape, interpret_chain<Functions, Real, std::int64_t>, chain);
 }
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
 #include <tutti/kernel/cuda/cub.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/embedding.hpp>
@@ -30,6 +31,7 @@ struct EmbeddingRows {
 /// One access of the result a thread.
 template <class T, class P, int N>
 __global__ void __launch_bounds__(256) embedding_rows(EmbeddingRows<T, P> const args) {
+  begin_kernel();
   EmbeddingOf<T, P> const& op = args.op;
   std::int64_t const pieces = op.channels / N, all = op.batch * op.tokens_per_row * pieces;
   for (std::int64_t index = std::int64_t{blockIdx.x} * 256 + threadIdx.x; index < all;
@@ -59,6 +61,7 @@ struct TokenKeys {
 /// What is outside the vocabulary sorts behind it.
 template <class = void>
 __global__ void __launch_bounds__(256) token_keys(TokenKeys const args) {
+  begin_kernel();
   std::int64_t const place = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
   if (place >= args.count) return;
   std::int32_t const token = args.tokens[place];
@@ -82,6 +85,7 @@ struct EmbeddingSpans {
 /// to `partial`. Eight rows in flight a thread: 128 bytes.
 template <class T, int N>
 __global__ void __launch_bounds__(256) embedding_spans(__grid_constant__ EmbeddingSpans<T> const args) {
+  begin_kernel();
   constexpr int batch = 8;
   __shared__ std::uint32_t keys[span_length + 2];  // with the neighbours on both sides
   __shared__ std::int32_t places[span_length];
@@ -134,6 +138,7 @@ __global__ void __launch_bounds__(256) embedding_spans(__grid_constant__ Embeddi
 /// The block of the span in which a run begins that does not end there adds up what the next ones have of it.
 template <class T, int N>
 __global__ void __launch_bounds__(256) embedding_runs(__grid_constant__ EmbeddingSpans<T> const args) {
+  begin_kernel();
   EmbeddingGradientOf<T> const& op = args.op;
   std::int64_t const all = op.batch * op.tokens_per_row, begin = std::int64_t{blockIdx.x} * span_length;
   std::int64_t const end = begin + span_length;
@@ -168,6 +173,7 @@ __global__ void __launch_bounds__(256) embedding_runs(__grid_constant__ Embeddin
 /// One access of dpositions a thread; the sequences are added in their order, four in flight.
 template <class T, int N>
 __global__ void __launch_bounds__(256) embedding_positions(EmbeddingGradientOf<T> const op) {
+  begin_kernel();
   std::int64_t const pieces = op.channels / N, all = op.position_rows * pieces;
   for (std::int64_t index = std::int64_t{blockIdx.x} * 256 + threadIdx.x; index < all;
        index += std::int64_t{gridDim.x} * 256) {

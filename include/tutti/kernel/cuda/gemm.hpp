@@ -4,9 +4,9 @@
 /// The matrix product on CUDA devices: by cuBLASLt with its epilogues where they fit, by a kernel at memory's bandwidth
 /// for up to four rows, and with a second kernel for what neither does.
 
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/blas.hpp>
 #include <tutti/kernel/cuda/gemm_rows.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
 #include <tutti/kernel/gemm.hpp>
 
 #include <algorithm>
@@ -61,9 +61,8 @@ inline GemmOperand retyped(Context& context, GemmOperand const& operand, DType t
   RetypeArguments const arguments{operand.outer, operand.inner, operand.stride, operand.inner, operand.data, to};
   with_type(operand.dtype, [&](auto from) {
     with_type(to_dtype, [&](auto result) {
-      tutti::cuda::launch(context.stream(),
-                          {.grid = dim3(blocks_of(operand.outer * operand.inner, 256)), .block = dim3(256)},
-                          retype<decltype(from), decltype(result)>, arguments);
+      launch_own(context.stream(), {.grid = dim3(blocks_of(operand.outer * operand.inner, 256)), .block = dim3(256)},
+                 retype<decltype(from), decltype(result)>, arguments);
     });
   });
   return {to, to_dtype, operand.outer, operand.inner, operand.inner, operand.turned};
@@ -106,8 +105,8 @@ inline EpilogueArguments epilogue_of(Gemm const& g, GemmForms const& forms) {
 inline void finish(Context& context, Gemm const& g, FinishArguments arguments) {
   arguments.m = g.m, arguments.n = g.n, arguments.c = g.c;
   with_type(g.c_dtype, [&](auto c) {
-    tutti::cuda::launch(context.stream(), {.grid = dim3(blocks_of(g.m * g.n, 256)), .block = dim3(256)},
-                        finish_product<decltype(c)>, arguments);
+    launch_own(context.stream(), {.grid = dim3(blocks_of(g.m * g.n, 256)), .block = dim3(256)},
+               finish_product<decltype(c)>, arguments);
   });
 }
 
@@ -128,10 +127,10 @@ inline bool multiply_in_few_rows(Context& context, Gemm const& g, GemmForms cons
         using B = decltype(b);
         using C = decltype(c);
         tutti::cuda::Stream const& stream = context.stream();
-        if (g.m == 1) tutti::cuda::launch(stream, shape, multiply_few_rows<A, B, C, 1>, arguments);
-        else if (g.m == 2) tutti::cuda::launch(stream, shape, multiply_few_rows<A, B, C, 2>, arguments);
-        else if (g.m == 3) tutti::cuda::launch(stream, shape, multiply_few_rows<A, B, C, 3>, arguments);
-        else tutti::cuda::launch(stream, shape, multiply_few_rows<A, B, C, 4>, arguments);
+        if (g.m == 1) launch_own(stream, shape, multiply_few_rows<A, B, C, 1>, arguments);
+        else if (g.m == 2) launch_own(stream, shape, multiply_few_rows<A, B, C, 2>, arguments);
+        else if (g.m == 3) launch_own(stream, shape, multiply_few_rows<A, B, C, 3>, arguments);
+        else launch_own(stream, shape, multiply_few_rows<A, B, C, 4>, arguments);
       });
     });
   });
@@ -290,9 +289,8 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
     SumColumnsArguments const sums{g.k, g.m, g.a_column, g.a_row, g.a, forms.left_sums};
     with_type(g.a_dtype, [&](auto a) {
       with_type(g.c_dtype, [&](auto c) {
-        tutti::cuda::launch(context.stream(),
-                            {.grid = dim3(static_cast<unsigned>((g.m + 31) / 32)), .block = dim3(1024)},
-                            sum_columns<decltype(a), decltype(c)>, sums);
+        launch_own(context.stream(), {.grid = dim3(static_cast<unsigned>((g.m + 31) / 32)), .block = dim3(1024)},
+                   sum_columns<decltype(a), decltype(c)>, sums);
       });
     });
   }

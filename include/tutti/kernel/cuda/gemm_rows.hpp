@@ -5,6 +5,7 @@
 /// what is done to a result where cuBLASLt's own epilogue cannot.
 
 #include <tutti/exec/cuda/launch.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/gemm.hpp>
 
@@ -65,6 +66,7 @@ inline constexpr int few_rows_warps = 8;
 template <class A, class B, class C, int Rows>
 __global__ void __launch_bounds__(32 * few_rows_warps)
     multiply_few_rows(__grid_constant__ FewRowsArguments const arguments) {
+  begin_kernel();
   constexpr int vector = 16 / static_cast<int>(sizeof(B)), unroll = 4;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   std::int64_t const column = std::int64_t{blockIdx.x} * few_rows_warps + static_cast<int>(threadIdx.x) / 32;
@@ -135,6 +137,7 @@ struct FinishArguments {
 /// Elements of a product become the result.
 template <class C>
 __global__ void __launch_bounds__(256) finish_product(__grid_constant__ FinishArguments const arguments) {
+  begin_kernel();
   for (std::int64_t item = std::int64_t{blockIdx.x} * 256 + threadIdx.x; item < arguments.m * arguments.n;
        item += std::int64_t{gridDim.x} * 256) {
     std::int64_t const row = item / arguments.n, column = item % arguments.n;
@@ -156,6 +159,7 @@ struct RetypeArguments {
 /// A matrix in another type, row by row: float to bfloat16 rounds to nearest even.
 template <class From, class To>
 __global__ void __launch_bounds__(256) retype(__grid_constant__ RetypeArguments const arguments) {
+  begin_kernel();
   for (std::int64_t item = std::int64_t{blockIdx.x} * 256 + threadIdx.x; item < arguments.rows * arguments.columns;
        item += std::int64_t{gridDim.x} * 256) {
     std::int64_t const row = item / arguments.columns, column = item % arguments.columns;
@@ -174,6 +178,7 @@ struct SumColumnsArguments {
 /// order. Enough blocks to read at bandwidth from about 4,000 columns on; below that it is the fallback of an epilogue.
 template <class From, class To>
 __global__ void __launch_bounds__(1024) sum_columns(__grid_constant__ SumColumnsArguments const arguments) {
+  begin_kernel();
   __shared__ float parts[32][33];
   int const lane = static_cast<int>(threadIdx.x) % 32, part = static_cast<int>(threadIdx.x) / 32;
   std::int64_t const column = std::int64_t{blockIdx.x} * 32 + lane;

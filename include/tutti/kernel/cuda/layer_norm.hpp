@@ -6,6 +6,7 @@
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/column_sum.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/layer_norm.hpp>
 
@@ -26,6 +27,7 @@ struct LayerNormRows {
 /// thirds of its bandwidth.
 template <class T, class Y, int N, int Held>
 __global__ void __launch_bounds__(512) layer_norm_rows(LayerNormRows<T, Y> const args) {
+  begin_kernel();
   __shared__ float room[2][1][most_warps];
   LayerNormOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);
@@ -76,6 +78,7 @@ struct LayerNormGradientRows {
 /// visits in registers: at 768 bfloat16 channels 48, beside 24 with x and dy as they lie in memory.
 template <class T, class Y, int N, int Held>
 __global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradientRows<T, Y> const args) {
+  begin_kernel();
   __shared__ float room[2][2][most_warps];
   LayerNormGradientOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);

@@ -67,8 +67,7 @@ inline constexpr int next_token_threads = 256;
 template <class T>
 __global__ void __launch_bounds__(next_token_threads) next_token(__grid_constant__ NextToken<T> const args) {
   __shared__ Likeliest of_warp[next_token_threads / 32];
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  begin_kernel();
   int const thread = static_cast<int>(threadIdx.x);
   Sequence const sequence = *args.sequence;
   std::int32_t token = sequence.token;

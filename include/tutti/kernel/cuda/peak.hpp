@@ -7,6 +7,7 @@
 #include <tutti/exec/cuda/stream.hpp>
 #include <tutti/kernel/cuda/blas.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/tensor/random.hpp>
 
@@ -26,6 +27,7 @@ struct RandomMatrix {
 /// In [-1, 1): products of zeros take less power, and are faster than any that matter.
 template <class T>
 __global__ void fill_random(RandomMatrix<T> const args) {
+  begin_kernel();
   std::int64_t const i = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
   if (i >= args.count) return;
   std::uint32_t const word = CounterRandom{1, 0}.bits(static_cast<std::uint64_t>(i));

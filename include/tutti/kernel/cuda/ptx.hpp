@@ -97,6 +97,12 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
 #endif
 }
+/// What every kernel of the library begins with, in every thread, before it leaves or touches memory: the next one may
+/// start, and those before have ended. One that left before would let the next one run beside them.
+__device__ __forceinline__ void begin_kernel() {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+}
 /// `value`, but computed again wherever this stands: what follows from it is not kept in registers across loops.
 __device__ __forceinline__ int computed_anew(int value) {
   asm volatile("" : "+r"(value));

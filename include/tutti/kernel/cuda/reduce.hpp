@@ -4,9 +4,10 @@
 /// Sum and maximum over any axes on a GPU, without atomic operations: the reduced positions are cut into parts by the
 /// shape alone, and the parts are combined in order.
 
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/box.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
 
@@ -69,6 +70,7 @@ __device__ float combined(float a, float b) {
 /// Group threads walk over the reduced positions of one output: what is reduced lies side by side, or nothing does.
 template <bool Maximum, int Group>
 __global__ void __launch_bounds__(256) reduce_along(__grid_constant__ ReduceParts const args) {
+  begin_kernel();
   __shared__ float room[8];
   int const thread = static_cast<int>(threadIdx.x) % Group;
   std::int64_t const output = std::int64_t{blockIdx.x} * (256 / Group) + static_cast<int>(threadIdx.x) / Group;
@@ -96,6 +98,7 @@ __global__ void __launch_bounds__(256) reduce_along(__grid_constant__ ReducePart
 /// What is kept lies side by side: a warp has 32 outputs, and eight warps share the reduced positions.
 template <bool Maximum>
 __global__ void __launch_bounds__(256) reduce_across(__grid_constant__ ReduceParts const args) {
+  begin_kernel();
   __shared__ float room[8][32];
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   std::int64_t const output = std::int64_t{blockIdx.x} * 32 + lane;
@@ -122,6 +125,7 @@ struct CombineParts {
 };
 template <bool Maximum>
 __global__ void __launch_bounds__(256) combine_parts(CombineParts const args) {
+  begin_kernel();
   std::int64_t const output = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
   if (output >= args.outputs) return;
   float value = nothing<Maximum>();
@@ -146,9 +150,9 @@ void run_reduce(Context& context, Reduce const& args, ReducePositions const& kep
     parts.out = static_cast<float*>(context.scratch(static_cast<std::size_t>(blocks * parts.outputs) * sizeof(float)));
   auto const kernel =
       across ? reduce_across<Maximum> : whole_blocks ? reduce_along<Maximum, 256> : reduce_along<Maximum, 32>;
-  tutti::cuda::launch(context.stream(),
-                      {.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(blocks)), .block = dim3(256)},
-                      kernel, parts);
+  launch_own(context.stream(),
+             {.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(blocks)), .block = dim3(256)}, kernel,
+             parts);
   if (blocks > 1)
     launch_blocks(context, (parts.outputs + 255) / 256, 256, combine_parts<Maximum>,
                   CombineParts{parts.out, args.out, parts.outputs, blocks});

@@ -6,6 +6,7 @@
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/column_sum.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/rms_norm.hpp>
 
@@ -23,6 +24,7 @@ struct RmsNormRows {
 
 template <class T, class Y, int N, int Held>
 __global__ void __launch_bounds__(512) rms_norm_rows(RmsNormRows<T, Y> const args) {
+  begin_kernel();
   __shared__ float room[2][1][most_warps];
   RmsNormOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);
@@ -64,6 +66,7 @@ struct RmsNormGradientRows {
 /// dx, and each block's part of dweight, whose sums a thread keeps in registers as in layer normalisation.
 template <class T, class Y, int N, int Held>
 __global__ void __launch_bounds__(512) rms_norm_gradient_rows(RmsNormGradientRows<T, Y> const args) {
+  begin_kernel();
   __shared__ float room[2][1][most_warps];
   RmsNormGradientOf<T, Y> const& op = args.op;
   RowPlace const place(args.row_threads);

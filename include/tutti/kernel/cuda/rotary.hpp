@@ -7,6 +7,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/rotary.hpp>
@@ -28,6 +29,7 @@ struct RotaryPairs {
 /// A row of the table serves all heads of its position, from L1.
 template <class T, int N, bool Halves>
 __global__ void __launch_bounds__(256) rotary_pairs(RotaryPairs<T> const args) {
+  begin_kernel();
   RotaryOf<T> const& op = args.op;
   std::int64_t const pairs = op.head_size / 2, of_head = pairs / N, of_row = op.heads * of_head;
   for (std::int64_t index = std::int64_t{blockIdx.x} * 256 + threadIdx.x; index < op.rows * of_row;

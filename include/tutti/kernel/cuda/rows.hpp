@@ -4,8 +4,8 @@
 /// Rows of a matrix divided among threads, for the kernels that normalise them: a row is held in registers between the
 /// passes over it, so memory is read once.
 
-#include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/launch.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 
 #include <algorithm>
@@ -216,9 +216,9 @@ inline std::int64_t access_blocks(std::int64_t accesses) {
 
 template <class Args>
 void launch_blocks(Context& context, std::int64_t blocks, int threads, void (*kernel)(Args), Args const& args) {
-  tutti::cuda::launch(context.stream(),
-                      {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(static_cast<unsigned>(threads))},
-                      kernel, args);
+  launch_own(context.stream(),
+             {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(static_cast<unsigned>(threads))}, kernel,
+             args);
 }
 
 /// What a thread needs of a float vector over the channels: in registers for all rows where accesses are held, else

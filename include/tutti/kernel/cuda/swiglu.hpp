@@ -6,6 +6,7 @@
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/activation.hpp>
 #include <tutti/kernel/cuda/context.hpp>
+#include <tutti/kernel/cuda/ptx.hpp>
 #include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/cuda/vector.hpp>
 #include <tutti/kernel/swiglu.hpp>
@@ -20,6 +21,7 @@ namespace detail {
 /// One access of each operand a thread: 32 bytes in flight for the 2,048 threads of a processor.
 template <class T, int N>
 __global__ void __launch_bounds__(256) swiglu_elements(SwiGluOf<T> const op) {
+  begin_kernel();
   std::int64_t const pieces = op.channels / N, all = op.rows * pieces;
   for (std::int64_t index = std::int64_t{blockIdx.x} * 256 + threadIdx.x; index < all;
        index += std::int64_t{gridDim.x} * 256) {
@@ -35,6 +37,7 @@ __global__ void __launch_bounds__(256) swiglu_elements(SwiGluOf<T> const op) {
 
 template <class T, int N>
 __global__ void __launch_bounds__(256) swiglu_gradient_elements(SwiGluGradientOf<T> const op) {
+  begin_kernel();
   std::int64_t const pieces = op.channels / N, all = op.rows * pieces;
   for (std::int64_t index = std::int64_t{blockIdx.x} * 256 + threadIdx.x; index < all;
        index += std::int64_t{gridDim.x} * 256) {

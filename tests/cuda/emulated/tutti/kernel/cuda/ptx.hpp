@@ -164,6 +164,10 @@ inline float exp2_approximate(float x) {
 }
 inline void let_next_kernel_start() {}
 inline void wait_for_previous_kernel() { emulated::waited_for_previous(); }
+inline void begin_kernel() {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+}
 inline int computed_anew(int value) { return value; }
 
 }  // namespace tutti::kernel::cuda
