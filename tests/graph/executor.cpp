@@ -6,6 +6,7 @@
 #include "graph/run_graph.hpp"
 #include "graph/small_gpt.hpp"
 
+#include <tutti/graph/custom.hpp>
 #include <tutti/graph/executor.hpp>
 
 #include <algorithm>
@@ -453,4 +454,51 @@ TEST_CASE("the profile counts every kind of step") {
   for (std::size_t s = 0; s < executor.profile().size(); ++s) CHECK(executor.profile().nanoseconds(s) >= 0);
   CHECK_FALSE(Executor(context, program, state).profile().measures());
   CHECK(executor.waited_ns() == 0);
+}
+
+namespace {
+
+/// Adds x to a total that it keeps, and gives the total.
+struct Accumulate {
+  static constexpr std::string_view name = "accumulate";
+  static constexpr std::uint32_t updates = 1u << 1;
+  static constexpr Type type(OperandTypes const& in) { return in[0]; }
+  static naive::Values reference(naive::Call const& call) {
+    naive::Values total = call.in(1);
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += call.in(0)[i];
+    return total;
+  }
+  static void run(exec::Context&, CustomArguments const& args) {
+    auto* const total = reinterpret_cast<float*>(args.operands[1].data);
+    for (std::int64_t i = 0; i < args.result.shape.size(); ++i)
+      args.out<float>().data()[i] = total[i] += args.in<float>(0).data()[i];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an operation changes a state in place, and is refused where something else uses that state") {
+  Builder b;
+  Var const x = b.input("x", DType::float32, {3}), total = b.state("total", {3});
+  b.output("y", custom<Accumulate>({x, total}) * 2.0);
+  Graph const graph = canonical(b.graph());
+  Program const program = compile(graph);
+  State state(graph);
+  exec::Context context({.threads = 1});
+  Executor executor(context, program, state);
+  float const values[] = {1, 2, 3};
+  executor.set("x", TensorView<float const>(values, {3}));
+  executor.run();
+  executor.run();
+  CHECK(executor.output<float>("y")(2) == 12.0f);
+  CHECK(state["total"](1) == 4.0f);
+
+  REQUIRE_ERROR(custom<Accumulate>({x, x}), ErrorKind::invalid_argument, "must be a state");
+  b.output("seen", total + 1.0);
+  REQUIRE_ERROR(compile(canonical(b.graph())), ErrorKind::invalid_argument, "state 'total' in place");
+  Builder twice;
+  Var const z = twice.input("x", DType::float32, {3}), kept = twice.state("total", {3});
+  twice.output("y", custom<Accumulate>({z, kept}));
+  twice.update(kept, z);
+  REQUIRE_ERROR(compile(canonical(twice.graph())), ErrorKind::invalid_argument, "state 'total' in place");
 }
