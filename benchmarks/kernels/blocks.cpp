@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Products with weights in blocks. One row, as when decoding, and eight: bytes of weights by the second, beside a plain
-/// read of the same bytes. 512 rows, as for a prompt: operations by the second, beside the product with the same weights
-/// in float32. Contenders take turns; the median of each counts.
+/// Products with weights in blocks. One row, as when decoding, and eight: bytes of weights by the second, beside a
+/// plain read of the same bytes. 512 rows, as for a prompt: operations by the second, beside the product with the same
+/// weights in float32. Contenders take turns; the median of each counts.
 ///
 ///   blocks [--threads N] [--isa NAME] [--megabytes N] [--rounds N] [--type NAME] [--json FILE]
 ///     --megabytes  of each weight that one row reads, 128 by default, far more than caches hold

@@ -29,18 +29,16 @@ TUTTI_KERNEL_INLINE I8x32 load_bytes(void const* p) {
   __builtin_memcpy(result.v, p, 32);
   return result;
 }
+TUTTI_KERNEL_INLINE void store(std::int8_t* p, I8x32 const& a) { __builtin_memcpy(p, a.v, sizeof a.v); }
 TUTTI_KERNEL_INLINE I8x32 nibbles(void const* p) {
   auto const* const q = static_cast<std::uint8_t const*>(p);
   return lanes_of<I8x32>([&](int i) { return i < 16 ? q[i] & 15 : q[i - 16] >> 4; });
 }
 TUTTI_KERNEL_INLINE I8x32 bits(I8x32 const& a, int shift, int mask) {
-  return lanes_of<I8x32>([&](int i) { return (static_cast<std::uint8_t>(a.v[i]) >> shift) & mask; });
-}
-TUTTI_KERNEL_INLINE I8x32 lift(I8x32 const& a) {
-  return lanes_of<I8x32>([&](int i) { return a.v[i] * 16; });
-}
-TUTTI_KERNEL_INLINE I8x32 lift_by_two(I8x32 const& a) {
-  return lanes_of<I8x32>([&](int i) { return a.v[i] * 4; });
+  return lanes_of<I8x32>([&](int i) {
+    int const byte = static_cast<std::uint8_t>(a.v[i]);
+    return (shift < 0 ? byte << -shift : byte >> shift) & mask;
+  });
 }
 TUTTI_KERNEL_INLINE I8x32 join(I8x32 const& a, I8x32 const& b) {
   return lanes_of<I8x32>([&](int i) { return a.v[i] | b.v[i]; });
@@ -73,6 +71,7 @@ TUTTI_KERNEL_INLINE I32x8 dot4_signed(I8x32 const& w, I8x32 const& x) { return d
 TUTTI_KERNEL_INLINE I16x16 load_shorts(std::int16_t const* p) {
   return lanes_of<I16x16>([&](int i) { return p[i]; });
 }
+TUTTI_KERNEL_INLINE void store(std::int16_t* p, I16x16 const& a) { __builtin_memcpy(p, a.v, sizeof a.v); }
 TUTTI_KERNEL_INLINE I16x16 even_odd(void const* p) {
   auto const* const bytes = static_cast<std::int8_t const*>(p);
   return lanes_of<I16x16>([&](int i) { return bytes[i < 8 ? 2 * i : 2 * i - 15]; });
@@ -102,6 +101,10 @@ TUTTI_KERNEL_INLINE I32x8 minus_times(I32x8 const& a, I32x8 const& b, int shift)
 TUTTI_KERNEL_INLINE F32x8 to_float(I32x8 const& a) {
   return lanes_of<F32x8>([&](int i) { return a.v[i]; });
 }
+TUTTI_KERNEL_INLINE I32x8 broadcast(std::int32_t const* p) {
+  std::int32_t const value = *p;
+  return lanes_of<I32x8>([&](int) { return value; });
+}
 TUTTI_KERNEL_INLINE F32x8 broadcast(float const* p) {
   float const value = *p;
   return lanes_of<F32x8>([&](int) { return value; });
@@ -109,6 +112,9 @@ TUTTI_KERNEL_INLINE F32x8 broadcast(float const* p) {
 TUTTI_KERNEL_INLINE F32x8 broadcast(float16 const* p) {
   float const value = *p;
   return broadcast(&value);
+}
+TUTTI_KERNEL_INLINE F32x8 plus(F32x8 const& a, F32x8 const& b) {
+  return lanes_of<F32x8>([&](int i) { return a.v[i] + b.v[i]; });
 }
 TUTTI_KERNEL_INLINE F32x8 times(F32x8 const& a, F32x8 const& b) {
   return lanes_of<F32x8>([&](int i) { return a.v[i] * b.v[i]; });
@@ -125,4 +131,3 @@ TUTTI_KERNEL_INLINE float total(F32x8 const& a) {
   for (int i = 0; i < 4; ++i) x[i] = a.v[i] + a.v[i + 4];
   return (x[0] + x[2]) + (x[1] + x[3]);
 }
-TUTTI_KERNEL_INLINE float first_lane(F32x8 const& a) { return a.v[0]; }

@@ -17,16 +17,16 @@ struct F32x8 {
 };
 
 TUTTI_KERNEL_INLINE I8x32 load_bytes(void const* p) { return {_mm256_loadu_si256(static_cast<__m256i const*>(p))}; }
+TUTTI_KERNEL_INLINE void store(std::int8_t* p, I8x32 a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
 TUTTI_KERNEL_INLINE I8x32 nibbles(void const* p) {
   __m256i const both = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<__m128i const*>(p)));
   __m256i const down = _mm256_srlv_epi32(both, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
   return {_mm256_and_si256(down, _mm256_set1_epi8(15))};
 }
 TUTTI_KERNEL_INLINE I8x32 bits(I8x32 a, int shift, int mask) {
-  return {_mm256_and_si256(_mm256_srli_epi16(a.v, shift), _mm256_set1_epi8(static_cast<char>(mask)))};
+  __m256i const moved = shift < 0 ? _mm256_slli_epi16(a.v, -shift) : _mm256_srli_epi16(a.v, shift);
+  return {_mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(mask)))};
 }
-TUTTI_KERNEL_INLINE I8x32 lift(I8x32 a) { return {_mm256_slli_epi16(a.v, 4)}; }
-TUTTI_KERNEL_INLINE I8x32 lift_by_two(I8x32 a) { return {_mm256_slli_epi16(a.v, 2)}; }
 TUTTI_KERNEL_INLINE I8x32 join(I8x32 a, I8x32 b) { return {_mm256_or_si256(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE I8x32 minus(I8x32 a, int b) {
   return {_mm256_sub_epi8(a.v, _mm256_set1_epi8(static_cast<char>(b)))};
@@ -65,6 +65,9 @@ TUTTI_KERNEL_INLINE I32x8 dot4_signed(I8x32 w, I8x32 x) {
 TUTTI_KERNEL_INLINE I16x16 load_shorts(std::int16_t const* p) {
   return {_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p))};
 }
+TUTTI_KERNEL_INLINE void store(std::int16_t* p, I16x16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v);
+}
 TUTTI_KERNEL_INLINE I16x16 even_odd(void const* p) {
   __m128i const order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
   return {_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_loadu_si128(static_cast<__m128i const*>(p)), order))};
@@ -86,10 +89,12 @@ TUTTI_KERNEL_INLINE I32x8 minus_times(I32x8 a, I32x8 b, int shift) {
   return {_mm256_sub_epi32(a.v, _mm256_slli_epi32(b.v, shift))};
 }
 TUTTI_KERNEL_INLINE F32x8 to_float(I32x8 a) { return {_mm256_cvtepi32_ps(a.v)}; }
+TUTTI_KERNEL_INLINE I32x8 broadcast(std::int32_t const* p) { return {_mm256_set1_epi32(*p)}; }
 TUTTI_KERNEL_INLINE F32x8 broadcast(float const* p) { return {_mm256_broadcast_ss(p)}; }
 TUTTI_KERNEL_INLINE F32x8 broadcast(float16 const* p) {
   return {_mm256_cvtph_ps(_mm_set1_epi16(static_cast<short>(p->bits)))};
 }
+TUTTI_KERNEL_INLINE F32x8 plus(F32x8 a, F32x8 b) { return {_mm256_add_ps(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE F32x8 times(F32x8 a, F32x8 b) { return {_mm256_mul_ps(a.v, b.v)}; }
 TUTTI_KERNEL_INLINE F32x8 plus_product(F32x8 sum, F32x8 a, F32x8 b) { return {_mm256_fmadd_ps(a.v, b.v, sum.v)}; }
 TUTTI_KERNEL_INLINE F32x8 minus_product(F32x8 sum, F32x8 a, F32x8 b) { return {_mm256_fnmadd_ps(a.v, b.v, sum.v)}; }
@@ -98,4 +103,3 @@ TUTTI_KERNEL_INLINE float total(F32x8 a) {
   x = _mm_add_ps(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
-TUTTI_KERNEL_INLINE float first_lane(F32x8 a) { return _mm256_cvtss_f32(a.v); }

@@ -9,7 +9,7 @@ using bytes::I16x16;
 using bytes::I32x8;
 using bytes::I8x32;
 
-/// A scale as other programs keep it with rounded activations, in half precision, where that has a normal number for it.
+/// A scale as other programs keep it with rounded activations: in half precision, where that has a normal number.
 TUTTI_KERNEL_INLINE float half_scale(float value) {
   float const size = __builtin_fabsf(value);
   return size >= 0x1p-14f && size <= 65504.0f ? static_cast<float>(float16(value)) : value;
@@ -41,7 +41,7 @@ TUTTI_KERNEL_INLINE int sum_of_bytes(std::int8_t const* q) {
   return sum;
 }
 
-/// One row in blocks of 32: as Q8_0 and Q8_1 of GGML. sums[i] is scale times the sum of the integers.
+/// One row in blocks of 32: as Q8_0 and Q8_1 of GGML.
 TUTTI_TARGET inline void round_by_32(float const* x, std::int64_t in, BlockRounding const& to) {
   for (std::int64_t i = 0; i < in / 32; ++i) {
     float magnitude;
@@ -49,7 +49,8 @@ TUTTI_TARGET inline void round_by_32(float const* x, std::int64_t in, BlockRound
     bool const zeros = round_block<32>(x + 32 * i, q, magnitude) == 0.0f && magnitude < 1.0f;
     float const scale = zeros ? 0.0f : magnitude / 127.0f;
     to.scales[i] = half_scale(scale);
-    to.scaled_sums[i] = half_scale(scale * static_cast<float>(sum_of_bytes<32>(q)));
+    to.totals[i] = sum_of_bytes<32>(q);
+    to.eighths_of_sums[i] = half_scale(scale * static_cast<float>(to.totals[i])) * 0.125f;
   }
 }
 /// One row in blocks of 256: as Q8_K of GGML, but for the order of the sums of 16: even ones, then odd ones.
@@ -64,11 +65,23 @@ TUTTI_TARGET inline void round_by_256(float const* x, std::int64_t in, BlockRoun
   }
 }
 
+/// What is taken from a code before it is multiplied: a power of two.
+template <class Block>
+inline constexpr int code_offset = 0;
+template <>
+inline constexpr int code_offset<blocks::Q4_0> = 8;
+template <>
+inline constexpr int code_offset<blocks::Q5_0> = 16;
+template <>
+inline constexpr int code_offset<blocks::Q3_K> = 4;
+template <>
+inline constexpr int code_offset<blocks::Q6_K> = 32;
+
 // Codes of blocks of 32.
-TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q4_0 const& b) { return bytes::minus(bytes::nibbles(b.q), 8); }
+TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q4_0 const& b) { return bytes::nibbles(b.q); }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q4_1 const& b) { return bytes::nibbles(b.q); }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q5_0 const& b) {
-  return bytes::minus(bytes::join(bytes::nibbles(b.q), bytes::sixteens(b.high)), 16);
+  return bytes::join(bytes::nibbles(b.q), bytes::sixteens(b.high));
 }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q5_1 const& b) {
   return bytes::join(bytes::nibbles(b.q), bytes::sixteens(b.high));
@@ -78,47 +91,51 @@ TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::IQ4_NL const& b) {
   return bytes::look_up(blocks::iq4_values, bytes::nibbles(b.q));
 }
 
-/// out[r * out_row + c] = row r of x times row c of w, of `count` blocks of 32.
-template <class Block, int Rows, int Columns>
-TUTTI_TARGET void dots_by_32(std::byte const* w, std::int64_t row, std::int64_t count, BlockRounding const& x,
-                             float* out, std::int64_t out_row) {
-  constexpr bool has_min = requires(Block const& b) { b.m; };
-  F32x8 sums[Rows][Columns], mins[Rows][Columns];
+/// Bytes of weights that are asked for ahead of their use: past the end of a page no processor does that by itself.
+inline constexpr std::int64_t block_ahead = 2048;
+
+/// sums[r] += block i of `count` of row r of x times a block.
+template <class Block, int Rows>
+TUTTI_KERNEL_INLINE void add_block(Block const& block, BlockRounding const& x, std::int64_t count, std::int64_t i,
+                                   F32x8 (&sums)[Rows]) {
+  I8x32 const codes = codes_of(block);
+  F32x8 const d = bytes::broadcast(&block.d);
   TUTTI_UNROLL
   for (int r = 0; r < Rows; ++r) {
-    TUTTI_UNROLL
-    for (int c = 0; c < Columns; ++c) sums[r][c] = mins[r][c] = F32x8{};
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    I8x32 right[Rows];
-    TUTTI_UNROLL
-    for (int r = 0; r < Rows; ++r) right[r] = bytes::load_bytes(x.q + 32 * (r * count + i));
-    TUTTI_UNROLL
-    for (int c = 0; c < Columns; ++c) {
-      auto const& block = reinterpret_cast<Block const*>(w + c * row)[i];
-      I8x32 const codes = codes_of(block);
-      F32x8 const d = bytes::broadcast(&block.d);
-      TUTTI_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        I32x8 dot;
-        if constexpr (has_min) {
-          dot = bytes::dot4_unsigned(codes, right[r]);
-          mins[r][c] = bytes::plus_product(mins[r][c], bytes::broadcast(&block.m),
-                                           bytes::broadcast(x.scaled_sums + r * count + i));
-        } else {
-          dot = bytes::dot4_signed(codes, right[r]);
-        }
-        F32x8 const scale = bytes::times(d, bytes::broadcast(x.scales + r * count + i));
-        sums[r][c] = bytes::plus_product(sums[r][c], scale, bytes::to_float(dot));
-      }
+    std::int64_t const at = r * count + i;
+    I8x32 const right = bytes::load_bytes(x.q + 32 * at);
+    F32x8 const scale = bytes::times(d, bytes::broadcast(x.scales + at));
+    if constexpr (requires { block.m; }) {
+      sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(bytes::dot4_unsigned(codes, right)));
+      sums[r] = bytes::plus_product(sums[r], bytes::broadcast(&block.m), bytes::broadcast(x.eighths_of_sums + at));
+    } else if constexpr (code_offset<Block> != 0) {
+      // An eighth of what is too much, in each of the eight lanes.
+      I32x8 const dot = bytes::minus_times(bytes::dot4_unsigned(codes, right), bytes::broadcast(x.totals + at),
+                                           std::countr_zero(static_cast<unsigned>(code_offset<Block>)) - 3);
+      sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(dot));
+    } else {
+      sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(bytes::dot4_signed(codes, right)));
     }
   }
+}
+/// out[r * out_row] = row r of x times the row w, of `count` blocks of 32: even ones and odd ones apart, so that a sum
+/// need not wait for the one before.
+template <class Block, int Rows>
+TUTTI_TARGET void dots_by_32(std::byte const* w, std::int64_t count, BlockRounding const& x, float* out,
+                             std::int64_t out_row) {
+  auto const* const row = reinterpret_cast<Block const*>(w);
+  F32x8 even[Rows], odd[Rows];
   TUTTI_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    TUTTI_UNROLL
-    for (int c = 0; c < Columns; ++c)
-      out[r * out_row + c] = bytes::total(sums[r][c]) + (has_min ? bytes::first_lane(mins[r][c]) : 0.0f);
+  for (int r = 0; r < Rows; ++r) even[r] = odd[r] = F32x8{};
+  std::int64_t i = 0;
+  for (; i + 2 <= count; i += 2) {
+    __builtin_prefetch(reinterpret_cast<char const*>(row + i) + block_ahead);
+    add_block(row[i], x, count, i, even);
+    add_block(row[i + 1], x, count, i + 1, odd);
   }
+  if (i < count) add_block(row[i], x, count, i, even);
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) out[r * out_row] = bytes::total(bytes::plus(even[r], odd[r]));
 }
 
 // Codes of part p of eight of blocks of 256.
@@ -127,36 +144,29 @@ TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q2_K const& b, int p) {
 }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q3_K const& b, int p) {
   I8x32 const low = bytes::bits(bytes::load_bytes(b.q + 32 * (p / 4)), 2 * (p % 4), 3);
-  return bytes::join(low, bytes::lift_by_two(bytes::bits(bytes::load_bytes(b.high), p, 1)));
+  return bytes::join(low, bytes::bits(bytes::load_bytes(b.high), p - 2, 4));
 }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q4_K const& b, int p) {
   return bytes::bits(bytes::load_bytes(b.q + 32 * (p / 2)), 4 * (p % 2), 15);
 }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q5_K const& b, int p) {
   I8x32 const low = bytes::bits(bytes::load_bytes(b.q + 32 * (p / 2)), 4 * (p % 2), 15);
-  return bytes::join(low, bytes::lift(bytes::bits(bytes::load_bytes(b.high), p, 1)));
+  return bytes::join(low, bytes::bits(bytes::load_bytes(b.high), p - 4, 16));
 }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::Q6_K const& b, int p) {
   int const half = p / 4, g = p % 4;
   I8x32 const low = bytes::bits(bytes::load_bytes(b.q + 64 * half + 32 * (g % 2)), 4 * (g / 2), 15);
-  return bytes::join(low, bytes::lift(bytes::bits(bytes::load_bytes(b.high + 32 * half), 2 * g, 3)));
+  return bytes::join(low, bytes::bits(bytes::load_bytes(b.high + 32 * half), 2 * g - 4, 48));
 }
 TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::IQ4_XS const& b, int p) {
   return bytes::look_up(blocks::iq4_values, bytes::nibbles(b.q + 16 * p));
 }
 
-/// Scales of the sixteens of a block, those of even place before those of odd place; and what is taken from a code, 2 ^
-/// `shift` (0 where `shift` is -1), or times what the sums of x are taken from the whole, times dmin.
+/// Of the sixteens of a block, those of even place before those of odd place: what codes are multiplied by, and what,
+/// times dmin, is taken from the numbers.
 struct Scales {
   I16x16 scales, mins;
 };
-template <class Block>
-inline constexpr int code_shift = -1;
-template <>
-inline constexpr int code_shift<blocks::Q3_K> = 2;
-template <>
-inline constexpr int code_shift<blocks::Q6_K> = 5;
-
 TUTTI_KERNEL_INLINE std::uint32_t word_at(std::uint8_t const* p) {
   std::uint32_t word;
   __builtin_memcpy(&word, p, 4);
@@ -189,8 +199,15 @@ TUTTI_KERNEL_INLINE Scales scales_of(blocks::Q4_K const& b) { return six_bit_sca
 TUTTI_KERNEL_INLINE Scales scales_of(blocks::Q5_K const& b) { return six_bit_scales(b); }
 TUTTI_KERNEL_INLINE Scales scales_of(blocks::Q6_K const& b) { return {bytes::even_odd(b.scales), I16x16{}}; }
 TUTTI_KERNEL_INLINE Scales scales_of(blocks::IQ4_XS const& b) {
-  std::uint64_t all = 0;
-  for (int k = 0; k < 8; ++k) all |= static_cast<std::uint64_t>(blocks::iq4_scale(b, k) + 32) << (8 * k);
+  // Nibbles, and pairs of bits, to bytes of their own: iq4_scale for all eight.
+  std::uint64_t low = word_at(b.scales_low), high = b.scales_high;
+  low = (low | low << 16) & 0x0000ffff0000ffffu;
+  low = (low | low << 8) & 0x00ff00ff00ff00ffu;
+  low = (low | low << 4) & 0x0f0f0f0f0f0f0f0fu;
+  high = (high | high << 24) & 0x000000ff000000ffu;
+  high = (high | high << 12) & 0x000f000f000f000fu;
+  high = (high | high << 6) & 0x0303030303030303u;
+  std::uint64_t const all = low | high << 4;
   return {bytes::minus(bytes::twice(all), 32), I16x16{}};
 }
 
@@ -205,6 +222,9 @@ TUTTI_TARGET void dots_by_256(std::byte const* w, std::int64_t count, BlockRound
   for (int r = 0; r < Rows; ++r) sums[r] = F32x8{};
   for (std::int64_t i = 0; i < count; ++i) {
     auto const& block = reinterpret_cast<Block const*>(w)[i];
+    TUTTI_UNROLL
+    for (int line = 0; line < static_cast<int>(sizeof(Block)); line += 64)
+      __builtin_prefetch(reinterpret_cast<char const*>(&block) + block_ahead + line);
     Scales const scales = scales_of(block);
     I32x8 dots[Rows];
     TUTTI_UNROLL
@@ -225,8 +245,9 @@ TUTTI_TARGET void dots_by_256(std::byte const* w, std::int64_t count, BlockRound
       std::int64_t const at = r * count + i;
       F32x8 const step = bytes::broadcast(x.scales + at);
       I16x16 const right_sums = bytes::load_shorts(x.sums + 16 * at);
-      if constexpr (code_shift<Block> >= 0)
-        dots[r] = bytes::minus_times(dots[r], bytes::dot2(scales.scales, right_sums), code_shift<Block>);
+      if constexpr (code_offset<Block> != 0)
+        dots[r] = bytes::minus_times(dots[r], bytes::dot2(scales.scales, right_sums),
+                                     std::countr_zero(static_cast<unsigned>(code_offset<Block>)));
       sums[r] = bytes::plus_product(sums[r], bytes::times(bytes::broadcast(&block.d), step), bytes::to_float(dots[r]));
       if constexpr (has_min)
         sums[r] = bytes::minus_product(sums[r], bytes::times(bytes::broadcast(&block.dmin), step),
@@ -235,4 +256,32 @@ TUTTI_TARGET void dots_by_256(std::byte const* w, std::int64_t count, BlockRound
   }
   TUTTI_UNROLL
   for (int r = 0; r < Rows; ++r) out[r * out_row] = bytes::total(sums[r]);
+}
+
+/// out[r * out_row] = row r of x times the row w of numbers, in two sums a row.
+template <class T, int Rows>
+TUTTI_TARGET void plain_dots(T const* w, std::int64_t in, float const* x, std::int64_t x_stride, float* out,
+                             std::int64_t out_row) {
+  constexpr int width = F32::lanes;
+  F32 even[Rows], odd[Rows];
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) even[r] = odd[r] = zero();
+  std::int64_t i = 0;
+  for (; i + 2 * width <= in; i += 2 * width) {
+    __builtin_prefetch(reinterpret_cast<char const*>(w + i) + block_ahead);
+    F32 const first = load(w + i), second = load(w + i + width);
+    TUTTI_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      even[r] = fma(first, load(x + r * x_stride + i), even[r]);
+      odd[r] = fma(second, load(x + r * x_stride + i + width), odd[r]);
+    }
+  }
+  for (; i < in; i += width) {
+    int const rest = in - i < width ? static_cast<int>(in - i) : width;
+    F32 const last = load_partial(w + i, rest);
+    TUTTI_UNROLL
+    for (int r = 0; r < Rows; ++r) even[r] = fma(last, load_partial(x + r * x_stride + i, rest), even[r]);
+  }
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) out[r * out_row] = sum(add(even[r], odd[r]));
 }

@@ -21,18 +21,20 @@
 
 namespace tutti::kernel::cpu {
 
-/// Rows rounded to int8 in blocks. Of blocks of 32: a scale each, and that times the sum of the integers; of blocks of
-/// 256: a scale each and the sums of sixteen integers.
+/// Rows rounded to int8 in blocks. Of blocks of 32: a scale each, the sum of the integers, and an eighth (the share of
+/// a lane) of scale times sum; of blocks of 256: a scale each and the sums of sixteen integers.
 struct BlockRounding {
   std::int8_t* q = nullptr;
-  float *scales = nullptr, *scaled_sums = nullptr;
+  float* scales = nullptr;
+  std::int32_t* totals = nullptr;
+  float* eighths_of_sums = nullptr;
   std::int16_t* sums = nullptr;
 
   /// From row r on.
   BlockRounding row(std::int64_t r, std::int64_t in, int block) const noexcept {
     std::int64_t const first = r * (in / block);
-    return {q + r * in, scales + first, block == 32 ? scaled_sums + first : nullptr,
-            block == 32 ? nullptr : sums + 16 * first};
+    if (block == 32) return {q + r * in, scales + first, totals + first, eighths_of_sums + first, nullptr};
+    return {q + r * in, scales + first, nullptr, nullptr, sums + 16 * first};
   }
 };
 /// In the forms that some weights ask for, the others null.
@@ -110,9 +112,9 @@ struct FewRows {
   void carve(Carver& memory) {
     if (by_32)
       rounded.by_32 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 32)),
-                       memory.take<float>(rows * (in / 32)), nullptr};
+                       memory.take<std::int32_t>(rows * (in / 32)), memory.take<float>(rows * (in / 32)), nullptr};
     if (by_256)
-      rounded.by_256 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 256)), nullptr,
+      rounded.by_256 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 256)), nullptr, nullptr,
                         memory.take<std::int16_t>(rows * (in / 16))};
   }
 };

@@ -12,39 +12,30 @@ TUTTI_TARGET inline void round_rows(std::int64_t rows, std::int64_t in, float co
   }
 }
 
-/// tile[r * tile_columns + j] = row r of x times row o + j of w, j < n <= tile_columns.
+/// out[r * out_row] = row r of Rows of x times the row w.
+template <class Block, int Rows>
+TUTTI_TARGET void block_dots(std::byte const* w, std::int64_t in, float const* x, std::int64_t x_stride,
+                             BlockRoundings const& rounded, std::int64_t r, float* out, std::int64_t out_row) {
+  constexpr int in_block = block_elements(Block::type);
+  if constexpr (in_block == 1)
+    plain_dots<decltype(Block::value), Rows>(reinterpret_cast<decltype(Block::value) const*>(w), in, x + r * x_stride,
+                                             x_stride, out, out_row);
+  else if constexpr (in_block == 32)
+    dots_by_32<Block, Rows>(w, in / 32, rounded.by_32.row(r, in, 32), out, out_row);
+  else dots_by_256<Block, Rows>(w, in / 256, rounded.by_256.row(r, in, 256), out, out_row);
+}
+/// tile[r * tile_columns + j] = row r of x times row o + j of w, j < n <= tile_columns. Row after row: bytes that
+/// follow one another come fastest.
 template <class Block>
 TUTTI_TARGET void block_tile(BlockMatrix const& w, std::int64_t o, int n, std::int64_t rows, float const* x,
                              std::int64_t x_stride, BlockRoundings const& rounded, float* tile) {
-  constexpr int in_block = block_elements(Block::type);
-  std::int64_t const count = w.in / in_block, row = count * static_cast<std::int64_t>(sizeof(Block));
-  std::byte const* const from = w.data + o * row;
-  int j = 0;
-  if constexpr (in_block == 1) {
-    auto const* const b = reinterpret_cast<decltype(Block::value) const*>(from);
-    for (; j + 4 <= n; j += 4) dot_rows<Words::plain, 4>(rows, w.in, x, x_stride, b + j * w.in, w.in, tile + j);
-    for (; j < n; ++j) dot_rows<Words::plain, 1>(rows, w.in, x, x_stride, b + j * w.in, w.in, tile + j);
-  } else if constexpr (in_block == 32) {
-    std::int64_t const fours = rows / 4 * 4;
-    for (; j < n; ++j)
-      for (std::int64_t r = 0; r < fours; r += 4)
-        dots_by_32<Block, 4, 1>(from + j * row, row, count, rounded.by_32.row(r, w.in, 32), tile + r * tile_columns + j,
-                                tile_columns);
-    for (std::int64_t r = fours; r < rows; ++r) {
-      BlockRounding const one = rounded.by_32.row(r, w.in, 32);
-      float* const to = tile + r * tile_columns;
-      for (j = 0; j + 4 <= n; j += 4) dots_by_32<Block, 1, 4>(from + j * row, row, count, one, to + j, 0);
-      for (; j < n; ++j) dots_by_32<Block, 1, 1>(from + j * row, row, count, one, to + j, 0);
-    }
-  } else {
-    for (; j < n; ++j) {
-      std::int64_t r = 0;
-      for (; r + 4 <= rows; r += 4)
-        dots_by_256<Block, 4>(from + j * row, count, rounded.by_256.row(r, w.in, 256), tile + r * tile_columns + j,
-                              tile_columns);
-      for (; r < rows; ++r)
-        dots_by_256<Block, 1>(from + j * row, count, rounded.by_256.row(r, w.in, 256), tile + r * tile_columns + j, 0);
-    }
+  std::int64_t const row = w.in / block_elements(Block::type) * static_cast<std::int64_t>(sizeof(Block));
+  std::byte const* from = w.data + o * row;
+  for (int j = 0; j < n; ++j, from += row) {
+    std::int64_t r = 0;
+    for (; r + 4 <= rows; r += 4)
+      block_dots<Block, 4>(from, w.in, x, x_stride, rounded, r, tile + r * tile_columns + j, tile_columns);
+    for (; r < rows; ++r) block_dots<Block, 1>(from, w.in, x, x_stride, rounded, r, tile + r * tile_columns + j, 0);
   }
 }
 inline void block_tile_of(BlockMatrix const& w, std::int64_t o, int n, std::int64_t rows, float const* x,
@@ -87,11 +78,52 @@ TUTTI_TARGET inline void block_swiglu_few(BlockSwiGlu const& p, std::int64_t beg
   }
 }
 
-/// Blocks as floats: the text of block_dequantise.hpp, compiled for this level. It gives the same bits.
+/// y = scale code + offset of `count` codes; one rounding, of the sum.
+TUTTI_KERNEL_INLINE void widen_codes(std::int8_t const* codes, int count, float scale, float offset, bool shifted,
+                                     float* y) {
+  for (int i = 0; i < count; i += F32::lanes) {
+    F32 const code = to_f32(load(codes + i));
+    store(y + i, shifted ? fma(set(scale), code, set(offset)) : mul(set(scale), code));
+  }
+}
+/// Blocks as floats, the same bits as those of block_dequantise.hpp.
 template <class Block>
 TUTTI_TARGET void widen_blocks(std::byte const* from, std::int64_t count, float* y) {
-  for (std::int64_t i = 0; i < count; ++i)
-    blocks::dequantise(reinterpret_cast<Block const*>(from)[i], y + i * block_elements(Block::type));
+  constexpr int in_block = block_elements(Block::type);
+  if constexpr (in_block == 1) {
+    auto const* const numbers = reinterpret_cast<decltype(Block::value) const*>(from);
+    for (std::int64_t i = 0; i < count; i += F32::lanes) {
+      int const rest = count - i < F32::lanes ? static_cast<int>(count - i) : F32::lanes;
+      store_partial(y + i, load_partial(numbers + i, rest), rest);
+    }
+  } else {
+    std::int8_t codes[32];
+    for (std::int64_t i = 0; i < count; ++i, y += in_block) {
+      auto const& block = reinterpret_cast<Block const*>(from)[i];
+      float const d = block.d;
+      if constexpr (in_block == 32) {
+        bytes::store(codes, bytes::minus(codes_of(block), code_offset<Block>));
+        if constexpr (requires { block.m; }) widen_codes(codes, 32, d, block.m, true, y);
+        else widen_codes(codes, 32, d, 0.0f, false, y);
+      } else {
+        Scales const both = scales_of(block);
+        std::int16_t scales[16], mins[16];
+        bytes::store(scales, both.scales);
+        bytes::store(mins, both.mins);
+        for (int p = 0; p < 8; ++p) {
+          bytes::store(codes, bytes::minus(codes_of(block, p), code_offset<Block>));
+          for (int half = 0; half < 2; ++half) {
+            int const at = p + 8 * half;
+            float const scale = d * static_cast<float>(scales[at]);
+            float* const to = y + 32 * p + 16 * half;
+            if constexpr (requires { block.dmin; })
+              widen_codes(codes + 16 * half, 16, scale, -(float(block.dmin) * static_cast<float>(mins[at])), true, to);
+            else widen_codes(codes + 16 * half, 16, scale, 0.0f, false, to);
+          }
+        }
+      }
+    }
+  }
 }
 inline void widen_row(BlockMatrix const& w, std::int64_t o, float* y) {
   blocks::with_block(w.type, [&](auto block) {
