@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/kernel/block_product.hpp> <tutti/kernel/cpu/block_product.hpp>
+// Covers: <tutti/kernel/block_product.hpp> <tutti/kernel/cpu/block_product.hpp> <tutti/exec/isa/bytes.hpp>
 #include <tutti/kernel/cpu/block_product.hpp>
 
 #include <tutti/core/block_quantise.hpp>
