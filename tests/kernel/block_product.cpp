@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/kernel/block_product.hpp> <tutti/kernel/cpu/block_product.hpp>
+// Covers: <tutti/kernel/block_product.hpp> <tutti/kernel/cpu/block_product.hpp> <tutti/exec/isa/bytes.hpp>
 #include <tutti/kernel/cpu/block_product.hpp>
 
 #include <tutti/core/block_quantise.hpp>
 
+#include "core/block_oracle.hpp"
 #include "kernel/support.hpp"
 
 #include <limits>
@@ -101,6 +102,119 @@ TEST_CASE("A product with weights in blocks is close to that with the floats the
               },
               [&](std::vector<float> const& y) { require_within(y, exact.y, exact.bound); });
         }
+}
+
+namespace {
+
+/// A scale that is kept in half precision.
+double half(double value) { return float16(static_cast<float>(value)); }
+
+/// The product of a row of x, rounded to int8 by the published rules of Q8_0, Q8_1 and Q8_K, with a row of blocks, and
+/// the sum of the magnitudes behind it.
+std::pair<double, double> rounded_product(tutti::detail::BlockFacts const& facts, float const* x, float const* w,
+                                          unsigned char const* block, std::int64_t in) {
+  bool const has_min = facts.type == BlockType::q4_1 || facts.type == BlockType::q5_1;
+  double y = 0, magnitudes = 0;
+  for (std::int64_t first = 0; first < in; first += facts.elements, block += facts.bytes) {
+    float peak = 0;
+    for (int i = 0; i < facts.elements; ++i) peak = std::max(peak, std::abs(x[first + i]));
+    if (peak == 0) continue;
+    float const factor = 127.0f / peak;
+    double const unrounded = facts.elements == 32 ? peak / 127.0f : 1.0f / factor;
+    double const scale = facts.elements == 32 ? half(unrounded) : unrounded;
+    double second = 0;  // the other scale, of what is added to codes
+    if (int const at = scale_offsets(facts.type).second; at >= 0) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, block + at, 2);
+      second = static_cast<float>(float16::from_bits(bits));
+    }
+    double const min = has_min ? second : 0;
+    double sum = 0;
+    for (int i = 0; i < facts.elements; ++i) {
+      double const q = std::nearbyint(x[first + i] * factor);
+      sum += q;
+      y += scale * q * (w[first + i] - min);
+      magnitudes += std::abs(scale * q) * (std::abs(w[first + i]) + 2 * std::abs(second) * (has_min ? 1 : 63));
+    }
+    y += min * half(unrounded * sum);
+  }
+  return {y, magnitudes};
+}
+
+}  // namespace
+
+TEST_CASE("Few rows are rounded to int8 and summed in exact integers, for every code and at the ends of the ranges") {
+  for (auto const& facts : tutti::detail::block_facts) {
+    if (!is_quantised(facts.type)) continue;
+    for (int fill : {-1, 0x00, 0x7f, 0x80, 0xff})  // of the bytes other than scales in half precision; -1: random
+      for (bool full : {false, true})              // x at the end of its range everywhere
+        for (std::int64_t count : {1, 2, 5}) {
+          std::int64_t const in = count * facts.elements, out = 6, rows = 5;
+          CAPTURE(std::string(facts.name), fill, full, in);
+          auto bytes = block_bytes(facts, static_cast<int>(out * count), 77);
+          auto const [first, second] = scale_offsets(facts.type);
+          if (fill >= 0)
+            for (std::size_t i = 0; i < bytes.size(); ++i) {
+              int const at = static_cast<int>(i % static_cast<std::size_t>(facts.bytes));
+              if ((at - first) / 2 != 0 || at < first)
+                if (second < 0 || (at - second) / 2 != 0 || at < second) bytes[i] = static_cast<unsigned char>(fill);
+            }
+          std::vector<float> w(length(out * in));
+          dequantise(facts.type, bytes.data(), out * in, w.data());
+          auto x = Random(3).floats(rows * in, 4);
+          if (full)
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] = i / length(in) % 2 == 0 ? 3.0f : -3.0f;
+          std::fill(x.begin(), x.begin() + 32, 0.0f);
+          std::vector<double> y, bound;
+          for (std::int64_t r = 0; r < rows; ++r)
+            for (std::int64_t o = 0; o < out; ++o) {
+              auto const [exact, magnitudes] = rounded_product(facts, x.data() + r * in, w.data() + o * in,
+                                                               bytes.data() + o * count * facts.bytes, in);
+              y.push_back(exact);
+              bound.push_back(tolerance<float>(count) * magnitudes);
+            }
+          on_every_context(
+              [&](exec::Context& context) {
+                std::vector<float> all(y.size()), each = all;
+                kernel::BlockProduct product{
+                    .rows = rows, .x = x.data(), .x_stride = in, .y = all.data(), .y_stride = out};
+                product.weight = {facts.type, out, in, reinterpret_cast<std::byte const*>(bytes.data())};
+                kernel::cpu::block_product(context, product);
+                // What else is multiplied with it makes no difference to a row.
+                product.rows = 1;
+                for (std::int64_t r = 0; r < rows; ++r, product.x += in) {
+                  product.y = each.data() + r * out;
+                  kernel::cpu::block_product(context, product);
+                }
+                REQUIRE(same_bits(all, each));
+                return all;
+              },
+              [&](std::vector<float> const& all) { require_within(all, y, bound); });
+        }
+  }
+}
+
+TEST_CASE("NaN and infinity in x reach every output of their row, and no other row") {
+  for (auto const& facts : tutti::detail::block_facts)
+    for (std::int64_t rows : {3, 12})
+      for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+        CAPTURE(std::string(facts.name), rows, bad);
+        Weight const w(facts.type, 9, 512, 2);
+        auto x = Random(4).floats(rows * 512);
+        x[512 + 300] = bad;
+        on_every_context(
+            [&](exec::Context& context) {
+              std::vector<float> y(length(rows * 9));
+              kernel::cpu::block_product(
+                  context,
+                  {.rows = rows, .x = x.data(), .x_stride = 512, .weight = w.matrix(), .y = y.data(), .y_stride = 9});
+              for (std::size_t i = 0; i < y.size(); ++i) REQUIRE(std::isfinite(y[i]) == (i / 9 != 1));
+              for (float& value : y)
+                if (!std::isfinite(value)) value = 0;  // of NaN only that it is one
+              return y;
+            },
+            [](std::vector<float> const&) {});
+      }
 }
 
 TEST_CASE("Several products of the same x in one region are each what it is alone") {

@@ -8,17 +8,50 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
+#include <tutti/exec/isa/bytes.hpp>
 #include <tutti/kernel/block_product.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
+#include <tutti/kernel/cpu/swiglu.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
+namespace tutti::kernel::cpu {
+
+/// Rows rounded to int8 in blocks. Of blocks of 32: a scale each, the sum of the integers, and an eighth (the share of
+/// a lane) of scale times sum; of blocks of 256: a scale each and the sums of sixteen integers.
+struct BlockRounding {
+  std::int8_t* q = nullptr;
+  float* scales = nullptr;
+  std::int32_t* totals = nullptr;
+  float* eighths_of_sums = nullptr;
+  std::int16_t* sums = nullptr;
+
+  /// From row r on.
+  BlockRounding row(std::int64_t r, std::int64_t in, int block) const noexcept {
+    std::int64_t const first = r * (in / block);
+    if (block == 32) return {q + r * in, scales + first, totals + first, eighths_of_sums + first, nullptr};
+    return {q + r * in, scales + first, nullptr, nullptr, sums + 16 * first};
+  }
+};
+/// In the forms that some weights ask for, the others null.
+struct BlockRoundings {
+  BlockRounding by_32, by_256;
+};
+
+}  // namespace tutti::kernel::cpu
+
+#define TUTTI_ISA_WITH_BF16
+#define TUTTI_ISA_BODY <tutti/kernel/cpu/block_dot.inl>
+#include <tutti/exec/isa/foreach.inl>
+#undef TUTTI_ISA_BODY
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/block_product.inl>
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
+#undef TUTTI_ISA_WITH_BF16
 
 namespace tutti::kernel::cpu {
 
@@ -31,23 +64,158 @@ void check_block_matrix(BlockMatrix const& w, std::int64_t rows, char const* ope
     throw Error(ErrorKind::shape, operation, concat(rows, " rows by ", w.out, " rows of weights: a size is negative"));
   row_bytes(w.type, w.in);
 }
-inline void block_product_part(exec::Isa isa, BlockProduct const& p, std::int64_t begin, std::int64_t end,
-                               float* scratch) {
-  TUTTI_DISPATCH(isa, block_product_part(p, begin, end, scratch));
+
+inline void round_rows(exec::Isa isa, std::int64_t rows, std::int64_t in, float const* x, std::int64_t x_stride,
+                       BlockRoundings const& to) {
+  TUTTI_DISPATCH_ALL(isa, round_rows(rows, in, x, x_stride, to));
 }
-inline void block_swiglu_part(exec::Isa isa, BlockSwiGlu const& p, std::int64_t begin, std::int64_t end,
-                              float* scratch) {
-  TUTTI_DISPATCH(isa, block_swiglu_part(p, begin, end, scratch));
+inline void block_product_few(exec::Isa isa, BlockProduct const& p, std::int64_t begin, std::int64_t end,
+                              BlockRoundings const& rounded) {
+  TUTTI_DISPATCH_ALL(isa, block_product_few(p, begin, end, rounded));
+}
+inline void block_swiglu_few(exec::Isa isa, BlockSwiGlu const& p, std::int64_t begin, std::int64_t end,
+                             BlockRoundings const& rounded) {
+  TUTTI_DISPATCH_ALL(isa, block_swiglu_few(p, begin, end, rounded));
+}
+inline void widen_row(exec::Isa isa, BlockMatrix const& w, std::int64_t o, float* y) {
+  TUTTI_DISPATCH(isa, widen_row(w, o, y));
 }
 
-/// f(begin, end, scratch) on every thread, for its share of [0, out), with `floats` of working memory.
+/// Parts of a thread's working memory, one after the other, each aligned to 64 bytes. Counts without memory at first.
+class Carver {
+ public:
+  explicit Carver(std::byte* memory = nullptr) : memory_(memory) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    T* const part = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    return part;
+  }
+  std::size_t used() const noexcept { return used_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t used_ = 0;
+};
+
+/// A call with few rows, on one thread: the forms of x that its weights ask for.
+struct FewRows {
+  exec::Isa isa;
+  std::int64_t rows, in;
+  bool by_32 = false, by_256 = false;
+  BlockRoundings rounded{};
+
+  void take(BlockType type) noexcept {
+    by_32 = by_32 || block_elements(type) == 32;
+    by_256 = by_256 || block_elements(type) == 256;
+  }
+  void carve(Carver& memory) {
+    if (by_32)
+      rounded.by_32 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 32)),
+                       memory.take<std::int32_t>(rows * (in / 32)), memory.take<float>(rows * (in / 32)), nullptr};
+    if (by_256)
+      rounded.by_256 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 256)), nullptr, nullptr,
+                        memory.take<std::int16_t>(rows * (in / 16))};
+  }
+};
+
+/// A call with many rows, on one thread: weights become float32 panels, some rows of them at a time.
+struct ManyRows {
+  exec::Isa isa;
+  std::int64_t rows, in, columns;  ///< of the weights that are panels at a time
+  float *panels = nullptr, *wide = nullptr, *scratch = nullptr, *ups = nullptr;
+
+  ManyRows(exec::Isa level, std::int64_t rows_, std::int64_t in_, std::int64_t most)
+      : isa(level), rows(rows_), in(in_) {
+    // As many as gemm packs at a time: 3 MB.
+    columns = std::min(std::max<std::int64_t>(32, (std::int64_t{3} << 18) / std::max<std::int64_t>(in, 1) / 32 * 32),
+                       (most + 31) / 32 * 32);
+  }
+  Gemm product(float const* x, std::int64_t x_stride) const {
+    Gemm g;
+    g.m = rows, g.n = columns, g.k = in;
+    g.a = x, g.a_row = x_stride;
+    g.b_row = 1, g.b_column = in;
+    return g;
+  }
+  void carve(Carver& memory, bool with_ups) {
+    // What is multiplied from where it lies needs more than what comes as panels, and with c in the place of the
+    // residual k is not split.
+    Gemm g = product(nullptr, in);
+    std::int64_t const whole = gemm_scratch(g, rows, columns);
+    g.c = this;
+    scratch = memory.take<float>(std::max(whole, gemm_scratch(g, rows, columns)));
+    panels = memory.take<float>(columns * in);
+    wide = memory.take<float>(32 * in);
+    if (with_ups) ups = memory.take<float>(rows * columns);
+  }
+  /// Rows [o, o + n) of w as the right operand of g.
+  void multiply(Gemm g, BlockMatrix const& w, std::int64_t o, std::int64_t n) const {
+    g.n = n;
+    GemmPanels const packed{.words = panels, .k = in, .n = n, .product = Product::float32, .isa = isa};
+    if (w.type == BlockType::f32 || w.type == BlockType::bf16) {
+      g.b = w.data + o * in * block_bytes(w.type);
+      g.b_dtype = w.type == BlockType::f32 ? DType::float32 : DType::bfloat16;
+    } else {
+      std::int64_t const width = panel_width(isa);
+      Gemm few = g;
+      few.b = wide;
+      for (std::int64_t j = 0; j < n; j += width) {
+        std::int64_t const here = std::min(width, n - j);
+        for (std::int64_t i = 0; i < here; ++i) widen_row(isa, w, o + j + i, wide + i * in);
+        pack_right_panels(isa, few, 0, here, panels + j * in, nullptr);
+      }
+      g.b_panels = &packed;
+    }
+    gemm_region<Product::float32>(isa, g, 0, rows, 0, n, scratch);
+  }
+  void operator()(BlockProduct const& p, std::int64_t begin, std::int64_t end) const {
+    Gemm g = product(p.x, p.x_stride);
+    g.c_row = p.y_stride, g.epilogue.residual_stride = p.residual_stride;
+    for (std::int64_t o = begin; o < end; o += columns) {
+      g.c = p.y + o;
+      if (p.bias != nullptr) g.epilogue.bias = p.bias + o;
+      if (p.residual != nullptr) g.epilogue.residual = p.residual + o;
+      multiply(g, p.weight, o, std::min(columns, end - o));
+    }
+  }
+  void operator()(BlockSwiGlu const& p, std::int64_t begin, std::int64_t end) const {
+    Gemm g = product(p.x, p.x_stride);
+    for (std::int64_t o = begin; o < end; o += columns) {
+      std::int64_t const n = std::min(columns, end - o);
+      g.c = p.y + o, g.c_row = p.y_stride;
+      multiply(g, p.gate, o, n);
+      g.c = ups, g.c_row = n;
+      multiply(g, p.up, o, n);
+      SwiGlu const gates{rows, n, p.y + o, p.y_stride, ups, n, p.y + o, p.y_stride};
+      for (std::int64_t r = 0; r < rows; ++r) swiglu_part(isa, gates, r, 0, n);
+    }
+  }
+};
+
+/// f(begin, end, thread) on threads that share [0, out), bounds at multiples of `grain`.
 template <class F>
-void share_outputs(exec::Context& context, std::int64_t out, std::int64_t floats, F f) {
-  std::size_t const bytes = static_cast<std::size_t>(floats) * sizeof(float);
+void share_outputs(exec::Context& context, std::int64_t out, std::int64_t grain, double products, F f) {
+  // Waking a team takes as long as some hundred thousand products.
+  std::int64_t const grains = (out + grain - 1) / grain;
+  std::int64_t const worth = static_cast<std::int64_t>(std::min(products / 131072, 1e6)) + 1;
+  std::int64_t const threads = std::min({std::int64_t{context.threads()}, grains, worth});
+  if (threads <= 1) return f(std::int64_t{0}, out, 0);
   context.parallel([&](int thread) {
-    std::int64_t const begin = out * thread / context.threads(), end = out * (thread + 1) / context.threads();
-    if (begin < end) f(begin, end, static_cast<float*>(context.scratch(thread, bytes)));
+    if (thread < threads)
+      f(grains * thread / threads * grain, std::min(out, grains * (thread + 1) / threads * grain), thread);
   });
+}
+/// Working memory of a thread for what carve(carver) takes from it.
+template <class F>
+void carve_scratch(exec::Context& context, int thread, F carve) {
+  Carver size;
+  carve(size);
+  Carver memory(static_cast<std::byte*>(context.scratch(thread, size.used())));
+  carve(memory);
+}
+inline double block_work(std::int64_t rows, std::int64_t out, std::int64_t in) noexcept {
+  return static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
 }
 
 }  // namespace detail
@@ -66,11 +234,31 @@ inline void block_products(exec::Context& context, BlockProduct const* products,
     out += p.weight.out;
   }
   if (out == 0 || products->rows == 0) return;
-  detail::share_outputs(context, out, products->weight.in, [&](std::int64_t begin, std::int64_t end, float* scratch) {
-    for (int i = 0; i < count && end > 0; ++i) {
-      std::int64_t const here = products[i].weight.out;
-      if (begin < here) detail::block_product_part(context.isa(), products[i], begin, std::min(end, here), scratch);
-      begin = std::max<std::int64_t>(begin - here, 0), end -= here;
+  std::int64_t const rows = products->rows, in = products->weight.in;
+  bool const few = rows <= block_product_few_rows;
+  double const work = detail::block_work(rows, out, in);
+  detail::share_outputs(context, out, few ? 4 : 32, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+    // f(product, first, last) of the parts of products that outputs [begin, end) of them all are.
+    auto const each = [&](auto f) {
+      std::int64_t before = 0;
+      for (int i = 0; i < count; before += products[i++].weight.out) {
+        std::int64_t const first = std::max<std::int64_t>(begin - before, 0);
+        std::int64_t const last = std::min(end - before, products[i].weight.out);
+        if (first < last) f(products[i], first, last);
+      }
+    };
+    if (few) {
+      detail::FewRows x{context.isa(), rows, in};
+      each([&](BlockProduct const& p, std::int64_t, std::int64_t) { x.take(p.weight.type); });
+      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
+      detail::round_rows(x.isa, rows, in, products->x, products->x_stride, x.rounded);
+      each([&](BlockProduct const& p, std::int64_t first, std::int64_t last) {
+        detail::block_product_few(x.isa, p, first, last, x.rounded);
+      });
+    } else {
+      detail::ManyRows many(context.isa(), rows, in, end - begin);
+      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { many.carve(memory, false); });
+      each(many);
     }
   });
 }
@@ -81,26 +269,39 @@ inline void block_product(exec::Context& context, BlockProduct const& product) {
 inline void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
   detail::check_block_matrix(p.gate, p.rows, "block_swiglu");
   detail::check_block_matrix(p.up, p.rows, "block_swiglu");
-  if (p.gate.out != p.up.out || p.gate.in != p.up.in)
+  std::int64_t const rows = p.rows, out = p.gate.out, in = p.gate.in;
+  if (p.up.out != out || p.up.in != in)
     throw Error(ErrorKind::shape, "block_swiglu",
-                concat("gate is ", p.gate.out, " x ", p.gate.in, ", up ", p.up.out, " x ", p.up.in,
+                concat("gate is ", out, " x ", in, ", up ", p.up.out, " x ", p.up.in,
                        ". They must have the same shape"));
-  if (p.rows == 0 || p.gate.out == 0) return;
-  detail::share_outputs(context, p.gate.out, p.gate.in, [&](std::int64_t begin, std::int64_t end, float* scratch) {
-    detail::block_swiglu_part(context.isa(), p, begin, end, scratch);
+  if (rows == 0 || out == 0) return;
+  bool const few = rows <= block_product_few_rows;
+  double const work = 2 * detail::block_work(rows, out, in);
+  detail::share_outputs(context, out, few ? 4 : 32, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+    if (few) {
+      detail::FewRows x{context.isa(), rows, in};
+      x.take(p.gate.type);
+      x.take(p.up.type);
+      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
+      detail::round_rows(x.isa, rows, in, p.x, p.x_stride, x.rounded);
+      detail::block_swiglu_few(x.isa, p, begin, end, x.rounded);
+    } else {
+      detail::ManyRows many(context.isa(), rows, in, end - begin);
+      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { many.carve(memory, true); });
+      many(p, begin, end);
+    }
   });
 }
 
 /// Contract: tutti/kernel/block_product.hpp.
 inline void block_rows(exec::Context& context, BlockRows const& args) {
   detail::check_block_matrix(args.table, args.rows, "block_rows");
-  std::int64_t const in = args.table.in, bytes = row_bytes(args.table.type, in);
+  std::int64_t const in = args.table.in;
   context.parallel_for(args.rows, 16384 / std::max<std::int64_t>(in, 1) + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      float* const y = args.y + r * in;
       std::int64_t const token = args.tokens[r];
-      if (token < 0 || token >= args.table.out) std::fill(y, y + in, 0.0f);
-      else dequantise(args.table.type, args.table.data + token * bytes, in, y);
+      if (token < 0 || token >= args.table.out) std::fill(args.y + r * in, args.y + (r + 1) * in, 0.0f);
+      else detail::widen_row(context.isa(), args.table, token, args.y + r * in);
     }
   });
 }
