@@ -122,11 +122,12 @@ int main(int argc, char** argv) {
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
   app.add_flag("--quiet", quiet, "print the new text alone, without the prompt");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
+  if (checkpoint.empty() && model_path.empty()) {
+    std::fputs("generate: --checkpoint or --model is required\nSee generate --help for the flags.\n", stderr);
+    return 2;
+  }
 
   try {
-    if (checkpoint.empty() && model_path.empty())
-      throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                         "there is no model. Give --checkpoint, or --model with a GGUF file");
     if (!model_path.empty()) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",

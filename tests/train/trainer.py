@@ -701,6 +701,20 @@ def case_generate(bench):
                         (["--tokens", "0"], "--tokens: 0 must be between 1 and"), (["--threads", "2000"], "--threads: 2000 must be between 0 and 1024")):
         said = generate(*flags, *words, code=2)
         check(part in said and said.endswith("See generate --help for the flags.\n"), said)
+    # As a GGUF file it writes the same text.
+    convert, file = pathlib.Path(bench.args.generator).parent / "convert", bench.folder / "model.gguf"
+    for kind, same in (("f32", True), ("q8_0", False)):
+        done = subprocess.run([convert, "--from", str(out), "--to", str(file), "--type", kind], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == 0 and str(file) in done.stderr, f"convert: {done.returncode} {done.stderr}")
+        text = generate("--model", str(file), "--prompt", "the dog", "--tokens", "40", "--past-end", "--temperature", "0")
+        expected = generate(*flags, "--temperature", "0")
+        # A GGUF model's text ends with the context, a checkpoint's goes on with the newer half of it.
+        check(text.startswith("the dog") and "sat" in text and (not same or expected.startswith(text.rstrip("\n"))), f"{kind}: {text!r} and {expected!r}")
+    done = subprocess.run([convert, "--from", str(file), "--to", str(file), "--type", "f16"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "same file" in done.stderr, done.stderr)
+    done = subprocess.run([convert, "--from", str(data), "--to", str(bench.folder / "x.gguf")], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "convert: " in done.stderr and not (bench.folder / "x.gguf").exists(), done.stderr)
+    check("excludes" in generate("--model", str(file), "--checkpoint", str(out), code=2), "both models")
     done = subprocess.run([bench.args.generator, *flags], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     check(done.returncode == 1 and "could not be written" in done.stderr, f"a full device: {done.returncode} {done.stderr}")
     check("--checkpoint" in generate("--prompt", "x", code=2), "no checkpoint")
