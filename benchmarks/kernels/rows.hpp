@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -55,5 +56,15 @@ class Rows {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
 };
+
+/// The body of `main`: what `run` returns, or 1 after the sentence of what it throws.
+inline int run_main(int (*run)(int, char**), int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
 
 }  // namespace tutti::bench
