@@ -87,13 +87,6 @@ class Decoder {
   /// The hidden state after the final norm, (tokens, channels), of the tokens of the last call's last batch.
   std::span<float const> hidden() const noexcept { return hidden_; }
 
-  /// Keys or values of a slot in a layer, (kv_heads, capacity, head size) as bytes.
-  std::span<std::byte> cache(std::int64_t layer, bool values, std::int64_t slot) {
-    graph::Field& field = state_.at(concat("cache.", layer, values ? ".values" : ".keys"));
-    auto const bytes = static_cast<std::size_t>(field.bytes() / options_.slots);
-    return {static_cast<std::byte*>(field.data()) + static_cast<std::size_t>(slot) * bytes, bytes};
-  }
-
  private:
   /// A program and what runs it.
   struct Compiled {

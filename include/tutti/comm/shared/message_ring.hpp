@@ -15,12 +15,11 @@
 
 namespace tutti::comm::shared {
 
-/// One message: its envelope and, where it fits, its contents.
+/// One message: its envelope and its contents.
 struct alignas(64) MessageSlot {
   static constexpr std::int64_t inline_bytes = 984;
   std::atomic<std::uint64_t> ready{0};  ///< number of the message + 1
   std::int64_t bytes = 0;
-  std::uint64_t elsewhere = 0;  ///< how the transport finds contents that do not fit; 0: they are here
   std::int32_t source = 0;
   std::int32_t tag = 0;
   DType dtype = DType::byte;
