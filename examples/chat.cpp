@@ -4,7 +4,7 @@
 #include <tutti/data/chat_template.hpp>
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/gguf_model.hpp>
-#include <tutti/train/flags.hpp>
+#include <tutti/train/sampling_flags.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -56,12 +56,7 @@ int main(int argc, char** argv) {
       ->check(must_be<std::int64_t>("between 0 and 16777216", [](auto n) { return n >= 0 && n <= (1 << 24); }));
   tutti::train::add_number(app, "--tokens", most, "most tokens of an answer (negative: no bound)")
       ->capture_default_str();
-  tutti::infer::for_each_sampler_setting(sampling,
-                                         [&](std::string flag, auto& value, auto const& may, char const* about) {
-                                           std::replace(flag.begin(), flag.end(), '_', '-');
-                                           tutti::train::add_setting(app, "--" + flag, value, may, about);
-                                         });
-  tutti::train::add_number(app, "--seed", sampling.seed, "the same seed gives the same answers")->capture_default_str();
+  tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same answers");
   tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
       ->capture_default_str()
       ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));

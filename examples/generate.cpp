@@ -10,6 +10,7 @@
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/sampling_flags.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -34,11 +35,8 @@ void print(std::string_view text) {
 tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& sampling,
                                            tutti::data::Tokenizer const& tokenizer) {
   if (sampling.dry_multiplier <= 0) return {};
-  std::vector<std::string> pieces;
-  for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
-    pieces.emplace_back(tokenizer.is_special(id) ? std::string_view() : tokenizer.token_bytes(id));
   std::string const ends[] = {"\n", ":", "\"", "*"};
-  return {ends, pieces, [&](std::string_view text) { return tokenizer.encode(text); }};
+  return {ends, tutti::infer::token_pieces(tokenizer), [&](std::string_view text) { return tokenizer.encode(text); }};
 }
 
 struct GgufRun {
@@ -109,12 +107,7 @@ int main(int argc, char** argv) {
   tutti::train::add_number(app, "--tokens", count, "most tokens to write")
       ->capture_default_str()
       ->check(must_be<std::int64_t>("between 1 and 1099511627776", [](auto n) { return n >= 1 && n <= most_tokens; }));
-  tutti::infer::for_each_sampler_setting(sampling,
-                                         [&](std::string flag, auto& value, auto const& may, char const* help) {
-                                           std::replace(flag.begin(), flag.end(), '_', '-');
-                                           tutti::train::add_setting(app, "--" + flag, value, may, help);
-                                         });
-  tutti::train::add_number(app, "--seed", sampling.seed, "the same seed gives the same text")->capture_default_str();
+  tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
   tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
       ->capture_default_str()
       ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));

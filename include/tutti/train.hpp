@@ -23,3 +23,4 @@
 #include <tutti/train/signals.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>
+#include <tutti/train/sampling_flags.hpp>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/sampling_flags.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/train/flags.hpp>
+#include <tutti/train/sampling_flags.hpp>
 
 #include <cstdint>
 
@@ -92,4 +94,18 @@ TEST_CASE("a program goes on with what it can read, the last of a repeated optio
   CHECK(leave({"--count", "x"}) == 2);
   CHECK(leave({"--other"}) == 2);
   CHECK(leave({"--help"}) == 0);
+}
+
+TEST_CASE("the sampler's settings are flags, with dashes, of the same range in every program") {
+  CLI::App app{"", "program"};
+  infer::SamplerOptions options;
+  add_sampling_flags(app, options, "help");
+  char const* const words[] = {"program", "--top-k", "5", "--seed", "7", "--dry-multiplier", "0.5", "--mirostat", "2"};
+  CHECK(parse_flags(app, 9, words) == std::nullopt);
+  CHECK(options.top_k == 5);
+  CHECK(options.seed == 7);
+  CHECK(options.dry_multiplier == 0.5);
+  CHECK(options.mirostat.text() == "2");
+  char const* const wrong[] = {"program", "--top-p", "7"};
+  CHECK(parse_flags(app, 3, wrong) == 2);
 }

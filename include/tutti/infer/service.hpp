@@ -200,12 +200,7 @@ class Service {
   }
 
   GrammarVocabulary const& grammar_vocabulary() {
-    std::call_once(vocabulary_made_, [this] {
-      std::vector<std::string> pieces;
-      for (std::int32_t id = 0; id < tokenizer_.vocabulary(); ++id)
-        pieces.push_back(tokenizer_.is_special(id) ? std::string() : tokenizer_.token_bytes(id));
-      vocabulary_.emplace(pieces, end_tokens(tokenizer_));
-    });
+    std::call_once(vocabulary_made_, [this] { vocabulary_.emplace(token_pieces(tokenizer_), end_tokens(tokenizer_)); });
     return *vocabulary_;
   }
 

@@ -61,6 +61,14 @@ inline std::vector<std::int32_t> end_tokens(data::Tokenizer const& tokenizer) {
   return ends;
 }
 
+/// The bytes of every token, empty for one that is no text: what grammars and DRY read.
+inline std::vector<std::string> token_pieces(data::Tokenizer const& tokenizer) {
+  std::vector<std::string> pieces;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
+    pieces.push_back(tokenizer.is_special(id) ? std::string() : tokenizer.token_bytes(id));
+  return pieces;
+}
+
 /// Holds back text that may be the beginning of a stop text.
 class StopTexts {
  public:
