@@ -45,6 +45,7 @@
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/misuse.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/core/function_ref.hpp>
 #include <tutti/comm/collective_job.hpp>
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/message.hpp>

@@ -30,5 +30,22 @@
 #define TUTTI_WITH_NCCL 0
 #endif
 
+/// TUTTI_SEPARATE_COMPILATION is 1 in programs that compile the kernels and the compiler of graphs once, in a source
+/// that includes <tutti/source.hpp>, and not in every source that uses them. It must be the same in all translation
+/// units of a program; Meson's tutti-compiled brings both. 0: headers alone.
+#ifndef TUTTI_SEPARATE_COMPILATION
+#define TUTTI_SEPARATE_COMPILATION 0
+#endif
+/// TUTTI_BODIES is 1 where they are compiled.
+#ifndef TUTTI_BODIES
+#define TUTTI_BODIES !TUTTI_SEPARATE_COMPILATION
+#endif
+/// Before a function whose body is compiled there.
+#if TUTTI_SEPARATE_COMPILATION
+#define TUTTI_INLINE
+#else
+#define TUTTI_INLINE inline
+#endif
+
 /// Inlining that the vector layer relies on: a function that is not inlined loses its target's registers.
 #define TUTTI_ALWAYS_INLINE inline __attribute__((always_inline))

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/kernel/cpu/entries.hpp> <tutti/kernel/cpu/packed_right.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 
 #include "kernel/support.hpp"

@@ -9,6 +9,7 @@
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/core/function_ref.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/tensor/storage.hpp>
@@ -179,8 +180,7 @@ class CollectiveJob : public QueuedJob<B> {
   CollectiveJob(Core<B>& core, Collective const& call, Counts counts = {})
       : CollectiveJob(core, name(call.kind).data(), [&] { return Call{call, std::move(counts)}; }) {}
   /// `make` gives the Call, which is made in its place: who copies what has just been written waits for the writing.
-  template <class Make>
-  CollectiveJob(Core<B>& core, char const* operation, Make&& make)
+  CollectiveJob(Core<B>& core, char const* operation, FunctionRef<Call()> make)
       : Queued(core, operation), made_(make()), number_(core.next_number()),
         flight_(core.flight_recorder.begin(call_, number_)), counted_(core.tally.begin(name(call_.kind).data())) {
     call_.wire = counted_.wire();

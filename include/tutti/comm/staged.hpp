@@ -37,8 +37,7 @@ class StagedJob : public QueuedJob<B> {
 
  public:
   /// `make` gives the Call, with the devices' addresses; not of a _v kind.
-  template <class Make>
-  StagedJob(Core<B>& core, char const* operation, From const& from, To const& to, Make&& make)
+  StagedJob(Core<B>& core, char const* operation, From const& from, To const& to, FunctionRef<Call()> make)
       : Queued(core, operation), from_(from), to_(to), whole_(make().collective), number_(core.next_number()),
         flight_(core.flight_recorder.begin(whole_, number_)), counted_(core.tally.begin(operation)) {
     whole_.wire = counted_.wire();

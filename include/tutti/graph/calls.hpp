@@ -4,6 +4,10 @@
 /// A step bound to its memory: the call of its kernel with all arguments, made once. With the executor the only header
 /// of the graph that compiles kernels of processors.
 
+#include <tutti/graph/bind.hpp>
+
+#if TUTTI_BODIES
+
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/exec/context.hpp>
@@ -32,9 +36,6 @@
 #include <utility>
 
 namespace tutti::graph::calls {
-
-using exec::Context;
-using Call = CallOn<Context>;
 
 namespace detail {
 
@@ -144,9 +145,8 @@ inline Owner<Call> bind_dynamic(Operands call) {
 
 }  // namespace detail
 
-/// The call of a step whose memory is known; null for the collectives, which the executor makes itself. `packed`: where
-/// this product's right operand is kept; null: nowhere.
-inline Owner<Call> bind(Operands const& call, PackedOperands* packed = nullptr) {
+/// See tutti/graph/bind.hpp.
+TUTTI_INLINE Owner<Call> bind(Operands const& call, PackedOperands* packed) {
   namespace cpu = kernel::cpu;
   Step const& s = call.step;
   switch (s.kind) {
@@ -241,3 +241,5 @@ inline Owner<Call> bind(Operands const& call, PackedOperands* packed = nullptr) 
 }
 
 }  // namespace tutti::graph::calls
+
+#endif

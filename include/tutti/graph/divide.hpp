@@ -6,6 +6,7 @@
 /// squares of, and updates a section of every bucket of gradients.
 
 #include <tutti/core/list.hpp>
+#include <tutti/graph/division.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/steps.hpp>
 
@@ -14,12 +15,6 @@
 #include <utility>
 
 namespace tutti::graph {
-
-/// This rank among those that share the fields of the State.
-struct Division {
-  int rank = 0, ranks = 1;
-  bool everybody = true;  ///< these are all the ranks that average their gradients
-};
 
 namespace lowering {
 

@@ -18,7 +18,6 @@
 
 namespace tutti::graph::lowering {
 
-constexpr std::size_t at(std::int64_t index) noexcept { return static_cast<std::size_t>(index); }
 using Strides = std::array<std::int64_t, Shape::max_rank>;
 
 /// A node's result during lowering.

@@ -11,7 +11,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/wait.hpp>
-#include <tutti/graph/calls.hpp>
+#include <tutti/graph/bind.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/graph/packed.hpp>
 #include <tutti/graph/ports.hpp>

@@ -7,7 +7,7 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/graph/steps.hpp>
-#include <tutti/kernel/cpu/gemm.hpp>
+#include <tutti/kernel/cpu/packed_right.hpp>
 
 #include <cstdint>
 

@@ -4,16 +4,12 @@
 /// A graph made ready to run: its steps and their memory plan. Sizes are fixed, memory is not bound yet, and one
 /// program may be run by any number of executors.
 
+#include <tutti/config.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/graph/buckets.hpp>
-#include <tutti/graph/divide.hpp>
-#include <tutti/graph/fit_cuda.hpp>
-#include <tutti/graph/fuse.hpp>
-#include <tutti/graph/lower.hpp>
-#include <tutti/graph/narrow.hpp>
+#include <tutti/graph/division.hpp>
 #include <tutti/graph/plan.hpp>
-#include <tutti/graph/share.hpp>
+#include <tutti/graph/steps.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -51,31 +47,7 @@ struct Program {
 
 /// Errors  unavailable (an operation without a step), internal (a plan that does not hold: never seen by users).
 /// Cost    milliseconds to tens of milliseconds; nothing of it is left for the run.
-inline Program compile(Graph const& graph, CompileOptions const& options = {}) {
-  Program program;
-  program.target = options.target;
-  program.list = lowering::Lowering{}.run(graph);
-  lowering::eliminate_dead_steps(program.list);
-  if (options.fuse) {
-    lowering::EpilogueFusion(program.list).run();
-    lowering::ChainFusion(program.list).run();
-  }
-  if (options.target == Target::cuda) {
-    if (options.fuse) lowering::BiasGradients(program.list).run();
-    if (options.narrow) lowering::Narrowing(program.list).run();
-    lowering::fit_workspaces(program.list);
-  }
-  lowering::make_buckets(program.list, options.bucket_bytes, options.division.ranks);
-  lowering::sink_state_updates(program.list);
-  if (options.share) {
-    lowering::CopyElision(program.list).run();
-    lowering::share_in_place(program.list);
-  }
-  lowering::UpdateDivision(program.list, options.division).run();
-  program.plan = plan_memory(program.list);
-  validate(program.list, program.plan);
-  return program;
-}
+TUTTI_INLINE Program compile(Graph const& graph, CompileOptions const& options = {});
 
 namespace detail {
 
@@ -138,3 +110,7 @@ inline std::string to_string(Program const& program) {
 }
 
 }  // namespace tutti::graph
+
+#if TUTTI_BODIES
+#include <tutti/graph/compile.hpp>
+#endif

@@ -12,6 +12,7 @@
 #include <tutti/tensor/shape.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -19,6 +20,10 @@
 #include <string_view>
 
 namespace tutti::graph {
+
+namespace lowering {
+constexpr std::size_t at(std::int64_t index) noexcept { return static_cast<std::size_t>(index); }
+}  // namespace lowering
 
 using BufferId = std::int32_t;
 struct CustomOperation;

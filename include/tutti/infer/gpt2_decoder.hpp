@@ -4,10 +4,7 @@
 /// Generation with a key/value cache: one sequence, one new token a step.
 
 #include <tutti/exec/context.hpp>
-#include <tutti/kernel/cpu/attention.hpp>
-#include <tutti/kernel/cpu/embedding.hpp>
-#include <tutti/kernel/cpu/gemm.hpp>
-#include <tutti/kernel/cpu/layer_norm.hpp>
+#include <tutti/kernel/cpu/entries.hpp>
 #include <tutti/nn/gpt2_weights.hpp>
 #include <tutti/tensor/tensor.hpp>
 

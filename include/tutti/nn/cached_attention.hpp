@@ -4,7 +4,7 @@
 /// Attention that appends to a cache of keys and values: what decoding puts in the place of graph::attention.
 
 #include <tutti/graph/custom.hpp>
-#include <tutti/kernel/cpu/cached_attention.hpp>
+#include <tutti/kernel/cpu/entries.hpp>
 
 #include <algorithm>
 #include <cmath>

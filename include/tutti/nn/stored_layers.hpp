@@ -6,7 +6,7 @@
 
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/graph/custom.hpp>
-#include <tutti/kernel/cpu/block_product.hpp>
+#include <tutti/kernel/cpu/entries.hpp>
 
 #include <bit>
 #include <cstddef>

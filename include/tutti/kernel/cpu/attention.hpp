@@ -3,6 +3,12 @@
 /// @file
 /// Causal self-attention on processors: heads are shared out, and parts of a head's queries where heads are few.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/isa/levels.hpp>
 #include <tutti/kernel/attention.hpp>
@@ -82,7 +88,7 @@ inline void attention_head(exec::Isa isa, Attention const& a, std::int64_t index
 }
 
 /// Contract: tutti/kernel/attention.hpp. Errors: invalid_argument.
-inline void attention(exec::Context& context, Attention const& a) {
+TUTTI_INLINE void attention(exec::Context& context, Attention const& a) {
   check_heads(a, "attention");
   std::int64_t const heads = a.batch * a.heads;
   if (heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
@@ -120,7 +126,7 @@ inline void attention_head_gradient(exec::Isa isa, AttentionGradient const& a, s
 }
 
 /// Contract: tutti/kernel/attention.hpp. Errors: invalid_argument.
-inline void attention_gradient(exec::Context& context, AttentionGradient const& a) {
+TUTTI_INLINE void attention_gradient(exec::Context& context, AttentionGradient const& a) {
   check_heads(a, "attention_gradient");
   std::int64_t const heads = a.batch * (a.kv_heads == 0 ? a.heads : a.kv_heads);
   if (heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
@@ -144,7 +150,7 @@ inline void attention_decode_head(exec::Isa isa, AttentionDecode const& a, std::
 }
 
 /// Contract: tutti/kernel/attention.hpp.
-inline void attention_decode(exec::Context& context, AttentionDecode const& a) {
+TUTTI_INLINE void attention_decode(exec::Context& context, AttentionDecode const& a) {
   // A thread is worth waking for about 32 K products.
   std::int64_t const grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, 2 * a.length * a.head_size));
   context.parallel_for(a.batch * a.heads, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -153,3 +159,5 @@ inline void attention_decode(exec::Context& context, AttentionDecode const& a) {
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -4,6 +4,12 @@
 /// Products with weights in blocks on processors. Threads share the rows of the weight, so that each of its bytes is
 /// read once.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
@@ -222,7 +228,7 @@ inline double block_work(std::int64_t rows, std::int64_t out, std::int64_t in) n
 
 /// Contract: tutti/kernel/block_product.hpp, of each of `count` products with the same rows, x, x_stride and in: one
 /// parallel region for all, as for the projections to queries, keys and values. Errors: shape, also where those differ.
-inline void block_products(exec::Context& context, BlockProduct const* products, int count) {
+TUTTI_INLINE void block_products(exec::Context& context, BlockProduct const* products, int count) {
   std::int64_t out = 0;
   for (int i = 0; i < count; ++i) {
     BlockProduct const& p = products[i];
@@ -263,10 +269,12 @@ inline void block_products(exec::Context& context, BlockProduct const* products,
   });
 }
 /// Contract: tutti/kernel/block_product.hpp.
-inline void block_product(exec::Context& context, BlockProduct const& product) { block_products(context, &product, 1); }
+TUTTI_INLINE void block_product(exec::Context& context, BlockProduct const& product) {
+  block_products(context, &product, 1);
+}
 
 /// Contract: tutti/kernel/block_product.hpp.
-inline void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
+TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
   detail::check_block_matrix(p.gate, p.rows, "block_swiglu");
   detail::check_block_matrix(p.up, p.rows, "block_swiglu");
   std::int64_t const rows = p.rows, out = p.gate.out, in = p.gate.in;
@@ -294,7 +302,7 @@ inline void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
 }
 
 /// Contract: tutti/kernel/block_product.hpp.
-inline void block_rows(exec::Context& context, BlockRows const& args) {
+TUTTI_INLINE void block_rows(exec::Context& context, BlockRows const& args) {
   detail::check_block_matrix(args.table, args.rows, "block_rows");
   std::int64_t const in = args.table.in;
   context.parallel_for(args.rows, 16384 / std::max<std::int64_t>(in, 1) + 1, [&](std::int64_t begin, std::int64_t end) {
@@ -307,3 +315,5 @@ inline void block_rows(exec::Context& context, BlockRows const& args) {
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -3,6 +3,12 @@
 /// @file
 /// Attention over a cache of keys and values on processors.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
@@ -161,7 +167,7 @@ void cached_attention_of(exec::Context& context, CachedAttention const& a) {
 }  // namespace detail
 
 /// Contract: tutti/kernel/cached_attention.hpp.
-inline void cached_attention(exec::Context& context, CachedAttention const& a) {
+TUTTI_INLINE void cached_attention(exec::Context& context, CachedAttention const& a) {
   detail::check_cached(a);
   if (a.rows <= 0) return;
   if (a.cache == DType::float32) detail::cached_attention_of<float>(context, a);
@@ -170,3 +176,5 @@ inline void cached_attention(exec::Context& context, CachedAttention const& a) {
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -3,6 +3,12 @@
 /// @file
 /// Softmax cross-entropy on the CPU, alone and fused with the language-model head.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
@@ -86,7 +92,7 @@ inline double cross_entropy_rows(exec::Context& context, LogitRows const& args) 
 }  // namespace detail
 
 /// See kernel::CrossEntropy.
-inline void cross_entropy(exec::Context& context, CrossEntropy const& args) {
+TUTTI_INLINE void cross_entropy(exec::Context& context, CrossEntropy const& args) {
   std::int64_t const valid =
       detail::check_targets("cross_entropy", args.targets, args.rows, args.vocabulary, args.ignored);
   double const divisor = valid > 0 ? static_cast<double>(valid) : 1.0;
@@ -105,7 +111,7 @@ inline void cross_entropy(exec::Context& context, CrossEntropy const& args) {
 
 /// See kernel::LinearCrossEntropy. Padded classes take no part: the products stop at `vocabulary`.
 /// Cost: 2, 4 or 6 rows * vocabulary * channels flop, for the loss and each gradient.
-inline void linear_cross_entropy(exec::Context& context, LinearCrossEntropy const& args) {
+TUTTI_INLINE void linear_cross_entropy(exec::Context& context, LinearCrossEntropy const& args) {
   std::int64_t const valid =
       detail::check_targets("linear_cross_entropy", args.targets, args.rows, args.vocabulary, args.ignored);
   double const divisor = valid > 0 ? static_cast<double>(valid) : 1.0;
@@ -164,3 +170,5 @@ inline void linear_cross_entropy(exec::Context& context, LinearCrossEntropy cons
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -3,6 +3,12 @@
 /// @file
 /// Token embedding with learned positions on the CPU.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/embedding.hpp>
@@ -44,7 +50,7 @@ inline void check_tokens(char const* operation, std::int32_t const* tokens, std:
 }  // namespace detail
 
 /// See kernel::Embedding.
-inline void embedding(exec::Context& context, Embedding const& args) {
+TUTTI_INLINE void embedding(exec::Context& context, Embedding const& args) {
   detail::check_tokens("embedding", args.tokens, args.batch, args.tokens_per_row, args.vocabulary);
   if (args.channels <= 0) return;
   std::int64_t const grain = std::max<std::int64_t>(1, 4096 / args.channels);
@@ -54,7 +60,7 @@ inline void embedding(exec::Context& context, Embedding const& args) {
 }
 
 /// See kernel::EmbeddingGradient. Threads own channels, so equal tokens never meet and no order is lost.
-inline void embedding_gradient(exec::Context& context, EmbeddingGradient const& args) {
+TUTTI_INLINE void embedding_gradient(exec::Context& context, EmbeddingGradient const& args) {
   detail::check_tokens("embedding_gradient", args.tokens, args.batch, args.tokens_per_row, args.vocabulary);
   if (args.channels <= 0) return;
   if (args.dtable != nullptr) {
@@ -75,3 +81,5 @@ inline void embedding_gradient(exec::Context& context, EmbeddingGradient const& 
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -4,11 +4,18 @@
 /// The matrix product on processors. Threads own disjoint rectangles of the result and share nothing: packing the
 /// smaller operand twice costs less than a barrier, and no sum depends on the number of threads.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/isa/levels.hpp>
 #include <tutti/tensor/storage.hpp>
+#include <tutti/kernel/cpu/packed_right.hpp>
 #include <tutti/kernel/gemm.hpp>
 
 #include <algorithm>
@@ -19,8 +26,6 @@
 
 namespace tutti::kernel::cpu {
 
-/// Rows up to which a product with K-contiguous operands streams b instead of packing it.
-inline constexpr int gemm_skinny_rows = 8;
 inline bool gemm_is_skinny(Gemm const& g) noexcept {
   return g.m <= gemm_skinny_rows && g.b_row == 1 && g.b_column != 1 && g.b_panels == nullptr &&
          (g.product == Product::float32 || g.product == Product::bfloat16);
@@ -147,40 +152,23 @@ inline void pack_right_panels(exec::Isa isa, Gemm const& g, std::int64_t first, 
 /// Columns of a panel.
 inline std::int64_t panel_width(exec::Isa isa) noexcept { TUTTI_DISPATCH(isa, width_of_panels()); }
 
-/// The right operand of many products, packed once: what a call spends on packing is saved, about 10 % with 256 rows.
-/// Holds k * n words (of bfloat16 pairs half as many, of bytes a quarter), a little more where n is no multiple of 32.
-class PackedRight {
- public:
-  PackedRight() = default;
-  PackedRight(exec::Context& context, Gemm const& g) { pack(context, g); }
-  /// Packs b of `g`, which has k, n, b and the product; nothing else of it counts. For contexts of this one's level.
-  /// Memory of an earlier call is used again where it has the size.
-  /// Errors    out_of_memory; invalid_argument: b has a type that the product does not take.
-  void pack(exec::Context& context, Gemm const& g) {
-    if (!gemm_takes_right(g.product, g.b_dtype))
-      throw Error(ErrorKind::invalid_argument, "PackedRight",
-                  concat("this product does not take B as ", name(g.b_dtype), ". See tutti/kernel/gemm.hpp"));
-    std::int64_t const width = panel_width(context.isa()), count = (g.n + width - 1) / width;
-    GemmWord const word = gemm_word(context.isa(), g.product);
-    std::int64_t const panels = count * width * ((g.k + word.terms - 1) / word.terms) * word.bytes,
-                       shifts = word.shifted ? count * width * 4 : 0;
-    std::size_t const bytes = static_cast<std::size_t>(panels + shifts);
-    if (memory_.bytes() != bytes) memory_ = Storage<Cpu>(Cpu{}, bytes);
-    panels_ = {.words = memory_.data(), .k = g.k, .n = g.n, .product = g.product, .isa = context.isa()};
-    auto* const after = reinterpret_cast<std::int32_t*>(static_cast<std::byte*>(memory_.data()) + panels);
-    if (word.shifted) panels_.shifts = after;
-    context.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
-      pack_right_panels(context.isa(), g, begin * width, std::min(end * width, g.n), memory_.data(), after);
-    });
-  }
-  /// For Gemm::b_panels; valid as long as this object, moved or not.
-  GemmPanels const& panels() const noexcept { return panels_; }
-  std::size_t bytes() const noexcept { return memory_.bytes(); }
-
- private:
-  GemmPanels panels_;
-  Storage<Cpu> memory_;
-};
+TUTTI_INLINE void PackedRight::pack(exec::Context& context, Gemm const& g) {
+  if (!gemm_takes_right(g.product, g.b_dtype))
+    throw Error(ErrorKind::invalid_argument, "PackedRight",
+                concat("this product does not take B as ", name(g.b_dtype), ". See tutti/kernel/gemm.hpp"));
+  std::int64_t const width = panel_width(context.isa()), count = (g.n + width - 1) / width;
+  GemmWord const word = gemm_word(context.isa(), g.product);
+  std::int64_t const panels = count * width * ((g.k + word.terms - 1) / word.terms) * word.bytes,
+                     shifts = word.shifted ? count * width * 4 : 0;
+  std::size_t const bytes = static_cast<std::size_t>(panels + shifts);
+  if (memory_.bytes() != bytes) memory_ = Storage<Cpu>(Cpu{}, bytes);
+  panels_ = {.words = memory_.data(), .k = g.k, .n = g.n, .product = g.product, .isa = context.isa()};
+  auto* const after = reinterpret_cast<std::int32_t*>(static_cast<std::byte*>(memory_.data()) + panels);
+  if (word.shifted) panels_.shifts = after;
+  context.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+    pack_right_panels(context.isa(), g, begin * width, std::min(end * width, g.n), memory_.data(), after);
+  });
+}
 
 /// The whole product on the calling thread, with gemm_scratch(g, g.m, g.n) floats.
 inline void gemm_on_thread(exec::Isa isa, Gemm const& g, float* scratch) {
@@ -283,7 +271,7 @@ void gemm_by_regions(exec::Context& context, Gemm const& g, GemmRegion* region) 
 
 /// Contract: tutti/kernel/gemm.hpp. This is for products in float32 and bfloat16; those of other kinds are compiled
 /// where they are asked for, by `gemm<kernel::Product::int8>`.
-inline void gemm(exec::Context& context, Gemm const& g) {
+TUTTI_INLINE void gemm(exec::Context& context, Gemm const& g) {
   if (g.product != Product::float32 && g.product != Product::bfloat16)
     throw Error(ErrorKind::invalid_argument, "gemm",
                 "products in int8 and float64 are gemm<Product::int8> and gemm<Product::float64>");
@@ -300,10 +288,12 @@ inline void column_sum_region(exec::Isa isa, ColumnSum const& s, std::int64_t n0
   TUTTI_DISPATCH(isa, column_sum_region(s, n0, n1));
 }
 /// Contract: tutti/kernel/gemm.hpp.
-inline void column_sum(exec::Context& context, ColumnSum const& s) {
+TUTTI_INLINE void column_sum(exec::Context& context, ColumnSum const& s) {
   std::int64_t const grain = s.m * 64 < 32768 ? 32768 / std::max<std::int64_t>(s.m, 1) / 64 * 64 + 64 : 64;
   context.parallel_for(s.n, grain,
                        [&](std::int64_t begin, std::int64_t end) { column_sum_region(context.isa(), s, begin, end); });
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -3,6 +3,12 @@
 /// @file
 /// Layer normalisation on the CPU.
 
+#include <tutti/config.hpp>
+
+#if !TUTTI_BODIES
+#include <tutti/kernel/cpu/entries.hpp>
+#else
+
 #include <tutti/exec/context.hpp>
 #include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/layer_norm.hpp>
@@ -28,7 +34,7 @@ inline void layer_norm_gradient_part(exec::Isa isa, LayerNormGradient const& arg
 }  // namespace detail
 
 /// See kernel::LayerNorm. Cost: 8 bytes of memory traffic per element; a row stays in L1 between its passes.
-inline void layer_norm(exec::Context& context, LayerNorm const& args) {
+TUTTI_INLINE void layer_norm(exec::Context& context, LayerNorm const& args) {
   if (args.channels <= 0) return;
   context.parallel_for(args.rows, detail::row_grain(args.channels), [&](std::int64_t begin, std::int64_t end) {
     detail::layer_norm_part(context.isa(), args, begin, end);
@@ -37,7 +43,7 @@ inline void layer_norm(exec::Context& context, LayerNorm const& args) {
 
 /// See kernel::LayerNormGradient. Rows are cut into blocks by the shape alone; each block sums its part of dgamma and
 /// dbeta on its own, and the parts are added in order. Cost: 12 to 16 bytes of memory traffic per element.
-inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const& args) {
+TUTTI_INLINE void layer_norm_gradient(exec::Context& context, LayerNormGradient const& args) {
   std::int64_t const n = args.channels;
   if (n <= 0) return;
   if (args.dgamma == nullptr && args.dbeta == nullptr) {
@@ -62,3 +68,5 @@ inline void layer_norm_gradient(exec::Context& context, LayerNormGradient const&
 }
 
 }  // namespace tutti::kernel::cpu
+
+#endif

@@ -7,6 +7,7 @@
 
 #include <tutti/comm.hpp>
 #include <tutti/comm/communicator_port.hpp>
+#include <tutti/core/function_ref.hpp>
 
 #include <algorithm>
 #include <array>
@@ -55,8 +56,9 @@ Tensor<T> filled(std::int64_t size, int rank, int salt = 0) {
 }
 
 /// x[i] == of(i) for every i, bit for bit.
-template <Element T, class Of>
-void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std::string const& what, Of&& of) {
+template <Element T>
+void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std::string const& what,
+                     FunctionRef<T(std::int64_t)> of) {
   if (x.size() != size) {
     report.expect(false, what + ": " + std::to_string(x.size()) + " elements instead of " + std::to_string(size));
     return;
