@@ -6,6 +6,7 @@
 #include <tutti/infer/candidates.hpp>
 #include <tutti/infer/grammar.hpp>
 #include <tutti/infer/grammar_matcher.hpp>
+#include <tutti/infer/log_probabilities.hpp>
 #include <tutti/infer/penalties.hpp>
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/sampler.hpp>

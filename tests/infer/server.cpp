@@ -127,6 +127,50 @@ TEST_CASE("Chat, completions, embeddings and models answer as the OpenAI interfa
   REQUIRE(json::parse(counts->body).at("finished") == 5);
 }
 
+TEST_CASE("Log-probabilities come with an answer where they are asked for") {
+  Running const running{ServerOptions{}};
+  json ask = hello;
+  ask["temperature"] = 0;
+  ask["logprobs"] = true;
+  ask["top_logprobs"] = 3;
+  auto const [status, body] = running.post("/v1/chat/completions", ask.dump());
+  CAPTURE(body);
+  REQUIRE(status == 200);
+  json const choice = json::parse(body).at("choices").at(0);
+  json const content = choice.at("logprobs").at("content");
+  REQUIRE(content.size() == json::parse(body).at("usage").at("completion_tokens"));
+  REQUIRE(!content.empty());
+  for (json const& token : content) {
+    REQUIRE(token.at("top_logprobs").size() == 3);
+    REQUIRE(token.at("logprob") == token.at("top_logprobs").at(0).at("logprob"));  // a greedy answer
+    REQUIRE(token.at("logprob").get<double>() < 0);
+    REQUIRE(token.at("top_logprobs").at(1).at("logprob") <= token.at("logprob"));
+    REQUIRE(token.at("bytes").is_array());
+  }
+
+  auto const [completed, lists] =
+      running.post("/v1/completions", R"({"prompt":"xyz","max_tokens":5,"temperature":0,"logprobs":2})");
+  CAPTURE(lists);
+  REQUIRE(completed == 200);
+  json const of_completion = json::parse(lists).at("choices").at(0).at("logprobs");
+  std::size_t const tokens = json::parse(lists).at("usage").at("completion_tokens");
+  for (char const* const list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+    REQUIRE(of_completion.at(list).size() == tokens);
+  REQUIRE(of_completion.at("text_offset").at(0) == 0);
+
+  auto const [plain, without] = running.post("/v1/chat/completions", hello.dump());
+  REQUIRE(plain == 200);
+  REQUIRE(json::parse(without).at("choices").at(0).at("logprobs").is_null());
+  json wrong = hello;
+  wrong["top_logprobs"] = 3;
+  REQUIRE(running.message("/v1/chat/completions", wrong.dump(), 400).find("needs 'logprobs'") != std::string::npos);
+  ask["stream"] = true;
+  REQUIRE(running.message("/v1/chat/completions", ask.dump(), 400).find("'stream'") != std::string::npos);
+  ask["stream"] = false;
+  ask["top_logprobs"] = 21;
+  REQUIRE(running.message("/v1/chat/completions", ask.dump(), 400).find("between 0 and 20") != std::string::npos);
+}
+
 TEST_CASE("A schema holds for the answer") {
   Running const running{ServerOptions{}};
   json request = hello;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/infer/log_probabilities.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -218,6 +219,50 @@ TEST_CASE("Many threads submit, cancel and wait, and nothing is lost") {
     REQUIRE(service.status().finished == 32);
   }
   REQUIRE(ended == 32);
+}
+
+TEST_CASE("Log-probabilities are those of the logits that each token was drawn from") {
+  // By hand: probabilities 1/2, 1/4, 1/8 and 1/8.
+  std::vector<float> const logits = {std::log(4.0f), std::log(8.0f), std::log(2.0f), std::log(2.0f)};
+  TokenLogProbability const by_hand = log_probability_of(logits, 0, 3);
+  REQUIRE(std::abs(by_hand.value - std::log(0.25)) < 1e-6);
+  REQUIRE(by_hand.top.size() == 3);
+  REQUIRE(by_hand.top[0].first == 1);
+  REQUIRE(std::abs(by_hand.top[0].second - std::log(0.5)) < 1e-6);
+  REQUIRE(by_hand.top[2].first == 2);  // of equals the lower
+  REQUIRE(log_probability_of({logits.data(), 1}, 0).value == 0);
+  REQUIRE(std::isfinite(log_probability_of(std::vector<float>{-INFINITY, 3}, 1).value));
+  for (std::int64_t const top : {std::int64_t{-1}, std::int64_t{5}})
+    REQUIRE_THROWS_AS(log_probability_of(logits, 0, top), Error);
+  REQUIRE_THROWS_AS(log_probability_of(logits, 4), Error);
+
+  // Of a service, beside others, against a decoder that gets the same tokens alone; sampling does not change them.
+  Loaded const model;
+  exec::Context alone({.threads = 1}), shared({.threads = 2});
+  Service service(shared, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 64}});
+  auto const other = service.submit(greedy(model.prompt(1), 20));
+  Request request = greedy(model.prompt(2), 12);
+  request.sampling.temperature = 3;
+  request.sampling.seed = 5;
+  request.likeliest = 2;
+  Completion const got = service.submit(request)->wait();
+  REQUIRE(got.log_probabilities.size() == got.tokens.size());
+  REQUIRE(other->wait().log_probabilities.empty());
+  Decoder decoder(alone, model.loaded.model, {.capacity = 64, .batch = 64});
+  Sequence sequence(decoder);
+  std::span<float const> expected = sequence.become(request.prompt);
+  double worst = 0;
+  for (std::size_t i = 0; i < got.tokens.size(); ++i) {
+    TokenLogProbability const one = log_probability_of(expected, got.tokens[i], 2);
+    REQUIRE(got.log_probabilities[i].token == got.tokens[i]);
+    REQUIRE(got.log_probabilities[i].top.size() == 2);
+    worst = std::max({worst, std::abs(one.value - got.log_probabilities[i].value),
+                      std::abs(one.top[0].second - got.log_probabilities[i].top[0].second)});
+    expected = sequence.append({&got.tokens[i], 1});
+  }
+  REQUIRE(worst < 1e-4);
+  request.likeliest = std::int64_t{1} << 40;
+  REQUIRE_THROWS_AS(service.submit(request), Error);
 }
 
 TEST_CASE("An embedding is the mean hidden state, of length one, and does not depend on who else runs") {

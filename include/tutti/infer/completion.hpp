@@ -5,6 +5,7 @@
 
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/infer/grammar_matcher.hpp>
+#include <tutti/infer/log_probabilities.hpp>
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/sequence.hpp>
 #include <tutti/infer/stopping.hpp>
@@ -26,6 +27,7 @@ struct Completion {
   std::string text;  ///< all that was emitted
   StopReason reason = StopReason::end_of_generation;
   std::vector<std::int32_t> tokens;  ///< drawn, without the one that ended the answer
+  std::vector<TokenLogProbability> log_probabilities;  ///< of each of them, where they were asked for
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   double prompt_seconds = 0, seconds = 0;  ///< before the first token was drawn; from then on
   std::vector<float> embedding;  ///< where one was asked for: the mean hidden state of the prompt, of length one
@@ -70,6 +72,7 @@ class Drawing {
     if (std::find(stop_.ends.begin(), stop_.ends.end(), token) != stop_.ends.end())
       return end(StopReason::end_of_generation);
     if (grammar_ != nullptr) grammar_->accept(token);
+    if (likeliest_) result_.log_probabilities.push_back(log_probability_of(logits, token, *likeliest_));
     result_.tokens.push_back(token);
     // A model may have more classes than its tokenizer has tokens; those mean nothing.
     if (token < tokenizer_.vocabulary()) give(texts_.push(characters_.push(token), found_));
@@ -90,6 +93,8 @@ class Drawing {
     return std::nullopt;
   }
 
+  /// Result has the log-probability of every token from now on, with so many of the likeliest beside it.
+  void keep_log_probabilities(std::int64_t likeliest) noexcept { likeliest_ = likeliest; }
   void reused(std::int64_t tokens) noexcept { result_.reused_tokens = tokens; }
   Completion& result() noexcept { return result_; }
 
@@ -112,14 +117,19 @@ class Drawing {
   Completion result_;
   Clock::time_point begin_ = Clock::now(), first_{};
   bool begun_ = false, found_ = false;
+  std::optional<std::int64_t> likeliest_;
 };
 
 /// Draws what follows `prompt`, handing text to `emit` as Drawing does.
-/// Errors    out_of_range: the prompt is longer than the cache; those of the sampler
+/// `likeliest`: Completion::log_probabilities is wanted, with so many of the likeliest tokens each.
+/// Errors    out_of_range: the prompt is longer than the cache, more likeliest tokens than there are; those of the
+///           sampler
 inline Completion complete(Sequence& sequence, Sampler& sampler, data::Tokenizer const& tokenizer,
                            std::span<std::int32_t const> prompt, StopOptions const& stop,
-                           std::function<void(std::string_view)> emit, GrammarMatcher* grammar = nullptr) {
+                           std::function<void(std::string_view)> emit, GrammarMatcher* grammar = nullptr,
+                           std::optional<std::int64_t> likeliest = std::nullopt) {
   Drawing drawing(sampler, tokenizer, prompt, stop, std::move(emit), grammar);
+  if (likeliest) drawing.keep_log_probabilities(*likeliest);
   std::span<float const> logits = sequence.become(prompt);
   drawing.reused(sequence.reused());
   while (auto const token = drawing.draw(logits, sequence.length() < sequence.capacity()))

@@ -183,6 +183,54 @@ inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer
   }
 }
 
+inline void want_log_probabilities(Call& call, std::int64_t likeliest) {
+  if (call.stream) refuse("'logprobs' is not supported with 'stream'. Leave one of them out");
+  call.request.likeliest = likeliest;
+}
+
+/// The bytes of one token; nothing of a class that the tokenizer does not know.
+inline std::string bytes_of(data::Tokenizer const& tokenizer, std::int32_t token) {
+  return token < tokenizer.vocabulary() ? tokenizer.token_bytes(token) : std::string();
+}
+/// Of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
+inline Json chat_log_probabilities(Completion const& answer, data::Tokenizer const& tokenizer) {
+  auto const entry = [&](std::int32_t token, double value) {
+    std::string const text = bytes_of(tokenizer, token);
+    Json bytes = Json::array();
+    for (char const c : text) bytes.push_back(static_cast<unsigned char>(c));
+    return Json{{"token", text}, {"logprob", value}, {"bytes", std::move(bytes)}};
+  };
+  Json content = Json::array();
+  for (TokenLogProbability const& one : answer.log_probabilities) {
+    Json token = entry(one.token, one.value);
+    token["top_logprobs"] = Json::array();
+    for (auto const& [id, value] : one.top) token["top_logprobs"].push_back(entry(id, value));
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+/// Of a completion: lists side by side; where each token begins in the answer's text, in characters.
+inline Json log_probability_lists(Completion const& answer, data::Tokenizer const& tokenizer) {
+  Json tokens = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
+  std::int64_t offset = 0;
+  for (TokenLogProbability const& one : answer.log_probabilities) {
+    std::string const text = bytes_of(tokenizer, one.token);
+    tokens.push_back(text);
+    values.push_back(one.value);
+    offsets.push_back(offset);
+    offset += std::count_if(text.begin(), text.end(),
+                            [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+    Json top = Json::object();
+    for (auto const& [id, value] : one.top)
+      top.emplace(bytes_of(tokenizer, id), value);  // of two tokens with one text the likelier
+    tops.push_back(std::move(top));
+  }
+  return {{"tokens", std::move(tokens)},
+          {"token_logprobs", std::move(values)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
+}
+
 inline Json parse(std::string_view body) {
   try {
     return io::parse_json(body, "body");
@@ -215,6 +263,11 @@ inline Call read_chat(std::string_view body, data::Tokenizer const& tokenizer, d
     list.push_back({role, content_of(message["content"])});
   }
   read_common(keys, call, tokenizer, limits);
+  std::int64_t likeliest = -1;
+  keys.number("top_logprobs", likeliest, 0, std::min<std::int64_t>(20, tokenizer.vocabulary()));
+  bool const wanted = keys.flag("logprobs");
+  if (likeliest >= 0 && !wanted) refuse("'top_logprobs' needs 'logprobs'");
+  if (wanted) want_log_probabilities(call, std::max<std::int64_t>(likeliest, 0));
   keys.finish();
   call.request.prompt = tokenizer.encode_complete(data::render_chat(chat, list), data::Marks::as_tokens);
   return call;
@@ -229,6 +282,9 @@ inline Call read_completion(std::string_view body, data::Tokenizer const& tokeni
   Json const& prompt = keys.at("prompt");
   if (!prompt.is_string()) refuse("'prompt' must be a string");
   read_common(keys, call, tokenizer, limits);
+  std::int64_t likeliest = -1;
+  keys.number("logprobs", likeliest, 0, std::min<std::int64_t>(5, tokenizer.vocabulary()));
+  if (likeliest >= 0) want_log_probabilities(call, likeliest);
   keys.finish();
   call.request.prompt = tokenizer.encode_complete(prompt.get<std::string>());
   return call;
@@ -266,14 +322,20 @@ inline std::vector<Request> read_embeddings(std::string_view body, data::Tokeniz
 /// Writes answers of one request.
 class Writer {
  public:
-  Writer(std::string id, std::string model, bool chat)
+  /// Borrows the tokenizer.
+  Writer(std::string id, std::string model, data::Tokenizer const& tokenizer, bool chat)
       : id_(std::move(id)),
         model_(std::move(model)),
+        tokenizer_(&tokenizer),
         chat_(chat),
         created_(static_cast<std::int64_t>(std::time(nullptr))) {}
 
-  std::string whole(Completion const& answer) const {
+  /// `likely`: with the log-probabilities.
+  std::string whole(Completion const& answer, bool likely) const {
     detail::Json choice = {{"index", 0}, {"finish_reason", finish(answer.reason)}, {"logprobs", nullptr}};
+    if (likely)
+      choice["logprobs"] = chat_ ? detail::chat_log_probabilities(answer, *tokenizer_)
+                                 : detail::log_probability_lists(answer, *tokenizer_);
     if (chat_) choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
     else choice["text"] = answer.text;
     return dump(head(chat_ ? "chat.completion" : "text_completion", {choice}, &answer));
@@ -325,6 +387,7 @@ class Writer {
   }
 
   std::string id_, model_;
+  data::Tokenizer const* tokenizer_;
   bool chat_;
   std::int64_t created_;
 };

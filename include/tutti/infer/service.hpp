@@ -42,6 +42,7 @@ struct Request {
   std::chrono::milliseconds deadline{0};  ///< from `submit` to the end, the wait in the queue included; 0: none
   /// Requests of one session see one another's cache and no other's; those without a name are one session.
   std::string session{};
+  std::optional<std::int64_t> likeliest{};  ///< log-probabilities are wanted, with so many of the likeliest tokens each
   std::function<void(std::string_view)> on_text{};  ///< called by the service's thread
   bool embed = false;                               ///< no text: Completion::embedding of the prompt is wanted
 };
@@ -150,6 +151,9 @@ class Service {
       if (token < 0 || token >= decoder_.vocabulary())
         throw Error(ErrorKind::out_of_range, "Service::submit",
                     concat("token ", token, " is outside the vocabulary of ", decoder_.vocabulary()));
+    if (request.likeliest && (*request.likeliest < 0 || *request.likeliest > decoder_.vocabulary()))
+      throw Error(ErrorKind::out_of_range, "Service::submit",
+                  concat("the ", *request.likeliest, " likeliest of ", decoder_.vocabulary(), " tokens are asked for"));
     auto generation = std::make_shared<Generation>(std::move(request));
     if (!generation->request_.grammar.empty()) {
       generation->grammar_.emplace(generation->request_.grammar);
@@ -279,6 +283,7 @@ class Service {
     generation->drawing_.emplace(generation->sampler_, tokenizer_, request.prompt, request.stop, request.on_text,
                                  generation->matcher_ ? &*generation->matcher_ : nullptr);
     generation->drawing_->reused(static_cast<std::int64_t>(same));
+    if (request.likeliest) generation->drawing_->keep_log_probabilities(*request.likeliest);
     status_.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
     status_.reused_tokens += static_cast<std::int64_t>(same);
     slot.generation = std::move(generation);

@@ -196,10 +196,11 @@ class Server {
   std::string next_id(char const* kind) { return kind + std::to_string(++ids_); }
 
   void answer(openai::Call call, bool chat, Response& response) {
-    openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model_, chat);
+    openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model_, tokenizer_, chat);
     if (!call.stream) {
+      bool const likely = call.request.likeliest.has_value();
       auto const generation = service_.submit(std::move(call.request));
-      response.set_content(writer.whole(generation->wait()), "application/json");
+      response.set_content(writer.whole(generation->wait(), likely), "application/json");
       return;
     }
     auto const texts = std::make_shared<detail::TextStream>();
