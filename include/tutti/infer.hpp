@@ -14,6 +14,7 @@
 #include <tutti/infer/sequence.hpp>
 #include <tutti/infer/stopping.hpp>
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/evaluation.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>

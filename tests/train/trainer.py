@@ -714,6 +714,13 @@ def case_generate(bench):
     check(done.returncode == 1 and "same file" in done.stderr, done.stderr)
     done = subprocess.run([convert, "--from", str(data), "--to", str(bench.folder / "x.gguf")], capture_output=True, text=True, timeout=LIMIT)
     check(done.returncode == 1 and "convert: " in done.stderr and not (bench.folder / "x.gguf").exists(), done.stderr)
+    # The model has learnt its text: a perplexity between 1 and that of guessing.
+    evaluate, text_file = convert.parent / "evaluate", bench.folder / "evaluated.txt"
+    text_file.write_text("the dog sat on the mat. " * 200)
+    done = subprocess.run([evaluate, "--model", str(file), "--text", str(text_file), "--context", "16"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0 and 1 < float(done.stdout.split()[1]) < 256, f"evaluate: {done.returncode} {done.stdout} {done.stderr}")
+    done = subprocess.run([evaluate, "--model", str(file), "--text", str(text_file), "--context", "100000"], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "smaller --context" in done.stderr, done.stderr)
     check("excludes" in generate("--model", str(file), "--checkpoint", str(out), code=2), "both models")
     done = subprocess.run([bench.args.generator, *flags], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     check(done.returncode == 1 and "could not be written" in done.stderr, f"a full device: {done.returncode} {done.stderr}")

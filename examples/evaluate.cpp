@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tells how well the model of a GGUF file foretells a text.
+
+#include <tutti/infer/evaluation.hpp>
+#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/stopping.hpp>
+#include <tutti/io/file.hpp>
+#include <tutti/train/flags.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+int main(int argc, char** argv) {
+  using tutti::train::must_be;
+  std::string model_path, text_path;
+  std::int64_t window = 512;
+  int threads = 0;
+  bool quiet = false;
+  CLI::App app{"Prints the perplexity of a text, as llama.cpp's perplexity tool counts it.", "evaluate"};
+  app.add_option("--model", model_path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
+  app.add_option("--text", text_path, "text file")->required();
+  tutti::train::add_number(app, "--context", window, "tokens that the model sees at a time")
+      ->capture_default_str()
+      ->check(must_be<std::int64_t>("between 4 and 16777216", [](auto n) { return n >= 4 && n <= (1 << 24); }));
+  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
+      ->capture_default_str()
+      ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));
+  app.add_flag("--quiet", quiet, "no progress");
+  if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
+
+  try {
+    auto const loaded = tutti::infer::load_gguf(model_path);
+    if (window > loaded.model.max_tokens())
+      throw tutti::Error(tutti::ErrorKind::configuration, "evaluate",
+                         "the model was made for " + std::to_string(loaded.model.max_tokens()) +
+                             " tokens. Give a smaller --context");
+    auto const tokens = loaded.tokenizer.encode_complete(tutti::io::read_file(text_path));
+    tutti::exec::Context context({.threads = threads});
+    tutti::infer::Decoder decoder(context, loaded.model, {.capacity = window});
+    tutti::infer::EvaluationOptions options{.window = window};
+    // Where texts begin with a token, every window does.
+    if (loaded.tokenizer.roles().begin && !tokens.empty() && tokens.front() == *loaded.tokenizer.roles().begin)
+      options.begin = tokens.front();
+    auto const begin = std::chrono::steady_clock::now();
+    if (!quiet)
+      options.progress = [](std::int64_t done, std::int64_t all, tutti::infer::Evaluation const& so_far) {
+        std::fprintf(stderr, "\r%lld of %lld windows, perplexity %.4f ", static_cast<long long>(done),
+                     static_cast<long long>(all), so_far.perplexity());
+      };
+    auto const result = tutti::infer::evaluate_text(decoder, tokens, options);
+    double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!quiet) std::fputs("\n", stderr);
+    std::printf("perplexity %.4f +- %.4f, loss %.5f nats a token; %lld tokens of %lld windows, %.1f s\n",
+                result.perplexity(), result.perplexity() * result.loss_error(), result.loss(),
+                static_cast<long long>(result.tokens), static_cast<long long>(result.windows), seconds);
+    if (std::fflush(stdout) != 0)
+      throw tutti::Error(tutti::ErrorKind::io, "evaluate", "the result could not be written. Free space there");
+    return 0;
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "%sevaluate: %s\n", quiet ? "" : "\n", error.what());
+    return 1;
+  }
+}
