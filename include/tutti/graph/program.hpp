@@ -8,6 +8,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/division.hpp>
+#include <tutti/graph/ir.hpp>
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/steps.hpp>
 
