@@ -38,7 +38,6 @@ constexpr char help[] =
 }  // namespace
 
 int main(int argc, char** argv) {
-  using tutti::train::must_be;
   std::string path, system, format;
   std::int64_t context_tokens = 0, most = -1;
   int threads = 0;
@@ -50,16 +49,12 @@ int main(int argc, char** argv) {
   app.add_option("--system", system, "system message (default: the chat template's)");
   app.add_option("--chat-template", format,
                  "chatml, llama2, llama3, phi3, zephyr, gemma or mistral (default: recognised)");
-  tutti::train::add_number(app, "--context", context_tokens,
-                           "tokens of the conversation; 0: as many as the model has, at most 8192")
-      ->capture_default_str()
-      ->check(must_be<std::int64_t>("between 0 and 16777216", [](auto n) { return n >= 0 && n <= (1 << 24); }));
+  tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
+                            "tokens of the conversation; 0: as many as the model has, at most 8192");
   tutti::train::add_number(app, "--tokens", most, "most tokens of an answer (negative: no bound)")
       ->capture_default_str();
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same answers");
-  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
-      ->capture_default_str()
-      ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));
+  tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_flag("--quiet", quiet, "print answers alone");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 

@@ -3,13 +3,11 @@
 
 #include <tutti/infer/evaluation.hpp>
 #include <tutti/infer/gguf_model.hpp>
-#include <tutti/infer/stopping.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/train/flags.hpp>
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +15,6 @@
 #include <string>
 
 int main(int argc, char** argv) {
-  using tutti::train::must_be;
   std::string model_path, text_path;
   std::int64_t window = 512;
   int threads = 0;
@@ -25,12 +22,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Prints the perplexity of a text, as llama.cpp's perplexity tool counts it.", "evaluate"};
   app.add_option("--model", model_path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
   app.add_option("--text", text_path, "text file")->required();
-  tutti::train::add_number(app, "--context", window, "tokens that the model sees at a time")
-      ->capture_default_str()
-      ->check(must_be<std::int64_t>("between 4 and 16777216", [](auto n) { return n >= 4 && n <= (1 << 24); }));
-  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
-      ->capture_default_str()
-      ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));
+  tutti::train::add_setting(app, "--context", window, {4, 1 << 24}, "tokens that the model sees at a time");
+  tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_flag("--quiet", quiet, "no progress");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 

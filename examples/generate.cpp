@@ -84,8 +84,6 @@ void run_gguf(GgufRun const& run, tutti::infer::SamplerOptions const& sampling) 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using tutti::train::must_be;
-  constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
   std::string checkpoint, model_path, prompt, tokenizer_path;
   std::vector<std::string> stops;
   std::int64_t count = 200, context_tokens = 0;
@@ -99,18 +97,12 @@ int main(int argc, char** argv) {
   app.add_option("--model", model_path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3, in the place of --checkpoint")
       ->excludes(from);
   app.add_option("--stop", stops, "with --model: text that ends the answer, and is not part of it; may be repeated");
-  tutti::train::add_number(app, "--context", context_tokens,
-                           "with --model: most tokens of prompt and answer; 0: the model's")
-      ->capture_default_str()
-      ->check(must_be<std::int64_t>("between 0 and 16777216", [](auto n) { return n >= 0 && n <= (1 << 24); }));
+  tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
+                            "with --model: most tokens of prompt and answer; 0: the model's");
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
-  tutti::train::add_number(app, "--tokens", count, "most tokens to write")
-      ->capture_default_str()
-      ->check(must_be<std::int64_t>("between 1 and 1099511627776", [](auto n) { return n >= 1 && n <= most_tokens; }));
+  tutti::train::add_setting(app, "--tokens", count, {1, std::int64_t{1} << 40}, "most tokens to write");
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
-  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
-      ->capture_default_str()
-      ->check(must_be<int>("between 0 and 1024", [](int n) { return n >= 0 && n <= 1024; }));
+  tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
   app.add_flag("--quiet", quiet, "print the new text alone, without the prompt");

@@ -18,16 +18,11 @@
 #include <thread>
 
 int main(int argc, char** argv) {
-  using tutti::train::must_be;
   std::string path, format;
   tutti::infer::ServerOptions options;
   tutti::infer::ServiceOptions service_options;
   std::int64_t context_tokens = 0;
   int threads = 0, queue = 50;
-  auto const between = [](std::int64_t low, std::int64_t high) {
-    return must_be<std::int64_t>("between " + std::to_string(low) + " and " + std::to_string(high),
-                                 [=](std::int64_t n) { return n >= low && n <= high; });
-  };
 
   CLI::App app{
       "Serves a model from a GGUF file: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, and "
@@ -36,27 +31,15 @@ int main(int argc, char** argv) {
   app.add_option("--model", path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
   app.add_option("--host", options.host, "address to listen on; one that others can reach needs TUTTI_API_KEY")
       ->capture_default_str();
-  tutti::train::add_number(app, "--port", options.port, "0: any free one")
-      ->capture_default_str()
-      ->check(between(0, 65535));
+  tutti::train::add_setting(app, "--port", options.port, {0, 65535}, "0: any free one");
   app.add_option("--chat-template", format,
                  "chatml, llama2, llama3, phi3, zephyr, gemma or mistral (default: recognised)");
-  tutti::train::add_number(app, "--slots", service_options.decoder.slots, "answers that run at once")
-      ->capture_default_str()
-      ->check(between(1, 1024));
-  tutti::train::add_number(app, "--context", context_tokens,
-                           "tokens of a slot; 0: as many as the model has, at most 4096")
-      ->capture_default_str()
-      ->check(between(0, 1 << 24));
-  tutti::train::add_number(app, "--queue", queue, "requests that wait at most")
-      ->capture_default_str()
-      ->check(between(1, 10000));
-  tutti::train::add_number(app, "--max-tokens", options.limits.max_tokens, "most tokens of an answer")
-      ->capture_default_str()
-      ->check(between(1, 1 << 24));
-  tutti::train::add_number(app, "--threads", threads, "0: all processors of this process")
-      ->capture_default_str()
-      ->check(between(0, 1024));
+  tutti::train::add_setting(app, "--slots", service_options.decoder.slots, {1, 1024}, "answers that run at once");
+  tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
+                            "tokens of a slot; 0: as many as the model has, at most 4096");
+  tutti::train::add_setting(app, "--queue", queue, {1, 10000}, "requests that wait at most");
+  tutti::train::add_setting(app, "--max-tokens", options.limits.max_tokens, {1, 1 << 24}, "most tokens of an answer");
+  tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {

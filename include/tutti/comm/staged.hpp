@@ -11,6 +11,7 @@
 #include <tutti/comm/collective_job.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/staging.hpp>
+#include <tutti/core/function_ref.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 

@@ -19,13 +19,6 @@
 
 namespace tutti::infer {
 
-struct EvaluationOptions {
-  std::int64_t window = 512;            ///< tokens that the model sees at a time
-  std::optional<std::int32_t> begin{};  ///< stands in the place of each window's first token
-  /// Called after each window, with how many of how many are done and what is known so far.
-  std::function<void(std::int64_t, std::int64_t, struct Evaluation const&)> progress{};
-};
-
 struct Evaluation {
   std::int64_t windows = 0, tokens = 0;  ///< tokens that were foretold
   double sum = 0, squares = 0;           ///< of -log p of each, in nats
@@ -38,6 +31,13 @@ struct Evaluation {
     double const n = static_cast<double>(tokens), mean = loss();
     return std::sqrt(std::max(squares / n - mean * mean, 0.0) / (n - 1));
   }
+};
+
+struct EvaluationOptions {
+  std::int64_t window = 512;            ///< tokens that the model sees at a time
+  std::optional<std::int32_t> begin{};  ///< stands in the place of each window's first token
+  /// Called after each window, with how many of how many are done and what is known so far.
+  std::function<void(std::int64_t, std::int64_t, Evaluation const&)> progress{};
 };
 
 /// Windows follow one another without overlap; in each, tokens of the second half are foretold from all that stand

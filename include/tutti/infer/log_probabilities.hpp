@@ -5,12 +5,12 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/infer/candidates.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -39,16 +39,11 @@ inline TokenLogProbability log_probability_of(std::span<float const> logits, std
   auto const value = [&](std::int32_t id) { return double{logits[static_cast<std::size_t>(id)]} - all; };
   TokenLogProbability result{token, value(token), {}};
   if (top == 0) return result;
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  std::partial_sort(ids.begin(), ids.begin() + top, ids.end(), [&](std::int32_t a, std::int32_t b) {
-    float const x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
-  for (std::int64_t i = 0; i < top; ++i) {
-    std::int32_t const id = ids[static_cast<std::size_t>(i)];
-    result.top.emplace_back(id, value(id));
-  }
+  std::vector<Candidate> list;
+  for (float const logit : logits) list.push_back({static_cast<std::int32_t>(list.size()), logit});
+  std::partial_sort(list.begin(), list.begin() + top, list.end(), MoreLikely{});
+  for (Candidate const& one : std::span(list).first(static_cast<std::size_t>(top)))
+    result.top.emplace_back(one.id, value(one.id));
   return result;
 }
 
