@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     auto const loaded = tutti::infer::load_gguf(path);
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
     tutti::exec::Context context({.threads = threads});
-    service_options.queue = static_cast<std::size_t>(queue);
+    service_options.queue.most = static_cast<std::size_t>(queue);
     service_options.decoder.capacity =
         context_tokens > 0 ? context_tokens : std::min<std::int64_t>(loaded.model.max_tokens(), 4096);
     tutti::infer::Service service(context, loaded.model, loaded.tokenizer, service_options);

@@ -22,5 +22,6 @@
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/data/dataset.hpp>
 #include <tutti/data/stream_decoder.hpp>
+#include <tutti/data/text_pattern.hpp>
 #include <tutti/data/vocabulary.hpp>
 #include <tutti/data/vocabulary_files.hpp>

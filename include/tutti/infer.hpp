@@ -16,8 +16,11 @@
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/evaluation.hpp>
 #include <tutti/infer/generate.hpp>
+#include <tutti/infer/generation.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/infer/json_schema.hpp>
+#include <tutti/infer/request_queue.hpp>
+#include <tutti/infer/slots.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/infer/openai.hpp>

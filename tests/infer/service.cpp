@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/infer/log_probabilities.hpp>
+// Covers: <tutti/infer/log_probabilities.hpp> <tutti/infer/generation.hpp> <tutti/infer/request_queue.hpp> <tutti/infer/slots.hpp> <tutti/data/text_pattern.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -88,7 +88,7 @@ TEST_CASE("Waiting requests come by priority, then by age; more than the queue h
   Loaded const model;
   exec::Context context({.threads = 1});
   Service service(context, model.loaded.model, model.loaded.tokenizer,
-                  {.decoder = {.slots = 1, .capacity = 256}, .queue = 3});
+                  {.decoder = {.slots = 1, .capacity = 256}, .queue = {.most = 3}});
   std::atomic<bool> begun{false}, go_on{false};
   Request first = greedy(model.prompt(0), 200);
   first.on_text = [&](std::string_view) {
@@ -195,13 +195,178 @@ TEST_CASE("A grammar holds, and ends the answer when its sentence is complete") 
   REQUIRE((answer.reason == StopReason::grammar || answer.reason == StopReason::end_of_generation));
 }
 
+TEST_CASE("Sessions of one priority take turns, unless fairness is off; a warning comes once") {
+  Loaded const model;
+  for (bool const fair : {true, false}) {
+    exec::Context context({.threads = 1});
+    std::atomic<int> warnings{0};
+    Service service(context, model.loaded.model, model.loaded.tokenizer,
+                    {.decoder = {.slots = 1, .capacity = 64},
+                     .queue = {.warn = 3, .fair = fair, .on_warning = [&](std::size_t size) {
+                                 REQUIRE(size == 3);
+                                 ++warnings;
+                               }}});
+    std::atomic<bool> begun{false}, go_on{false};
+    Request first = greedy(model.prompt(0), 5);
+    first.session = "a";
+    first.on_text = [&](std::string_view) {
+      begun = true;
+      while (!go_on) std::this_thread::sleep_for(1ms);
+    };
+    auto const running = service.submit(std::move(first));
+    while (!begun) std::this_thread::sleep_for(1ms);
+    std::string order;
+    std::vector<std::shared_ptr<Generation>> waiting;
+    for (char const* const session : {"a", "a", "b", "c"}) {
+      Request request = greedy(model.prompt(1), 1);
+      request.session = session;
+      request.on_text = [&order, session](std::string_view) { order += session; };
+      waiting.push_back(service.submit(std::move(request)));
+    }
+    REQUIRE(warnings == 1);
+    go_on = true;
+    for (auto const& generation : waiting) generation->wait();
+    CAPTURE(fair);
+    REQUIRE(order == (fair ? "abca" : "aabc"));
+  }
+}
+
+TEST_CASE("A full context drops its oldest tokens and goes on as one that was given the rest") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 1, .capacity = 32}});
+  Request request = greedy(model.prompt(3, 20), 40);
+  REQUIRE(service.submit(request)->wait().reason == StopReason::context_full);
+  request.shift = {.on = true, .keep = 4, .discard = 10};
+  Completion const answer = service.submit(request)->wait();
+  REQUIRE(answer.reason == StopReason::max_tokens);
+  REQUIRE(answer.tokens.size() == 40);
+  REQUIRE(answer.shifts == 3);
+  // By hand: the context is full when 12 tokens were appended, and 22 of 32 tokens stay.
+  std::vector<std::int32_t> text = model.prompt(3, 20);
+  text.insert(text.end(), answer.tokens.begin(), answer.tokens.begin() + 12);
+  text.erase(text.begin() + 4, text.begin() + 14);
+  text.push_back(answer.tokens[12]);
+  Completion const rest = service.submit(greedy(text, 9))->wait();
+  REQUIRE(rest.tokens == std::vector(answer.tokens.begin() + 13, answer.tokens.begin() + 22));
+  request.shift.keep = 31;
+  REQUIRE_ERROR(service.submit(request), ErrorKind::invalid_argument, "Keep fewer");
+}
+
+TEST_CASE("Idle caches keep within their bound, their time, and their session") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  auto const reused = [&](Service& service, std::string const& session, std::size_t size) {
+    Request request = greedy(model.prompt(1, size), 1);
+    request.session = session;
+    return service.submit(std::move(request))->wait().reused_tokens;
+  };
+  for (bool const partial : {true, false}) {
+    Service service(context, model.loaded.model, model.loaded.tokenizer,
+                    {.decoder = {.slots = 3, .capacity = 64}, .cache = {.tokens = 30, .partial = partial}});
+    reused(service, "a", 20), reused(service, "b", 20);
+    CAPTURE(partial);
+    REQUIRE(reused(service, "a", 20) == (partial ? 9 : 0));  // of 21 tokens each, the oldest lost 12
+  }
+  Service service(context, model.loaded.model, model.loaded.tokenizer,
+                  {.decoder = {.slots = 3, .capacity = 64}, .cache = {.retention = 300ms}});
+  reused(service, "a", 20);
+  REQUIRE(reused(service, "a", 20) == 19);
+  service.forget("a");
+  REQUIRE(reused(service, "a", 20) == 0);
+  std::this_thread::sleep_for(400ms);
+  REQUIRE(reused(service, "a", 20) == 0);
+  Request fresh = greedy(model.prompt(1, 20), 1);
+  fresh.session = "a";
+  fresh.reuse = false;
+  REQUIRE(service.submit(std::move(fresh))->wait().reused_tokens == 0);
+}
+
+TEST_CASE("The shortest idle cache goes first where that is asked for") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer,
+                  {.decoder = {.slots = 2, .capacity = 64}, .cache = {.order = CacheOrder::smart}});
+  auto const reused = [&](std::string const& session, std::size_t size) {
+    Request request = greedy(model.prompt(1, size), 1);
+    request.session = session;
+    return service.submit(std::move(request))->wait().reused_tokens;
+  };
+  reused("long", 30), reused("short", 5);
+  reused("new", 10);  // takes the short one's place, though it is the younger
+  REQUIRE(reused("long", 30) == 29);
+}
+
+TEST_CASE("Answers end where a pattern fits, and where they repeat themselves; logits are kept when asked for") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 1, .capacity = 200}});
+  Request request = greedy(model.prompt(4), 60);
+  Completion const whole = service.submit(request)->wait();
+  request.stop.patterns.emplace_back("^.{7}$");
+  request.keep_logits = true;
+  Completion const some = service.submit(request)->wait();
+  REQUIRE(some.reason == StopReason::pattern);
+  REQUIRE(some.text == whole.text.substr(0, 7));
+  REQUIRE(some.logits.size() == 96);
+  Request again = greedy(model.prompt(4), 60);
+  again.grammar = "root ::= \"no.\"+";
+  again.stop.repetitions = 3;
+  Completion const repeated = service.submit(again)->wait();
+  REQUIRE(repeated.text == "no.no.no.");
+  REQUIRE(repeated.reason == StopReason::repetition);
+}
+
+TEST_CASE("A sleeping grammar wakes at its trigger and rules from there on") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 1, .capacity = 200}});
+  Request request = greedy(model.prompt(4), 40);
+  std::string const free = service.submit(request)->wait().text;
+  REQUIRE(free.size() > 8);
+  std::string const word = free.substr(3, 2);
+  request.grammar = "root ::= ";
+  for (char const c : word) {
+    char code[8];
+    std::snprintf(code, sizeof code, "\\x%02X", static_cast<unsigned>(c));
+    request.grammar += "\"" + std::string(code) + "\" ";
+  }
+  request.grammar += "\"AB\" [0-9]";
+  for (bool const by_pattern : {false, true}) {
+    request.triggers = {};
+    if (by_pattern) request.triggers.patterns.emplace_back("^.{3}(..)$");
+    else request.triggers.texts.push_back(word);
+    Completion const answer = service.submit(request)->wait();
+    CAPTURE(answer.text, free, by_pattern);
+    auto const from = answer.text.find(word);
+    REQUIRE(answer.text.substr(0, from + 2) == free.substr(0, from + 2));
+    REQUIRE(answer.text.substr(from + 2, 2) == "AB");
+    REQUIRE(answer.text.size() == from + 5);
+  }
+}
+
+TEST_CASE("Sentences in a row are counted, what is not yet ended is not") {
+  REQUIRE(repetitions_at_end("") == 0);
+  REQUIRE(repetitions_at_end("Yes.") == 1);
+  REQUIRE(repetitions_at_end("No. Yes. Yes.\n\nYes. Ye") == 3);
+  REQUIRE(repetitions_at_end("Wait... Wait...") == 2);
+  REQUIRE(repetitions_at_end("one two") == 0);
+}
+
+TEST_CASE("Patterns that are none are refused, and ones that would take for ever find nothing") {
+  REQUIRE_ERROR(data::TextPattern("a(b"), ErrorKind::invalid_argument, "a(b");
+  REQUIRE_ERROR(data::TextPattern(std::string(5000, 'a')), ErrorKind::invalid_argument, "4096");
+  REQUIRE(data::TextPattern("(END|STOP)").find("we STOP") == 3);
+  REQUIRE_FALSE(data::TextPattern("(a+)+$").find(std::string(60, 'a') + "b"));
+}
+
 TEST_CASE("Many threads submit, cancel and wait, and nothing is lost") {
   Loaded const model;
   exec::Context context({.threads = 2});
   std::atomic<int> ended{0};
   {
     Service service(context, model.loaded.model, model.loaded.tokenizer,
-                    {.decoder = {.slots = 4, .capacity = 64}, .queue = 100});
+                    {.decoder = {.slots = 4, .capacity = 64}, .queue = {.most = 100}});
     std::vector<std::thread> clients;
     for (int c = 0; c < 4; ++c)
       clients.emplace_back([&, c] {

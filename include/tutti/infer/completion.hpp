@@ -31,6 +31,16 @@ struct Completion {
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   double prompt_seconds = 0, seconds = 0;  ///< before the first token was drawn; from then on
   std::vector<float> embedding;  ///< where one was asked for: the mean hidden state of the prompt, of length one
+  std::vector<float> logits;     ///< where they were asked for: the last ones
+  std::int64_t shifts = 0;       ///< how often old tokens were dropped from a full context
+};
+
+/// What wakes a grammar that sleeps until then; without any it is awake from the first token on.
+struct GrammarTriggers {
+  std::vector<std::string> texts{};         ///< the grammar's sentence begins with the text
+  std::vector<std::int32_t> tokens{};       ///< or with the token
+  std::vector<data::TextPattern> patterns{};      ///< or where the match, or its first group, begins
+  bool empty() const noexcept { return texts.empty() && tokens.empty() && patterns.empty(); }
 };
 
 /// What becomes of logits, token after token: who has them calls `draw` and appends what it returns. `complete` does so
@@ -39,14 +49,17 @@ class Drawing {
  public:
   /// Borrows the tokenizer. `emit(std::string_view)` gets text as soon as it cannot be part of a stop text, whole
   /// characters only. The sampler forgets what it knew and observes the prompt; the grammar, where there is one, begins
-  /// anew.
+  /// anew, and sleeps until one of `triggers`: text that does not fit the grammar from a trigger on wakes it not.
   Drawing(Sampler& sampler, data::Tokenizer const& tokenizer, std::span<std::int32_t const> prompt,
-          StopOptions const& stop, std::function<void(std::string_view)> emit, GrammarMatcher* grammar = nullptr)
+          StopOptions const& stop, std::function<void(std::string_view)> emit, GrammarMatcher* grammar = nullptr,
+          GrammarTriggers triggers = {})
       : sampler_(sampler),
         tokenizer_(tokenizer),
         stop_(stop),
         emit_(std::move(emit)),
         grammar_(grammar),
+        triggers_(std::move(triggers)),
+        awake_(triggers_.empty()),
         characters_(tokenizer, true),
         texts_(stop.texts) {
     result_.prompt_tokens = static_cast<std::int64_t>(prompt.size());
@@ -67,16 +80,32 @@ class Drawing {
       return end(StopReason::max_tokens);
     if (stop_.cancelled && stop_.cancelled()) return end(StopReason::cancelled);
     if (stop_.time.count() > 0 && Clock::now() - first_ > stop_.time) return end(StopReason::time);
-    if (grammar_ != nullptr && grammar_->finished()) return end(StopReason::grammar);
-    std::int32_t const token = grammar_ != nullptr ? sampler_(logits, *grammar_) : sampler_(logits);
-    if (std::find(stop_.ends.begin(), stop_.ends.end(), token) != stop_.ends.end())
-      return end(StopReason::end_of_generation);
-    if (grammar_ != nullptr) grammar_->accept(token);
+    bool const ruled = grammar_ != nullptr && awake_;
+    if (ruled && grammar_->finished()) return end(StopReason::grammar);
+    if (stop_.confidence > 0 && sentence_ended() && end_probability(logits) >= stop_.confidence)
+      return end(StopReason::confidence);
+    bool const must_go_on = !stop_.required.empty() && !required_seen();
+    std::int32_t const token = sampler_(logits, [&](Candidates& candidates) {
+      if (must_go_on) candidates.keep_if([&](std::int32_t id) { return !ends(id); });
+      if (ruled) (*grammar_)(candidates);
+    });
+    if (ends(token)) return end(StopReason::end_of_generation);
+    if (ruled) grammar_->accept(token);
     if (likeliest_) result_.log_probabilities.push_back(log_probability_of(logits, token, *likeliest_));
     result_.tokens.push_back(token);
     // A model may have more classes than its tokenizer has tokens; those mean nothing.
-    if (token < tokenizer_.vocabulary()) give(texts_.push(characters_.push(token), found_));
-    if (found_) return end(StopReason::text);
+    if (token < tokenizer_.vocabulary()) {
+      std::string const piece = characters_.push(token);
+      written_ += piece;
+      if (grammar_ != nullptr && !awake_) look_for_triggers(token);
+      give(texts_.push(piece, found_));
+      if (found_) return end(StopReason::text);
+      if (!piece.empty())
+        for (data::TextPattern const& pattern : stop_.patterns)
+          if (pattern.find(written_)) return end(StopReason::pattern);
+      if (stop_.repetitions > 0 && !piece.empty() && repetitions_at_end(written_) >= stop_.repetitions)
+        return end(StopReason::repetition);
+    }
     if (!room) return end(StopReason::context_full);
     return token;
   }
@@ -96,11 +125,46 @@ class Drawing {
   /// Result has the log-probability of every token from now on, with so many of the likeliest beside it.
   void keep_log_probabilities(std::int64_t likeliest) noexcept { likeliest_ = likeliest; }
   void reused(std::int64_t tokens) noexcept { result_.reused_tokens = tokens; }
+  bool begun() const noexcept { return begun_; }
   Completion& result() noexcept { return result_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   static double since(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
+  bool ends(std::int32_t token) const {
+    return std::find(stop_.ends.begin(), stop_.ends.end(), token) != stop_.ends.end();
+  }
+  bool sentence_ended() const {
+    auto const last = written_.find_last_not_of(" \t\r");
+    return last != std::string::npos && std::string_view(".!?\n").find(written_[last]) != std::string_view::npos;
+  }
+  double end_probability(std::span<float const> logits) const {
+    double sum = 0;
+    for (std::int32_t const token : stop_.ends) sum += std::exp(log_probability_of(logits, token).value);
+    return sum;
+  }
+  bool required_seen() {
+    if (!required_seen_)
+      required_seen_ = std::any_of(stop_.required.begin(), stop_.required.end(), [&](std::string const& text) {
+        return written_.find(text) != std::string::npos;
+      });
+    return required_seen_;
+  }
+  /// The grammar wakes at the first trigger from which on what was written fits it.
+  void look_for_triggers(std::int32_t token) {
+    auto const wake = [&](std::size_t from) {
+      grammar_->reset();
+      awake_ = grammar_->accept(std::string_view(written_).substr(from));
+    };
+    if (std::find(triggers_.tokens.begin(), triggers_.tokens.end(), token) != triggers_.tokens.end()) {
+      grammar_->reset();
+      awake_ = grammar_->accept(token);
+    }
+    for (std::string const& text : triggers_.texts)
+      if (auto const at = awake_ ? std::string::npos : written_.rfind(text); at != std::string::npos) wake(at);
+    for (data::TextPattern const& pattern : triggers_.patterns)
+      if (auto const at = awake_ ? std::nullopt : pattern.find(written_)) wake(*at);
+  }
   void give(std::string const& text) {
     if (text.empty()) return;
     result_.text += text;
@@ -112,11 +176,14 @@ class Drawing {
   StopOptions stop_;
   std::function<void(std::string_view)> emit_;
   GrammarMatcher* grammar_;
+  GrammarTriggers triggers_;
+  bool awake_;  // the grammar rules
   data::StreamDecoder characters_;
   StopTexts texts_;
   Completion result_;
   Clock::time_point begin_ = Clock::now(), first_{};
-  bool begun_ = false, found_ = false;
+  bool begun_ = false, found_ = false, required_seen_ = false;
+  std::string written_;  // whole characters, with what is held back
   std::optional<std::int64_t> likeliest_;
 };
 

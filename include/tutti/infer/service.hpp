@@ -4,7 +4,9 @@
 /// Many requests to one model: a bounded queue with priorities, and all running answers in one batch.
 
 #include <tutti/data/tokenizer.hpp>
-#include <tutti/infer/completion.hpp>
+#include <tutti/infer/decoder.hpp>
+#include <tutti/infer/request_queue.hpp>
+#include <tutti/infer/slots.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -29,91 +31,25 @@ namespace tutti::infer {
 
 struct ServiceOptions {
   DecoderOptions decoder{.slots = 4};  ///< as many answers run at once as there are slots; `batch` follows from these
-  std::size_t queue = 50;              ///< requests that wait at most
-  std::int64_t prompt_chunk = 128;     ///< tokens of prompts between two tokens of running answers, at most
-};
-
-struct Request {
-  std::vector<std::int32_t> prompt;
-  SamplerOptions sampling{};
-  StopOptions stop{};
-  std::string grammar{};                  ///< GBNF; empty: any text
-  int priority = 0;                       ///< larger ones first; equals in the order in which they came
-  std::chrono::milliseconds deadline{0};  ///< from `submit` to the end, the wait in the queue included; 0: none
-  /// Requests of one session see one another's cache and no other's; those without a name are one session.
-  std::string session{};
-  std::optional<std::int64_t> likeliest{};  ///< log-probabilities are wanted, with so many of the likeliest tokens each
-  std::function<void(std::string_view)> on_text{};  ///< called by the service's thread
-  bool embed = false;                               ///< no text: Completion::embedding of the prompt is wanted
+  QueueOptions queue{};
+  std::int64_t prompt_chunk = 128;  ///< tokens of prompts between two tokens of running answers, at most
+  CacheOptions cache{};
+  std::size_t running = 0;  ///< answers that run at once, where that is fewer than there are slots; 0: as many
 };
 
 struct ServiceStatus {
   std::size_t waiting = 0, running = 0;
   std::int64_t finished = 0, refused = 0, prompt_tokens = 0, reused_tokens = 0, tokens = 0;
-};
-
-/// A request on its way. Thread-safe.
-class Generation {
- public:
-  explicit Generation(Request request)
-      : request_(std::move(request)),
-        sampler_(request_.sampling),
-        due_(request_.deadline.count() > 0 ? std::optional(Clock::now() + request_.deadline) : std::nullopt) {}
-
-  /// Ends it before the next token, with what there is.
-  void cancel() noexcept { cancelled_ = true; }
-  bool done() const {
-    std::lock_guard const guard(mutex_);
-    return done_;
-  }
-  /// Blocking, until it has ended. Errors: what its sampler or grammar threw, or that the service ended (unavailable).
-  Completion const& wait() const {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-    if (error_) std::rethrow_exception(error_);
-    return result_;
-  }
-
- private:
-  friend class Service;
-  using Clock = std::chrono::steady_clock;
-
-  void finish(Completion result, std::exception_ptr error = nullptr) {
-    {
-      std::lock_guard const guard(mutex_);
-      result_ = std::move(result);
-      error_ = std::move(error);
-      done_ = true;
-    }
-    changed_.notify_all();
-  }
-  /// Why it must not go on, if it must not.
-  std::optional<StopReason> ended() const {
-    if (cancelled_) return StopReason::cancelled;
-    if (due_ && Clock::now() > *due_) return StopReason::time;
-    return std::nullopt;
-  }
-
-  Request request_;
-  Sampler sampler_;
-  std::optional<Clock::time_point> due_;
-  std::atomic<bool> cancelled_{false};
-  std::optional<Grammar> grammar_;
-  std::optional<GrammarMatcher> matcher_;
-  std::optional<Drawing> drawing_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool done_ = false;
-  Completion result_;
-  std::exception_ptr error_;
+  std::int64_t cached_tokens = 0;  ///< in all caches
 };
 
 /// Runs in a thread of its own, which alone uses the context.
 /// Memory    the decoder's; nothing more for each request but its tokens and text
-/// Order     a free slot goes to the waiting request of the highest priority, the oldest of equals. Running answers get
-///           a token each in every pass; prompts go in beside them in chunks, so that no answer waits for a long one.
-/// Caches    a slot that holds the longest beginning of the prompt from the same session is taken, else the one that
-///           has been idle longest, whose cache is then lost.
+/// Order     a free slot goes to the waiting request of the highest priority, of equals to one of the session that was
+///           served longest ago. Running answers get a token each in every pass; prompts go in beside them in chunks,
+///           so that no answer waits for a long one.
+/// Caches    a slot that holds the longest beginning of the prompt from the same session is taken, else an idle one,
+///           whose cache is then lost: CacheOptions say which.
 class Service {
  public:
   /// Borrows all three. Errors: those of Decoder.
@@ -122,7 +58,8 @@ class Service {
       : tokenizer_(tokenizer),
         options_(options),
         decoder_(context, model, batched(options)),
-        slots_(static_cast<std::size_t>(options.decoder.slots)),
+        slots_(static_cast<std::size_t>(options.decoder.slots), options.cache),
+        waiting_(options.queue),
         thread_([this] { work(); }) {}
   Service(Service const&) = delete;
   Service& operator=(Service const&) = delete;
@@ -151,6 +88,10 @@ class Service {
       if (token < 0 || token >= decoder_.vocabulary())
         throw Error(ErrorKind::out_of_range, "Service::submit",
                     concat("token ", token, " is outside the vocabulary of ", decoder_.vocabulary()));
+    if (request.shift.on && request.shift.keep >= capacity() - 1)
+      throw Error(ErrorKind::invalid_argument, "Service::submit",
+                  concat("a context of ", capacity(), " tokens cannot keep ", request.shift.keep,
+                         " of them and go on. Keep fewer"));
     if (request.likeliest && (*request.likeliest < 0 || *request.likeliest > decoder_.vocabulary()))
       throw Error(ErrorKind::out_of_range, "Service::submit",
                   concat("the ", *request.likeliest, " likeliest of ", decoder_.vocabulary(), " tokens are asked for"));
@@ -161,16 +102,12 @@ class Service {
     }
     {
       std::lock_guard const guard(mutex_);
-      if (waiting_.size() >= options_.queue) {
+      try {
+        waiting_.push(generation);
+      } catch (Error const&) {
         ++status_.refused;
-        throw Error(ErrorKind::busy, "Service::submit",
-                    concat(waiting_.size(), " requests wait already, as many as may. Come again later"));
+        throw;
       }
-      // Behind all of its priority.
-      auto const place = std::find_if(waiting_.begin(), waiting_.end(), [&](auto const& other) {
-        return other->request_.priority < generation->request_.priority;
-      });
-      waiting_.insert(place, generation);
     }
     wake_.notify_all();
     return generation;
@@ -183,17 +120,13 @@ class Service {
     return status;
   }
 
- private:
-  struct Slot {
-    std::shared_ptr<Generation> generation;  ///< null: idle
-    std::string session;
-    std::vector<std::int32_t> tokens;  ///< in the cache
-    std::size_t todo = 0;              ///< of the prompt, from here on
-    std::optional<std::int32_t> next;  ///< drawn and not yet appended
-    std::int64_t last_used = 0;
-    std::vector<double> sum;  ///< of the prompt's hidden states, for an embedding
-  };
+  /// Forgets what is kept for a session that ended; a running answer goes on.
+  void forget(std::string session) {
+    std::lock_guard const guard(mutex_);
+    forgotten_.push_back(std::move(session));
+  }
 
+ private:
   /// A pass is one batch: hidden states of all its rows are at hand.
   static DecoderOptions batched(ServiceOptions const& options) {
     if (options.prompt_chunk < 1)
@@ -212,10 +145,11 @@ class Service {
     for (;;) {
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return closing_ || !waiting_.empty() || running() > 0; });
+        wake_.wait(lock, [this] { return closing_ || !waiting_.empty() || slots_.running() > 0; });
         if (closing_) break;
         admit();
-        status_.running = running();
+        status_.running = slots_.running();
+        status_.cached_tokens = slots_.cached();
       }
       pass();
     }
@@ -224,69 +158,43 @@ class Service {
     std::vector<std::shared_ptr<Generation>> left;
     {
       std::lock_guard const guard(mutex_);
-      left.swap(waiting_);
+      left = waiting_.clear();
     }
-    for (Slot& slot : slots_)
+    for (Slot& slot : slots_.all())
       if (slot.generation) left.push_back(std::move(slot.generation));
     for (auto const& generation : left) generation->finish({}, gone);
-  }
-  std::size_t running() const {
-    return static_cast<std::size_t>(
-        std::count_if(slots_.begin(), slots_.end(), [](Slot const& slot) { return slot.generation != nullptr; }));
   }
 
   /// Gives free slots to those who wait. Under the mutex.
   void admit() {
-    for (std::size_t i = 0; i < waiting_.size();) {
-      if (auto const reason = waiting_[i]->ended()) {  // before it began
-        Completion nothing;
-        nothing.reason = *reason;
-        nothing.prompt_tokens = static_cast<std::int64_t>(waiting_[i]->request_.prompt.size());
-        ++status_.finished;
-        waiting_[i]->finish(std::move(nothing));
-        waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
-        continue;
-      }
-      Slot* const slot = best_slot(waiting_[i]->request_);
-      if (slot == nullptr) {
-        ++i;
-        continue;
-      }
-      begin(*slot, waiting_[i]);
-      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::string const& session : std::exchange(forgotten_, {})) slots_.forget(session);
+    slots_.forget_old();
+    auto const give_up = [this](Generation& generation, StopReason reason) {
+      Completion nothing;
+      nothing.reason = reason;
+      nothing.prompt_tokens = static_cast<std::int64_t>(generation.request_.prompt.size());
+      ++status_.finished;
+      generation.finish(std::move(nothing));
+    };
+    if (options_.queue.cleanup) waiting_.drop_ended(give_up);
+    std::size_t const slots = slots_.all().size(), most = options_.running > 0 ? options_.running : slots;
+    while (!waiting_.empty() && slots_.running() < std::min(most, slots)) {
+      std::shared_ptr<Generation> generation = waiting_.take();
+      if (auto const reason = generation->ended()) give_up(*generation, *reason);
+      else begin(std::move(generation));
     }
   }
-  static std::size_t common(std::vector<std::int32_t> const& a, std::vector<std::int32_t> const& b) {
-    return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-  }
-  Slot* best_slot(Request const& request) {
-    Slot *best = nullptr, *oldest = nullptr;
-    std::size_t most = 0;
-    for (Slot& slot : slots_) {
-      if (slot.generation) continue;
-      if (oldest == nullptr || slot.last_used < oldest->last_used) oldest = &slot;
-      std::size_t const same = slot.session == request.session ? common(slot.tokens, request.prompt) : 0;
-      if (same > most) best = &slot, most = same;
-    }
-    return best != nullptr ? best : oldest;
-  }
-  void begin(Slot& slot, std::shared_ptr<Generation> generation) {
+  void begin(std::shared_ptr<Generation> generation) {
     Request const& request = generation->request_;
-    std::size_t same = slot.session == request.session ? common(slot.tokens, request.prompt) : 0;
-    if (request.embed) same = 0;                // every hidden state is needed
-    if (same == request.prompt.size()) --same;  // the last token goes in again, for its logits
+    Slot& slot = *slots_.choose(request);
+    slots_.begin(slot, generation);
     slot.sum.assign(request.embed ? static_cast<std::size_t>(decoder_.model().channels()) : 0, 0.0);
-    slot.session = request.session;
-    slot.tokens.resize(same);
-    slot.todo = same;
-    slot.next.reset();
     generation->drawing_.emplace(generation->sampler_, tokenizer_, request.prompt, request.stop, request.on_text,
-                                 generation->matcher_ ? &*generation->matcher_ : nullptr);
-    generation->drawing_->reused(static_cast<std::int64_t>(same));
+                                 generation->matcher_ ? &*generation->matcher_ : nullptr, request.triggers);
+    generation->drawing_->reused(static_cast<std::int64_t>(slot.todo));
     if (request.likeliest) generation->drawing_->keep_log_probabilities(*request.likeliest);
     status_.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
-    status_.reused_tokens += static_cast<std::int64_t>(same);
-    slot.generation = std::move(generation);
+    status_.reused_tokens += static_cast<std::int64_t>(slot.todo);
   }
 
   /// One batch: a token of every running answer, and chunks of prompts.
@@ -294,37 +202,37 @@ class Service {
     std::vector<NewToken> rows;
     std::vector<Slot*> wanted;
     auto const add = [&](Slot& slot, std::int32_t token, bool last) {
-      rows.push_back({token, static_cast<std::int32_t>(&slot - slots_.data()),
+      rows.push_back({token, static_cast<std::int32_t>(&slot - slots_.all().data()),
                       static_cast<std::int32_t>(slot.tokens.size()), last});
       slot.tokens.push_back(token);
       if (last) wanted.push_back(&slot);
     };
-    for (Slot& slot : slots_)
+    for (Slot& slot : slots_.all())
       if (slot.generation)
         if (auto const reason = slot.generation->ended()) {
           slot.generation->drawing_->end(*reason);
           release(slot);
         }
-    for (Slot& slot : slots_)
+    for (Slot& slot : slots_.all())
       if (slot.generation && slot.next) add(slot, *std::exchange(slot.next, std::nullopt), true);
     std::int64_t room = options_.prompt_chunk;
     std::vector<Slot*> prompts;
-    for (Slot& slot : slots_)
-      if (slot.generation && slot.todo < slot.generation->request_.prompt.size()) prompts.push_back(&slot);
+    for (Slot& slot : slots_.all())
+      if (slot.generation && slot.todo < slot.pending.size()) prompts.push_back(&slot);
     std::stable_sort(prompts.begin(), prompts.end(), [](Slot const* a, Slot const* b) {
       return a->generation->request_.priority > b->generation->request_.priority;
     });
     for (Slot* const slot : prompts)
-      for (auto const& prompt = slot->generation->request_.prompt; room > 0 && slot->todo < prompt.size(); --room) {
-        std::int32_t const token = prompt[slot->todo++];
-        add(*slot, token, slot->todo == prompt.size());
+      for (; room > 0 && slot->todo < slot->pending.size(); --room) {
+        std::int32_t const token = slot->pending[slot->todo++];
+        add(*slot, token, slot->todo == slot->pending.size());
       }
     if (rows.empty()) return;
     std::span<float const> logits;
     try {
       logits = decoder_.append(rows);
     } catch (...) {  // no cache is known any more
-      for (Slot& slot : slots_) {
+      for (Slot& slot : slots_.all()) {
         slot.tokens.clear();
         if (slot.generation) release(slot, std::current_exception());
       }
@@ -339,18 +247,30 @@ class Service {
         continue;
       }
       try {
-        bool const room_left = static_cast<std::int64_t>(slot.tokens.size()) < capacity();
-        slot.next = slot.generation->drawing_->draw(logits.subspan(i * classes, classes), room_left);
-        if (!slot.next) release(slot);
+        draw(slot, logits.subspan(i * classes, classes));
       } catch (...) {
         release(slot, std::current_exception());
       }
     }
   }
+  void draw(Slot& slot, std::span<float const> logits) {
+    Request const& request = slot.generation->request_;
+    Drawing& drawing = *slot.generation->drawing_;
+    bool const full = static_cast<std::int64_t>(slot.tokens.size()) >= capacity();
+    slot.next = drawing.draw(logits, !full || request.shift.on);
+    if (!slot.next) {
+      if (request.keep_logits) drawing.result().logits.assign(logits.begin(), logits.end());
+      return release(slot);
+    }
+    if (full) {
+      ++drawing.result().shifts;
+      Slots::shift(slot, request.shift, *slot.next);
+    }
+  }
   void sum_hidden(std::vector<NewToken> const& rows) {
     auto const channels = decoder_.model().channels();
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      std::vector<double>& sum = slots_[static_cast<std::size_t>(rows[i].slot)].sum;
+      std::vector<double>& sum = slots_.all()[static_cast<std::size_t>(rows[i].slot)].sum;
       for (std::size_t c = 0; c < sum.size(); ++c)
         sum[c] += double{decoder_.hidden()[i * static_cast<std::size_t>(channels) + c]};
     }
@@ -365,16 +285,13 @@ class Service {
     release(slot);
   }
   void release(Slot& slot, std::exception_ptr error = nullptr) {
-    slot.last_used = ++uses_;
-    std::shared_ptr<Generation> const generation = std::move(slot.generation);
-    slot.generation.reset();
-    slot.next.reset();
+    std::shared_ptr<Generation> const generation = slots_.release(slot);
     Completion result = std::move(generation->drawing_->result());
     {
       std::lock_guard const guard(mutex_);
       ++status_.finished;
       status_.tokens += static_cast<std::int64_t>(result.tokens.size());
-      status_.running = running();
+      status_.running = slots_.running();
     }
     generation->finish(std::move(result), std::move(error));
   }
@@ -382,13 +299,13 @@ class Service {
   data::Tokenizer const& tokenizer_;
   ServiceOptions options_;
   Decoder decoder_;
-  std::vector<Slot> slots_;  // the thread's alone
-  std::int64_t uses_ = 0;
+  Slots slots_;  // the thread's alone
   std::once_flag vocabulary_made_;
   std::optional<GrammarVocabulary> vocabulary_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::shared_ptr<Generation>> waiting_;  // by priority, then age
+  RequestQueue waiting_;
+  std::vector<std::string> forgotten_;  // sessions
   ServiceStatus status_;
   bool closing_ = false;
   std::thread thread_;  // last: it uses all the others

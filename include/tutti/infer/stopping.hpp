@@ -4,6 +4,7 @@
 /// When an answer ends, and why.
 
 #include <tutti/data/tokenizer.hpp>
+#include <tutti/data/text_pattern.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -25,6 +26,9 @@ enum class StopReason : unsigned char {
   context_full,
   grammar,    ///< the grammar's sentence is complete
   cancelled,  ///< StopOptions::cancelled said so
+  pattern,    ///< one of StopOptions::patterns fits what was written
+  repetition,
+  confidence,  ///< the model is sure that its answer is complete
 };
 constexpr std::string_view name(StopReason reason) noexcept {
   switch (reason) {
@@ -35,6 +39,9 @@ constexpr std::string_view name(StopReason reason) noexcept {
     case StopReason::context_full: return "context full";
     case StopReason::grammar: return "grammar";
     case StopReason::cancelled: return "cancelled";
+    case StopReason::pattern: return "stop pattern";
+    case StopReason::repetition: return "repetition";
+    case StopReason::confidence: return "confidence";
   }
   return "unknown";
 }
@@ -45,6 +52,14 @@ struct StopOptions {
   std::int64_t max_tokens = -1;       ///< negative: no bound
   std::chrono::milliseconds time{0};  ///< from the first drawn token on; 0: no bound
   std::function<bool()> cancelled{};  ///< asked before every token
+  /// Regular expressions of PCRE2 on all that was written; what they fit stays part of the answer.
+  std::vector<data::TextPattern> patterns{};
+  /// Ends an answer that says the same sentence or line so many times in a row; 0: never.
+  std::int64_t repetitions = 0;
+  /// Behind a sentence, ends an answer that the model would end with at least this probability; 0: never.
+  double confidence = 0;
+  /// `ends` are not drawn before one of these was written; none: they may be.
+  std::vector<std::string> required{};
 };
 
 /// The tokens with which models end an answer: those that the vocabulary names, and marks that are known for it.
@@ -67,6 +82,30 @@ inline std::vector<std::string> token_pieces(data::Tokenizer const& tokenizer) {
   for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
     pieces.push_back(tokenizer.is_special(id) ? std::string() : tokenizer.token_bytes(id));
   return pieces;
+}
+
+/// How often the last sentence or line of `text` stands there in a row. They end with . ! ? or a line's end; spaces
+/// around them do not count, and what is not yet ended does not either.
+inline std::int64_t repetitions_at_end(std::string_view text) {
+  auto const ends = [](char c) { return c == '.' || c == '!' || c == '?' || c == '\n'; };
+  auto const trimmed = [](std::string_view part) {
+    auto const first = part.find_first_not_of(" \t\r\n"), last = part.find_last_not_of(" \t\r\n");
+    return first == std::string_view::npos ? std::string_view() : part.substr(first, last - first + 1);
+  };
+  std::string_view last;
+  std::int64_t count = 0;
+  std::size_t end = text.size();
+  while (end > 0 && !ends(text[end - 1])) --end;
+  while (end > 0) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && !ends(text[begin - 1])) --begin;
+    std::string_view const part = trimmed(text.substr(begin, end - begin));
+    end = begin;
+    if (part.find_first_not_of(".!?") == std::string_view::npos) continue;  // blank lines, dots in a row
+    if (count > 0 && part != last) break;
+    last = part, ++count;
+  }
+  return count;
 }
 
 /// Holds back text that may be the beginning of a stop text.

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What one asks of a service, and the answer on its way.
+
+#include <tutti/infer/completion.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::infer {
+
+/// What becomes of an answer that has filled its context: the oldest tokens behind the first `keep` are dropped, and
+/// the rest goes through the model again at its new positions, so that any model can go on, whatever its positions are.
+/// Cost  a prompt of the tokens that stay
+struct ContextShift {
+  bool on = false;           ///< off: StopReason::context_full
+  std::int64_t keep = 0;     ///< tokens at the beginning that stay
+  std::int64_t discard = 0;  ///< tokens dropped; 0: half of those behind `keep`
+};
+
+struct Request {
+  std::vector<std::int32_t> prompt;
+  SamplerOptions sampling{};
+  StopOptions stop{};
+  std::string grammar{};                  ///< GBNF; empty: any text
+  int priority = 0;                       ///< larger ones first; equals in the order in which they came
+  std::chrono::milliseconds deadline{0};  ///< from `submit` to the end, the wait in the queue included; 0: none
+  /// Requests of one session see one another's cache and no other's; those without a name are one session.
+  std::string session{};
+  std::optional<std::int64_t> likeliest{};  ///< log-probabilities are wanted, with so many of the likeliest tokens each
+  std::function<void(std::string_view)> on_text{};  ///< called by the service's thread
+  bool embed = false;                               ///< no text: Completion::embedding of the prompt is wanted
+  GrammarTriggers triggers{};                       ///< what wakes the grammar; none: it rules from the beginning
+  ContextShift shift{};
+  bool reuse = true;         ///< the session's cache may serve the beginning of the prompt
+  bool keep_logits = false;  ///< Completion::logits is wanted
+};
+
+/// A request on its way. Thread-safe.
+class Generation {
+ public:
+  explicit Generation(Request request)
+      : request_(std::move(request)),
+        sampler_(request_.sampling),
+        due_(request_.deadline.count() > 0 ? std::optional(Clock::now() + request_.deadline) : std::nullopt) {}
+
+  /// Ends it before the next token, with what there is.
+  void cancel() noexcept { cancelled_ = true; }
+  Request const& request() const noexcept { return request_; }
+  bool done() const {
+    std::lock_guard const guard(mutex_);
+    return done_;
+  }
+  /// Blocking, until it has ended. Errors: what its sampler or grammar threw, or that the service ended (unavailable).
+  Completion const& wait() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+    if (error_) std::rethrow_exception(error_);
+    return result_;
+  }
+
+ private:
+  friend class Service;
+  friend class RequestQueue;
+  using Clock = std::chrono::steady_clock;
+
+  void finish(Completion result, std::exception_ptr error = nullptr) {
+    {
+      std::lock_guard const guard(mutex_);
+      result_ = std::move(result);
+      error_ = std::move(error);
+      done_ = true;
+    }
+    changed_.notify_all();
+  }
+  /// Why it must not go on, if it must not.
+  std::optional<StopReason> ended() const {
+    if (cancelled_) return StopReason::cancelled;
+    if (due_ && Clock::now() > *due_) return StopReason::time;
+    return std::nullopt;
+  }
+
+  Request request_;
+  Sampler sampler_;
+  std::optional<Clock::time_point> due_;
+  std::atomic<bool> cancelled_{false};
+  std::optional<Grammar> grammar_;
+  std::optional<GrammarMatcher> matcher_;
+  std::optional<Drawing> drawing_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool done_ = false;
+  Completion result_;
+  std::exception_ptr error_;
+};
+
+}  // namespace tutti::infer

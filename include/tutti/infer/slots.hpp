@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A service's places for sequences: what their caches hold, and which idle one is given up.
+
+#include <tutti/core/setting.hpp>
+#include <tutti/infer/generation.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace infer {
+
+/// Which idle cache goes first.
+enum class CacheOrder : unsigned char {
+  lru,    ///< the one that was used longest ago
+  fifo,   ///< the one whose session came longest ago
+  smart,  ///< the shortest: it costs least to make again
+};
+
+}  // namespace infer
+
+template <>
+inline constexpr auto setting::spelling<infer::CacheOrder> =
+    std::array<std::string_view, 3>{"lru", "fifo", "smart"};
+
+namespace infer {
+
+struct CacheOptions {
+  CacheOrder order = CacheOrder::lru;        ///< whose place a new session takes
+  std::int64_t tokens = 0;                   ///< that idle caches hold together; 0: as many as there is room for
+  CacheOrder deletion = CacheOrder::lru;     ///< who loses tokens when there are more
+  bool partial = true;                       ///< it loses only as many as must go, from its end; else all
+  std::chrono::milliseconds retention{0};    ///< idle caches are forgotten after this time; 0: never
+};
+
+struct Slot {
+  std::shared_ptr<Generation> generation;  ///< null: idle
+  std::string session;
+  std::vector<std::int32_t> tokens;   ///< in the cache
+  std::vector<std::int32_t> pending;  ///< what goes in, from `todo` on: the prompt, or what a shift has left
+  std::size_t todo = 0;
+  std::optional<std::int32_t> next;  ///< drawn and not yet appended
+  std::int64_t used = 0, came = 0;   ///< turns
+  std::chrono::steady_clock::time_point idle_since{};
+  std::vector<double> sum;  ///< of the prompt's hidden states, for an embedding
+};
+
+/// Not thread-safe.
+class Slots {
+ public:
+  Slots(std::size_t count, CacheOptions options) : slots_(count), options_(options) {}
+
+  std::vector<Slot>& all() noexcept { return slots_; }
+  std::size_t running() const {
+    return static_cast<std::size_t>(
+        std::count_if(slots_.begin(), slots_.end(), [](Slot const& slot) { return slot.generation != nullptr; }));
+  }
+
+  /// Tokens at the beginning of the prompt that the slot's cache serves; the last token of a prompt always goes in
+  /// again, for its logits.
+  static std::size_t reusable(Slot const& slot, Request const& request) {
+    if (slot.session != request.session || !request.reuse || request.embed) return 0;
+    auto const same = static_cast<std::size_t>(
+        std::mismatch(slot.tokens.begin(), slot.tokens.end(), request.prompt.begin(), request.prompt.end()).first -
+        slot.tokens.begin());
+    return std::min(same, request.prompt.size() - 1);
+  }
+
+  /// The idle slot that serves most of the prompt, else the one that goes first; null: all are busy.
+  Slot* choose(Request const& request) {
+    Slot* best = nullptr;
+    std::size_t most = 0;
+    for (Slot& slot : slots_)
+      if (std::size_t const same = slot.generation ? 0 : reusable(slot, request); same > most)
+        best = &slot, most = same;
+    return best != nullptr ? best : first(options_.order, true);
+  }
+
+  void begin(Slot& slot, std::shared_ptr<Generation> generation) {
+    Request const& request = generation->request();
+    std::size_t const same = reusable(slot, request);
+    if (same == 0) slot.came = ++turns_;
+    slot.session = request.session;
+    slot.tokens.resize(same);
+    slot.pending = request.prompt;
+    slot.todo = same;
+    slot.next.reset();
+    slot.generation = std::move(generation);
+  }
+
+  /// The slot becomes idle, and caches that are too much are cut.
+  std::shared_ptr<Generation> release(Slot& slot) {
+    slot.used = ++turns_;
+    slot.idle_since = std::chrono::steady_clock::now();
+    slot.next.reset();
+    std::shared_ptr<Generation> generation = std::move(slot.generation);
+    slot.generation.reset();
+    trim();
+    return generation;
+  }
+
+  /// Forgets what was kept for a session, or too long.
+  void forget(std::string const& session) {
+    for (Slot& slot : slots_)
+      if (!slot.generation && slot.session == session) slot.tokens.clear();
+  }
+  void forget_old() {
+    if (options_.retention.count() <= 0) return;
+    auto const now = std::chrono::steady_clock::now();
+    for (Slot& slot : slots_)
+      if (!slot.generation && now - slot.idle_since > options_.retention) slot.tokens.clear();
+  }
+
+  /// Tokens that caches hold.
+  std::int64_t cached() const {
+    std::int64_t sum = 0;
+    for (Slot const& slot : slots_) sum += static_cast<std::int64_t>(slot.tokens.size());
+    return sum;
+  }
+
+  /// A full cache loses tokens behind the first `keep`; those that stay go in again, with `next` behind them.
+  static void shift(Slot& slot, ContextShift const& how, std::int32_t next) {
+    auto const size = static_cast<std::int64_t>(slot.tokens.size());
+    std::int64_t const keep = std::clamp<std::int64_t>(how.keep, 0, size - 1), left = size - keep;
+    std::int64_t const discard = std::clamp<std::int64_t>(how.discard > 0 ? how.discard : left / 2, 1, left);
+    slot.pending = slot.tokens;
+    slot.pending.erase(slot.pending.begin() + keep, slot.pending.begin() + keep + discard);
+    slot.pending.push_back(next);
+    slot.tokens.resize(static_cast<std::size_t>(keep));
+    slot.todo = static_cast<std::size_t>(keep);
+    slot.next.reset();
+  }
+
+ private:
+  /// The idle slot that goes first, null where there is none; `empty_too`: one that holds nothing goes before all.
+  Slot* first(CacheOrder order, bool empty_too) {
+    auto const rank = [order](Slot const& slot) {
+      return order == CacheOrder::lru    ? slot.used
+             : order == CacheOrder::fifo ? slot.came
+                                         : static_cast<std::int64_t>(slot.tokens.size());
+    };
+    Slot* found = nullptr;
+    for (Slot& slot : slots_) {
+      if (slot.generation) continue;
+      if (slot.tokens.empty()) {
+        if (empty_too) return &slot;
+        continue;
+      }
+      if (found == nullptr || rank(slot) < rank(*found)) found = &slot;
+    }
+    return found;
+  }
+  void trim() {
+    if (options_.tokens <= 0) return;
+    std::int64_t held = 0;
+    for (Slot const& slot : slots_)
+      if (!slot.generation) held += static_cast<std::int64_t>(slot.tokens.size());
+    while (held > options_.tokens) {
+      Slot* const victim = first(options_.deletion, false);
+      auto const size = static_cast<std::int64_t>(victim->tokens.size());
+      std::int64_t const gone = options_.partial ? std::min(size, held - options_.tokens) : size;
+      victim->tokens.resize(static_cast<std::size_t>(size - gone));
+      held -= gone;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  CacheOptions options_;
+  std::int64_t turns_ = 0;
+};
+
+}  // namespace infer
+}  // namespace tutti
