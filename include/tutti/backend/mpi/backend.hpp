@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// `Mpi`: ranks are processes under an MPI library. Where all ranks of a communicator are on one node, collectives go
-/// through memory that they share (comm/shared); on several nodes, through that of each node and the library between
+/// `Mpi`: ranks are processes under an MPI library. Where all ranks of a communicator are on one node, collectives and
+/// messages go through memory that they share (comm/shared); on several nodes, collectives through that of each node and the library between
 /// them, where this is faster than the library alone. Only non-blocking calls and MPI_Test are used while somebody
 /// waits, because a blocking call can see neither a deadline nor that its processor is wanted by another rank. Above
 /// 400 lines: one class, whose functions pass on to its parts.
@@ -54,6 +54,7 @@ class Mpi {
           envelope_(std::move(other.envelope_)),
           request_(std::exchange(other.request_, MPI_REQUEST_NULL)),
           call_(std::exchange(other.call_, nullptr)),
+          transfer_(std::exchange(other.transfer_, nullptr)),
           between_nodes_(std::exchange(other.between_nodes_, nullptr)),
           info_(other.info_),
           room_(other.room_),
@@ -69,6 +70,7 @@ class Mpi {
       std::swap(envelope_, other.envelope_);
       std::swap(request_, other.request_);
       std::swap(call_, other.call_);
+      std::swap(transfer_, other.transfer_);
       std::swap(between_nodes_, other.between_nodes_);
       std::swap(info_, other.info_);
       std::swap(room_, other.room_);
@@ -91,6 +93,7 @@ class Mpi {
     std::unique_ptr<mpi::Envelope> envelope_;
     MPI_Request request_ = MPI_REQUEST_NULL;
     comm::shared::Engine::Call* call_ = nullptr;
+    comm::shared::Transfer* transfer_ = nullptr;
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
     MessageInfo info_;  // of a receive: what is wanted, then what came; of a send: to whom, as its source
     std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
@@ -120,7 +123,9 @@ class Mpi {
     return call.compound_bytes == 0 && provides(call.kind, call.dtype, call.reduction.op);
   }
   /// MpiConfig::copy_bytes, of what is handed to the library.
-  std::int64_t copied_bytes(bool native) const noexcept { return native && shared_ ? 0 : config_.copy_bytes->bytes; }
+  std::int64_t copied_bytes(bool native) const noexcept {
+    return (native ? shared_ != nullptr : mail_ != nullptr) ? 0 : config_.copy_bytes->bytes;
+  }
   /// MpiConfig::staging_bytes.
   std::int64_t staging_bytes() const noexcept { return config_.staging_bytes->bytes; }
   /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
@@ -205,6 +210,11 @@ class Mpi {
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     Operation operation;
+    if (mail_ != nullptr) {
+      check_open("send");
+      operation.transfer_ = mail_->send(from, bytes, dtype, to, tag, channel);
+      return operation;
+    }
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
     operation.info_ = {to, tag, bytes};
     if (labels(channel)) {
@@ -218,12 +228,19 @@ class Mpi {
     return operation;
   }
   Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
+    Operation operation;
+    if (mail_ != nullptr) {
+      check_open("recv");
+      operation.receives_ = true;
+      operation.room_ = channel == comm::Channel::user ? bytes : -1;
+      operation.transfer_ = mail_->receive(to, bytes, from, tag, channel, operation.info_);
+      return operation;
+    }
     if (!passed_by_.empty() && channel == comm::Channel::user) {
       Match match;
       MessageInfo info;
       if (passed_by_.take(from, tag, match, info)) return start_recv(match, to, bytes);
     }
-    Operation operation;
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.info_ = {from, tag, 0};
@@ -241,9 +258,14 @@ class Mpi {
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
-    expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     operation.receives_ = true;
     operation.room_ = bytes;
+    if (match.letter) {
+      check_open("recv");
+      operation.transfer_ = mail_->receive(std::move(match.letter), to, bytes);
+      return operation;
+    }
+    expose(operation, bytes > config_.copy_bytes->bytes, "recv");
     if (labels(comm::Channel::user)) operation.receive_labelled(to, bytes);
     mpi::Bytes const b(bytes, count_limit_);
     check(mpi::imrecv(to, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
@@ -252,6 +274,7 @@ class Mpi {
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     check_revoked();
     mpi::Environment::check_open("probe");
+    if (mail_ != nullptr && match_letter(from, tag, match, info)) return true;
     if (passed_by_.take(from, tag, match, info)) return true;
     bool const any = tag < 0 || types_in_tags_;
     int flag = 0;
@@ -308,7 +331,9 @@ class Mpi {
 
   bool test(Operation& operation) {
     int flag = 0;
+    if (operation.transfer_ != nullptr) return test_transfer(operation);
     if (operation.call_ != nullptr) {
+      if (mail_ != nullptr && mail_->busy()) mail_->progress();
       if (shared_->engine().test(operation.call_)) {
         operation.call_ = nullptr;
         return true;
@@ -367,6 +392,10 @@ class Mpi {
     if (operation.call_ != nullptr) return shared_->engine().abandon(std::exchange(operation.call_, nullptr));
     if (operation.between_nodes_ != nullptr)
       return hierarchy_->abandon(std::exchange(operation.between_nodes_, nullptr));
+    if (operation.transfer_ != nullptr) {
+      mail_->abandon(*std::exchange(operation.transfer_, nullptr));
+      return true;
+    }
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
     bool gone = false;
     if (operation.request_ != MPI_REQUEST_NULL && !mpi::Environment::closed()) {
@@ -385,6 +414,11 @@ class Mpi {
   }
   /// See comm/concepts.hpp. A message that is under way to it is received within two seconds.
   bool cancel(Operation& operation) noexcept {
+    if (operation.transfer_ != nullptr) {
+      bool const cancelled = mail_->cancel(*operation.transfer_);
+      if (cancelled) operation.transfer_ = nullptr;
+      return cancelled;
+    }
     if (operation.request_ == MPI_REQUEST_NULL) return false;
     if (mpi::Environment::closed()) return abandon(operation);
     MPI_Cancel(&operation.request_);
@@ -404,6 +438,11 @@ class Mpi {
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return shared_->engine().awaiting(operation.call_);
     if (operation.between_nodes_ != nullptr) return hierarchy_->awaiting(operation.between_nodes_);
+    if (auto const* const transfer = operation.transfer_) {
+      if (transfer->sends)
+        return concat("rank ", transfer->peer, " has not received the message", whereabouts(transfer->peer));
+      return comm::no_message({transfer->peer, transfer->tag, 0}) + whereabouts(transfer->peer);
+    }
     if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
     if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
     if (operation.info_.source >= 0)
@@ -437,6 +476,7 @@ class Mpi {
   List<MessageInfo> unreceived() const {
     List<MessageInfo> found;
     passed_by_.list(found);
+    if (mail_ != nullptr) mail_->list(found);
     int flag = 0;
     MPI_Status status;
     if (mpi::Environment::closed() ||
@@ -633,7 +673,61 @@ class Mpi {
     }
     if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
     policy_ = config_.wait->on(local_size_, local_processors_);
-    types_in_tags_ = config_.check_level == comm::CheckLevel::cheap && mpi::tags_hold_types();
+    if (shared_ && config_.check_level != comm::CheckLevel::off) mail_ = shared_->open_messages();
+    types_in_tags_ = !mail_ && config_.check_level == comm::CheckLevel::cheap && mpi::tags_hold_types();
+  }
+
+  // --- Messages on shared memory ---
+
+  void check_open(char const* operation) const {
+    mpi::Environment::check_open(operation);
+    check_revoked(operation);
+  }
+  bool match_letter(int from, int tag, Match& match, MessageInfo& info) {
+    match.letter = mail_->match(from, tag);
+    if (!match.letter) return false;
+    info = mpi::NodeMemory::Messages::info_of(*match.letter);
+    match.memory = shared_->segment();
+    probed_alone_ = 0;
+    return true;
+  }
+  bool test_transfer(Operation& operation) {
+    comm::shared::Transfer& transfer = *operation.transfer_;
+    bool const receives = !transfer.sends;
+    if (!transfer.complete) mail_->progress();
+    if (transfer.complete) {
+      operation.transfer_ = nullptr;
+      mail_->finish(transfer, operation.info_);
+      if (receives && operation.room_ >= 0 && operation.info_.bytes > operation.room_)
+        throw_longer(operation.info_.source, operation.info_.tag, operation.room_);
+      return true;
+    }
+    shared_->engine().progress();
+    check_revoked();
+    if ((++looks_ & 63u) == 0) look_around();
+    int const partner = mail_->partner(transfer);
+    bool const alone = receives && !transfer.parcel ? shared_->engine().alone(partner)
+                                                    : partner >= 0 && shared_->engine().left(partner);
+    // MPI's own calls send to this communicator too.
+    if (receives && operation.room_ >= 0 && (alone || (++operation.looks_ & 255u) == 0) && receive_natively(operation))
+      return false;
+    if (alone) check_departed(receives ? "recv" : "send", partner, operation.alone_since_);
+    return false;
+  }
+  /// A message that has come through MPI, unless an earlier receive would get it.
+  bool receive_natively(Operation& operation) {
+    comm::shared::Transfer& transfer = *operation.transfer_;
+    if (transfer.parcel != nullptr || !mail_->is_first(transfer)) return false;
+    Match match;
+    int flag = 0;
+    check(MPI_Improbe(transfer.peer < 0 ? MPI_ANY_SOURCE : transfer.peer, transfer.tag < 0 ? MPI_ANY_TAG : transfer.tag,
+                      handles_->user, &flag, &match.message, MPI_STATUS_IGNORE),
+          "MPI_Improbe");
+    if (flag == 0) return false;
+    void* const to = transfer.to;
+    mail_->abandon(*std::exchange(operation.transfer_, nullptr));
+    operation = start_recv(match, to, operation.room_);
+    return true;
   }
 
   /// What they sent before they left may still be on its way for a moment.
@@ -731,7 +825,7 @@ class Mpi {
   }
   /// Whether messages carry their data type with their payload.
   bool labels(comm::Channel channel) const noexcept {
-    return channel == comm::Channel::user && config_.check_level == comm::CheckLevel::full;
+    return channel == comm::Channel::user && !mail_ && config_.check_level == comm::CheckLevel::full;
   }
   MPI_Comm on(comm::Channel channel) const noexcept {
     return channel == comm::Channel::user ? handles_->user : handles_->internal;
@@ -750,12 +844,13 @@ class Mpi {
     MPI_Error_class(code, &error_class);
     if (error_class != MPI_ERR_TRUNCATE) fail(operation, code, "MPI_Test");
     operation.request_ = MPI_REQUEST_NULL;
+    throw_longer(status.MPI_SOURCE, mpi::user_tag(status.MPI_TAG), operation.room_, mpi::error_text(code));
+  }
+  [[noreturn]] static void throw_longer(int source, int tag, std::int64_t room, std::string const& native = {}) {
     throw Error(ErrorKind::shape, "recv",
-                "the message from rank " + std::to_string(status.MPI_SOURCE) + " with tag " +
-                    std::to_string(mpi::user_tag(status.MPI_TAG)) + " has more than the buffer's " +
-                    std::to_string(operation.room_) +
-                    " bytes. Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)")
-        .with_native(mpi::error_text(code));
+                concat("the message from rank ", source, " with tag ", tag, " has more than the buffer's ", room,
+                       " bytes. Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)"))
+        .with_native(native);
   }
   void check_revoked(char const* operation = "Communicator",
                      std::source_location where = std::source_location::current()) const {
@@ -778,6 +873,7 @@ class Mpi {
   bool types_in_tags_ = false;
   mpi::PassedBy passed_by_;
   std::unique_ptr<mpi::NodeMemory> shared_;
+  mpi::NodeMemory::Messages* mail_ = nullptr;
   std::unique_ptr<mpi::Hierarchy> hierarchy_;
   std::unique_ptr<mpi::Notices> notices_;
   Shared<mpi::JobNotices> job_;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What the ranks of a communicator that are all on one node have beside MPI: shared memory, and the engine of
-/// collectives on it.
+/// What the ranks of a communicator that are all on one node have beside MPI: shared memory, the engine of collectives
+/// on it, and their messages.
 
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/segment.hpp>
 #include <tutti/comm/shared/engine.hpp>
 #include <tutti/comm/shared/holders.hpp>
+#include <tutti/comm/shared/messages.hpp>
 
 #include <mpi.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -22,6 +24,8 @@ namespace tutti::mpi {
 
 class NodeMemory {
  public:
+  using Messages = tutti::comm::shared::Messages<Segment>;
+
   /// Collective over `comm`, all of whose ranks are on one node. `segment`: of the parent, whose ranks share memory
   /// already; or null. Null where they cannot share memory, with a warning.
   /// Errors     unavailable, on all ranks, where they cannot and the configuration says that they must.
@@ -34,9 +38,9 @@ class NodeMemory {
     if (segment == nullptr) segment = Segment::create(comm, reason);
     std::int64_t place = -1;
     if (segment != nullptr && rank == 0) {
-      if (std::byte* const memory = segment->allocate(tutti::comm::shared::Board::bytes(size, stage_bytes));
-          memory != nullptr) {
-        tutti::comm::shared::Board::create(memory, size);
+      if (std::byte* const memory = segment->allocate(bytes(size, stage_bytes)); memory != nullptr) {
+        Board::create(memory, size);
+        for (int r = 0; r < size; ++r) ::new (mailboxes(memory, size, stage_bytes) + r) Mailbox();
         place = memory - segment->base();
       } else {
         reason = "no space in /dev/shm";
@@ -66,7 +70,7 @@ class NodeMemory {
       : segment_(std::move(memory)),
         board_(board),
         rank_(rank),
-        engine_(tutti::comm::shared::Board(board, size, stage_bytes, reinterpret_cast<std::uintptr_t>(segment_->base()),
+        engine_(Board(board, size, stage_bytes, reinterpret_cast<std::uintptr_t>(segment_->base()),
                                            segment_->reach()),
                 rank, &segment_->alarm()) {
     engine_.board().status(rank).process.store(static_cast<std::int32_t>(::getpid()));
@@ -75,14 +79,22 @@ class NodeMemory {
   NodeMemory& operator=(NodeMemory const&) = delete;
   ~NodeMemory() {
     engine_.leave();
-    if (rank_ != 0) return;
+    messages_.reset();
     auto const& board = engine_.board();
-    segment_->retire(board, board_, tutti::comm::shared::Board::bytes(board.size(), board.stage_bytes()));
+    if (rank_ == 0) segment_->retire(board, board_, bytes(board.size(), board.stage_bytes()));
+    board.status(rank_).detached.store(1, std::memory_order_release);
   }
 
   Shared<Segment> const& segment() const noexcept { return segment_; }
   tutti::comm::shared::Engine& engine() noexcept { return engine_; }
   tutti::comm::shared::Engine const& engine() const noexcept { return engine_; }
+  /// For ranks that exchange their messages here, called once.
+  Messages* open_messages() {
+    Board const& board = engine_.board();
+    messages_ = std::make_unique<Messages>(*segment_, board, mailboxes(board_, board.size(), board.stage_bytes()),
+                                           rank_);
+    return messages_.get();
+  }
 
   /// 64-byte aligned and in every rank's reach; when the system has no pages left, private memory, with one warning.
   Storage<Cpu> allocate(std::size_t bytes) {
@@ -110,6 +122,16 @@ class NodeMemory {
 
  private:
   using Holders = tutti::comm::shared::Holders;
+  using Board = tutti::comm::shared::Board;
+  using Mailbox = tutti::comm::shared::Mailbox;
+
+  /// Of the board, and behind it a mailbox for each rank.
+  static std::size_t bytes(int size, std::int64_t stage_bytes) noexcept {
+    return Board::bytes(size, stage_bytes) + static_cast<std::size_t>(size) * sizeof(Mailbox);
+  }
+  static Mailbox* mailboxes(std::byte* board, int size, std::int64_t stage_bytes) noexcept {
+    return std::launder(reinterpret_cast<Mailbox*>(board + Board::bytes(size, stage_bytes)));
+  }
 
   static void retire(void* owner, Cpu const&, void* memory, std::size_t bytes) noexcept {
     auto* const segment = static_cast<Shared<Segment>*>(owner);
@@ -133,6 +155,7 @@ class NodeMemory {
   std::byte* board_;
   int rank_;
   tutti::comm::shared::Engine engine_;
+  std::unique_ptr<Messages> messages_;
   bool warned_ = false;
 };
 

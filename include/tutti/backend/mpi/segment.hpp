@@ -17,6 +17,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -79,29 +80,34 @@ class Segment {
     Guard const guard(mutex_);
     give_back(memory, bytes);
   }
-  /// Gives back a board that others may still look at, once all of them have left it.
+  /// Gives back a board that others may still look at, once none of them touches it any more.
   void retire(comm::shared::Board board, std::byte* memory, std::uint64_t bytes) {
     Guard const guard(mutex_);
-    retired_.push_back({board, nullptr, memory, bytes});
+    retired_.push_back({board, nullptr, nullptr, memory, bytes});
   }
   /// The same of a block that others may still hold.
   void retire(comm::shared::Holders const* holders, std::byte* memory, std::uint64_t bytes) {
     Guard const guard(mutex_);
-    retired_.push_back({{}, holders, memory, bytes});
+    retired_.push_back({{}, holders, nullptr, memory, bytes});
+  }
+  /// The same of a message that its receiver may still hold, and does not once `held` is 0.
+  void retire(std::atomic<std::uint32_t> const& held, std::byte* memory, std::uint64_t bytes) {
+    Guard const guard(mutex_);
+    retired_.push_back({{}, nullptr, &held, memory, bytes});
   }
 
  private:
   struct Retired {
     comm::shared::Board board;
-    comm::shared::Holders const* holders = nullptr;  ///< null: of a board
+    comm::shared::Holders const* holders = nullptr;    ///< of a block
+    std::atomic<std::uint32_t> const* held = nullptr;  ///< of a message
     std::byte* memory = nullptr;
     std::uint64_t bytes = 0;
 
     bool unused() const {
       if (holders != nullptr) return holders->none();
-      for (int r = 0; r < board.size(); ++r)
-        if (!board.left(r)) return false;
-      return true;
+      if (held != nullptr) return held->load(std::memory_order_acquire) == 0;
+      return board.all_detached();
     }
   };
   static constexpr std::uint64_t page = 4096;

@@ -92,6 +92,7 @@ struct alignas(64) Status {
   std::atomic<std::int32_t> process{0};
   std::atomic<std::uint32_t> reported{0};   ///< whether it has said why it ends
   std::atomic<std::uint32_t> heard{0};      ///< whether it knows that the communicator has failed
+  std::atomic<std::uint32_t> detached{0};   ///< whether it does not touch this memory any more
   // Rounds of staged collectives, counted over the communicator's life.
   alignas(64) std::atomic<std::uint64_t> filled{0};
   std::atomic<std::uint64_t> consumed{0};
@@ -211,6 +212,11 @@ class Board {
   bool all_reported() const noexcept {
     for (int r = 0; r < size(); ++r)
       if (status(r).reported.load(std::memory_order_acquire) == 0) return false;
+    return true;
+  }
+  bool all_detached() const noexcept {
+    for (int r = 0; r < size(); ++r)
+      if (status(r).detached.load(std::memory_order_acquire) == 0) return false;
     return true;
   }
   bool left(int rank) const noexcept { return status(rank).left.load(std::memory_order_acquire) != 0; }

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Messages of ranks that are processes of one node. Small ones travel in their receiver's ring; others in a parcel,
+/// memory of the sender that the receiver reaches: those that fit it are sent when they are in it, larger ones pass
+/// through it while their receiver empties it. Whatever the way, all of a pair of ranks are received in order.
+
+#include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/parcel.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/owner.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace tutti::comm::shared {
+
+/// A message that came before its receive was started.
+struct Letter {
+  std::int64_t bytes = 0;
+  int source = 0;
+  int tag = 0;
+  DType dtype = DType::byte;
+  Channel channel = Channel::user;
+  Array<std::byte> copy;
+  Parcel* parcel = nullptr;  ///< where it has not been copied
+
+  Letter() = default;
+  Letter(Letter const&) = delete;
+  Letter& operator=(Letter const&) = delete;
+  ~Letter() {
+    if (parcel != nullptr) parcel->let_go();
+  }
+};
+
+/// A send or a receive under way.
+struct Transfer {
+  bool sends = false;
+  bool complete = false;
+  bool posted = false;   ///< of a send: its receiver can find it
+  bool refused = false;  ///< of a receive: the sender gave its message up
+  Channel channel = Channel::user;
+  DType dtype = DType::byte;
+  void const* from = nullptr;
+  void* to = nullptr;
+  std::int64_t bytes = 0;  ///< of the message, or of the buffer
+  std::int64_t at = 0;     ///< received so far
+  Parcel* parcel = nullptr;
+  int peer = 0;
+  int tag = 0;
+  MessageInfo info;  ///< what came
+};
+
+/// A rank's end. `Memory`: allocate(bytes), 64-byte aligned, reachable by all, null when there is none left;
+/// release(memory, bytes); retire(held, memory, bytes), once *held is 0. Used by one thread at a time.
+template <class Memory>
+class Messages {
+ public:
+  /// So much of messages that nobody has received yet; what comes then waits until there is room.
+  static constexpr std::int64_t most_parcel_bytes = std::int64_t{16} << 20;
+  /// Messages of up to so many bytes are sent when they are in a parcel.
+  static constexpr std::int64_t eager_bytes = 65536;
+
+  /// `mailboxes`: of all ranks, at the same place of everybody's memory.
+  Messages(Memory& memory, Board const& board, Mailbox* mailboxes, int rank)
+      : memory_(memory), board_(board), mailboxes_(mailboxes), rank_(rank), own_(mailboxes[rank]) {
+    static_cast<void>(allocate(0));  // one for the time when there is no more memory
+  }
+  Messages(Messages const&) = delete;
+  Messages& operator=(Messages const&) = delete;
+  ~Messages() {
+    waiting_.clear();
+    for (Transfer* transfer : active_) drop(*transfer);
+    own_.ring.visit([&](MessageSlot const& slot) {
+      if (slot.bytes > MessageSlot::inline_bytes) parcel_at(Mailbox::place_in(slot)).let_go();
+    });
+    take_late();
+    for (Parcel* parcel : late_) parcel->let_go();
+    for (Size const& size : sizes_)
+      for (Parcel* parcel : size.parcels) {
+        auto* const memory = reinterpret_cast<std::byte*>(parcel);
+        std::size_t const bytes = Parcel::total_bytes(parcel->capacity());
+        if (parcel->is_free()) memory_.release(memory, bytes);
+        else memory_.retire(parcel->held(), memory, bytes);
+      }
+  }
+
+  /// Null when `from` may be used again.
+  /// Errors     out_of_memory, where there has never been any for messages of this size.
+  Transfer* send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) {
+    if (bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel))
+      return nullptr;
+    Transfer& transfer = make();
+    transfer.sends = true;
+    transfer.channel = channel;
+    transfer.dtype = dtype;
+    transfer.from = from;
+    transfer.bytes = bytes;
+    transfer.peer = to;
+    transfer.tag = tag;
+    ++unposted_;
+    active_.push_back(&transfer);
+    try {
+      advance(transfer);
+    } catch (...) {
+      abandon(transfer);
+      throw;
+    }
+    if (!transfer.complete) return &transfer;
+    forget(transfer);
+    return nullptr;
+  }
+  /// Null when it has come: then `info` tells of it. A message that is longer than the buffer fills it.
+  Transfer* receive(void* to, std::int64_t bytes, int from, int tag, Channel channel, MessageInfo& info) {
+    if (waiting_.empty() && active_.empty() && late_.empty()) {
+      MessageSlot const* const slot = own_.ring.next();
+      if (slot != nullptr && !own_.has_late() && fits(*slot, from, tag, channel) && slot->bytes <= bytes &&
+          slot->bytes <= MessageSlot::inline_bytes) {
+        copy(to, slot->contents, slot->bytes);
+        info = info_of(*slot);
+        own_.ring.pop();
+        return nullptr;
+      }
+    } else if (Owner<Letter> letter = take(from, tag, channel)) {
+      return receive(std::move(letter), to, bytes);
+    }
+    Transfer& transfer = make();
+    transfer.channel = channel;
+    transfer.to = to;
+    transfer.bytes = bytes;
+    transfer.peer = from;
+    transfer.tag = tag;
+    active_.push_back(&transfer);
+    return &transfer;
+  }
+  Transfer* receive(Owner<Letter> letter, void* to, std::int64_t bytes) {
+    Transfer& transfer = make();
+    transfer.channel = letter->channel;
+    transfer.to = to;
+    transfer.bytes = bytes;
+    transfer.peer = letter->source;
+    transfer.tag = letter->tag;
+    active_.push_back(&transfer);
+    transfer.info = info_of(*letter);
+    transfer.parcel = letter->parcel;
+    letter->parcel = nullptr;
+    if (transfer.parcel == nullptr) {
+      copy(to, letter->copy.data(), letter->bytes < bytes ? letter->bytes : bytes);
+      transfer.complete = true;
+    }
+    return &transfer;
+  }
+
+  /// Takes a message that is there and that no receive waits for. Null when there is none.
+  Owner<Letter> match(int from, int tag) {
+    look();
+    return take(from, tag, Channel::user);
+  }
+
+  /// Of a complete one, which is then gone; `info` tells what came.
+  /// Errors     communication: the sender gave its message up.
+  void finish(Transfer& transfer, MessageInfo& info) {
+    bool const refused = transfer.refused;
+    if (!transfer.sends) info = transfer.info;
+    forget(transfer);
+    if (refused)
+      throw Error(ErrorKind::communication, "recv", concat("rank ", info.source, " gave up its send"));
+  }
+  bool busy() const noexcept { return !active_.empty(); }
+  /// Moves on all messages under way, in the order in which they were started.
+  void progress() {
+    look();
+    for (Transfer* transfer : active_)
+      if (!transfer->complete) advance(*transfer);
+  }
+  /// Takes in what has come. False when something is left that cannot be taken yet, because another rank is about to
+  /// finish what it wrote before it.
+  bool look() {
+    for (;;) {
+      MessageSlot const* const slot = own_.ring.next();
+      if (own_.has_late()) take_late();  // what is late of the slot's source came before it, and is here now
+      if (!late_.empty())
+        late_.erase_if([&](Parcel* parcel) {
+          if (parcel->after > own_.ring.taken()) return false;
+          accept(*parcel, parcel, nullptr);
+          return true;
+        });
+      if (slot == nullptr) return late_.empty();
+      if (slot->bytes <= MessageSlot::inline_bytes) accept(*slot, nullptr, slot->contents);
+      else accept(*slot, &parcel_at(Mailbox::place_in(*slot)), nullptr);
+      own_.ring.pop();
+    }
+  }
+
+  /// Gives a transfer up: nobody touches its memory any more.
+  void abandon(Transfer& transfer) noexcept {
+    drop(transfer);
+    forget(transfer);
+  }
+  /// The same of a receive, unless its message has come.
+  bool cancel(Transfer& transfer) {
+    if (!transfer.complete) progress();
+    if (transfer.complete || transfer.parcel != nullptr || transfer.sends) return false;
+    abandon(transfer);
+    return true;
+  }
+  /// Whether no receive that was started before this one takes what it takes.
+  bool is_first(Transfer const& transfer) const noexcept {
+    auto const overlap = [](int a, int b) { return a < 0 || b < 0 || a == b; };
+    for (Transfer const* other : active_) {
+      if (other == &transfer) break;
+      if (!other->sends && !other->complete && other->parcel == nullptr && other->channel == transfer.channel &&
+          overlap(other->peer, transfer.peer) && overlap(other->tag, transfer.tag))
+        return false;
+    }
+    return true;
+  }
+  /// Of a receive whose message has begun to come its source, else the peer.
+  static int partner(Transfer const& transfer) noexcept {
+    return transfer.parcel != nullptr && !transfer.sends ? transfer.info.source : transfer.peer;
+  }
+
+  template <class Head>
+  static MessageInfo info_of(Head const& head) noexcept {
+    return {head.source, head.tag, head.bytes, true, head.dtype};
+  }
+  /// What has come that no receive takes which was started.
+  void list(List<MessageInfo>& found) const {
+    auto const note = [&](auto const& message) {
+      if (message.channel == Channel::user) found.push_back(info_of(message));
+    };
+    for (Owner<Letter> const& letter : waiting_) note(*letter);
+    for (Parcel const* parcel : late_) note(*parcel);
+    own_.ring.visit([&](MessageSlot const& slot) { note(slot); });
+  }
+
+ private:
+  struct Size {
+    std::int64_t capacity = 0;
+    List<Parcel*> parcels{};
+    std::size_t next = 0;  // where the search begins
+  };
+
+  template <class Head>
+  static bool fits(Head const& head, int from, int tag, Channel channel) noexcept {
+    return head.channel == channel && (from < 0 || head.source == from) && (tag < 0 || head.tag == tag);
+  }
+  static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
+    if (bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  Parcel& parcel_at(std::uint64_t place) const noexcept {
+    return *std::launder(reinterpret_cast<Parcel*>(board_.address(place)));
+  }
+  Transfer& make() {
+    if (free_.empty()) {
+      transfers_.push_back(make_owner<Transfer>());
+      active_.reserve(transfers_.size());
+      free_.reserve(transfers_.size());
+      free_.push_back(transfers_.back().get());
+    }
+    Transfer& transfer = *free_.back();
+    free_.pop_back();
+    transfer = {};
+    return transfer;
+  }
+
+  void forget(Transfer& transfer) noexcept {
+    active_.erase_if([&](Transfer const* other) { return other == &transfer; });
+    free_.push_back(&transfer);
+  }
+
+  // --- Sending ---
+
+  /// In a slot of the receiver's ring, unless it is full.
+  bool put(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) noexcept {
+    MessageRing& ring = mailboxes_[to].ring;
+    std::uint64_t const number = ring.claim();
+    if (number == MessageRing::full) return false;
+    MessageSlot& slot = ring.slot(number);
+    head(slot, bytes, dtype, tag, channel);
+    copy(slot.contents, from, bytes);
+    ring.commit(number);
+    return true;
+  }
+  template <class Head>
+  void head(Head& head, std::int64_t bytes, DType dtype, int tag, Channel channel) const noexcept {
+    head.bytes = bytes;
+    head.source = rank_;
+    head.tag = tag;
+    head.dtype = dtype;
+    head.channel = channel;
+  }
+  /// Has the receiver find it. False while there is no memory for it, or while it must come behind another one.
+  bool post(Transfer& t) {
+    for (Transfer const* other : active_) {
+      if (other == &t) break;
+      if (other->sends && !other->posted && !other->complete && other->peer == t.peer) return false;
+    }
+    bool const small = t.bytes <= MessageSlot::inline_bytes;
+    if (small && put(t.from, t.bytes, t.dtype, t.peer, t.tag, t.channel)) {
+      t.complete = true;
+      return true;
+    }
+    t.parcel = allocate(t.bytes);
+    if (t.parcel == nullptr) return false;
+    t.parcel->begin();
+    head(*t.parcel, t.bytes, t.dtype, t.tag, t.channel);
+    Mailbox& box = mailboxes_[t.peer];
+    std::uint64_t const place = board_.place(t.parcel);
+    std::uint64_t const number = small ? MessageRing::full : box.ring.claim();
+    if (number == MessageRing::full) {
+      box.add_late(*t.parcel, place);
+      return true;
+    }
+    MessageSlot& slot = box.ring.slot(number);
+    head(slot, t.bytes, t.dtype, t.tag, t.channel);
+    Mailbox::tell_place(slot, place);
+    box.ring.commit(number);
+    return true;
+  }
+  /// A free parcel, the best for so many bytes. Null when there is none.
+  Parcel* allocate(std::int64_t bytes) {
+    Size* best = sizes_;
+    while (best->capacity < bytes && best->capacity < eager_bytes) ++best;
+    for (std::size_t i = 0, n = best->parcels.size(); i < n && i < 4; ++i) {
+      best->next = best->next + 1 < n ? best->next + 1 : 0;
+      if (best->parcels[best->next]->is_free()) return best->parcels[best->next];
+    }
+    if (parcel_bytes_ + best->capacity <= most_parcel_bytes)
+      if (std::byte* const memory = memory_.allocate(Parcel::total_bytes(best->capacity)); memory != nullptr) {
+        parcel_bytes_ += best->capacity;
+        best->parcels.push_back(Parcel::create(memory, best->capacity));
+        return best->parcels.back();
+      }
+    for (Size const& size : sizes_)
+      for (Parcel* parcel : size.parcels)
+        if (parcel->is_free()) return parcel;
+    if (parcel_bytes_ == 0 && bytes != 0)
+      throw Error(ErrorKind::out_of_memory, "send",
+                  concat("the memory that the ranks of this node share has no room for a message of ", bytes,
+                         " bytes. Enlarge /dev/shm"));
+    return nullptr;
+  }
+
+  // --- Receiving ---
+
+  void take_late() {
+    std::size_t const first = late_.size();
+    for (std::uint64_t place = own_.take_late(); place != 0; place = late_.back()->before)
+      late_.push_back(&parcel_at(place));
+    for (std::size_t i = first, j = late_.size(); i + 1 < j; ++i) std::swap(late_[i], late_[--j]);
+  }
+  /// To the first receive that takes it, or among those that wait.
+  template <class Head>
+  void accept(Head const& head, Parcel* parcel, void const* contents) {
+    if (parcel != nullptr && parcel->is_given_up()) return parcel->let_go();
+    for (Transfer* t : active_) {
+      if (t->sends || t->complete || t->parcel != nullptr || !fits(head, t->peer, t->tag, t->channel)) continue;
+      t->info = info_of(head);
+      t->parcel = parcel;
+      if (parcel == nullptr) {
+        copy(t->to, contents, head.bytes < t->bytes ? head.bytes : t->bytes);
+        t->complete = true;
+      }
+      return;
+    }
+    auto letter = make_owner<Letter>();
+    letter->bytes = head.bytes;
+    letter->source = head.source;
+    letter->tag = head.tag;
+    letter->dtype = head.dtype;
+    letter->channel = head.channel;
+    if (parcel == nullptr && head.bytes != 0) {
+      letter->copy = Array<std::byte>(static_cast<std::size_t>(head.bytes));
+      std::memcpy(letter->copy.data(), contents, static_cast<std::size_t>(head.bytes));
+    }
+    letter->parcel = parcel;
+    waiting_.push_back(std::move(letter));
+  }
+  /// Of what waits.
+  Owner<Letter> take(int from, int tag, Channel channel) {
+    Owner<Letter> found;
+    for (std::size_t i = 0; i < waiting_.size();) {
+      Letter const& letter = *waiting_[i];
+      bool const lost = letter.parcel != nullptr && letter.parcel->is_given_up();
+      bool const wanted = !lost && fits(letter, from, tag, channel);
+      if (wanted) found = std::move(waiting_[i]);
+      if (wanted || lost) waiting_.erase(i);
+      else ++i;
+      if (wanted) break;
+    }
+    return found;
+  }
+
+  void advance(Transfer& t) {
+    if (t.sends) {
+      if (!t.posted) {
+        if (!post(t)) return;
+        t.posted = true;
+        --unposted_;
+      }
+      t.complete = t.complete || t.parcel->fill(t.from);
+    } else if (t.parcel != nullptr) {
+      t.refused = t.parcel->is_given_up();
+      t.complete = t.refused || t.parcel->empty(t.to, t.bytes, t.at);
+      if (t.complete) std::exchange(t.parcel, nullptr)->let_go();
+    }
+  }
+  void drop(Transfer& t) noexcept {
+    if (t.sends && !t.posted) --unposted_;
+    if (t.parcel != nullptr && !t.complete) t.sends ? t.parcel->give_up() : t.parcel->let_go();
+  }
+
+  Memory& memory_;
+  Board board_;
+  Mailbox* mailboxes_;
+  int rank_;
+  Mailbox& own_;
+  int unposted_ = 0;
+  std::int64_t parcel_bytes_ = 0;
+  Size sizes_[3] = {{4096}, {16384}, {eager_bytes}};
+  List<Owner<Letter>> waiting_;
+  List<Parcel*> late_;  // that the ring must come to first
+  List<Owner<Transfer>> transfers_;
+  List<Transfer*> free_;
+  List<Transfer*> active_;
+};
+
+}  // namespace tutti::comm::shared

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a message travels in that does not fit a slot of its receiver's ring, or comes while the ring is full; and where
+/// it arrives then. A parcel is memory of its sender that its receiver reaches. It holds no pointers, so that it works
+/// where every process maps it elsewhere.
+
+#include <tutti/comm/shared/message_ring.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+namespace tutti::comm::shared {
+
+/// A message whose contents pass through `capacity` bytes in front of which it stands: its sender fills them while its
+/// receiver empties them.
+class alignas(64) Parcel {
+ public:
+  /// So much at a time, so that both copy at once.
+  static constexpr std::int64_t piece = 8192;
+
+  static constexpr std::size_t total_bytes(std::int64_t capacity) noexcept {
+    return sizeof(Parcel) + static_cast<std::size_t>(capacity);
+  }
+  /// In 64-byte aligned memory of total_bytes(capacity); free.
+  static Parcel* create(void* memory, std::int64_t capacity) noexcept { return ::new (memory) Parcel(capacity); }
+
+  std::int64_t bytes = 0;
+  std::int32_t source = 0;
+  std::int32_t tag = 0;
+  DType dtype = DType::byte;
+  Channel channel = Channel::user;
+
+  std::int64_t capacity() const noexcept { return capacity_; }
+
+  // Its sender's.
+
+  /// Neither its sender nor a receiver is at it.
+  bool is_free() const noexcept { return !filling_ && held_.load(std::memory_order_acquire) == 0; }
+  /// For a message, before anybody is told of it.
+  void begin() noexcept {
+    filling_ = true;
+    given_up_.store(0, std::memory_order_relaxed);
+    filled_.store(0, std::memory_order_relaxed);
+    emptied_.store(0, std::memory_order_relaxed);
+    held_.store(1, std::memory_order_relaxed);
+  }
+  /// As much as there is room for. True when all is in, or nobody wants the rest.
+  bool fill(void const* from) noexcept {
+    std::int64_t at = filled_.load(std::memory_order_relaxed);
+    std::int64_t const room = at == 0 ? capacity_ : emptied_.load(std::memory_order_acquire) + capacity_;
+    for (std::int64_t const end = bytes < room ? bytes : room; at < end;) {
+      std::int64_t const n = next(at, end);
+      std::memcpy(contents() + at % capacity_, static_cast<std::byte const*>(from) + at, static_cast<std::size_t>(n));
+      filled_.store(at += n, std::memory_order_release);
+    }
+    if (at < bytes && held_.load(std::memory_order_acquire) != 0) return false;
+    filling_ = false;
+    return true;
+  }
+  /// Nothing more will come.
+  void give_up() noexcept {
+    given_up_.store(1, std::memory_order_release);
+    filling_ = false;
+  }
+
+  // Its receiver's.
+
+  bool is_complete() const noexcept { return filled_.load(std::memory_order_acquire) == bytes; }
+  bool is_given_up() const noexcept { return given_up_.load(std::memory_order_acquire) != 0 && !is_complete(); }
+  /// What has come since `at`; of the contents the first `room` bytes are wanted. True when that was all.
+  bool empty(void* to, std::int64_t room, std::int64_t& at) noexcept {
+    for (std::int64_t end = filled_.load(std::memory_order_acquire); at < end;) {
+      std::int64_t const n = next(at, end);
+      if (std::int64_t const wanted = room - at < n ? room - at : n; wanted > 0)
+        std::memcpy(static_cast<std::byte*>(to) + at, contents() + at % capacity_, static_cast<std::size_t>(wanted));
+      emptied_.store(at += n, std::memory_order_release);
+      if (at == end) end = filled_.load(std::memory_order_acquire);
+    }
+    return at == bytes;
+  }
+  /// Has done with it.
+  void let_go() noexcept { held_.store(0, std::memory_order_release); }
+
+  /// Where its receiver keeps it with others that came late: the place of the one before it, and how many messages had
+  /// been claimed in the ring when it came.
+  std::uint64_t before = 0;
+  std::uint64_t after = 0;
+
+  /// 0 when its receiver has done with it; of one that was never posted too.
+  std::atomic<std::uint32_t> const& held() const noexcept { return held_; }
+
+ private:
+  explicit Parcel(std::int64_t capacity) noexcept : capacity_(capacity) {}
+  std::byte* contents() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  /// Of the bytes from `at` to `end` those that lie together, a piece at most.
+  std::int64_t next(std::int64_t at, std::int64_t end) const noexcept {
+    std::int64_t n = end - at < piece ? end - at : piece;
+    std::int64_t const rest = capacity_ - at % capacity_;
+    return n < rest ? n : rest;
+  }
+
+  std::int64_t capacity_;
+  bool filling_ = false;
+  alignas(64) std::atomic<std::int64_t> filled_{0};
+  std::atomic<std::uint32_t> given_up_{0};
+  alignas(64) std::atomic<std::int64_t> emptied_{0};
+  std::atomic<std::uint32_t> held_{0};
+};
+
+/// Where messages to one rank arrive: in its ring, of which those that are too large for a slot are parcels whose place
+/// the slot tells; and while the ring is full as parcels beside it. Made in memory that starts as this object does.
+class Mailbox {
+ public:
+  MessageRing ring;
+
+  /// Beside the ring, which was full. `place`: of the parcel, not 0.
+  void add_late(Parcel& parcel, std::uint64_t place) noexcept {
+    parcel.after = ring.claimed();
+    parcel.before = late_.load(std::memory_order_relaxed);
+    while (!late_.compare_exchange_weak(parcel.before, place, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+  bool has_late() const noexcept { return late_.load(std::memory_order_acquire) != 0; }
+  /// The place of the last one that came, with the others before it, which its owner takes.
+  std::uint64_t take_late() noexcept { return late_.exchange(0, std::memory_order_acquire); }
+
+  /// In a slot: where the message is that is larger than its contents.
+  static void tell_place(MessageSlot& slot, std::uint64_t place) noexcept {
+    std::memcpy(slot.contents, &place, sizeof place);
+  }
+  static std::uint64_t place_in(MessageSlot const& slot) noexcept {
+    std::uint64_t place = 0;
+    std::memcpy(&place, slot.contents, sizeof place);
+    return place;
+  }
+
+ private:
+  alignas(64) std::atomic<std::uint64_t> late_{0};
+};
+
+}  // namespace tutti::comm::shared
