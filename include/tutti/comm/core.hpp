@@ -212,7 +212,8 @@ class Core final : public Progress, public Relative {
     if (stale_) forget_place();
     Tally::Exposed const exposed(tally, job.operation());
     try {
-      if (!job.poll()) wait_slowly(job, where);
+      for (int looks = 0; !job.poll(); ++looks)
+        if (looks == 8) return wait_slowly(job, where);
     } catch (...) {
       fail(job, where);
     }

@@ -74,6 +74,14 @@ class FlightRecorder {
   FlightRecorder(FlightRecorder const&) = delete;
   FlightRecorder& operator=(FlightRecorder const&) = delete;
 
+  /// The time stamp counter runs at one rate whatever the processor does, so two anchors give the rest.
+  static std::int64_t ticks_now() noexcept {
+#if TUTTI_HAS_X86
+    return static_cast<std::int64_t>(__builtin_ia32_rdtsc());
+#else
+    return exec::now_ns();
+#endif
+  }
   template <class = void>
   Ticket begin(comm::Collective const& call, std::uint64_t number) noexcept {
     FlightRecord& record = open(What::collective, number, call.count, call.root, call.where);
@@ -84,8 +92,9 @@ class FlightRecorder {
     return publish();
   }
   template <class = void>
-  Ticket begin(What what, std::int64_t bytes, int peer, int tag, std::source_location where) noexcept {
-    FlightRecord& record = open(what, messages_++, bytes, peer, where);
+  Ticket begin(What what, std::int64_t bytes, int peer, int tag, std::source_location where,
+               std::int64_t moment = ticks_now()) noexcept {
+    FlightRecord& record = open(what, messages_++, bytes, peer, where, moment);
     put(record.tag, std::int32_t{tag});
     put(record.element_bytes, 1);
     return publish();
@@ -93,6 +102,13 @@ class FlightRecorder {
   /// Of an operation that is no longer kept, or has ended before, nothing happens.
   template <class = void>
   void complete(Ticket ticket) noexcept { close(ticket, State::completed); }
+  /// Both at one moment.
+  template <class = void>
+  void complete(Ticket one, Ticket other) noexcept {
+    std::int64_t const moment = ticks_now();
+    close(one, State::completed, moment);
+    close(other, State::completed, moment);
+  }
   template <class = void>
   void fail(Ticket ticket) noexcept { close(ticket, State::failed); }
   template <class = void>
@@ -142,14 +158,6 @@ class FlightRecorder {
       return {ticks_now(), exec::now_ns(), std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
     }
   };
-  /// The time stamp counter runs at one rate whatever the processor does, so two anchors give the rest.
-  static std::int64_t ticks_now() noexcept {
-#if TUTTI_HAS_X86
-    return static_cast<std::int64_t>(__builtin_ia32_rdtsc());
-#else
-    return exec::now_ns();
-#endif
-  }
   std::int64_t nanoseconds(std::int64_t ticks, Anchor const& last) const noexcept {
     double const rate = last.ticks == first_.ticks ? 1
                                                    : static_cast<double>(last.monotonic - first_.monotonic) /
@@ -177,10 +185,10 @@ class FlightRecorder {
 
   FlightRecord& at(Ticket ticket) const noexcept { return records_[ticket & mask_]; }
   bool kept(Ticket ticket) const noexcept { return count_ - ticket <= capacity() && ticket < count_; }
-  FlightRecord& open(What what, std::uint64_t number, std::int64_t count, int peer,
-                     std::source_location const& where) noexcept {
+  FlightRecord& open(What what, std::uint64_t number, std::int64_t count, int peer, std::source_location const& where,
+                     std::int64_t moment = ticks_now()) noexcept {
     FlightRecord& record = at(count_);
-    put(record.begin, ticks_now());
+    put(record.begin, moment);
     put(record.end, std::int64_t{0});
     put(record.number, number);
     put(record.count, count);
@@ -196,9 +204,10 @@ class FlightRecorder {
     __atomic_store_n(&count_, ticket + 1, __ATOMIC_RELEASE);
     return ticket;
   }
-  void close(Ticket ticket, State state) noexcept {
+  void close(Ticket ticket, State state) noexcept { close(ticket, state, ticks_now()); }
+  void close(Ticket ticket, State state, std::int64_t moment) noexcept {
     if (!kept(ticket) || at(ticket).state != State::started) return;
-    put(at(ticket).end, ticks_now());
+    put(at(ticket).end, moment);
     put(at(ticket).state, state);
   }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Messages that a probe has seen and nobody has received. Backends can only match a message, which takes it out of
-/// their queue; kept here, in the order in which they were seen, they look as if they had stayed in it.
+/// Messages that a probe has seen or come past and nobody has received. Backends can only match a message, which takes
+/// it out of their queue; kept here, in the order in which they came, they look as if they had stayed in it: messages
+/// of one source do not overtake each other, so that a receive of any tag gets the first, whatever a probe asked for.
 
 #include <tutti/comm/concepts.hpp>
 #include <tutti/core/list.hpp>
@@ -17,6 +18,7 @@ class Inbox {
  public:
   using Match = typename B::Match;
 
+  bool empty() const noexcept { return seen_.empty(); }
   /// Whether a message has come; it stays where receives find it.
   bool look(B& backend, int from, int tag, MessageInfo& info) {
     for (Seen const& seen : seen_)
@@ -24,11 +26,13 @@ class Inbox {
         info = seen.info;
         return true;
       }
-    Seen seen;
-    if (!backend.try_match(from, tag, seen.match, seen.info)) return false;
-    info = seen.info;
-    seen_.push_back(std::move(seen));
-    return true;
+    for (;;) {
+      Seen seen;
+      if (!backend.try_match(from, any_tag, seen.match, seen.info)) return false;
+      info = seen.info;
+      seen_.push_back(std::move(seen));
+      if (fits(info, from, tag)) return true;
+    }
   }
   /// Takes a message that was seen before.
   bool take(int from, int tag, Match& match, MessageInfo& info) {

@@ -70,17 +70,19 @@ class TransferJob : public Job {
 
   void send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, std::source_location where) {
     count();
-    sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where);
+    sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where, moment());
     send_ = core_.backend.start_send(from, bytes, dtype, to, tag, Channel::user);
     counted_.count(Algorithm::messages, bytes + label_bytes(), 0);
     sent_bytes_ = bytes;
   }
   void receive(void* to, std::int64_t bytes, DType dtype, int from, int tag, std::source_location where) {
     count();
-    received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where);
-    typename B::Match match{};
-    MessageInfo info;
-    if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes, dtype);
+    received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where, moment());
+    if (!core_.inbox.empty()) {
+      typename B::Match match{};
+      MessageInfo info;
+      if (core_.inbox.take(from, tag, match, info)) return receive(match, to, bytes, dtype);
+    }
     expected_ = bytes;
     dtype_ = dtype;
     receive_ = core_.backend.start_recv(to, bytes, dtype, from, tag, Channel::user);
@@ -152,14 +154,16 @@ class TransferJob : public Job {
     if constexpr (requires { core_.backend.label_bytes(); }) return core_.backend.label_bytes();
     else return 0;
   }
+  /// When the first of the two began, which is when both do.
+  std::int64_t moment() noexcept { return began_ != 0 ? began_ : began_ = FlightRecorder::ticks_now(); }
   bool complete() noexcept {
-    core_.flight_recorder.complete(received_);
-    core_.flight_recorder.complete(sent_);
+    core_.flight_recorder.complete(received_, sent_);
     counted_.complete(info_.bytes > sent_bytes_ ? info_.bytes : sent_bytes_);
     return true;
   }
 
   Core<B>& core_;
+  std::int64_t began_ = 0;
   std::int64_t expected_ = -1;
   DType dtype_ = DType::byte;
   std::int64_t sent_bytes_ = 0;

@@ -3,6 +3,7 @@
 /// What is MPI's own: its environment, its errors, its counts, its deadlines.
 // Covers: <tutti/backend/mpi/envelope.hpp>
 // Covers: <tutti/backend/mpi/library_calls.hpp>
+// Covers: <tutti/backend/mpi/library_messages.hpp>
 // Covers: <tutti/backend/mpi/match.hpp>
 // Covers: <tutti/backend/mpi/nodes.hpp>
 // Covers: <tutti/backend/mpi/agreement.hpp>

@@ -2,24 +2,21 @@
 #pragma once
 /// @file
 /// `Mpi`: ranks are processes under an MPI library. Where all ranks of a communicator are on one node, collectives and
-/// messages go through memory that they share (comm/shared); on several nodes, collectives through that of each node and the library between
-/// them, where this is faster than the library alone. Only non-blocking calls and MPI_Test are used while somebody
-/// waits, because a blocking call can see neither a deadline nor that its processor is wanted by another rank. Above
-/// 400 lines: one class, whose functions pass on to its parts.
+/// messages go through memory that they share (comm/shared); on several nodes, collectives go through that of each node
+/// and the library between them, where this is faster than the library alone. Only non-blocking calls and MPI_Test are
+/// used while somebody waits, because a blocking call can see neither a deadline nor that its processor is wanted by
+/// another rank. Above 400 lines: one class, whose functions pass on to its parts.
 
 #include <tutti/backend/mpi/agreement.hpp>
-#include <tutti/backend/mpi/calls.hpp>
 #include <tutti/backend/mpi/library_calls.hpp>
+#include <tutti/backend/mpi/library_messages.hpp>
 #include <tutti/backend/mpi/match.hpp>
 #include <tutti/backend/mpi/config.hpp>
-#include <tutti/backend/mpi/envelope.hpp>
 #include <tutti/backend/mpi/environment.hpp>
 #include <tutti/backend/mpi/hierarchy.hpp>
 #include <tutti/backend/mpi/nodes.hpp>
 #include <tutti/backend/mpi/notices.hpp>
-#include <tutti/backend/mpi/passed_by.hpp>
 #include <tutti/backend/mpi/processors.hpp>
-#include <tutti/backend/mpi/tags.hpp>
 #include <tutti/backend/mpi/node_memory.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
@@ -50,58 +47,30 @@ class Mpi {
    public:
     Operation() = default;
     Operation(Operation&& other) noexcept
-        : requests_(std::move(other.requests_)),
-          envelope_(std::move(other.envelope_)),
-          request_(std::exchange(other.request_, MPI_REQUEST_NULL)),
-          call_(std::exchange(other.call_, nullptr)),
+        : call_(std::exchange(other.call_, nullptr)),
           transfer_(std::exchange(other.transfer_, nullptr)),
           between_nodes_(std::exchange(other.between_nodes_, nullptr)),
+          library_(std::exchange(other.library_, nullptr)),
           info_(other.info_),
-          room_(other.room_),
-          alone_since_(other.alone_since_),
-          to_(other.to_),
-          typed_tag_(other.typed_tag_),
-          receives_(other.receives_),
-          exposed_(other.exposed_) {
-      other.requests_.clear();
-    }
+          exposed_(other.exposed_) {}
     Operation& operator=(Operation&& other) noexcept {
-      std::swap(requests_, other.requests_);
-      std::swap(envelope_, other.envelope_);
-      std::swap(request_, other.request_);
       std::swap(call_, other.call_);
       std::swap(transfer_, other.transfer_);
       std::swap(between_nodes_, other.between_nodes_);
-      std::swap(info_, other.info_);
-      std::swap(room_, other.room_);
-      std::swap(alone_since_, other.alone_since_);
-      std::swap(to_, other.to_);
-      std::swap(typed_tag_, other.typed_tag_);
-      std::swap(receives_, other.receives_);
-      std::swap(exposed_, other.exposed_);
+      std::swap(library_, other.library_);
+      info_ = other.info_;
+      exposed_ = other.exposed_;
       return *this;
     }
 
    private:
     friend Mpi;
-    void receive_labelled(void*& to, std::int64_t& bytes) {
-      envelope_ = std::make_unique<mpi::Envelope>(to, bytes);
-      to = envelope_->data();
-      bytes = envelope_->bytes();
-    }
-    std::vector<MPI_Request> requests_;  // of a reduction in several parts
-    std::unique_ptr<mpi::Envelope> envelope_;
-    MPI_Request request_ = MPI_REQUEST_NULL;
+    // At most one of them.
     comm::shared::Engine::Call* call_ = nullptr;
     comm::shared::Transfer* transfer_ = nullptr;
     mpi::Hierarchy::Call* between_nodes_ = nullptr;
-    MessageInfo info_;  // of a receive: what is wanted, then what came; of a send: to whom, as its source
-    std::int64_t room_ = -1;  // of a user's receive: bytes of its buffer
-    std::int64_t alone_since_ = 0;  // since when nobody is left who could send
-    void* to_ = nullptr;            // of a receive under one type's tag
-    int typed_tag_ = -1;
-    std::uint8_t looks_ = 0;  // for a message of another type; its own, so that each receive has its turn
-    bool receives_ = false;
+    mpi::LibraryOperation* library_ = nullptr;
+    MessageInfo info_;      // of a receive: what came
     bool exposed_ = false;  // larger than what is copied
   };
   using Match = mpi::Match;
@@ -216,81 +185,36 @@ class Mpi {
       return operation;
     }
     expose(operation, bytes > config_.copy_bytes->bytes, "send");
-    operation.info_ = {to, tag, bytes};
-    if (labels(channel)) {
-      operation.envelope_ = std::make_unique<mpi::Envelope>(from, bytes, dtype);
-      from = operation.envelope_->data();
-      bytes = operation.envelope_->bytes();
-    }
-    if (types_in_tags_ && channel == comm::Channel::user) tag = mpi::typed_tag(tag, dtype);
-    mpi::Bytes const b(bytes, count_limit_);
-    check(mpi::isend(from, b.count(), b.type(), to, tag, on(channel), &operation.request_), "MPI_Isend");
+    operation.library_ = &library_.send(from, bytes, dtype, to, tag, channel);
     return operation;
   }
   Operation start_recv(void* to, std::int64_t bytes, DType dtype, int from, int tag, comm::Channel channel) {
     Operation operation;
     if (mail_ != nullptr) {
       check_open("recv");
-      operation.receives_ = true;
-      operation.room_ = channel == comm::Channel::user ? bytes : -1;
       operation.transfer_ = mail_->receive(to, bytes, from, tag, channel, operation.info_);
       return operation;
     }
-    if (!passed_by_.empty() && channel == comm::Channel::user) {
-      Match match;
-      MessageInfo info;
-      if (passed_by_.take(from, tag, match, info)) return start_recv(match, to, bytes);
-    }
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
-    operation.receives_ = true;
-    operation.info_ = {from, tag, 0};
-    if (channel == comm::Channel::user) operation.room_ = bytes;
-    if (labels(channel)) operation.receive_labelled(to, bytes);
-    if (types_in_tags_ && channel == comm::Channel::user && tag >= 0) {
-      operation.to_ = to;
-      operation.typed_tag_ = tag = mpi::typed_tag(tag, dtype);
-    }
-    mpi::Bytes const b(bytes, count_limit_);
-    check(mpi::irecv(to, b.count(), b.type(), from < 0 ? MPI_ANY_SOURCE : from, tag < 0 ? MPI_ANY_TAG : tag,
-                     on(channel), &operation.request_),
-          "MPI_Irecv");
+    operation.library_ = &library_.receive(to, bytes, dtype, from, tag, channel);
     return operation;
   }
   Operation start_recv(Match& match, void* to, std::int64_t bytes) {
     Operation operation;
-    operation.receives_ = true;
-    operation.room_ = bytes;
     if (match.letter) {
       check_open("recv");
       operation.transfer_ = mail_->receive(std::move(match.letter), to, bytes);
       return operation;
     }
     expose(operation, bytes > config_.copy_bytes->bytes, "recv");
-    if (labels(comm::Channel::user)) operation.receive_labelled(to, bytes);
-    mpi::Bytes const b(bytes, count_limit_);
-    check(mpi::imrecv(to, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
+    operation.library_ = &library_.receive(match, to, bytes);
     return operation;
   }
   bool try_match(int from, int tag, Match& match, MessageInfo& info) {
     check_revoked();
     mpi::Environment::check_open("probe");
     if (mail_ != nullptr && match_letter(from, tag, match, info)) return true;
-    if (passed_by_.take(from, tag, match, info)) return true;
-    bool const any = tag < 0 || types_in_tags_;
-    int flag = 0;
-    for (;;) {
-      MPI_Status status;
-      check(MPI_Improbe(from < 0 ? MPI_ANY_SOURCE : from, any ? MPI_ANY_TAG : tag, handles_->user, &flag,
-                        &match.message, &status),
-            "MPI_Improbe");
-      if (flag == 0) break;
-      info = mpi::info_of(status);
-      match.bytes = info.bytes;
-      info.bytes -= label_bytes();
-      if (tag < 0 || info.tag == tag) break;
-      passed_by_.put(std::exchange(match, Match()), info);
-    }
-    if (flag == 0) {
+    if (!library_.match(from, tag, match, info)) {
       if ((++looks_ & 63u) == 0) look_around();
       if (!shared_ || !shared_->engine().alone(from)) probed_alone_ = 0;
       else check_departed("probe", from, probed_alone_);
@@ -325,12 +249,12 @@ class Mpi {
       operation.between_nodes_ = hierarchy_->start(call);
       return operation;
     }
-    mpi::LibraryCalls{handles_->user, rank_, size_, count_limit_}.start(call, operation.request_, operation.requests_);
+    mpi::LibraryOperation& library = *(operation.library_ = &library_.take());
+    mpi::LibraryCalls{handles_->user, rank_, size_, count_limit_}.start(call, library.request, library.requests);
     return operation;
   }
 
   bool test(Operation& operation) {
-    int flag = 0;
     if (operation.transfer_ != nullptr) return test_transfer(operation);
     if (operation.call_ != nullptr) {
       if (mail_ != nullptr && mail_->busy()) mail_->progress();
@@ -342,8 +266,7 @@ class Mpi {
       if ((++looks_ & 63u) == 0) look_around();
       return false;
     }
-    if (operation.between_nodes_ == nullptr && operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty())
-      return true;
+    if (operation.between_nodes_ == nullptr && operation.library_ == nullptr) return true;
     mpi::Environment::check_open("test");
     if ((++looks_ & 63u) == 0) look_around();
     if (operation.between_nodes_ != nullptr) {
@@ -352,31 +275,8 @@ class Mpi {
         return false;
       }
       operation.between_nodes_ = nullptr;
-    }
-    if (operation.request_ != MPI_REQUEST_NULL) {
-      MPI_Status status;
-      int const code = MPI_Test(&operation.request_, &flag, &status);
-      if (code != MPI_SUCCESS && operation.room_ >= 0) fail_receive(operation, code, status);
-      if (code != MPI_SUCCESS) fail(operation, code, "MPI_Test");
-      if (flag == 0) {
-        check_revoked();
-        bool const alone = operation.receives_ && shared_ && shared_->engine().alone(operation.info_.source);
-        if (operation.typed_tag_ >= 0 && (alone || (++operation.looks_ & 63u) == 0)) receive_other_type(operation);
-        if (alone) check_departed("recv", operation.info_.source, operation.alone_since_);
-        return false;
-      }
-      if (operation.receives_) operation.info_ = mpi::info_of(status);
-      if (operation.receives_ && operation.envelope_ != nullptr) operation.envelope_->open(operation.info_);
-    }
-    if (!operation.requests_.empty()) {
-      int const code = MPI_Testall(static_cast<int>(operation.requests_.size()), operation.requests_.data(), &flag,
-                                   MPI_STATUSES_IGNORE);
-      if (code != MPI_SUCCESS) fail(operation, code, "MPI_Testall");
-      if (flag == 0) {
-        check_revoked();
-        return false;
-      }
-      operation.requests_.clear();
+    } else if (!test_library(operation)) {
+      return false;
     }
     // A peer that gave up and closed has told so before its program touched what it sent.
     if (operation.exposed_) {
@@ -396,44 +296,19 @@ class Mpi {
       mail_->abandon(*std::exchange(operation.transfer_, nullptr));
       return true;
     }
-    if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return true;
-    bool gone = false;
-    if (operation.request_ != MPI_REQUEST_NULL && !mpi::Environment::closed()) {
-      int flag = 0;
-      if (operation.receives_) MPI_Cancel(&operation.request_);
-      gone = MPI_Test(&operation.request_, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag != 0;
-    }
-    if (!gone) mpi::Environment::abandoned().store(true);
-    if (!gone && operation.envelope_ != nullptr) {  // the library has that, and not the caller's buffer
-      static_cast<void>(operation.envelope_.release());
-      gone = true;
-    }
-    operation.request_ = MPI_REQUEST_NULL;
-    operation.requests_.clear();
+    if (operation.library_ == nullptr) return true;
+    bool const gone = library_.abandon(*operation.library_);
+    library_.put_back(*std::exchange(operation.library_, nullptr));
     return gone;
   }
-  /// See comm/concepts.hpp. A message that is under way to it is received within two seconds.
+  /// See comm/concepts.hpp.
   bool cancel(Operation& operation) noexcept {
     if (operation.transfer_ != nullptr) {
       bool const cancelled = mail_->cancel(*operation.transfer_);
       if (cancelled) operation.transfer_ = nullptr;
       return cancelled;
     }
-    if (operation.request_ == MPI_REQUEST_NULL) return false;
-    if (mpi::Environment::closed()) return abandon(operation);
-    MPI_Cancel(&operation.request_);
-    exec::Backoff backoff(policy_);
-    for (std::int64_t const end = exec::now_ns() + 2'000'000'000; exec::now_ns() < end; backoff.step()) {
-      int flag = 0, cancelled = 0;
-      MPI_Status status;
-      MPI_Request_get_status(operation.request_, &flag, &status);
-      if (flag == 0) continue;
-      MPI_Test_cancelled(&status, &cancelled);
-      if (cancelled == 0) return false;
-      MPI_Request_free(&operation.request_);
-      return true;
-    }
-    return abandon(operation);
+    return operation.library_ != nullptr && library_.cancel(*operation.library_);
   }
   std::string awaiting(Operation const& operation) const {
     if (operation.call_ != nullptr) return shared_->engine().awaiting(operation.call_);
@@ -443,11 +318,11 @@ class Mpi {
         return concat("rank ", transfer->peer, " has not received the message", whereabouts(transfer->peer));
       return comm::no_message({transfer->peer, transfer->tag, 0}) + whereabouts(transfer->peer);
     }
-    if (operation.request_ == MPI_REQUEST_NULL && operation.requests_.empty()) return {};
-    if (operation.receives_) return comm::no_message(operation.info_) + whereabouts(operation.info_.source);
-    if (operation.info_.source >= 0)
-      return concat("rank ", operation.info_.source, " has not received the message",
-                    whereabouts(operation.info_.source));
+    if (operation.library_ == nullptr || !operation.library_->under_way()) return {};
+    MessageInfo const& wanted = operation.library_->wanted;
+    if (operation.library_->receives) return comm::no_message(wanted) + whereabouts(wanted.source);
+    if (wanted.source >= 0)
+      return concat("rank ", wanted.source, " has not received the message", whereabouts(wanted.source));
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
            " has not made the matching call";
   }
@@ -475,22 +350,12 @@ class Mpi {
   /// The first, as far as the library tells.
   List<MessageInfo> unreceived() const {
     List<MessageInfo> found;
-    passed_by_.list(found);
     if (mail_ != nullptr) mail_->list(found);
-    int flag = 0;
-    MPI_Status status;
-    if (mpi::Environment::closed() ||
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handles_->user, &flag, &status) != MPI_SUCCESS || flag == 0)
-      return found;
-    MessageInfo info = mpi::info_of(status);
-    info.bytes -= label_bytes();
-    found.push_back(info);
+    library_.list(found);
     return found;
   }
   /// What a message has in front of it where calls are fully checked: its data type.
-  std::int64_t label_bytes() const noexcept {
-    return labels(comm::Channel::user) ? mpi::Envelope::label_bytes : 0;
-  }
+  std::int64_t label_bytes() const noexcept { return library_.label_bytes(); }
   void count_notices(comm::WireTraffic* notices) noexcept {
     traffic_ = notices;
     if (notices_) notices_->count(notices);
@@ -674,50 +539,60 @@ class Mpi {
     if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
     policy_ = config_.wait->on(local_size_, local_processors_);
     if (shared_ && config_.check_level != comm::CheckLevel::off) mail_ = shared_->open_messages();
-    types_in_tags_ = !mail_ && config_.check_level == comm::CheckLevel::cheap && mpi::tags_hold_types();
+    comm::CheckLevel const level = mail_ ? comm::CheckLevel::off : check_level();
+    library_ = {handles_->user, handles_->internal, count_limit_, policy_, level == comm::CheckLevel::full,
+                level == comm::CheckLevel::cheap && mpi::tags_hold_types()};
   }
 
   // --- Messages on shared memory ---
 
   void check_open(char const* operation) const {
+    if (!mpi::Environment::closed() && !revoked_ && !shared_->engine().broken()) [[likely]] return;
     mpi::Environment::check_open(operation);
     check_revoked(operation);
   }
   bool match_letter(int from, int tag, Match& match, MessageInfo& info) {
     match.letter = mail_->match(from, tag);
     if (!match.letter) return false;
-    info = mpi::NodeMemory::Messages::info_of(*match.letter);
+    info = comm::shared::info_of(*match.letter);
     match.memory = shared_->segment();
     probed_alone_ = 0;
     return true;
   }
   bool test_transfer(Operation& operation) {
     comm::shared::Transfer& transfer = *operation.transfer_;
-    bool const receives = !transfer.sends;
     if (!transfer.complete) mail_->progress();
     if (transfer.complete) {
+      bool const of_user = !transfer.sends && transfer.channel == comm::Channel::user;
+      std::int64_t const room = of_user ? transfer.bytes : std::numeric_limits<std::int64_t>::max();
       operation.transfer_ = nullptr;
       mail_->finish(transfer, operation.info_);
-      if (receives && operation.room_ >= 0 && operation.info_.bytes > operation.room_)
-        throw_longer(operation.info_.source, operation.info_.tag, operation.room_);
+      if (operation.info_.bytes > room) mpi::throw_longer(operation.info_.source, operation.info_.tag, room);
       return true;
     }
-    shared_->engine().progress();
+    return wait_for_transfer(operation);
+  }
+  [[gnu::noinline]] bool wait_for_transfer(Operation& operation) {
+    comm::shared::Transfer& transfer = *operation.transfer_;
+    comm::shared::Engine& engine = shared_->engine();
+    engine.progress();
     check_revoked();
-    if ((++looks_ & 63u) == 0) look_around();
+    ++looks_;
+    if ((looks_ & 63u) == 0) look_around();
     int const partner = mail_->partner(transfer);
-    bool const alone = receives && !transfer.parcel ? shared_->engine().alone(partner)
-                                                    : partner >= 0 && shared_->engine().left(partner);
+    bool const open = !transfer.sends && transfer.parcel == nullptr;  // a receive whose message has not come
+    bool const alone = engine.any_left() && (open ? engine.alone(partner) : engine.left(partner));
     // MPI's own calls send to this communicator too.
-    if (receives && operation.room_ >= 0 && (alone || (++operation.looks_ & 255u) == 0) && receive_natively(operation))
+    if (open && transfer.channel == comm::Channel::user && (alone || (++transfer.looks & 255u) == 0) &&
+        receive_natively(operation))
       return false;
-    if (alone) check_departed(receives ? "recv" : "send", partner, operation.alone_since_);
+    if (alone) check_departed(transfer.sends ? "send" : "recv", partner, transfer.alone_since);
     return false;
   }
   /// A message that has come through MPI, unless an earlier receive would get it.
   bool receive_natively(Operation& operation) {
     comm::shared::Transfer& transfer = *operation.transfer_;
-    if (transfer.parcel != nullptr || !mail_->is_first(transfer)) return false;
+    if (!mail_->is_first(transfer)) return false;
     Match match;
     int flag = 0;
     check(MPI_Improbe(transfer.peer < 0 ? MPI_ANY_SOURCE : transfer.peer, transfer.tag < 0 ? MPI_ANY_TAG : transfer.tag,
@@ -725,8 +600,9 @@ class Mpi {
           "MPI_Improbe");
     if (flag == 0) return false;
     void* const to = transfer.to;
+    std::int64_t const bytes = transfer.bytes;
     mail_->abandon(*std::exchange(operation.transfer_, nullptr));
-    operation = start_recv(match, to, operation.room_);
+    operation = start_recv(match, to, bytes);
     return true;
   }
 
@@ -804,53 +680,27 @@ class Mpi {
     if (begins_job_ && !mpi::Environment::closed()) job_->tell_aware(traffic_);
   }
 
-  /// A message of another type than the receive's stays in the library's queue, though it is what the receive would
-  /// get: so it does, and is told to be of that type.
-  void receive_other_type(Operation& operation) {
-    MPI_Status status;
-    int const from = operation.info_.source;
-    if (!mpi::other_type_has_come(handles_->user, from, operation.typed_tag_, status)) return;
-    if (!cancel(operation)) {
-      if (operation.request_ != MPI_REQUEST_NULL) return;  // one of its own type has come after all
-      throw Error(ErrorKind::dtype, "recv",
-                  concat("a message from rank ", status.MPI_SOURCE, " with tag ", mpi::user_tag(status.MPI_TAG),
-                         " holds another type than the buffer, and MPI does not cancel the receive. Receive it as what "
-                         "was sent"));
+  bool test_library(Operation& operation) {
+    mpi::LibraryOperation& library = *operation.library_;
+    bool done = false;
+    try {
+      done = library_.test(library, operation.info_);
+    } catch (...) {
+      library_.put_back(*std::exchange(operation.library_, nullptr));
+      throw;
     }
-    operation.typed_tag_ = -1;
-    Match match;
-    check(MPI_Mprobe(status.MPI_SOURCE, status.MPI_TAG, handles_->user, &match.message, &status), "MPI_Mprobe");
-    mpi::Bytes const b(operation.room_, count_limit_);
-    check(mpi::imrecv(operation.to_, b.count(), b.type(), &match.message, &operation.request_), "MPI_Imrecv");
-  }
-  /// Whether messages carry their data type with their payload.
-  bool labels(comm::Channel channel) const noexcept {
-    return channel == comm::Channel::user && !mail_ && config_.check_level == comm::CheckLevel::full;
-  }
-  MPI_Comm on(comm::Channel channel) const noexcept {
-    return channel == comm::Channel::user ? handles_->user : handles_->internal;
+    if (done) {
+      library_.put_back(*std::exchange(operation.library_, nullptr));
+      return true;
+    }
+    check_revoked();
+    bool const alone = library.receives && shared_ && shared_->engine().alone(library.wanted.source);
+    if (library.typed_tag >= 0 && (alone || (++library.looks & 63u) == 0)) library_.receive_other_type(library);
+    if (alone) check_departed("recv", library.wanted.source, library.alone_since);
+    return false;
   }
   void check(int code, char const* call, std::source_location where = std::source_location::current()) const {
     mpi::check(code, call, where);
-  }
-  [[noreturn]] static void fail(Operation& operation, int code, char const* call) {
-    operation.request_ = MPI_REQUEST_NULL;
-    operation.requests_.clear();
-    mpi::throw_error(code, call, std::source_location::current());
-  }
-  /// A message that is longer than its buffer is the business of these two ranks alone.
-  [[noreturn]] static void fail_receive(Operation& operation, int code, MPI_Status const& status) {
-    int error_class = MPI_SUCCESS;
-    MPI_Error_class(code, &error_class);
-    if (error_class != MPI_ERR_TRUNCATE) fail(operation, code, "MPI_Test");
-    operation.request_ = MPI_REQUEST_NULL;
-    throw_longer(status.MPI_SOURCE, mpi::user_tag(status.MPI_TAG), operation.room_, mpi::error_text(code));
-  }
-  [[noreturn]] static void throw_longer(int source, int tag, std::int64_t room, std::string const& native = {}) {
-    throw Error(ErrorKind::shape, "recv",
-                concat("the message from rank ", source, " with tag ", tag, " has more than the buffer's ", room,
-                       " bytes. Pass a buffer of its size, or receive with the size inferred: recv<T>(source, tag)"))
-        .with_native(native);
   }
   void check_revoked(char const* operation = "Communicator",
                      std::source_location where = std::source_location::current()) const {
@@ -870,10 +720,9 @@ class Mpi {
   int local_processors_ = 1;
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
-  bool types_in_tags_ = false;
-  mpi::PassedBy passed_by_;
   std::unique_ptr<mpi::NodeMemory> shared_;
   mpi::NodeMemory::Messages* mail_ = nullptr;
+  mpi::LibraryMessages library_;
   std::unique_ptr<mpi::Hierarchy> hierarchy_;
   std::unique_ptr<mpi::Notices> notices_;
   Shared<mpi::JobNotices> job_;

@@ -2,73 +2,36 @@
 #pragma once
 /// @file
 /// Messages of ranks that are processes of one node. Small ones travel in their receiver's ring; others in a parcel,
-/// memory of the sender that the receiver reaches: those that fit it are sent when they are in it, larger ones pass
-/// through it while their receiver empties it. Whatever the way, all of a pair of ranks are received in order.
+/// memory of the sender that the receiver reaches, and are sent when they are in it. Large ones stay where they are
+/// until their receiver has read them there; where the system does not let it, they pass through their parcel. Whatever
+/// the way, all of a pair of ranks are received in order.
 
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/parcel.hpp>
+#include <tutti/comm/shared/parcels.hpp>
+#include <tutti/comm/shared/transfer.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/exec/wait.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <unistd.h>
 #include <utility>
 
 namespace tutti::comm::shared {
 
-/// A message that came before its receive was started.
-struct Letter {
-  std::int64_t bytes = 0;
-  int source = 0;
-  int tag = 0;
-  DType dtype = DType::byte;
-  Channel channel = Channel::user;
-  Array<std::byte> copy;
-  Parcel* parcel = nullptr;  ///< where it has not been copied
-
-  Letter() = default;
-  Letter(Letter const&) = delete;
-  Letter& operator=(Letter const&) = delete;
-  ~Letter() {
-    if (parcel != nullptr) parcel->let_go();
-  }
-};
-
-/// A send or a receive under way.
-struct Transfer {
-  bool sends = false;
-  bool complete = false;
-  bool posted = false;   ///< of a send: its receiver can find it
-  bool refused = false;  ///< of a receive: the sender gave its message up
-  Channel channel = Channel::user;
-  DType dtype = DType::byte;
-  void const* from = nullptr;
-  void* to = nullptr;
-  std::int64_t bytes = 0;  ///< of the message, or of the buffer
-  std::int64_t at = 0;     ///< received so far
-  Parcel* parcel = nullptr;
-  int peer = 0;
-  int tag = 0;
-  MessageInfo info;  ///< what came
-};
-
-/// A rank's end. `Memory`: allocate(bytes), 64-byte aligned, reachable by all, null when there is none left;
-/// release(memory, bytes); retire(held, memory, bytes), once *held is 0. Used by one thread at a time.
+/// A rank's end. `Memory`: see Parcels. Used by one thread at a time.
 template <class Memory>
 class Messages {
  public:
-  /// So much of messages that nobody has received yet; what comes then waits until there is room.
-  static constexpr std::int64_t most_parcel_bytes = std::int64_t{16} << 20;
-  /// Messages of up to so many bytes are sent when they are in a parcel.
-  static constexpr std::int64_t eager_bytes = 65536;
-
   /// `mailboxes`: of all ranks, at the same place of everybody's memory.
   Messages(Memory& memory, Board const& board, Mailbox* mailboxes, int rank)
-      : memory_(memory), board_(board), mailboxes_(mailboxes), rank_(rank), own_(mailboxes[rank]) {
-    static_cast<void>(allocate(0));  // one for the time when there is no more memory
-  }
+      : parcels_(memory), board_(board), mailboxes_(mailboxes), rank_(rank), own_(mailboxes[rank]),
+        process_(static_cast<std::int32_t>(::getpid())),
+        token_(static_cast<std::uint64_t>(exec::now_ns()) * 0x9e3779b97f4a7c15u ^ std::uint64_t(process_)) {}
   Messages(Messages const&) = delete;
   Messages& operator=(Messages const&) = delete;
   ~Messages() {
@@ -79,17 +42,10 @@ class Messages {
     });
     take_late();
     for (Parcel* parcel : late_) parcel->let_go();
-    for (Size const& size : sizes_)
-      for (Parcel* parcel : size.parcels) {
-        auto* const memory = reinterpret_cast<std::byte*>(parcel);
-        std::size_t const bytes = Parcel::total_bytes(parcel->capacity());
-        if (parcel->is_free()) memory_.release(memory, bytes);
-        else memory_.retire(parcel->held(), memory, bytes);
-      }
   }
 
   /// Null when `from` may be used again.
-  /// Errors     out_of_memory, where there has never been any for messages of this size.
+  /// Errors     out_of_memory, where there has never been any for messages that do not fit a slot.
   Transfer* send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) {
     if (bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel))
       return nullptr;
@@ -119,7 +75,7 @@ class Messages {
       MessageSlot const* const slot = own_.ring.next();
       if (slot != nullptr && !own_.has_late() && fits(*slot, from, tag, channel) && slot->bytes <= bytes &&
           slot->bytes <= MessageSlot::inline_bytes) {
-        copy(to, slot->contents, slot->bytes);
+        copy_message(to, slot->contents, slot->bytes);
         info = info_of(*slot);
         own_.ring.pop();
         return nullptr;
@@ -148,7 +104,7 @@ class Messages {
     transfer.parcel = letter->parcel;
     letter->parcel = nullptr;
     if (transfer.parcel == nullptr) {
-      copy(to, letter->copy.data(), letter->bytes < bytes ? letter->bytes : bytes);
+      copy_message(to, letter->copy.data(), letter->bytes < bytes ? letter->bytes : bytes);
       transfer.complete = true;
     }
     return &transfer;
@@ -223,10 +179,6 @@ class Messages {
     return transfer.parcel != nullptr && !transfer.sends ? transfer.info.source : transfer.peer;
   }
 
-  template <class Head>
-  static MessageInfo info_of(Head const& head) noexcept {
-    return {head.source, head.tag, head.bytes, true, head.dtype};
-  }
   /// What has come that no receive takes which was started.
   void list(List<MessageInfo>& found) const {
     auto const note = [&](auto const& message) {
@@ -238,19 +190,6 @@ class Messages {
   }
 
  private:
-  struct Size {
-    std::int64_t capacity = 0;
-    List<Parcel*> parcels{};
-    std::size_t next = 0;  // where the search begins
-  };
-
-  template <class Head>
-  static bool fits(Head const& head, int from, int tag, Channel channel) noexcept {
-    return head.channel == channel && (from < 0 || head.source == from) && (tag < 0 || head.tag == tag);
-  }
-  static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
-    if (bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  }
   Parcel& parcel_at(std::uint64_t place) const noexcept {
     return *std::launder(reinterpret_cast<Parcel*>(board_.address(place)));
   }
@@ -281,7 +220,7 @@ class Messages {
     if (number == MessageRing::full) return false;
     MessageSlot& slot = ring.slot(number);
     head(slot, bytes, dtype, tag, channel);
-    copy(slot.contents, from, bytes);
+    copy_message(slot.contents, from, bytes);
     ring.commit(number);
     return true;
   }
@@ -304,9 +243,12 @@ class Messages {
       t.complete = true;
       return true;
     }
-    t.parcel = allocate(t.bytes);
+    t.parcel = parcels_.allocate(t.bytes);
     if (t.parcel == nullptr) return false;
-    t.parcel->begin();
+    bool const offers = t.bytes > Parcels<Memory>::largest && offers_;
+    t.parcel->begin(offers);
+    auto const address = [](void const* p) { return std::uint64_t{reinterpret_cast<std::uintptr_t>(p)}; };
+    if (offers) t.parcel->where = {board_.place(t.from), address(t.from), address(&token_), token_, process_};
     head(*t.parcel, t.bytes, t.dtype, t.tag, t.channel);
     Mailbox& box = mailboxes_[t.peer];
     std::uint64_t const place = board_.place(t.parcel);
@@ -321,30 +263,6 @@ class Messages {
     box.ring.commit(number);
     return true;
   }
-  /// A free parcel, the best for so many bytes. Null when there is none.
-  Parcel* allocate(std::int64_t bytes) {
-    Size* best = sizes_;
-    while (best->capacity < bytes && best->capacity < eager_bytes) ++best;
-    for (std::size_t i = 0, n = best->parcels.size(); i < n && i < 4; ++i) {
-      best->next = best->next + 1 < n ? best->next + 1 : 0;
-      if (best->parcels[best->next]->is_free()) return best->parcels[best->next];
-    }
-    if (parcel_bytes_ + best->capacity <= most_parcel_bytes)
-      if (std::byte* const memory = memory_.allocate(Parcel::total_bytes(best->capacity)); memory != nullptr) {
-        parcel_bytes_ += best->capacity;
-        best->parcels.push_back(Parcel::create(memory, best->capacity));
-        return best->parcels.back();
-      }
-    for (Size const& size : sizes_)
-      for (Parcel* parcel : size.parcels)
-        if (parcel->is_free()) return parcel;
-    if (parcel_bytes_ == 0 && bytes != 0)
-      throw Error(ErrorKind::out_of_memory, "send",
-                  concat("the memory that the ranks of this node share has no room for a message of ", bytes,
-                         " bytes. Enlarge /dev/shm"));
-    return nullptr;
-  }
-
   // --- Receiving ---
 
   void take_late() {
@@ -353,7 +271,7 @@ class Messages {
       late_.push_back(&parcel_at(place));
     for (std::size_t i = first, j = late_.size(); i + 1 < j; ++i) std::swap(late_[i], late_[--j]);
   }
-  /// To the first receive that takes it, or among those that wait.
+  /// To the first receive that takes it, or among those that wait: a parcel, or contents.
   template <class Head>
   void accept(Head const& head, Parcel* parcel, void const* contents) {
     if (parcel != nullptr && parcel->is_given_up()) return parcel->let_go();
@@ -361,8 +279,8 @@ class Messages {
       if (t->sends || t->complete || t->parcel != nullptr || !fits(head, t->peer, t->tag, t->channel)) continue;
       t->info = info_of(head);
       t->parcel = parcel;
-      if (parcel == nullptr) {
-        copy(t->to, contents, head.bytes < t->bytes ? head.bytes : t->bytes);
+      if (contents != nullptr) {
+        copy_message(t->to, contents, head.bytes < t->bytes ? head.bytes : t->bytes);
         t->complete = true;
       }
       return;
@@ -373,7 +291,7 @@ class Messages {
     letter->tag = head.tag;
     letter->dtype = head.dtype;
     letter->channel = head.channel;
-    if (parcel == nullptr && head.bytes != 0) {
+    if (contents != nullptr && head.bytes != 0) {
       letter->copy = Array<std::byte>(static_cast<std::size_t>(head.bytes));
       std::memcpy(letter->copy.data(), contents, static_cast<std::size_t>(head.bytes));
     }
@@ -403,9 +321,11 @@ class Messages {
         --unposted_;
       }
       t.complete = t.complete || t.parcel->fill(t.from);
+      offers_ = offers_ && (t.bytes <= Parcels<Memory>::largest || t.complete || t.parcel->is_offered());
     } else if (t.parcel != nullptr) {
       t.refused = t.parcel->is_given_up();
-      t.complete = t.refused || t.parcel->empty(t.to, t.bytes, t.at);
+      t.complete = t.refused || (t.parcel->is_offered() ? read_offered(t, board_)
+                                                            : t.parcel->empty(t.to, t.bytes, t.at));
       if (t.complete) std::exchange(t.parcel, nullptr)->let_go();
     }
   }
@@ -414,14 +334,15 @@ class Messages {
     if (t.parcel != nullptr && !t.complete) t.sends ? t.parcel->give_up() : t.parcel->let_go();
   }
 
-  Memory& memory_;
+  Parcels<Memory> parcels_;
   Board board_;
   Mailbox* mailboxes_;
   int rank_;
   Mailbox& own_;
+  std::int32_t process_;
+  std::uint64_t token_;  // in this object, which does not move
+  bool offers_ = true;   // until a receiver cannot read what was offered
   int unposted_ = 0;
-  std::int64_t parcel_bytes_ = 0;
-  Size sizes_[3] = {{4096}, {16384}, {eager_bytes}};
   List<Owner<Letter>> waiting_;
   List<Parcel*> late_;  // that the ring must come to first
   List<Owner<Transfer>> transfers_;

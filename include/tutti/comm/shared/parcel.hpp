@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a message travels in that does not fit a slot of its receiver's ring, or comes while the ring is full; and where
-/// it arrives then. A parcel is memory of its sender that its receiver reaches. It holds no pointers, so that it works
-/// where every process maps it elsewhere.
+/// What a message travels in that does not fit a slot of its receiver's ring, or comes while the ring is full; and
+/// where it arrives then. A parcel is memory of its sender that its receiver reaches. It holds no pointers of its own,
+/// so that it works where every process maps it elsewhere.
 
 #include <tutti/comm/shared/message_ring.hpp>
 
@@ -15,8 +15,18 @@
 
 namespace tutti::comm::shared {
 
+/// Where a large message lies in its sender's memory. Its receiver reads it there, with the token, by which it knows
+/// that it has read from this process; or asks for its contents in the parcel, where the system does not let it.
+struct Whereabouts {
+  std::uint64_t place = 0;  ///< in memory that all reach; 0 elsewhere
+  std::uint64_t address = 0;
+  std::uint64_t token_address = 0;
+  std::uint64_t token = 0;
+  std::int32_t process = 0;
+};
+
 /// A message whose contents pass through `capacity` bytes in front of which it stands: its sender fills them while its
-/// receiver empties them.
+/// receiver empties them; unless it says where they are.
 class alignas(64) Parcel {
  public:
   /// So much at a time, so that both copy at once.
@@ -34,15 +44,19 @@ class alignas(64) Parcel {
   DType dtype = DType::byte;
   Channel channel = Channel::user;
 
+  Whereabouts where{};  ///< of a message that is `offered`
+
   std::int64_t capacity() const noexcept { return capacity_; }
+  bool is_offered() const noexcept { return offered_.load(std::memory_order_acquire) != 0; }
 
   // Its sender's.
 
   /// Neither its sender nor a receiver is at it.
   bool is_free() const noexcept { return !filling_ && held_.load(std::memory_order_acquire) == 0; }
   /// For a message, before anybody is told of it.
-  void begin() noexcept {
+  void begin(bool offered) noexcept {
     filling_ = true;
+    offered_.store(offered ? 1 : 0, std::memory_order_relaxed);
     given_up_.store(0, std::memory_order_relaxed);
     filled_.store(0, std::memory_order_relaxed);
     emptied_.store(0, std::memory_order_relaxed);
@@ -50,6 +64,10 @@ class alignas(64) Parcel {
   }
   /// As much as there is room for. True when all is in, or nobody wants the rest.
   bool fill(void const* from) noexcept {
+    if (is_offered()) {
+      filling_ = held_.load(std::memory_order_acquire) != 0;
+      return !filling_;
+    }
     std::int64_t at = filled_.load(std::memory_order_relaxed);
     std::int64_t const room = at == 0 ? capacity_ : emptied_.load(std::memory_order_acquire) + capacity_;
     for (std::int64_t const end = bytes < room ? bytes : room; at < end;) {
@@ -61,9 +79,9 @@ class alignas(64) Parcel {
     filling_ = false;
     return true;
   }
-  /// Nothing more will come.
+  /// Nothing more will come; and whoever reads it where it lies, which may change now, throws it away.
   void give_up() noexcept {
-    given_up_.store(1, std::memory_order_release);
+    given_up_.store(1, std::memory_order_seq_cst);
     filling_ = false;
   }
 
@@ -82,6 +100,8 @@ class alignas(64) Parcel {
     }
     return at == bytes;
   }
+  /// Cannot read it where it lies.
+  void decline() noexcept { offered_.store(0, std::memory_order_release); }
   /// Has done with it.
   void let_go() noexcept { held_.store(0, std::memory_order_release); }
 
@@ -108,6 +128,7 @@ class alignas(64) Parcel {
   alignas(64) std::atomic<std::int64_t> filled_{0};
   std::atomic<std::uint32_t> given_up_{0};
   alignas(64) std::atomic<std::int64_t> emptied_{0};
+  std::atomic<std::uint32_t> offered_{0};
   std::atomic<std::uint32_t> held_{0};
 };
 

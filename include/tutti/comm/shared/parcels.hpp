@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The parcels of one rank, which it uses again and again.
+
+#include <tutti/comm/shared/parcel.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::comm::shared {
+
+/// `Memory`: allocate(bytes), 64-byte aligned, reachable by all, null when there is none left; release(memory, bytes);
+/// retire(held, memory, bytes), once *held is 0.
+template <class Memory>
+class Parcels {
+ public:
+  /// So much of messages that nobody has received yet; what comes then waits until there is room.
+  static constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
+  static constexpr std::int64_t largest = 32768;
+
+  explicit Parcels(Memory& memory) : memory_(memory) {
+    static_cast<void>(allocate(0));  // one for the time when there is no more memory
+  }
+  Parcels(Parcels const&) = delete;
+  Parcels& operator=(Parcels const&) = delete;
+  ~Parcels() {
+    for (Size const& size : sizes_)
+      for (Parcel* parcel : size.parcels) {
+        auto* const memory = reinterpret_cast<std::byte*>(parcel);
+        std::size_t const bytes = Parcel::total_bytes(parcel->capacity());
+        if (parcel->is_free()) memory_.release(memory, bytes);
+        else memory_.retire(parcel->held(), memory, bytes);
+      }
+  }
+
+  /// A free one, the best for so many bytes. Null when there is none.
+  /// Errors     out_of_memory, where there has never been any.
+  Parcel* allocate(std::int64_t bytes) {
+    Size& best = sizes_[bytes <= sizes_[0].capacity ? 0 : 1];
+    for (std::size_t i = 0, n = best.parcels.size(); i < n && i < 4; ++i) {
+      best.next = best.next + 1 < n ? best.next + 1 : 0;
+      if (best.parcels[best.next]->is_free()) return best.parcels[best.next];
+    }
+    if (bytes_ + best.capacity <= most_bytes)
+      if (std::byte* const memory = memory_.allocate(Parcel::total_bytes(best.capacity)); memory != nullptr) {
+        bytes_ += best.capacity;
+        best.parcels.push_back(Parcel::create(memory, best.capacity));
+        return best.parcels.back();
+      }
+    for (Size const& size : sizes_)
+      for (Parcel* parcel : size.parcels)
+        if (parcel->is_free()) return parcel;
+    if (bytes_ == 0 && bytes != 0)
+      throw Error(ErrorKind::out_of_memory, "send",
+                  concat("the memory that the ranks of this node share has no room for a message of ", bytes,
+                         " bytes. Enlarge /dev/shm"));
+    return nullptr;
+  }
+
+ private:
+  struct Size {
+    std::int64_t capacity = 0;
+    List<Parcel*> parcels{};
+    std::size_t next = 0;  // where the search begins
+  };
+
+  Memory& memory_;
+  std::int64_t bytes_ = 0;
+  Size sizes_[2] = {{4096}, {largest}};
+};
+
+}  // namespace tutti::comm::shared
