@@ -62,6 +62,8 @@ concept Movable = requires(T a, T b) {
 ///   b.unreceived()                     optional: messages of the user channel that have come and that no receive
 ///                                      takes which has started, as List<MessageInfo>; the first of them at least
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
+///   b.sends_first()                    optional: whether a receive costs no more when its message is there before it is
+///                                      started, so that a call that sends too had better send first
 ///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
 ///                                      type
 ///   b.copied_bytes(native)             optional: the caller's buffers of at most so many bytes are copied for the
@@ -94,8 +96,8 @@ concept Movable = requires(T a, T b) {
 ///                                      moves is added to collective.wire, where that is given
 ///   b.run(collective, looks, rest)     optional: the same for a caller that asks for it at once, so many times; true
 ///                                      when it is complete by then, else `rest` goes on
-/// Laws: messages of one pair, tag and channel do not overtake each other; receives match in the order they were
-/// started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi, NcclOn.
+/// Laws: messages of one pair and channel that a receive takes do not overtake each other; receives match in the order
+/// they were started; a collective's result is the same on all ranks, bit for bit. Models: Threads, Mpi, NcclOn.
 template <class B>
 concept Backend =
     Device<typename B::Device> && comm::detail::Movable<B> && comm::detail::Movable<typename B::Operation> &&

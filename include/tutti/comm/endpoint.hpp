@@ -304,16 +304,7 @@ class Endpoint {
     task.in.detach(copied, false);
     if constexpr (is_staged<Out>) task.out.stage(true);
     if constexpr (is_staged<In>) task.in.stage(false);
-    try {
-      if constexpr (!std::same_as<In, NoOperand>)
-        task.transfer.receive(task.in.wire(), task.in.size() * element_bytes<In>, wire_dtype<typename In::Value>,
-                              route.from, route.recv_tag, where);
-      if constexpr (!std::same_as<Out, NoOperand>)
-        task.transfer.send(task.out.wire(), task.out.size() * element_bytes<Out>, wire_dtype<typename Out::Value>,
-                           route.to, route.send_tag, where);
-    } catch (...) {
-      task.transfer.postpone();  // a receive that is under way knows its buffer
-    }
+    task.start(route.to, route.send_tag, route.from, route.recv_tag, where);
   }
 
   /// The call as a value, with shapes, counts, root and overlap checked.

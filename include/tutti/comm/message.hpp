@@ -103,6 +103,10 @@ class TransferJob : public Job {
         core_.flight_recorder.begin(FlightRecord::What::recv, matched.bytes, matched.source, matched.tag, where);
   }
   MessageInfo const& info() const noexcept { return info_; }
+  bool sends_first() const noexcept {
+    if constexpr (requires { core_.backend.sends_first(); }) return core_.backend.sends_first();
+    else return false;
+  }
 
   bool abandon() noexcept override {
     core_.flight_recorder.fail(received_);
@@ -188,6 +192,27 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
   Out out;
   In in;
   TransferJob<B> transfer;
+
+  /// What goes wrong the next poll tells: what is under way knows its buffers.
+  void start(int to, int send_tag, int from, int recv_tag, std::source_location where) noexcept {
+    auto const send = [&] {
+      if constexpr (!std::same_as<Out, NoOperand>) {
+        using T = typename Out::Value;
+        transfer.send(out.wire(), out.size() * wire_bytes<T>(), wire_dtype<T>, to, send_tag, where);
+      }
+    };
+    try {
+      bool const first = transfer.sends_first();
+      if (first) send();
+      if constexpr (!std::same_as<In, NoOperand>) {
+        using T = typename In::Value;
+        transfer.receive(in.wire(), in.size() * wire_bytes<T>(), wire_dtype<T>, from, recv_tag, where);
+      }
+      if (!first) send();
+    } catch (...) {
+      transfer.postpone();
+    }
+  }
 
   bool abandon() noexcept override { return transfer.give_up(); }
   bool borrows() const noexcept override { return Out::borrows || In::borrows; }

@@ -185,6 +185,50 @@ TEST_CASE("a message of MPI's own calls says no type, and is received as any") {
   comm.barrier();
 }
 
+TEST_CASE("where messages are not compared, they are messages of MPI, which its own calls receive") {
+  for (mpi::Switch const shared : {mpi::Switch::on, mpi::Switch::off}) {
+    Communicator<Mpi> comm(
+        Mpi(MPI_COMM_WORLD, {.check_level = mpi::CheckLevel::off, .node_shared = shared}), {10});
+    int const right = (comm.rank() + 1) % comm.size();
+    int const left = (comm.rank() + comm.size() - 1) % comm.size();
+    std::array<float, 2> const sent{1.5f, 2.5f};
+    auto sending = comm.send_async(sent, right, 3);
+    std::array<float, 2> received{};
+    MPI_Recv(received.data(), 2, MPI_FLOAT, left, 3, comm.backend().native(), MPI_STATUS_IGNORE);
+    CHECK(received == sent);
+    sending.wait();
+    std::array<std::int32_t, 2> bits{};
+    sending = comm.send_async(sent, right, 4);
+    CHECK(!comm.recv(bits, left, 4).has_dtype);
+    sending.wait();
+    comm.barrier();
+  }
+}
+
+TEST_CASE("MPI's own messages and tutti's meet the receives that were started for them") {
+  Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD), {10});
+  int const right = (comm.rank() + 1) % comm.size();
+  int const left = (comm.rank() + comm.size() - 1) % comm.size();
+  std::array<int, 1> first{}, second{}, third{};
+  auto a = comm.recv_async(first, left, 1);
+  auto b = comm.recv_async(second, any_source, any_tag);
+  auto c = comm.recv_async(third, left, 2);
+  int const numbers[] = {10, 20};
+  MPI_Request requests[2];
+  MPI_Isend(&numbers[0], 1, MPI_INT, right, 1, comm.backend().native(), &requests[0]);
+  a.wait();
+  comm.barrier();
+  comm.send(std::array<int, 1>{30}, right, 9);
+  b.wait();
+  MPI_Isend(&numbers[1], 1, MPI_INT, right, 2, comm.backend().native(), &requests[1]);
+  c.wait();
+  CHECK(first[0] == 10);
+  CHECK(second[0] == 30);
+  CHECK(third[0] == 20);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  comm.barrier();
+}
+
 TEST_CASE("launch<Mpi> gives the largest exit code on every rank") {
   char name[] = "program";
   char* arguments[] = {name, nullptr};

@@ -111,6 +111,7 @@ class Mpi {
     check_revoked(operation);
   }
   void check_can_split(std::source_location where) const { mpi::Environment::check_open("split", where); }
+  bool sends_first() const noexcept { return mail_ != nullptr; }
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.

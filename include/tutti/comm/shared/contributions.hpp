@@ -115,6 +115,10 @@ class BasicContributions {
       if (slices) fill_range(own.end, end);
     }
   }
+  /// Whether the root alone contributes.
+  static bool rooted_source(Kind kind) noexcept {
+    return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
+  }
 
  protected:
   /// Whether every rank gets a result of all elements, so that the ranks deal the elements out among them.
@@ -126,9 +130,6 @@ class BasicContributions {
   static bool has_blocks(Kind kind) noexcept {
     return gives_blocks(kind) || kind == Kind::scatter_v || kind == Kind::all_to_all_v ||
            kind == Kind::reduce_scatter_v;
-  }
-  static bool rooted_source(Kind kind) noexcept {
-    return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
   }
   bool contributes(Collective const& call, int rank) const noexcept {
     return !rooted_source(call.kind) || rank == call.root;

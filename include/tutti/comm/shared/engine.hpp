@@ -302,7 +302,7 @@ class BasicEngine {
           c.phase = Call::consuming;
           break;
         case Call::consuming:
-          if (!reached(c, &Status::filled, c.round)) return false;
+          if (!is_filled(c)) return false;
           if (!guarded(c, c.at, c.round_count())) return false;
           board_.status(rank_).consumed.store(c.round, std::memory_order_release);
           c.phase = Call::draining;
@@ -337,6 +337,11 @@ class BasicEngine {
     share_.fill(c);
     board_.status(rank_).filled.store(c.round, std::memory_order_release);
     c.filled = true;
+  }
+  /// Whether this round's contributions are in staging memory: of a broadcast or scatter only the root's is.
+  bool is_filled(Call& c) const noexcept {
+    if (!Share::rooted_source(c.call.kind)) return reached(c, &Status::filled, c.round);
+    return board_.status(c.call.root).filled.load(std::memory_order_acquire) >= c.round;
   }
   /// Whether peers work on a buffer of this rank. Staging memory they may still read when it is done: whoever fills it
   /// again looks for that.

@@ -22,9 +22,7 @@ class Parcels {
   static constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
   static constexpr std::int64_t largest = 32768;
 
-  explicit Parcels(Memory& memory) : memory_(memory) {
-    static_cast<void>(allocate(0));  // one for the time when there is no more memory
-  }
+  explicit Parcels(Memory& memory) noexcept : memory_(memory) {}
   Parcels(Parcels const&) = delete;
   Parcels& operator=(Parcels const&) = delete;
   ~Parcels() {
@@ -54,7 +52,7 @@ class Parcels {
     for (Size const& size : sizes_)
       for (Parcel* parcel : size.parcels)
         if (parcel->is_free()) return parcel;
-    if (bytes_ == 0 && bytes != 0)
+    if (bytes_ == 0)
       throw Error(ErrorKind::out_of_memory, "send",
                   concat("the memory that the ranks of this node share has no room for a message of ", bytes,
                          " bytes. Enlarge /dev/shm"));

@@ -246,6 +246,7 @@ void probes(Comm& comm, Report& report) {
   waiting.wait();
   later.wait();
   report.expect(!comm.try_probe().has_value(), "a receive that waits is served before probes");
+  comm.barrier();
   auto d = comm.send_async(first, next, 5);
   auto e = comm.send_async(second, next, 3);
   report.expect(comm.probe(last, 3).bytes == 4, "a probe comes past messages with other tags");
