@@ -62,8 +62,8 @@ concept Movable = requires(T a, T b) {
 ///   b.unreceived()                     optional: messages of the user channel that have come and that no receive
 ///                                      takes which has started, as List<MessageInfo>; the first of them at least
 ///   b.waits(begins)                    optional: this rank begins, or ends, to do nothing but wait
-///   b.sends_first()                    optional: whether a receive costs no more when its message is there before it is
-///                                      started, so that a call that sends too had better send first
+///   b.sends_first()                    optional: whether a receive costs no more when its message is there before it,
+///                                      so that a call that sends too had better send first
 ///   b.label_bytes()                    optional: what a message of the user channel has beside its payload, for its
 ///                                      type
 ///   b.copied_bytes(native)             optional: the caller's buffers of at most so many bytes are copied for the

@@ -119,6 +119,10 @@ class BasicContributions {
   static bool rooted_source(Kind kind) noexcept {
     return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
   }
+  /// Whether its contribution to the round is in its staging memory.
+  bool root_filled(Call const& c) const noexcept {
+    return board_.status(c.call.root).filled.load(std::memory_order_acquire) >= c.round;
+  }
 
  protected:
   /// Whether every rank gets a result of all elements, so that the ranks deal the elements out among them.

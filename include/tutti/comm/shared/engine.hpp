@@ -230,7 +230,6 @@ class BasicEngine {
   }
 
   using Word = std::atomic<std::uint64_t> Status::*;
-
   std::string named(int rank) const {
     return std::to_string(names_.empty() ? rank : names_[static_cast<std::size_t>(rank)]);
   }
@@ -302,7 +301,8 @@ class BasicEngine {
           c.phase = Call::consuming;
           break;
         case Call::consuming:
-          if (!is_filled(c)) return false;
+          if (Share::rooted_source(c.call.kind) ? !share_.root_filled(c) : !reached(c, &Status::filled, c.round))
+            return false;
           if (!guarded(c, c.at, c.round_count())) return false;
           board_.status(rank_).consumed.store(c.round, std::memory_order_release);
           c.phase = Call::draining;
@@ -337,11 +337,6 @@ class BasicEngine {
     share_.fill(c);
     board_.status(rank_).filled.store(c.round, std::memory_order_release);
     c.filled = true;
-  }
-  /// Whether this round's contributions are in staging memory: of a broadcast or scatter only the root's is.
-  bool is_filled(Call& c) const noexcept {
-    if (!Share::rooted_source(c.call.kind)) return reached(c, &Status::filled, c.round);
-    return board_.status(c.call.root).filled.load(std::memory_order_acquire) >= c.round;
   }
   /// Whether peers work on a buffer of this rank. Staging memory they may still read when it is done: whoever fills it
   /// again looks for that.
