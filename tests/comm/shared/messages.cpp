@@ -308,6 +308,22 @@ TEST_CASE("parcels are used again, and those that others hold stay until they le
   CHECK(held() == 0);
 }
 
+TEST_CASE("a large message to a rank that ends is not sent; its parcel is free once its sender has given it up") {
+  for (bool const late : {false, true}) {
+    Node node(2);
+    Bytes const large = pattern(100'000, 7);
+    if (late) node.end(1);
+    Transfer* const sending = send(node[0], large, 1, 1);
+    REQUIRE(sending != nullptr);
+    if (!late) node.end(1);
+    for (int i = 0; i < 10; ++i) node[0].progress();
+    CHECK(!sending->complete);
+    node[0].abandon(*sending);
+    node.end(0);
+    CHECK(node.portion(0).released == (late ? 0 : 1));
+  }
+}
+
 TEST_CASE("threads send each other random messages in both directions") {
   constexpr int ranks = 3, rounds = 400;
   Node node(ranks, std::size_t{2} << 20);

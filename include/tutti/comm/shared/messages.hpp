@@ -35,13 +35,14 @@ class Messages {
   Messages(Messages const&) = delete;
   Messages& operator=(Messages const&) = delete;
   ~Messages() {
-    waiting_.clear();
     for (Transfer* transfer : active_) drop(*transfer);
+    for (Owner<Letter> const& letter : waiting_)
+      if (letter->parcel != nullptr) std::exchange(letter->parcel, nullptr)->forsake();
     own_.ring.visit([&](MessageSlot const& slot) {
-      if (slot.bytes > MessageSlot::inline_bytes) parcel_at(Mailbox::place_in(slot)).let_go();
+      if (slot.bytes > MessageSlot::inline_bytes) parcel_at(Mailbox::place_in(slot)).forsake();
     });
     take_late();
-    for (Parcel* parcel : late_) parcel->let_go();
+    for (Parcel* parcel : late_) parcel->forsake();
   }
 
   /// Null when `from` may be used again.

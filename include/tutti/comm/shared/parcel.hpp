@@ -52,12 +52,15 @@ class alignas(64) Parcel {
   // Its sender's.
 
   /// Neither its sender nor a receiver is at it.
-  bool is_free() const noexcept { return !filling_ && held_.load(std::memory_order_acquire) == 0; }
+  bool is_free() const noexcept {
+    return !filling_ && (held_.load(std::memory_order_acquire) == 0 || forsaken_.load(std::memory_order_seq_cst) != 0);
+  }
   /// For a message, before anybody is told of it.
   void begin(bool offered) noexcept {
     filling_ = true;
     offered_.store(offered ? 1 : 0, std::memory_order_relaxed);
     given_up_.store(0, std::memory_order_relaxed);
+    forsaken_.store(0, std::memory_order_relaxed);
     filled_.store(0, std::memory_order_relaxed);
     emptied_.store(0, std::memory_order_relaxed);
     held_.store(1, std::memory_order_relaxed);
@@ -104,6 +107,11 @@ class alignas(64) Parcel {
   void decline() noexcept { offered_.store(0, std::memory_order_release); }
   /// Has done with it.
   void let_go() noexcept { held_.store(0, std::memory_order_release); }
+  /// Will not receive it, because it leaves. Where the sender has not sent all, it is to learn that nobody took it.
+  void forsake() noexcept {
+    forsaken_.store(1, std::memory_order_seq_cst);
+    if (is_complete() || given_up_.load(std::memory_order_seq_cst) != 0) let_go();
+  }
 
   /// Where its receiver keeps it with others that came late: the place of the one before it, and how many messages had
   /// been claimed in the ring when it came.
@@ -130,6 +138,7 @@ class alignas(64) Parcel {
   alignas(64) std::atomic<std::int64_t> emptied_{0};
   std::atomic<std::uint32_t> offered_{0};
   std::atomic<std::uint32_t> held_{0};
+  std::atomic<std::uint32_t> forsaken_{0};
 };
 
 /// Where messages to one rank arrive: in its ring, of which those that are too large for a slot are parcels whose place

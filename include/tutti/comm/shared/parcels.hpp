@@ -38,17 +38,21 @@ class Parcels {
   /// A free one, the best for so many bytes. Null when there is none.
   /// Errors     out_of_memory, where there has never been any.
   Parcel* allocate(std::int64_t bytes) {
-    Size& best = sizes_[bytes <= sizes_[0].capacity ? 0 : 1];
-    for (std::size_t i = 0, n = best.parcels.size(); i < n && i < 4; ++i) {
-      best.next = best.next + 1 < n ? best.next + 1 : 0;
-      if (best.parcels[best.next]->is_free()) return best.parcels[best.next];
+    int const best = bytes <= sizes_[0].capacity ? 0 : 1;
+    Size& used = sizes_[best];
+    for (std::size_t i = 0, n = used.parcels.size(); i < n && i < 4; ++i) {
+      used.next = used.next + 1 < n ? used.next + 1 : 0;
+      if (used.parcels[used.next]->is_free()) return used.parcels[used.next];
     }
-    if (bytes_ + best.capacity <= most_bytes)
-      if (std::byte* const memory = memory_.allocate(Parcel::total_bytes(best.capacity)); memory != nullptr) {
-        bytes_ += best.capacity;
-        best.parcels.push_back(Parcel::create(memory, best.capacity));
-        return best.parcels.back();
-      }
+    for (int i = best; i >= 0 && bytes_ + sizes_[i].capacity <= most_bytes; --i) {
+      if (i != best && bytes_ != 0) break;  // a smaller one only where there is none at all
+      Size& size = sizes_[i];
+      std::byte* const memory = memory_.allocate(Parcel::total_bytes(size.capacity));
+      if (memory == nullptr) continue;
+      bytes_ += size.capacity;
+      size.parcels.push_back(Parcel::create(memory, size.capacity));
+      return size.parcels.back();
+    }
     for (Size const& size : sizes_)
       for (Parcel* parcel : size.parcels)
         if (parcel->is_free()) return parcel;
