@@ -60,7 +60,6 @@ class Threads {
   template <class = void>
   bool takes(comm::Collective const& call) const noexcept { return engine_.can(call); }
   static constexpr bool scatters_in_place() noexcept { return true; }
-  static constexpr bool sends_first() noexcept { return true; }
 
   template <class = void>
   Threads(Shared<threads::Group> group, int rank)
