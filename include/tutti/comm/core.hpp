@@ -212,8 +212,7 @@ class Core final : public Progress, public Relative {
     if (stale_) forget_place();
     Tally::Exposed const exposed(tally, job.operation());
     try {
-      for (int looks = 0; !job.poll(); ++looks)
-        if (looks == 8) return wait_slowly(job, where);
+      for (int looks = 0; !job.poll();) if (++looks > 8) return wait_slowly(job, where);  // small messages come sooner
     } catch (...) {
       fail(job, where);
     }

@@ -174,8 +174,8 @@ class Mpi {
   /// late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
   MpiConfig const& config() const noexcept { return config_; }
-  /// Messages of tutti have their element type in the tag, and calls of MPI's own that receive them would have to know
-  /// it: for those there is MPI_Comm_dup.
+  /// MPI's own calls do not receive messages of tutti, which go through shared memory or have their element type in the
+  /// tag, unless the check level is off: for those there is MPI_Comm_dup.
   MPI_Comm native() const noexcept { return handles_->user; }
 
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
