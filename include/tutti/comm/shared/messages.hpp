@@ -264,6 +264,7 @@ class Messages {
     box.ring.commit(number);
     return true;
   }
+
   // --- Receiving ---
 
   void take_late() {
