@@ -16,8 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("include", "tests", "examples", "benchmarks", "scripts", "docs")
-SUFFIXES = (".hpp", ".cpp", ".inl", ".cuh", ".cu", ".c", ".py", ".md", ".build", ".in")
-SOURCES = (".hpp", ".cpp", ".inl", ".cuh", ".cu")
+SUFFIXES = (".hpp", ".cpp", ".inl", ".cuh", ".cu", ".c", ".h", ".mjs", ".rs", ".py", ".md", ".build", ".in")
+SOURCES = (".hpp", ".cpp", ".inl", ".cuh", ".cu", ".c")
 FREE = ("tests/golden/",)
 
 

@@ -57,8 +57,8 @@ function parse(given) {
     const at = pair.indexOf('=');
     return [pair.slice(0, at), pair.slice(at + 1)];
   }));
-  return { addon: single['--addon'], library: single['--library'], settings: variables(lists['--env']),
-           guestVariables: variables(lists['--guest-env']), folders: lists['--dir'], guest: rest[0], rest: rest.slice(1) };
+  return { addon: single['--addon'], library: single['--library'], folders: lists['--dir'], guest: rest[0],
+           rest: rest.slice(1), settings: variables(lists['--env']), guestVariables: variables(lists['--guest-env']) };
 }
 
 function folderTable(folders) {

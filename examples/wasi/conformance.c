@@ -209,9 +209,11 @@ static void ask_inputs(wasi_nn_graph graph, guest_bytes const* reference) {
   for (size_t index = 0; index < sizeof refused / sizeof refused[0]; ++index)
     ask_code(set_options(context, refused[index][0]), WASI_NN_INVALID_ARGUMENT, refused[index][1]);
   set_options(context, "{\"no_such_key\": 1}");
-  ask(strstr(last_error(context), "no_such_key") != 0, "the status names the unknown key", "\"%s\"", last_error(context));
+  ask(strstr(last_error(context), "no_such_key") != 0, "the status names the unknown key", "\"%s\"",
+      last_error(context));
   ask_refused(guest_set_text(context, WASI_NN_INPUT_CONTROL, "no JSON", 7), "a control that is no JSON");
-  ask_refused(guest_set_text(context, WASI_NN_INPUT_CONTROL, "{\"no_such_key\": 1}", 18), "a control with an unknown key");
+  ask_refused(guest_set_text(context, WASI_NN_INPUT_CONTROL, "{\"no_such_key\": 1}", 18),
+              "a control with an unknown key");
 
   int32_t const wrong[] = {-1, 1 << 30};
   ask_code(set_tokens(context, wrong, 1), WASI_NN_INVALID_ARGUMENT, "a token id below 0");
@@ -221,7 +223,8 @@ static void ask_inputs(wasi_nn_graph graph, guest_bytes const* reference) {
   ask_code(wasi_nn_set_input(context, WASI_NN_INPUT_TOKENS, &ids), WASI_NN_INVALID_ARGUMENT, "a part of a token id");
   ids.size = 4;
   ids.type = WASI_NN_TYPE_F32;
-  ask_code(wasi_nn_set_input(context, WASI_NN_INPUT_TOKENS, &ids), WASI_NN_INVALID_ARGUMENT, "token ids that are floats");
+  ask_code(wasi_nn_set_input(context, WASI_NN_INPUT_TOKENS, &ids), WASI_NN_INVALID_ARGUMENT,
+           "token ids that are floats");
 
   /* After all these the context still has the prompt and the options from the beginning. */
   uint32_t code = wasi_nn_compute(context);
@@ -245,7 +248,8 @@ static void ask_inputs(wasi_nn_graph graph, guest_bytes const* reference) {
 static void ask_outputs(wasi_nn_context context, guest_bytes const* reference) {
   uint8_t buffer[4096];
   uint32_t size = 77;
-  ask_code(wasi_nn_get_output(context, WASI_NN_OUTPUT_TEXT, buffer, 0, &size), WASI_NN_TOO_LARGE, "a buffer of no bytes");
+  ask_code(wasi_nn_get_output(context, WASI_NN_OUTPUT_TEXT, buffer, 0, &size), WASI_NN_TOO_LARGE,
+           "a buffer of no bytes");
   ask(size == reference->size, "gets the size", "%u, not %u", (unsigned)size, (unsigned)reference->size);
   memset(buffer, 0xA5, sizeof buffer);
   size = 77;
@@ -284,7 +288,8 @@ static void ask_outputs(wasi_nn_context context, guest_bytes const* reference) {
   }
   int32_t largest = -1;
   if (ask_code(guest_output(context, WASI_NN_OUTPUT_TOKENS, &out), WASI_NN_SUCCESS, "the token ids")) {
-    ask(out.size == 4 * (uint32_t)written, "are as many as the usage says", "%u bytes for %ld", (unsigned)out.size, written);
+    ask(out.size == 4 * (uint32_t)written, "are as many as the usage says", "%u bytes for %ld", (unsigned)out.size,
+        written);
     for (uint32_t index = 0; index < out.size / 4; ++index) {
       int32_t id = 0;
       memcpy(&id, out.data + 4 * index, 4);
@@ -329,8 +334,8 @@ static void ask_texts(wasi_nn_graph graph, wasi_nn_context first, guest_bytes co
   if (!code) code = write_text(second, drawn, prompt, &other);
   ask_same(code, &other, &text, "the same seed writes the same");
 
-  ask_same(write_text(first, "{\"temperature\": 0, \"max_tokens\": 12, \"chat_template\": \"none\"}", prompt, &text), &text,
-           reference, "the chat template \"none\" is none");
+  ask_same(write_text(first, "{\"temperature\": 0, \"max_tokens\": 12, \"chat_template\": \"none\"}", prompt, &text),
+           &text, reference, "the chat template \"none\" is none");
   ask_same(write_text(first, "{\"temperature\": 0, \"max_tokens\": 12, \"session\": \"one\"}", prompt, &text), &text,
            reference, "a session begins with nothing");
 
@@ -354,7 +359,8 @@ static void ask_texts(wasi_nn_graph graph, wasi_nn_context first, guest_bytes co
     skip("a stop text", "this model writes no letter to stop at");
   }
 
-  code = write_text(first, "{\"temperature\": 0, \"max_tokens\": 12, \"grammar\": \"root ::= \\\"yes\\\"\"}", prompt, &text);
+  code = write_text(first, "{\"temperature\": 0, \"max_tokens\": 12, \"grammar\": \"root ::= \\\"yes\\\"\"}", prompt,
+                    &text);
   if (ask_code(code, WASI_NN_SUCCESS, "a grammar"))
     ask(strcmp((char const*)text.data, "yes") == 0, "is followed", "\"%s\", not \"yes\"", (char const*)text.data);
 
@@ -513,7 +519,8 @@ static void ask_fill(wasi_nn_graph graph) {
 static void ask_ends(char const* model) {
   wasi_nn_graph graph = 0, later = 0;
   wasi_nn_context context = 0;
-  if (!ask_code(wasi_nn_load_by_name(model, (uint32_t)strlen(model), &graph), WASI_NN_SUCCESS, "a graph to unload")) return;
+  if (!ask_code(wasi_nn_load_by_name(model, (uint32_t)strlen(model), &graph), WASI_NN_SUCCESS, "a graph to unload"))
+    return;
   context = new_context(graph);
   wasi_nn_context const other = new_context(graph);
   ask_code(wasi_nn_finalize_execution_context(context), WASI_NN_SUCCESS, "finalize_execution_context");
@@ -546,7 +553,8 @@ static void ask_host(wasi_nn_graph graph, char const* model) {
   uint8_t buffer[64];
   for (int index = 0; index < 2; ++index) {
     void* const bad = nowhere[index];
-#define ASK_HOST(code, text) (snprintf(name, sizeof name, text " %s", where[index]), ask_code(code, WASI_NN_INVALID_ARGUMENT, name))
+#define ASK_HOST(code, text) \
+  (snprintf(name, sizeof name, text " %s", where[index]), ask_code(code, WASI_NN_INVALID_ARGUMENT, name))
     wasi_nn_graph other = 0;
     ASK_HOST(wasi_nn_load_by_name(bad, length, &other), "a name");
     ASK_HOST(wasi_nn_load_by_name(model, length, bad), "a number's place");
@@ -592,7 +600,8 @@ static void ask_host(wasi_nn_graph graph, char const* model) {
   uint8_t* const more = malloc(64u << 20);
   if (ask(more != 0, "the memory grows", "64 MiB cannot be had")) {
     memcpy(more + (60u << 20), prompt, sizeof prompt);
-    ask_code(write_text(context, greedy, (char const*)more + (60u << 20), &text), WASI_NN_SUCCESS, "a prompt far behind");
+    ask_code(write_text(context, greedy, (char const*)more + (60u << 20), &text), WASI_NN_SUCCESS,
+             "a prompt far behind");
   }
   free(more);
   free(text.data);
@@ -608,8 +617,10 @@ int main(int argc, char** argv) {
     else if (strcmp(argv[index], "--file") == 0 && index + 1 < argc) path = argv[++index];
     else if (!model && argv[index][0] != '-') model = argv[index];
     else {
-      fprintf(stderr, "conformance: '%s' is not known: conformance.wasm [MODEL] [--host-checks] [--no-streaming] [--fill] "
-              "[--file MODEL.gguf]\n", argv[index]);
+      fprintf(stderr,
+              "conformance: '%s' is not known: conformance.wasm [MODEL] [--host-checks] [--no-streaming] [--fill] "
+              "[--file MODEL.gguf]\n",
+              argv[index]);
       return 2;
     }
   }

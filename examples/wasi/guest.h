@@ -98,12 +98,13 @@ static inline long guest_number(char const* json, char const* key) {
 
 /* Four hexadecimal digits as a number, or -1. */
 static inline long guest_hexadecimal(char const* digits) {
+  static char const known[] = "0123456789abcdefABCDEF";
   long value = 0;
   for (int index = 0; index < 4; ++index) {
-    char const c = digits[index];
-    int const digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
+    char const* const found = digits[index] ? strchr(known, digits[index]) : 0;
+    if (!found) return -1;
+    int const digit = (int)(found - known);
+    value = value * 16 + (digit < 16 ? digit : digit - 6);
   }
   return value;
 }

@@ -3,9 +3,9 @@
  * The part of scripts/wasi_host.mjs that is no JavaScript: opens a library of the kind that wasm-micro-runtime loads
  * (libwasi_nn_llamacpp.so) and calls it with pointers into a guest's memory.
  *
- *   connect(path)   an object with one function for each import of wasi_ephemeral_nn. Each takes the guest's memory as an
- *                   ArrayBuffer, then the import's own arguments, and returns the error code. Throws when the library
- *                   cannot be opened or does not start. close() of the object stops the library.
+ * connect(path) gives an object with one function for each import of wasi_ephemeral_nn. Each takes the guest's memory
+ * as an ArrayBuffer, then the import's own arguments, and returns the error code. connect throws when the library
+ * cannot be opened or does not start. close() of the object stops the library.
  *
  * Every range is checked against the size of the memory before the library sees it: outside, the answer is 1, invalid
  * argument. A null pointer stays one, and has no bytes.
@@ -132,7 +132,8 @@ static int32_t do_load(call const* call) {
   uint32_t graph = 0;
   builders given = {parts, count};
   if (code == success) {
-    code = call->library->load(call->library->context, &given, (int)call->arguments[2], (int)call->arguments[3], &graph);
+    code =
+        call->library->load(call->library->context, &given, (int)call->arguments[2], (int)call->arguments[3], &graph);
     give(out, code, graph);
   }
   free(parts);
@@ -193,9 +194,8 @@ static int32_t do_output(call const* call, bool single) {
   bytes buffer = {NULL, call->arguments[3]};
   if (!out || !range(call, call->arguments[2], buffer.size, &buffer.data)) return invalid_argument;
   uint32_t written = 0;
-  int32_t const code =
-      (single ? library->get_output_single : library->get_output)(library->context, call->arguments[0],
-                                                                  call->arguments[1], &buffer, &written);
+  int32_t const code = (single ? library->get_output_single : library->get_output)(
+      library->context, call->arguments[0], call->arguments[1], &buffer, &written);
   if (code == success || code == too_large) put_number(out, written);
   return code;
 }
@@ -223,9 +223,8 @@ static int32_t do_unload(call const* call) {
 
 static int32_t do_finalize_execution_context(call const* call) {
   library* const library = call->library;
-  return library->finalize_execution_context
-             ? library->finalize_execution_context(library->context, call->arguments[0])
-             : unsupported;
+  return library->finalize_execution_context ? library->finalize_execution_context(library->context, call->arguments[0])
+                                             : unsupported;
 }
 
 typedef struct import {
@@ -344,7 +343,8 @@ static napi_value connect(napi_env env, napi_callback_info info) {
   for (size_t index = 0; index < import_count; ++index) {
     functions[index] = (bound){&connected, &imports[index]};
     napi_value function;
-    if (napi_create_function(env, imports[index].name, NAPI_AUTO_LENGTH, enter, &functions[index], &function) != napi_ok ||
+    if (napi_create_function(env, imports[index].name, NAPI_AUTO_LENGTH, enter, &functions[index], &function) !=
+            napi_ok ||
         napi_set_named_property(env, object, imports[index].name, function) != napi_ok)
       return NULL;
   }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text from a model that ./tutti train made, in a WebAssembly runtime: the host has the model, this program has the flags.
-// It takes only what every host of wasi_ephemeral_nn has, no streaming, and links no stream of the standard library:
-// that keeps it small.
+// Text from a model that ./tutti train made, in a WebAssembly runtime: the host has the model, this program has the
+// flags. It calls only what every host of wasi_ephemeral_nn has, no streaming, and links no stream of the standard
+// library: that keeps it small.
 
 #include "guest.h"
 
+#include <unistd.h>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 
 namespace {
 
 constexpr char program[] = "train_gpt2_wasi";
 constexpr std::string_view usage =
-    "usage: train_gpt2_wasi.wasm [--model NAME] [--prompt TEXT] [--max-tokens N] [--temperature T] [--top-k K] [--seed S]\n"
+    "usage: train_gpt2_wasi.wasm [flags]\n"
     "  --model NAME       the host's name of the model (default)\n"
     "  --prompt TEXT      text to continue; without it, each line of standard input is continued\n"
     "  --max-tokens N     most tokens to write (200)\n"

@@ -90,7 +90,7 @@ enum wasi_nn_input {
  */
 
 enum wasi_nn_output {
-  WASI_NN_OUTPUT_TEXT = 0,   /* u8: the text written, or the last token's piece of it; a piece may end inside a character */
+  WASI_NN_OUTPUT_TEXT = 0,   /* u8: the text, or the last token's piece of it, which may end inside a character */
   WASI_NN_OUTPUT_USAGE = 1,  /* u8: JSON {"input_tokens": 5, "output_tokens": 20} */
   WASI_NN_OUTPUT_STATUS = 2, /* u8: JSON; "error": what failed last, in words; "stop_reason": why the text ended */
   WASI_NN_OUTPUT_LOGITS = 3, /* f32 [vocabulary]: of the last position */
@@ -153,8 +153,8 @@ uint32_t wasi_nn_compute(wasi_nn_context context) WASI_NN_IMPORT(compute);
 
 /* Copies a whole output. A buffer that is too small, also one of capacity 0, is left alone: WASI_NN_TOO_LARGE, the size
  * that is needed in `written`, and the output stays for another call. */
-uint32_t wasi_nn_get_output(wasi_nn_context context, uint32_t index, uint8_t* buffer, uint32_t capacity, uint32_t* written)
-    WASI_NN_IMPORT(get_output);
+uint32_t wasi_nn_get_output(wasi_nn_context context, uint32_t index, uint8_t* buffer, uint32_t capacity,
+                            uint32_t* written) WASI_NN_IMPORT(get_output);
 
 /* Writes one token more. The first call after set_input takes in the prompt. */
 uint32_t wasi_nn_compute_single(wasi_nn_context context) WASI_NN_IMPORT(compute_single);

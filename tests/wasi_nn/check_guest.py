@@ -11,7 +11,8 @@ import sys
 
 EVERYWHERE = {"load": 5, "load_by_name": 3, "load_by_name_with_config": 5, "init_execution_context": 2, "set_input": 3,
               "compute": 1, "get_output": 5}
-STREAMING = {"compute_single": 1, "get_output_single": 5, "fini_single": 1, "unload": 1, "finalize_execution_context": 1}
+STREAMING = {"compute_single": 1, "get_output_single": 5, "fini_single": 1, "unload": 1,
+             "finalize_execution_context": 1}
 I32 = 0x7F
 
 

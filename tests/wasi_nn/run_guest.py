@@ -32,7 +32,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # iwasm reports each call that gives another code than 0 on standard output, the guest's own lines apart.
-NOISE = re.compile(r"^(\[[^\]\n]*\] ?)+.*\n", re.M)
+NOISE = re.compile(r"^\[(\w+\.c:\d+ [A-Z]+|[\d:]+ - [0-9A-F]+)\]:? .*\n", re.M)
 
 
 def skip(reason):
@@ -148,7 +148,7 @@ def main():
 
     check(code is not None, f"it ends within {options.seconds:g} seconds")
     if code is not None:
-        check(code == options.exit, f"the exit code is {options.exit}" + ("" if code == options.exit else f", not {code}"))
+        check(code == options.exit, f"the exit code is {code}, and should be {options.exit}")
     for text in options.contains:
         check(text in output, f"the output has: {text}")
     for text in options.error:
