@@ -18,9 +18,11 @@ with 134, wrong options of this program with 2.
 
 import fs from 'node:fs';
 import path from 'node:path';
-import process from 'node:process';
 import { createRequire } from 'node:module';
 import { WASI } from 'node:wasi';
+
+// `process` is the global one: to import it opens its standard output, and a pipe then refuses the guest's bytes whenever
+// it is full.
 
 // Number of arguments of each import; every one is an i32, and so is the result.
 const imports = { load: 5, load_by_name: 3, load_by_name_with_config: 5, init_execution_context: 2, set_input: 3,
