@@ -37,7 +37,7 @@ extern "C" {
 #define WASI_NN_STATIC_ASSERT _Static_assert
 #endif
 
-/* The names are all "i32" on the wire: enumerations below give the values, functions take and return uint32_t. */
+/* Codes, indices and types are plain 32-bit numbers of the interface; the enumerations give the values names. */
 
 enum wasi_nn_error {
   WASI_NN_SUCCESS = 0,
@@ -78,7 +78,8 @@ enum wasi_nn_input {
 };
 
 /*
- * Keys of WASI_NN_INPUT_OPTIONS, each at its default when it is absent:
+ * Keys of WASI_NN_INPUT_OPTIONS, each at its default when it is absent; they hold for every prompt of the context until
+ * they are set again:
  *
  *   max_tokens         most tokens to write
  *   temperature, top_k, top_p, seed     how tokens are drawn; temperature 0 takes the most likely one
@@ -166,9 +167,10 @@ uint32_t wasi_nn_get_output_single(wasi_nn_context context, uint32_t index, uint
 /* Ends a text that was written token by token, also before its end. */
 uint32_t wasi_nn_fini_single(wasi_nn_context context) WASI_NN_IMPORT(fini_single);
 
-/* The graph's number is not valid afterwards. Contexts that it has stay until they are finalised. */
+/* The graph's number is not valid afterwards. Its contexts are finalised one by one all the same. */
 uint32_t wasi_nn_unload(wasi_nn_graph graph) WASI_NN_IMPORT(unload);
 
+/* The context's number is not valid afterwards, and its memory is free. */
 uint32_t wasi_nn_finalize_execution_context(wasi_nn_context context) WASI_NN_IMPORT(finalize_execution_context);
 
 /* The name of an error in words; the enumeration's comments say more. */
