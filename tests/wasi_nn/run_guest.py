@@ -15,6 +15,7 @@
     --dir HOST::GUEST  a folder that the guest may read; may be repeated
     --addon FILE       of the host for Node: wasi_nn_host.node
     --native-lib FILE  for iwasm; may be repeated
+    --sanitizer FILE   the runtime of the address sanitizer, for a library that was built with it
     --seconds N        after which the guest is ended, and has failed (60)
 
 Exit code 0: as expected; 1: not; 77: the host is not there, which is said. Hosts are looked for on the path; the
@@ -89,6 +90,11 @@ def command_of(options):
         for flag, values in (("--env", options.env), ("--dir", options.dir)):
             for value in values:
                 command += [flag, value]
+    if options.sanitizer:
+        # Hosts have no sanitizer of their own. What they leave to the system at their end is no leak of the library, and
+        # they catch a guest's wrong addresses by the signal that the sanitizer would take.
+        environment["LD_PRELOAD"] = options.sanitizer
+        environment["ASAN_OPTIONS"] = "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1"
     return command, environment
 
 
@@ -118,6 +124,7 @@ def parse():
         parser.add_argument(name, action="append", default=[])
     parser.add_argument("--stdin", default="")
     parser.add_argument("--addon")
+    parser.add_argument("--sanitizer")
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args(given[:cut])
     for setting in options.env:
