@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * What a program of WebAssembly calls to use a language model of its host: the imports of the module wasi_ephemeral_nn.
- * C99 and later, C++20. No library goes with it; the host brings the functions.
+ * C11 and later, C++20. No library goes with it; the host brings the functions.
  *
  * A text from a model takes these calls:
  *
