@@ -126,6 +126,8 @@ class Library:
         return code
 
     def load(self, memory, builders, count, encoding, target, out):
+        if count > 2:  # more than any model has; they are not looked at
+            return INVALID_ARGUMENT
         fields = memory.numbers(builders, count * BUILDER // 4) if count else []
         parts = (Bytes * max(count, 1))()
         for part, data, size in zip(parts, fields[::2], fields[1::2]):

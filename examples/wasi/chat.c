@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 static char const program[] = "chat";
-static char const options[] = "{\"session\": \"chat\", \"chat_template\": \"auto\"}";
+static char const options[] =
+    "{\"session\": \"chat\", \"chat_template\": \"auto\", \"temperature\": 0.8, \"top_k\": 40, \"top_p\": 0.95}";
 
 /* Answers one line. The exit code, 0 to go on. */
 static int answer(wasi_nn_context context, char const* line, uint32_t size, guest_bytes* piece) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/infer/log_probabilities.hpp> <tutti/infer/generation.hpp> <tutti/infer/request_queue.hpp> <tutti/infer/slots.hpp> <tutti/data/text_pattern.hpp>
+// Covers: <tutti/infer/log_probabilities.hpp> <tutti/infer/generation.hpp> <tutti/infer/request_queue.hpp>
+// Covers: <tutti/infer/slots.hpp> <tutti/data/text_pattern.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -343,6 +344,28 @@ TEST_CASE("A sleeping grammar wakes at its trigger and rules from there on") {
     REQUIRE(answer.text.substr(from + 2, 2) == "AB");
     REQUIRE(answer.text.size() == from + 5);
   }
+}
+
+TEST_CASE("An answer pauses while it is told to, others go on, and an abandoned one ends") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 64}});
+  std::atomic<bool> go_on{false}, abandoned{false}, ended{false};
+  Request request = greedy(model.prompt(1), 20);
+  std::vector<std::int32_t> const whole = service.submit(request)->wait().tokens;
+  request.ready = [&] { return go_on.load(); };
+  request.on_end = [&] { ended = true; };
+  auto const paused = service.submit(request);
+  REQUIRE(service.submit(greedy(model.prompt(2), 20))->wait().tokens.size() == 20);
+  REQUIRE_FALSE(paused->done());
+  go_on = true;
+  REQUIRE(paused->wait().tokens == whole);
+  while (!ended) std::this_thread::sleep_for(1ms);
+  go_on = false;
+  request.abandoned = [&] { return abandoned.load(); };
+  auto const left = service.submit(request);
+  abandoned = true;
+  REQUIRE(left->wait().reason == StopReason::cancelled);
 }
 
 TEST_CASE("Sentences in a row are counted, what is not yet ended is not") {

@@ -6,6 +6,7 @@
 
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/core/block_quantise.hpp>
+#include <tutti/data/byte_alphabet.hpp>
 #include <tutti/io/gguf.hpp>
 #include <tutti/io/gguf_writer.hpp>
 #include <tutti/tensor/mt19937.hpp>
@@ -27,14 +28,28 @@ struct TinyModel {
   std::int64_t layers = 2, heads = 4, kv_heads = 2, head_size = 64, channels = 256, hidden = 512, vocabulary = 96,
                positions = 64;
   float deviation = 0.15f;
+  /// Tokens are the 256 bytes and three marks, of which the last ends a text: any text has ids. Sets the vocabulary.
+  bool bytes = false;
+  std::string chat_template = "";
 
   bool gpt2() const { return architecture == "gpt2"; }
   std::int64_t q() const { return heads * head_size; }
   std::int64_t kv() const { return (gpt2() ? heads : kv_heads) * head_size; }
 };
 
+/// A small one with a token for every byte, and a chat template.
+inline TinyModel tiny_byte_model(std::int64_t positions = 512) {
+  TinyModel sizes;
+  sizes.bytes = true;
+  sizes.positions = positions;
+  sizes.heads = 2, sizes.kv_heads = 1, sizes.channels = 64, sizes.head_size = 32, sizes.hidden = 128;
+  sizes.chat_template = "{{ <|im_start|> and <|im_end|> }}";
+  return sizes;
+}
+
 /// Writes it. Tokens are those of a vocabulary of bytes and words, so that texts have ids.
-inline void write_tiny_gguf(std::string const& path, TinyModel const& m, std::uint32_t seed = 1) {
+inline void write_tiny_gguf(std::string const& path, TinyModel m, std::uint32_t seed = 1) {
+  if (m.bytes) m.vocabulary = 259;
   io::GgufMetadata meta;
   auto const key = [&](char const* name) { return m.architecture + "." + name; };
   auto const number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
@@ -54,6 +69,13 @@ inline void write_tiny_gguf(std::string const& path, TinyModel const& m, std::ui
   std::vector<std::int32_t> types;
   for (std::int64_t i = 0; i < m.vocabulary; ++i) {
     // Printable characters stand for themselves in the byte alphabet.
+    if (m.bytes) {
+      std::string text = i == 256 ? "<|im_start|>" : i == 257 ? "<|im_end|>" : "<|endoftext|>";
+      if (i < 256) text = data::spell_bytes(std::string(1, static_cast<char>(i)));
+      tokens.push_back(text);
+      types.push_back(i < 256 ? 1 : 3);
+      continue;
+    }
     bool const end = i + 1 == m.vocabulary;
     tokens.push_back(end ? "<|endoftext|>" : std::string(1, static_cast<char>('!' + i % 94)));
     if (!end && i >= 94) tokens.back() += tokens.back();
@@ -63,6 +85,7 @@ inline void write_tiny_gguf(std::string const& path, TinyModel const& m, std::ui
   meta.set("tokenizer.ggml.tokens", io::GgufArray(tokens)).set("tokenizer.ggml.token_type", io::GgufArray(types));
   meta.set("tokenizer.ggml.merges", io::GgufArray(std::vector<std::string>{}));
   meta.set("tokenizer.ggml.eos_token_id", number(m.vocabulary - 1));
+  if (!m.chat_template.empty()) meta.set("tokenizer.chat_template", m.chat_template);
 
   Mt19937 generator(seed);
   std::vector<io::GgufTensorPlan> plan;

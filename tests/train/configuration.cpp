@@ -8,6 +8,7 @@
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/wasi_nn/settings.hpp>
 
 #include <cmath>
 #include <cstdlib>
@@ -37,6 +38,24 @@ std::string shown(setting::Choice<E> const& choice) {
 }
 template <class T>
 requires std::is_arithmetic_v<T> std::string shown(T value) { return "`" + setting::text_of(value) + "`"; }
+
+// Of WASI-NN's documents.
+template <class T, class May>
+std::string kind(T const& value, May const& may) {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  else if constexpr (requires { value.text(); } || std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
+    return said(value, may);
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>) return "list of texts, " + may.text();
+  else return "list";
+}
+template <class T>
+std::string standard(T const& value) {
+  if constexpr (std::is_same_v<T, bool>) return value ? "`true`" : "`false`";
+  else if constexpr (requires { shown(value); }) return shown(value);
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return value.empty() ? "" : nlohmann::json(value).dump();
+  else return "";
+}
 
 std::string page() {
   std::string text =
@@ -77,6 +96,33 @@ std::string page() {
     text += "| `" + std::string(name) + "` | `" + mpi::variable_of(name) + "` | `" +
             mpi::detail::text_of(setting.get()) + "` | " + mpi::detail::allowed(setting.get()) + " |\n";
   });
+  text +=
+      "\n## WASI-NN\n\nKeys of the JSON documents that hosts and guests give to the WASI-NN libraries; `-` and `_` are "
+      "the same. [Models for WebAssembly](guides/wasi-nn.md) says where documents come from. A key stands at the top, "
+      "or in "
+      "one of the objects named; `a.b` is the key b of an object a. The level is the last that may say it: backend, "
+      "model, "
+      "session (the options of a context) or run.\n\n| key | other names | in | level | value | default | what it says "
+      "|\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n";
+  wasi_nn::Settings settings;
+  wasi_nn::for_each_setting(
+      settings, [&](wasi_nn::Row const& row, auto const& value, auto const& may, char const* help) {
+        std::string others, groups;
+        for (std::string_view rest = row.other_names; !rest.empty();) {
+          auto const end = std::min(rest.find(' '), rest.size());
+          others += (others.empty() ? "`" : " `") + std::string(rest.substr(0, end)) + "`";
+          rest.remove_prefix(std::min(end + 1, rest.size()));
+        }
+        for (auto const& [name, bit] :
+             {std::pair{"backend", 1u}, std::pair{"model", 2u}, std::pair{"memory", 4u}, std::pair{"logging", 8u},
+              std::pair{"performance", 16u}, std::pair{"sampling", 32u}, std::pair{"stopping", 64u}})
+          if ((row.groups & bit) != 0) groups += (groups.empty() ? "" : ", ") + std::string(name);
+        char const* const levels[] = {"backend", "model", "session", "run"};
+        text += "| `" + std::string(row.name) + "` | " + others + " | " + groups + " | " +
+                levels[static_cast<int>(row.last)] + " | " + kind(value, may) + " | " + standard(value) + " | " + help +
+                " |\n";
+      });
   return text;
 }
 

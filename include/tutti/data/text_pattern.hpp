@@ -36,9 +36,9 @@ class TextPattern {
     if (limits) pcre2_set_parens_nest_limit(limits.get(), 100);
     int code = 0;
     PCRE2_SIZE offset = 0;
-    pcre2_code* const compiled =
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, limits.get());
+    pcre2_code* const compiled = pcre2_compile(
+        reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+        PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, limits.get());
     if (compiled == nullptr) {
       PCRE2_UCHAR reason[256] = {};
       pcre2_get_error_message(code, reason, sizeof reason);
@@ -49,7 +49,8 @@ class TextPattern {
 
   std::string const& text() const noexcept { return text_; }
 
-  /// Where the first match begins (its first group's where it has one), counted in bytes of valid UTF-8.
+  /// Where the first match begins (its first group's where it has one), counted in bytes; what is no UTF-8 fits
+  /// nothing.
   std::optional<std::size_t> find(std::string_view text) const {
     std::unique_ptr<pcre2_match_data, Free> const match(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
     std::unique_ptr<pcre2_match_context, Free> const context(pcre2_match_context_create(nullptr));

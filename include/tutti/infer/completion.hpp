@@ -26,7 +26,7 @@ namespace tutti::infer {
 struct Completion {
   std::string text;  ///< all that was emitted
   StopReason reason = StopReason::end_of_generation;
-  std::vector<std::int32_t> tokens;  ///< drawn, without the one that ended the answer
+  std::vector<std::int32_t> tokens;                    ///< drawn, without the one that ended the answer
   std::vector<TokenLogProbability> log_probabilities;  ///< of each of them, where they were asked for
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   double prompt_seconds = 0, seconds = 0;  ///< before the first token was drawn; from then on
@@ -37,9 +37,9 @@ struct Completion {
 
 /// What wakes a grammar that sleeps until then; without any it is awake from the first token on.
 struct GrammarTriggers {
-  std::vector<std::string> texts{};         ///< the grammar's sentence begins with the text
-  std::vector<std::int32_t> tokens{};       ///< or with the token
-  std::vector<data::TextPattern> patterns{};      ///< or where the match, or its first group, begins
+  std::vector<std::string> texts{};           ///< the grammar's sentence begins with the text
+  std::vector<std::int32_t> tokens{};         ///< or with the token
+  std::vector<data::TextPattern> patterns{};  ///< or where the match, or its first group, begins
   bool empty() const noexcept { return texts.empty() && tokens.empty() && patterns.empty(); }
 };
 
@@ -145,9 +145,8 @@ class Drawing {
   }
   bool required_seen() {
     if (!required_seen_)
-      required_seen_ = std::any_of(stop_.required.begin(), stop_.required.end(), [&](std::string const& text) {
-        return written_.find(text) != std::string::npos;
-      });
+      required_seen_ = std::any_of(stop_.required.begin(), stop_.required.end(),
+                                   [&](std::string const& text) { return written_.find(text) != std::string::npos; });
     return required_seen_;
   }
   /// The grammar wakes at the first trigger from which on what was written fits it.

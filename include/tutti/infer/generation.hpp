@@ -34,6 +34,7 @@ struct Request {
   std::vector<std::int32_t> prompt;
   SamplerOptions sampling{};
   StopOptions stop{};
+  SequenceBreakers breakers{};            ///< what ends a repeated run, for DRY
   std::string grammar{};                  ///< GBNF; empty: any text
   int priority = 0;                       ///< larger ones first; equals in the order in which they came
   std::chrono::milliseconds deadline{0};  ///< from `submit` to the end, the wait in the queue included; 0: none
@@ -41,8 +42,12 @@ struct Request {
   std::string session{};
   std::optional<std::int64_t> likeliest{};  ///< log-probabilities are wanted, with so many of the likeliest tokens each
   std::function<void(std::string_view)> on_text{};  ///< called by the service's thread
-  bool embed = false;                               ///< no text: Completion::embedding of the prompt is wanted
-  GrammarTriggers triggers{};                       ///< what wakes the grammar; none: it rules from the beginning
+  /// Asked before every token, by the service's thread: false pauses the answer, which keeps its slot.
+  std::function<bool()> ready{};
+  std::function<bool()> abandoned{};  ///< asked likewise: true ends it as cancelled
+  std::function<void()> on_end{};     ///< called by it last, when `wait` would not block any more
+  bool embed = false;                 ///< no text: Completion::embedding of the prompt is wanted
+  GrammarTriggers triggers{};         ///< what wakes the grammar; none: it rules from the beginning
   ContextShift shift{};
   bool reuse = true;         ///< the session's cache may serve the beginning of the prompt
   bool keep_logits = false;  ///< Completion::logits is wanted
@@ -53,7 +58,7 @@ class Generation {
  public:
   explicit Generation(Request request)
       : request_(std::move(request)),
-        sampler_(request_.sampling),
+        sampler_(request_.sampling, request_.breakers),
         due_(request_.deadline.count() > 0 ? std::optional(Clock::now() + request_.deadline) : std::nullopt) {}
 
   /// Ends it before the next token, with what there is.
@@ -84,10 +89,11 @@ class Generation {
       done_ = true;
     }
     changed_.notify_all();
+    if (request_.on_end) request_.on_end();
   }
   /// Why it must not go on, if it must not.
   std::optional<StopReason> ended() const {
-    if (cancelled_) return StopReason::cancelled;
+    if (cancelled_ || (request_.abandoned && request_.abandoned())) return StopReason::cancelled;
     if (due_ && Clock::now() > *due_) return StopReason::time;
     return std::nullopt;
   }

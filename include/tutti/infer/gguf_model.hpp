@@ -247,11 +247,15 @@ struct LoadedModel {
   data::Tokenizer tokenizer;
   std::string chat_template;  ///< the model's own; empty: it has none
 };
-/// Model and tokenizer of a GGUF file, or of its first part. Errors: io, format, out_of_memory.
-inline LoadedModel load_gguf(std::string const& path, io::Loading loading = io::Loading::mapped) {
-  auto file = std::make_shared<io::Gguf const>(path, loading);
+/// Model and tokenizer of a GGUF file. Errors: format.
+inline LoadedModel load_gguf(std::shared_ptr<io::Gguf const> file) {
   data::GgufVocabulary const vocabulary = gguf_vocabulary(*file);
-  return {read_gguf_model(file), data::make_tokenizer(vocabulary, path), vocabulary.chat_template};
+  std::string const path = file->path();
+  return {read_gguf_model(std::move(file)), data::make_tokenizer(vocabulary, path), vocabulary.chat_template};
+}
+/// The same of a file by its path, or of its first part. Errors: io, format, out_of_memory.
+inline LoadedModel load_gguf(std::string const& path, io::Loading loading = io::Loading::mapped) {
+  return load_gguf(std::make_shared<io::Gguf const>(path, loading));
 }
 
 }  // namespace tutti::infer

@@ -218,8 +218,8 @@ inline Json log_probability_lists(Completion const& answer, data::Tokenizer cons
     tokens.push_back(text);
     values.push_back(one.value);
     offsets.push_back(offset);
-    offset += std::count_if(text.begin(), text.end(),
-                            [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+    offset +=
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
     Json top = Json::object();
     for (auto const& [id, value] : one.top)
       top.emplace(bytes_of(tokenizer, id), value);  // of two tokens with one text the likelier

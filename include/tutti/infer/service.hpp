@@ -122,8 +122,11 @@ class Service {
 
   /// Forgets what is kept for a session that ended; a running answer goes on.
   void forget(std::string session) {
-    std::lock_guard const guard(mutex_);
-    forgotten_.push_back(std::move(session));
+    {
+      std::lock_guard const guard(mutex_);
+      forgotten_.push_back(std::move(session));
+    }
+    wake_.notify_all();
   }
 
  private:
@@ -145,13 +148,17 @@ class Service {
     for (;;) {
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] { return closing_ || !waiting_.empty() || slots_.running() > 0; });
+        wake_.wait(lock,
+                   [this] { return closing_ || !waiting_.empty() || !forgotten_.empty() || slots_.running() > 0; });
         if (closing_) break;
         admit();
         status_.running = slots_.running();
         status_.cached_tokens = slots_.cached();
       }
-      pass();
+      if (pass()) continue;
+      // All pause: looked at again soon, or when something new comes.
+      std::unique_lock lock(mutex_);
+      if (slots_.running() > 0) wake_.wait_for(lock, std::chrono::milliseconds(2));
     }
     auto const gone =
         std::make_exception_ptr(Error(ErrorKind::unavailable, "Service", "the service ended before the answer did"));
@@ -197,8 +204,8 @@ class Service {
     status_.reused_tokens += static_cast<std::int64_t>(slot.todo);
   }
 
-  /// One batch: a token of every running answer, and chunks of prompts.
-  void pass() {
+  /// One batch: a token of every running answer, and chunks of prompts. False when there was nothing to do.
+  bool pass() {
     std::vector<NewToken> rows;
     std::vector<Slot*> wanted;
     auto const add = [&](Slot& slot, std::int32_t token, bool last) {
@@ -214,7 +221,10 @@ class Service {
           release(slot);
         }
     for (Slot& slot : slots_.all())
-      if (slot.generation && slot.next) add(slot, *std::exchange(slot.next, std::nullopt), true);
+      if (slot.generation && slot.next) {
+        Request const& request = slot.generation->request_;
+        if (!request.ready || request.ready()) add(slot, *std::exchange(slot.next, std::nullopt), true);
+      }
     std::int64_t room = options_.prompt_chunk;
     std::vector<Slot*> prompts;
     for (Slot& slot : slots_.all())
@@ -227,7 +237,7 @@ class Service {
         std::int32_t const token = slot->pending[slot->todo++];
         add(*slot, token, slot->todo == slot->pending.size());
       }
-    if (rows.empty()) return;
+    if (rows.empty()) return false;
     std::span<float const> logits;
     try {
       logits = decoder_.append(rows);
@@ -236,7 +246,7 @@ class Service {
         slot.tokens.clear();
         if (slot.generation) release(slot, std::current_exception());
       }
-      return;
+      return true;
     }
     sum_hidden(rows);
     auto const classes = static_cast<std::size_t>(decoder_.vocabulary());
@@ -252,6 +262,7 @@ class Service {
         release(slot, std::current_exception());
       }
     }
+    return true;
   }
   void draw(Slot& slot, std::span<float const> logits) {
     Request const& request = slot.generation->request_;

@@ -32,17 +32,16 @@ enum class CacheOrder : unsigned char {
 }  // namespace infer
 
 template <>
-inline constexpr auto setting::spelling<infer::CacheOrder> =
-    std::array<std::string_view, 3>{"lru", "fifo", "smart"};
+inline constexpr auto setting::spelling<infer::CacheOrder> = std::array<std::string_view, 3>{"lru", "fifo", "smart"};
 
 namespace infer {
 
 struct CacheOptions {
-  CacheOrder order = CacheOrder::lru;        ///< whose place a new session takes
-  std::int64_t tokens = 0;                   ///< that idle caches hold together; 0: as many as there is room for
-  CacheOrder deletion = CacheOrder::lru;     ///< who loses tokens when there are more
-  bool partial = true;                       ///< it loses only as many as must go, from its end; else all
-  std::chrono::milliseconds retention{0};    ///< idle caches are forgotten after this time; 0: never
+  CacheOrder order = CacheOrder::lru;      ///< whose place a new session takes
+  std::int64_t tokens = 0;                 ///< that idle caches hold together; 0: as many as there is room for
+  CacheOrder deletion = CacheOrder::lru;   ///< who loses tokens when there are more
+  bool partial = true;                     ///< it loses only as many as must go, from its end; else all
+  std::chrono::milliseconds retention{0};  ///< idle caches are forgotten after this time; 0: never
 };
 
 struct Slot {

@@ -3,8 +3,8 @@
 /// @file
 /// When an answer ends, and why.
 
-#include <tutti/data/tokenizer.hpp>
 #include <tutti/data/text_pattern.hpp>
+#include <tutti/data/tokenizer.hpp>
 
 #include <algorithm>
 #include <chrono>

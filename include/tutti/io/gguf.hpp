@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <source_location>
 #include <span>
 #include <string>
@@ -72,6 +73,15 @@ class Gguf {
                         std::to_string(tensors_.size()) + " tensors in " + std::to_string(parts) + " parts",
              "Fetch all parts again");
     for (char const* key : {"split.no", "split.count", "split.tensors.count"}) first_.metadata.erase(key);
+  }
+
+  /// A whole model in memory, which is copied. `name` stands for the path in messages.
+  /// Errors: format, also for the part of a split model; out_of_memory.
+  Gguf(std::span<std::byte const> bytes, std::string name, GgufLimits const& limits = {}) : path_(std::move(name)) {
+    Storage<Cpu> storage(Cpu{}, bytes.size());
+    if (!bytes.empty()) std::memcpy(storage.data(), bytes.data(), bytes.size());
+    add(path_, std::move(storage), limits);
+    if (split_of(path_, first_).parts > 1) refuse(path_, "it is part of a split model", "Load split models by name");
   }
 
   std::string const& path() const noexcept { return path_; }

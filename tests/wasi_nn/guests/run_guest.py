@@ -31,7 +31,7 @@ import signal
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 # iwasm reports each call that gives another code than 0 on standard output, the guest's own lines apart.
 NOISE = re.compile(r"^\[(\w+\.c:\d+ [A-Z]+|[\d:]+ - [0-9A-F]+)\]:? .*\n", re.M)
 

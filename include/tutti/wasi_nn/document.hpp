@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Settings as JSON documents: flat or in groups, snake_case or kebab-case, under any of their names. What is unknown,
+/// out of its range or in the wrong place is refused with a sentence.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/io/json.hpp>
+#include <tutti/wasi_nn/document_values.hpp>
+#include <tutti/wasi_nn/failure.hpp>
+#include <tutti/wasi_nn/settings.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::wasi_nn {
+
+namespace detail {
+
+/// What hosts of other libraries say and what cannot be otherwise here: accepted where the value asks for nothing else.
+struct Neutral {
+  std::string_view name;
+  bool (*holds)(Json const&);
+  char const* why;
+};
+inline bool is_off(Json const& v) {
+  return v.is_null() || v == false || (v.is_number() && (v.get<double>() == 0 || v.get<double>() == -1)) || v == "" ||
+         v == "none" || (v.is_array() && v.empty());
+}
+inline bool is_anything(Json const&) { return true; }
+inline constexpr std::array<Neutral, 24> neutrals = {{
+    {"path", is_anything, ""},  // the call says which model
+    {"stream_stdout", is_off, "nothing is written to standard output: read pieces with compute_single"},
+    {"image", is_off, "models here read text alone"},
+    {"mmproj", is_off, "models here read text alone"},
+    {"tts", is_off, "models here write text alone"},
+    {"main_gpu", is_off, "there is one device"},
+    {"cpu_moe", is_off, "there are no models with experts"},
+    {"n_cpu_moe", is_off, "there are no models with experts"},
+    {"tensor_split", is_off, "there is one device"},
+    {"split_mode", [](Json const& v) { return is_off(v) || v == "layer"; }, "there is one device"},
+    {"check_tensors", is_anything, ""},  // they always are
+    {"rope_freq_base", is_off, "the model's own is used"},
+    {"rope_freq_scale", is_off, "the model's own is used"},
+    {"rope_scaling_type", is_off, "the model's own is used"},
+    {"yarn_ext_factor", is_off, "the model's own is used"},
+    {"yarn_attn_factor", is_off, "the model's own is used"},
+    {"yarn_beta_fast", is_off, "the model's own is used"},
+    {"yarn_beta_slow", is_off, "the model's own is used"},
+    {"yarn_orig_ctx", is_off, "the model's own is used"},
+    {"threads_batch", is_off, "the same threads serve prompts and answers: set threads"},
+    {"flash_attn", [](Json const& v) { return v == true || v == "on" || v == "auto" || v == 1 || v == -1; },
+     "attention is always computed in tiles"},
+    {"no_kv_offload", is_anything, ""},  // caches are where the layers are
+    {"pooling_type", [](Json const& v) { return v == "mean" || v == 1; }, "an embedding is the mean"},
+    {"embd_normalize", [](Json const& v) { return v == 2; }, "an embedding has length one"},
+}};
+
+struct Group {
+  std::string_view name;
+  unsigned bit;
+};
+inline constexpr std::array<Group, 9> groups = {{{"backend", group::backend},
+                                                 {"model", group::model},
+                                                 {"memory", group::memory},
+                                                 {"memory_policy", group::memory},
+                                                 {"memory_management", group::memory},
+                                                 {"logging", group::logging},
+                                                 {"performance", group::performance},
+                                                 {"sampling", group::sampling},
+                                                 {"stopping", group::stopping}}};
+
+/// Calls f(name) for each name of a row, its own first, until one returns true.
+template <class F>
+bool any_name(Row const& row, F&& f) {
+  if (f(std::string_view(row.name))) return true;
+  std::string_view rest = row.other_names;
+  while (!rest.empty()) {
+    std::size_t const end = std::min(rest.find(' '), rest.size());
+    if (f(rest.substr(0, end))) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+/// Insertions, deletions and changes that make one word of another.
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(row[j + 1],
+                               std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] == b[j] ? std::size_t{0} : 1)}));
+  }
+  return row[b.size()];
+}
+
+}  // namespace detail
+
+/// What one document says.
+class Document {
+ public:
+  static constexpr std::size_t most_bytes = 64 << 10;
+  static constexpr int deepest = 32;
+
+  Document() = default;
+  /// Empty text says nothing. `minus_one_keeps`: numbers of -1 say nothing either, as run-time documents of the session
+  /// interface mean it.
+  /// Errors: Failure, invalid_argument (too_large for more than 64 KiB), naming the key, its value and what it may be.
+  static Document parse(std::string_view text, Level level, bool minus_one_keeps = false) {
+    using detail::refuse;
+    if (text.size() > most_bytes)
+      throw Failure(Code::too_large, concat("the document has ", text.size(), " bytes, and may have ", most_bytes));
+    Document document;
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return document;
+    check_depth(text);
+    detail::Json json;
+    try {
+      json = io::parse_json(text, "document");
+    } catch (Error const& error) {
+      std::string_view const why = error.message();
+      auto const from = why.find("its JSON"), to = why.rfind(". Restore");
+      refuse("the document cannot be read: " +
+             (from < to ? std::string(why.substr(from, to - from)) : "it is no JSON"));
+    }
+    if (!json.is_object()) refuse("the document must be a JSON object");
+    document.read(json, level, minus_one_keeps);
+    Settings scratch;
+    document.apply(scratch);  // every value is looked at here
+    return document;
+  }
+
+  bool empty() const noexcept { return entries_.empty(); }
+  /// Whether it says a setting whose name begins so.
+  bool says(std::string_view beginning) const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&](Entry const& one) { return one.name.starts_with(beginning); });
+  }
+  /// Holds settings to the numbers that this document says: zero and less, where they mean no bound or a choice of the
+  /// library's, become the limit. Errors: Failure, security, for a number above.
+  void limit(Settings& settings) const {
+    Settings limits;
+    apply(limits);
+    for_each_setting(limits, [&]<class T>(Row const& row, T const& most, auto const&, char const*) {
+      if constexpr (std::is_same_v<T, std::int64_t>) {
+        if (!says_exactly(row.name)) return;
+        for_each_setting(settings, [&]<class U>(Row const& other, U& value, auto const&, char const*) {
+          if constexpr (std::is_same_v<U, std::int64_t>) {
+            if (other.name != std::string_view(row.name)) return;
+            bool const open = value <= 0 && row.name != std::string_view("priority");
+            if (open) value = most;
+            else if (value > most)
+              throw Failure(Code::security, concat("'", row.name, "' is ", value, ", and the host allows ", most));
+          }
+        });
+      }
+    });
+  }
+
+  /// Sets what the document says. Errors: those of parse.
+  void apply(Settings& settings) const {
+    for (Entry const& entry : entries_)
+      for_each_setting(settings, [&](Row const& row, auto& value, auto const& may, char const*) {
+        if (entry.name == row.name) detail::set(value, may, entry.value, entry.path, entry.name);
+      });
+  }
+
+ private:
+  bool says_exactly(std::string_view name) const {
+    return std::any_of(entries_.begin(), entries_.end(), [&](Entry const& one) { return one.name == name; });
+  }
+  struct Entry {
+    std::string_view name;  ///< of a row: lives as long as the program
+    detail::Json value;
+    std::string path;
+    bool override = false;
+  };
+  struct Found {
+    Row row{};
+    bool numeric = false;
+  };
+
+  static void check_depth(std::string_view text) {
+    int depth = 0;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      char const c = text[i];
+      if (quoted) {
+        if (c == '\\') ++i;
+        else if (c == '"') quoted = false;
+      } else if (c == '"') quoted = true;
+      else if (c == '{' || c == '[') ++depth;
+      else if (c == '}' || c == ']') --depth;
+      if (depth > deepest) detail::refuse(concat("the document is nested more than ", deepest, " levels deep"));
+    }
+  }
+  static std::string normal(std::string const& key) {
+    std::string result = key;
+    std::replace(result.begin(), result.end(), '-', '_');
+    return result;
+  }
+
+  /// The setting that is called so; `dotted`: inside of an object.
+  static std::optional<Found> find(std::string const& name) {
+    std::optional<Found> found;
+    Settings settings;
+    for_each_setting(settings, [&]<class T>(Row const& row, T&, auto const&, char const*) {
+      if (!found && detail::any_name(row, [&](std::string_view one) { return one == name; }))
+        found = Found{row, std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>};
+    });
+    return found;
+  }
+  static bool opens(std::string const& name) {
+    bool found = false;
+    Settings settings;
+    for_each_setting(settings, [&](Row const& row, auto&, auto const&, char const*) {
+      found = found || detail::any_name(row, [&](std::string_view one) { return one.starts_with(name + "."); });
+    });
+    return found;
+  }
+
+  void read(detail::Json const& object, Level level, bool minus_one_keeps) {
+    for (auto const& [key, value] : object.items()) {
+      std::string const name = normal(key);
+      if (value.is_object()) {
+        if (name == "runtime") {
+          read_group(value, "runtime", ~0u, level, minus_one_keeps, true);
+          continue;
+        }
+        auto const group = std::find_if(detail::groups.begin(), detail::groups.end(),
+                                        [&](detail::Group const& one) { return one.name == name; });
+        if (group != detail::groups.end()) {
+          read_group(value, name, group->bit, level, minus_one_keeps, false);
+          continue;
+        }
+      }
+      read_key("", name, ~0u, value, level, minus_one_keeps, false);
+    }
+  }
+  void read_group(detail::Json const& object, std::string const& name, unsigned bit, Level level, bool minus_one_keeps,
+                  bool override) {
+    for (auto const& [key, value] : object.items())
+      read_key(name, normal(key), bit, value, level, minus_one_keeps, override);
+  }
+
+  void read_key(std::string const& in, std::string const& key, unsigned bit, detail::Json const& value, Level level,
+                bool minus_one_keeps, bool override) {
+    std::string const path = in.empty() ? key : in + "." + key;
+    if (value.is_object() && opens(key)) {
+      for (auto const& [inner, part] : value.items()) {
+        std::string const name = key + "." + normal(inner);
+        if (auto const found = find(name))
+          add(*found, part, path + "." + normal(inner), level, minus_one_keeps, override);
+        else unknown(path + "." + normal(inner), name);
+      }
+      return;
+    }
+    if (key == "enable_log" && value.is_boolean()) {
+      if (value == true) add(*find("log_level"), "info", path, level, false, override);
+      return;
+    }
+    for (detail::Neutral const& neutral : detail::neutrals)
+      if (neutral.name == key) {
+        if (!neutral.holds(value))
+          detail::refuse("'" + path + "' cannot be " + detail::shown(value) + " here: " + neutral.why);
+        return;
+      }
+    std::optional<Found> found = find(in + "." + key);
+    if (!found && (found = find(key)) && bit != ~0u && (found->row.groups & bit) == 0)
+      detail::refuse("'" + key + "' does not belong into '" + in + "'. Say it at the top of the document" +
+                     groups_of(found->row));
+    if (!found) unknown(path, key);
+    add(*found, value, path, level, minus_one_keeps, override);
+  }
+  static std::string groups_of(Row const& row) {
+    std::string text;
+    for (detail::Group const& one : detail::groups)
+      if ((row.groups & one.bit) != 0 && one.name.find('_') == std::string_view::npos)
+        text += " or in '" + std::string(one.name) + "'";
+    return text;
+  }
+
+  void add(Found const& found, detail::Json const& value, std::string const& path, Level level, bool minus_one_keeps,
+           bool override) {
+    if (level > found.row.last) {
+      constexpr std::array<char const*, 4> names = {"backend", "model", "session", "run"};
+      detail::refuse("'" + path + "' is a setting of the " + names[static_cast<std::size_t>(found.row.last)] +
+                     " and cannot be changed by a " + names[static_cast<std::size_t>(level)]);
+    }
+    if (minus_one_keeps && found.numeric && value.is_number() && value.get<double>() == -1) return;
+    std::string_view const name = found.row.name;
+    for (Entry& other : entries_) {
+      if (other.name != name) continue;
+      if (other.value == value || other.override) return;
+      if (list_of(name) && !override) {
+        detail::Json all = other.value.is_array() ? other.value : detail::Json::array({other.value});
+        for (detail::Json const& one : value.is_array() ? value : detail::Json::array({value})) all.push_back(one);
+        other.value = std::move(all);
+        return;
+      }
+      if (!override)
+        detail::refuse("'" + path + "' is " + detail::shown(value) + ", and '" + other.path + "' says " +
+                       detail::shown(other.value) + ". Say it once");
+      other = {name, value, path, override};
+      return;
+    }
+    entries_.push_back({name, value, path, override});
+  }
+  /// Of these the same document may say several; they add up.
+  static bool list_of(std::string_view name) { return name == "stop" || name == "stop_patterns"; }
+
+  [[noreturn]] static void unknown(std::string const& path, std::string const& key) {
+    if (key == "runtime" || opens(key) ||
+        std::any_of(detail::groups.begin(), detail::groups.end(),
+                    [&](detail::Group const& one) { return one.name == key; }))
+      detail::refuse("'" + path + "' must be an object");
+    std::string nearest;
+    std::size_t best = std::max<std::size_t>(2, key.size() / 3) + 1;
+    Settings settings;
+    for_each_setting(settings, [&](Row const& row, auto&, auto const&, char const*) {
+      detail::any_name(row, [&](std::string_view one) {
+        if (std::size_t const distance = detail::edit_distance(key.substr(0, 64), one); distance < best)
+          best = distance, nearest = one;
+        return false;
+      });
+    });
+    detail::refuse("the key '" + path.substr(0, 120) + "' is unknown" +
+                   (nearest.empty() ? "" : ". Did you mean '" + nearest + "'?"));
+  }
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tutti::wasi_nn

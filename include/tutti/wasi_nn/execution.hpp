@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Execution contexts: input, options, answer and outputs.
+
+#include <tutti/wasi_nn/document.hpp>
+#include <tutti/wasi_nn/session.hpp>
+#include <tutti/wasi_nn/status.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::wasi_nn {
+
+/// An execution context: an input, options, and what the last answer was. Thread-safe; a call that finds another one at
+/// work fails as busy, but `cancel`.
+class Execution {
+ public:
+  Execution(std::shared_ptr<Graph const> graph, std::shared_ptr<Session> session)
+      : graph_(std::move(graph)), session_(std::move(session)) {}
+
+  std::shared_ptr<Session> session() const {
+    std::lock_guard const guard(mutex_);
+    return session_;
+  }
+  /// Goes on with another model from the next answer on.
+  void use(std::shared_ptr<Graph const> graph) {
+    Busy const busy(*this);
+    std::lock_guard const guard(mutex_);
+    if (!streaming_) graph_ = std::move(graph);
+  }
+
+  /// Errors: Failure, prompt_too_long for more than 64 bytes a token of the context.
+  void set_prompt(std::string_view text) {
+    Busy const busy(*this);
+    check_prompt(text);
+    take_prompt(text, {});
+  }
+  /// Blocking: the answer to a prompt with settings of this run alone. Code: as of compute.
+  std::pair<Code, std::string> run(std::string_view text, Document const& document) {
+    Busy const busy(*this);
+    check_prompt(text);
+    take_prompt(text, document);
+    Turn const turn(session_);
+    begin(document, {});
+    Code const code = finish();
+    return {code, done_->text};
+  }
+  /// Errors: Failure, invalid_argument for a token that is none.
+  void set_tokens(std::vector<std::int32_t> ids) {
+    Busy const busy(*this);
+    if (ids.empty()) throw Failure(Code::invalid_argument, "there are no tokens");
+    for (std::int32_t const id : ids)
+      if (id < 0 || id >= graph_->model->tokenizer().vocabulary())
+        throw Failure(Code::invalid_argument,
+                      concat("token ", id, " is outside the vocabulary of ", graph_->model->tokenizer().vocabulary()));
+    fits(ids.size());
+    take("", std::move(ids), true);
+  }
+  /// In place of all options said before. `session_of(name)` finds the session they name; without one it stays in its
+  /// own. Errors: those of the settings' rules; nothing changes then.
+  template <class SessionOf>
+  void set_options(Document options, SessionOf&& session_of) {
+    Busy const busy(*this);
+    if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
+    Settings const s = settings(options, {});
+    check(s);
+    std::shared_ptr<Session> session = s.session.empty() ? session_ : session_of(s.session);
+    options_ = std::move(options);
+    std::lock_guard const guard(mutex_);
+    session_ = std::move(session);
+  }
+  /// Errors: what every answer with the graph's settings would end with.
+  void check() const { check(settings({}, {})); }
+  /// Ends the answer that is being made, if there is one.
+  void cancel() {
+    std::lock_guard const guard(mutex_);
+    if (generation_) generation_->cancel();
+  }
+  /// Forgets the conversation.
+  void reset() {
+    Busy const busy(*this);
+    std::lock_guard const guard(session_->mutex);
+    if (session_->answering) throw Failure(Code::busy, "the session is answering: reset it when the answer has ended");
+    session_->messages.clear();
+    graph_->model->service().forget(session_->name);
+  }
+
+  /// Blocking: the whole answer. Code: success, or context_full with the answer kept.
+  Code compute(Document const& run = {}) {
+    Busy const busy(*this);
+    if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
+    Turn const turn(session_);
+    begin(run, {});
+    return finish();
+  }
+  /// Blocking: the next piece of the answer, for output 0. end_of_sequence and context_full give none.
+  Code compute_single() {
+    Busy const busy(*this);
+    if (!streaming_) {
+      if (stream_ended_) return *stream_ended_;
+      turn_ = Turn(session_);
+      pieces_ = std::make_shared<Pieces>();
+      try {
+        begin({}, pieces_);
+      } catch (...) {
+        turn_ = Turn();
+        throw;
+      }
+      streaming_ = true;
+    }
+    if (auto piece = pieces_->pop()) {
+      piece_ = std::move(*piece);
+      return Code::success;
+    }
+    streaming_ = false;
+    piece_.clear();
+    try {
+      Code const code = finish();
+      stream_ended_ = code == Code::success ? Code::end_of_sequence : code;
+    } catch (...) {
+      turn_ = Turn();
+      throw;
+    }
+    turn_ = Turn();
+    return *stream_ended_;
+  }
+  /// Ends a stream, at its end or before. Blocking until the service has let go.
+  void fini_single() {
+    Busy const busy(*this);
+    if (streaming_) {
+      cancel();
+      streaming_ = false;
+      try {
+        finish();
+      } catch (...) {
+        turn_ = Turn();
+        throw;
+      }
+      turn_ = Turn();
+    }
+    stream_ended_.reset();
+    piece_.clear();
+  }
+  /// Ends whatever runs, for good: an answer that begins meanwhile ends at once.
+  void close() noexcept try {
+    {
+      std::lock_guard const guard(mutex_);
+      closed_ = true;
+    }
+    cancel();  // a call that waits for the answer goes on
+    std::shared_ptr<infer::Generation> generation;
+    {
+      std::lock_guard const guard(mutex_);
+      generation = generation_;
+    }
+    if (generation) generation->wait();
+  } catch (...) {
+  }
+
+  /// Bytes of an output. Errors: Failure, invalid_argument (no such output), runtime_error (nothing was computed).
+  std::string output(std::uint32_t index) {
+    Busy const busy(*this);
+    switch (index) {
+      case 0: return need().text;
+      case 1:
+        if (!done_ && !ids_.empty()) return nlohmann::json{{"input_tokens", ids_.size()}, {"output_tokens", 0}}.dump();
+        need();
+        return nlohmann::json{{"input_tokens", done_->prompt_tokens}, {"output_tokens", done_->tokens.size()}}.dump();
+      case 2: return status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      case 3: return bytes_of(need().logits);
+      case 4: return bytes_of(need().tokens);
+      default: throw Failure(Code::invalid_argument, concat("there is no output ", index, ". There are 0 to 4"));
+    }
+  }
+  /// The last piece of a stream. Output 1 and 2 are those of `output`.
+  std::string output_single(std::uint32_t index) {
+    if (index != 0) return output(index);
+    Busy const busy(*this);
+    if (!streaming_ && !stream_ended_) throw Failure(Code::runtime_error, "no stream was begun with compute_single");
+    return piece_;
+  }
+  /// What the status says of the last call that failed.
+  void failed(std::string text) {
+    std::lock_guard const guard(mutex_);
+    error_ = std::move(text);
+  }
+
+ private:
+  /// One call at a time.
+  class Busy {
+   public:
+    explicit Busy(Execution& of) : lock_(of.working_, std::try_to_lock) {
+      if (!lock_) throw Failure(Code::busy, "another call is at work with this context");
+    }
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  Settings settings(Document const& options, Document const& run) const {
+    Settings s = graph_->settings;
+    options.apply(s);
+    run.apply(s);
+    graph_->limits.limit(s);
+    settle(s);
+    return s;
+  }
+  void check(Settings const& s) const {
+    chat_of(s);
+    std::vector<std::string> notes;
+    infer::Request const request = request_of(s, *graph_->model, {0}, {}, notes);
+    if (!request.grammar.empty()) infer::Grammar const grammar(request.grammar);
+  }
+  std::optional<data::ChatTemplate> chat_of(Settings const& s) const {
+    if (s.chat_template == "none") return std::nullopt;
+    if (s.chat_template == "auto") return data::recognise_chat_template(graph_->model->chat_template());
+    return data::choose_chat_template({}, s.chat_template);
+  }
+  void check_prompt(std::string_view text) const {
+    if (text.empty()) throw Failure(Code::invalid_argument, "the prompt is empty");
+    auto const context = static_cast<std::size_t>(graph_->model->settings().n_ctx);
+    if (text.size() > 64 * context)
+      throw Failure(Code::prompt_too_long,
+                    concat("the prompt has ", text.size(), " bytes, and the context ", context, " tokens"));
+  }
+  void take_prompt(std::string_view text, Document const& run) {
+    std::vector<data::ChatMessage> history;
+    {
+      std::lock_guard const guard(session_->mutex);
+      history = session_->messages;
+    }
+    std::vector<std::int32_t> ids = tokens_of(text, options_, history, run);
+    fits(ids.size());
+    take(std::string(text), std::move(ids), false);
+  }
+  void fits(std::size_t tokens) const {
+    if (static_cast<std::int64_t>(tokens) > graph_->model->settings().n_ctx)
+      throw Failure(Code::prompt_too_long,
+                    concat("the prompt has ", tokens, " tokens, and the context ", graph_->model->settings().n_ctx));
+  }
+  /// With a chat template, the conversation so far comes first. Where it fills the context and shifting is on, its
+  /// oldest turns are dropped from `history` until it fills half.
+  std::vector<std::int32_t> tokens_of(std::string_view text, Document const& options,
+                                      std::vector<data::ChatMessage>& history, Document const& run) const {
+    Settings const s = settings(options, run);
+    data::Tokenizer const& tokenizer = graph_->model->tokenizer();
+    auto const chat = chat_of(s);
+    if (!chat) return tokenizer.encode_complete(text);
+    auto most = static_cast<std::size_t>(graph_->model->settings().n_ctx);
+    for (;;) {
+      std::vector<data::ChatMessage> messages = history;
+      if (!s.system_prompt.empty()) messages.insert(messages.begin(), {"system", s.system_prompt});
+      messages.push_back({"user", std::string(text)});
+      auto ids = tokenizer.encode_complete(data::render_chat(*chat, messages), data::Marks::as_tokens);
+      if (!s.context_shifting || ids.size() < most || history.empty()) return ids;
+      most = static_cast<std::size_t>(graph_->model->settings().n_ctx) / 2;
+      std::size_t const pairs = std::max<std::size_t>(1, history.size() / 8);
+      history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(2 * pairs));
+    }
+  }
+  void take(std::string text, std::vector<std::int32_t> ids, bool by_tokens) {
+    if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
+    prompt_ = std::move(text), ids_ = std::move(ids), by_tokens_ = by_tokens;
+    done_.reset();
+    stream_ended_.reset();
+    piece_.clear();
+    std::lock_guard const guard(mutex_);
+    error_.clear();
+  }
+
+  void begin(Document const& run, std::shared_ptr<Pieces> const& pieces) {
+    if (ids_.empty()) throw Failure(Code::invalid_argument, "there is no input: set input 0 or 2 first");
+    Settings const s = settings(options_, run);
+    used_ = s;
+    notes_ = graph_->model->notes();
+    done_.reset();
+    infer::Request request;
+    {
+      std::lock_guard const guard(session_->mutex);
+      std::vector<std::int32_t> ids = by_tokens_ ? ids_ : tokens_of(prompt_, options_, session_->messages, run);
+      fits(ids.size());
+      chatting_ = !by_tokens_ && chat_of(s).has_value();
+      request = request_of(s, *graph_->model, std::move(ids), session_->pace, notes_);
+      request.session = s.share_prefix ? "" : session_->name;
+    }
+    seed_ = request.sampling.seed;
+    if (pieces) {
+      request.on_text = [pieces](std::string_view piece) { pieces->push(piece); };
+      request.ready = [pieces] { return !pieces->full(); };
+      // A stream that nobody reads must not hold its slot for ever.
+      request.abandoned = [pieces, most = std::chrono::milliseconds(s.idle_timeout_ms)] {
+        return pieces->full() && pieces->idle() > most;
+      };
+    }
+    request.on_end = [pieces] {
+      if (pieces) pieces->close();
+    };
+    auto generation = graph_->model->service().submit(std::move(request));
+    std::lock_guard const guard(mutex_);
+    if (closed_) generation->cancel();
+    generation_ = std::move(generation);
+    error_.clear();
+  }
+  Code finish() {
+    std::shared_ptr<infer::Generation> generation;
+    {
+      std::lock_guard const guard(mutex_);
+      generation = generation_;
+    }
+    auto const forget = [&] {
+      std::lock_guard const guard(mutex_);
+      generation_.reset();
+    };
+    try {
+      done_ = generation->wait();
+    } catch (...) {
+      forget();
+      throw;
+    }
+    forget();
+    if (used_.embedding) {
+      nlohmann::json const list = {{"n_embedding", done_->embedding.size()}, {"embedding", done_->embedding}};
+      done_->text = list.dump();
+      return Code::success;
+    }
+    std::lock_guard const guard(session_->mutex);
+    session_->used = std::chrono::steady_clock::now();
+    session_->pace.seconds += done_->prompt_seconds + done_->seconds;
+    ++session_->pace.answers;
+    if (chatting_ && done_->reason != infer::StopReason::cancelled) {
+      session_->messages.push_back({"user", prompt_});
+      session_->messages.push_back({"assistant", done_->text});
+    }
+    if (done_->reason == infer::StopReason::context_full) return Code::context_full;
+    if (done_->reason == infer::StopReason::time && done_->tokens.empty())
+      throw Failure(Code::timeout, "the time was up before the answer began");
+    return Code::success;
+  }
+
+  infer::Completion const& need() const {
+    if (!done_) throw Failure(Code::runtime_error, "nothing was computed yet");
+    return *done_;
+  }
+  template <class T>
+  static std::string bytes_of(std::vector<T> const& values) {
+    return std::string(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
+  }
+  nlohmann::json status() const {
+    nlohmann::json json;
+    std::lock_guard const guard(mutex_);
+    infer::ServiceStatus const service = graph_->model->service().status();
+    json["state"] = streaming_        ? "streaming"
+                    : done_           ? "done"
+                    : !error_.empty() ? "failed"
+                    : ids_.empty()    ? "empty"
+                                      : "ready";
+    json["error"] = error_;
+    json["model"] = graph_->name;
+    json["context_tokens"] = graph_->model->settings().n_ctx;
+    json["queue"] = {{"waiting", service.waiting}, {"running", service.running}};
+    json["notes"] = notes_;
+    if (!done_) return json;
+    describe(*done_, graph_->model->tokenizer(), used_.n_probs, json);
+    json["seed"] = seed_;
+    return json;
+  }
+
+  std::mutex working_;        // held by the call at work
+  mutable std::mutex mutex_;  // of graph_, session_, generation_ and error_ where others look
+  std::shared_ptr<Graph const> graph_;
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<infer::Generation> generation_;
+  std::string error_;
+  Document options_;
+  std::string prompt_;
+  std::vector<std::int32_t> ids_;
+  bool by_tokens_ = false, chatting_ = false, streaming_ = false, closed_ = false;
+  Settings used_;
+  std::uint64_t seed_ = 0;
+  std::vector<std::string> notes_;
+  std::optional<infer::Completion> done_;
+  std::optional<Code> stream_ended_;
+  std::shared_ptr<Pieces> pieces_;
+  std::string piece_;
+  Turn turn_;
+};
+
+}  // namespace tutti::wasi_nn

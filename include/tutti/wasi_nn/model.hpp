@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A model that is loaded once in a process and serves all who ask for it with the same settings.
+
+#include <tutti/data/chat_template.hpp>
+#include <tutti/exec/context.hpp>
+#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/service.hpp>
+#include <tutti/wasi_nn/failure.hpp>
+#include <tutti/wasi_nn/log.hpp>
+#include <tutti/wasi_nn/settings.hpp>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::wasi_nn {
+
+/// Bytes that models and caches of this process take, as far as this library made them. Thread-safe.
+class MemoryBudget {
+ public:
+  /// A part of it, given back at the end.
+  class Part {
+   public:
+    Part() = default;
+    Part(Part&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+    Part& operator=(Part&& other) noexcept {
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Part() {
+      std::lock_guard const guard(mutex());
+      used() -= bytes_;
+    }
+
+   private:
+    friend class MemoryBudget;
+    explicit Part(std::int64_t bytes) : bytes_(bytes) {}
+    std::int64_t bytes_ = 0;
+  };
+
+  /// `mapped` bytes count against a bound that was set, and not against what the machine has free.
+  /// Errors: Failure (too_large), with what is required, what is available and what to lower.
+  static Part take(std::int64_t weights, bool mapped, std::int64_t caches, std::int64_t most_mb) {
+    std::lock_guard const guard(mutex());
+    std::int64_t const bytes = weights + caches, least = mapped && most_mb == 0 ? caches : bytes;
+    // Pages of caches that nobody touched yet are promised, though the machine counts them as free.
+    std::int64_t const available =
+        most_mb > 0 ? (most_mb << 20) - used() : std::min(memory("MemAvailable:"), memory("MemTotal:") - used());
+    if (least > available)
+      throw Failure(
+          Code::too_large,
+          concat("the model needs ", mb(weights), " MB for weights and ", mb(caches), " MB for caches, and ",
+                 mb(std::max<std::int64_t>(available, 0)), " MB are available", most_mb > 0 ? " of max_memory_mb" : "",
+                 ". Lower n_ctx or max_concurrent, or set cache_type_k and cache_type_v to f16"));
+    used() += bytes;
+    return Part(bytes);
+  }
+  /// Bytes now taken.
+  static std::int64_t in_use() {
+    std::lock_guard const guard(mutex());
+    return used();
+  }
+
+ private:
+  static std::int64_t mb(std::int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+  static std::int64_t memory(std::string_view wanted) {
+    std::ifstream file("/proc/meminfo");
+    std::string key, unit;
+    for (std::int64_t kb = 0; file >> key >> kb; std::getline(file, unit))
+      if (key == wanted) return kb << 10;
+    return INT64_MAX;
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::int64_t& used() {
+    static std::int64_t bytes = 0;
+    return bytes;
+  }
+};
+
+/// Ready to answer. Thread-safe.
+class Model {
+ public:
+  /// Loads beside whatever is there already. Errors: Failure, Error (io, format, out_of_memory).
+  Model(std::shared_ptr<io::Gguf const> file, Settings const& settings, std::string name,
+        std::shared_ptr<Log> const& log)
+      : log_(log), loaded_(infer::load_gguf(std::move(file))), name_(std::move(name)), settings_(settings) {
+    choose_sizes();
+    std::int64_t const rows = settings_.max_concurrent * settings_.n_ctx,
+                       width = loaded_.model.kv_heads() * loaded_.model.head_size();
+    std::int64_t const size = settings_.cache_type_k == CacheType::f32 ? 4 : 2;
+    part_ = MemoryBudget::take(loaded_.model.bytes(), settings_.use_mmap,
+                               2 * loaded_.model.layers() * rows * width * size, settings_.max_memory_mb);
+    if (double const most = static_cast<double>(settings_.max_memory_mb << 20) * settings_.memory_pressure_threshold;
+        settings_.max_memory_mb > 0 && static_cast<double>(MemoryBudget::in_use()) > most)
+      (*log_)(LogLevel::warn,
+              concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
+    if (settings_.use_mlock) lock_weights();
+    context_.emplace(exec::ContextOptions{.threads = static_cast<int>(settings_.threads)});
+    service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
+    pieces_ = infer::token_pieces(loaded_.tokenizer);
+    (*log_)(LogLevel::info,
+            concat("model '", name_, "'", settings_.description.empty() ? "" : " (" + settings_.description + ")", ": ",
+                   loaded_.model.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
+                   settings_.n_ctx, " tokens each, ", context_->threads(), " threads"));
+  }
+  Model(Model const&) = delete;
+  Model& operator=(Model const&) = delete;
+
+  std::string const& name() const noexcept { return name_; }
+  /// As they were made to fit.
+  Settings const& settings() const noexcept { return settings_; }
+  data::Tokenizer const& tokenizer() const noexcept { return loaded_.tokenizer; }
+  infer::Service& service() noexcept { return *service_; }
+  std::vector<std::string> const& pieces() const noexcept { return pieces_; }
+  std::string const& chat_template() const noexcept { return loaded_.chat_template; }
+  std::vector<std::string> const& notes() const noexcept { return notes_; }
+
+  /// The token that is meant by a number or a text; nothing where the vocabulary has none.
+  std::optional<std::int32_t> token(std::string const& text) const {
+    std::int64_t number = 0;
+    if (setting::parse(text, number)) {
+      if (number < 0 || number >= loaded_.tokenizer.vocabulary()) return std::nullopt;
+      return static_cast<std::int32_t>(number);
+    }
+    if (auto const special = loaded_.tokenizer.special(text)) return special;
+    auto const found = std::find(pieces_.begin(), pieces_.end(), text);
+    if (text.empty() || found == pieces_.end()) return std::nullopt;
+    return static_cast<std::int32_t>(found - pieces_.begin());
+  }
+
+ private:
+  void note(std::string text) {
+    (*log_)(LogLevel::info, "model '" + name_ + "': " + text);
+    notes_.push_back(std::move(text));
+  }
+  void choose_sizes() {
+    Settings& s = settings_;
+    std::int64_t const most = loaded_.model.max_tokens();
+    if (s.n_ctx == 0) {
+      s.n_ctx = std::min<std::int64_t>(most, 4096);
+      note(concat("n_ctx is ", s.n_ctx, " of the model's ", most));
+    }
+    if (s.n_ctx > most && loaded_.model.learned_positions())
+      throw Failure(Code::invalid_argument,
+                    concat("n_ctx is ", s.n_ctx, ", and the model has learned ", most, " positions"));
+    if (s.n_ctx > most) note(concat("n_ctx is ", s.n_ctx, ", and the model was made for ", most, " tokens"));
+    if (s.n_batch == 0) s.n_batch = 128;
+    if (s.n_gpu_layers != 0) note("n_gpu_layers: there is no GPU here, all layers run on the processors");
+    if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
+  }
+  void lock_weights() {
+    for (nn::StoredTensor const& tensor : loaded_.model.tensors)
+      if (::mlock(tensor.data, static_cast<std::size_t>(tensor.bytes())) != 0) {
+        std::string const why = std::strerror(errno);
+        (*log_)(LogLevel::warn, "model '" + name_ + "': use_mlock: the system refuses it: " + why);
+        notes_.push_back("use_mlock: the system refuses it: " + why);
+        return;
+      }
+  }
+  infer::ServiceOptions service_options() const {
+    Settings const& s = settings_;
+    infer::ServiceOptions o;
+    o.decoder.slots = s.max_concurrent;
+    o.decoder.capacity = s.n_ctx;
+    o.decoder.cache = s.cache_type_k == CacheType::f16    ? DType::float16
+                      : s.cache_type_k == CacheType::bf16 ? DType::bfloat16
+                                                          : DType::float32;
+    o.prompt_chunk = std::min(s.n_batch, s.batch_tokens);
+    o.running = s.batch_processing ? 0 : 1;
+    o.queue.most = static_cast<std::size_t>(s.queue_reject_threshold);
+    o.queue.warn = static_cast<std::size_t>(s.queue_warning_threshold);
+    o.queue.priorities = s.priority_scheduling_enabled;
+    o.queue.fair = s.fair_scheduling_enabled;
+    o.queue.cleanup = s.auto_queue_cleanup;
+    o.queue.on_warning = [log = log_, name = name_](std::size_t waiting) {
+      (*log)(LogLevel::warn, concat("model '", name, "': ", waiting, " requests wait"));
+    };
+    o.cache = {.order = s.cache_strategy,
+               .tokens = s.max_cache_tokens,
+               .deletion = s.cache_deletion_strategy,
+               .partial = s.enable_partial_cache_deletion,
+               .retention = std::chrono::milliseconds(s.retention_ms)};
+    return o;
+  }
+
+  std::shared_ptr<Log> log_;
+  infer::LoadedModel loaded_;
+  std::string name_;
+  Settings settings_;
+  std::vector<std::string> notes_;
+  MemoryBudget::Part part_;
+  std::optional<exec::Context> context_;
+  std::vector<std::string> pieces_;
+  std::optional<infer::Service> service_;  // last: its thread uses all the others
+};
+
+/// Models of this process by file and settings: weights are shared by all instances. Thread-safe.
+class ModelCache {
+ public:
+  /// Errors: those of Model.
+  static std::shared_ptr<Model> get(std::string const& path, Settings const& settings, std::string const& name,
+                                    std::shared_ptr<Log> const& log) {
+    struct stat facts {};
+    bool const known = ::stat(path.c_str(), &facts) == 0;
+    std::string key = path;
+    if (known)
+      key += concat("|", facts.st_size, "|", facts.st_mtim.tv_sec, ".", facts.st_mtim.tv_nsec, "|", facts.st_ino);
+    Settings copy = settings;
+    for_each_setting(copy, [&]<class T>(Row const& row, T const& value, auto const&, char const*) {
+      std::string_view const one(row.name);
+      bool const of_instance = one.starts_with("log_") || one == "max_sessions" || one == "idle_timeout_ms" ||
+                               one == "auto_cleanup" || one == "share_prefix";
+      if (row.last > Level::model || of_instance) return;
+      if constexpr (std::is_same_v<T, bool> || std::is_arithmetic_v<T>) key += concat("|", value);
+      else if constexpr (requires { value.text(); }) key += "|" + value.text();
+    });
+    std::lock_guard const guard(mutex());  // two who ask at once do not load twice
+    std::weak_ptr<Model>& place = models()[key];
+    if (auto model = place.lock()) return model;
+    auto model = std::make_shared<Model>(
+        std::make_shared<io::Gguf const>(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings,
+        name, log);
+    place = model;
+    std::erase_if(models(), [](auto const& one) { return one.second.expired(); });
+    return model;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::map<std::string, std::weak_ptr<Model>>& models() {
+    static std::map<std::string, std::weak_ptr<Model>> all;
+    return all;
+  }
+};
+
+}  // namespace tutti::wasi_nn

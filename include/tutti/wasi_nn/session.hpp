@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Conversations: what they remember, whose turn it is, and text on its way to the guest.
+
+#include <tutti/data/chat_template.hpp>
+#include <tutti/wasi_nn/document.hpp>
+#include <tutti/wasi_nn/failure.hpp>
+#include <tutti/wasi_nn/model.hpp>
+#include <tutti/wasi_nn/rules.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::wasi_nn {
+
+/// A loaded model as one instance sees it.
+struct Graph {
+  std::shared_ptr<Model> model;
+  Settings settings;  ///< of backend and model
+  std::string name;   ///< as this instance calls it
+  Document limits{};  ///< of the host
+};
+
+/// What a conversation remembers.
+struct Session {
+  std::string name;        ///< of the cache: no two instances have the same
+  std::mutex mutex;        ///< of all that follows
+  bool answering = false;  ///< one answer at a time
+  std::vector<data::ChatMessage> messages;
+  Pace pace;
+  std::chrono::steady_clock::time_point used = std::chrono::steady_clock::now();
+  bool gone = false;  ///< given up
+};
+
+/// The right to answer in a session.
+class Turn {
+ public:
+  Turn() = default;
+  /// Errors: Failure, busy (another answers), not_found (it was given up).
+  explicit Turn(std::shared_ptr<Session> session) {
+    std::lock_guard const guard(session->mutex);
+    if (session->gone)
+      throw Failure(Code::not_found, "the session was given up: it was idle for too long, or there were too many");
+    if (session->answering) throw Failure(Code::busy, "another context answers in this session");
+    session->answering = true;
+    session->used = std::chrono::steady_clock::now();
+    session_ = std::move(session);
+  }
+  Turn(Turn&& other) noexcept : session_(std::move(other.session_)) {}
+  Turn& operator=(Turn&& other) noexcept {
+    std::swap(session_, other.session_);
+    return *this;
+  }
+  ~Turn() {
+    if (!session_) return;
+    std::lock_guard const guard(session_->mutex);
+    session_->answering = false;
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+};
+
+/// Pieces of text on their way from the service's thread to the guest.
+class Pieces {
+ public:
+  static constexpr std::size_t most = 64;  ///< that wait for the guest; then the answer pauses
+
+  void push(std::string_view piece) {
+    std::lock_guard const guard(mutex_);
+    waiting_.emplace_back(piece);
+    changed_.notify_all();
+  }
+  bool full() const {
+    std::lock_guard const guard(mutex_);
+    return waiting_.size() >= most;
+  }
+  /// Since the guest took the last one.
+  std::chrono::steady_clock::duration idle() const {
+    std::lock_guard const guard(mutex_);
+    return std::chrono::steady_clock::now() - taken_;
+  }
+  void close() {
+    std::lock_guard const guard(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+  /// Blocking. Nothing: there are no more.
+  std::optional<std::string> pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
+    taken_ = std::chrono::steady_clock::now();
+    if (waiting_.empty()) return std::nullopt;
+    std::string piece = std::move(waiting_.front());
+    waiting_.pop_front();
+    return piece;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::chrono::steady_clock::time_point taken_ = std::chrono::steady_clock::now();
+  std::deque<std::string> waiting_;
+  bool closed_ = false;
+};
+
+}  // namespace tutti::wasi_nn

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What the status of an execution context says of its last answer.
+
+#include <tutti/data/tokenizer.hpp>
+#include <tutti/infer/completion.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace tutti::wasi_nn {
+
+/// Adds to `json` why the answer ended, its counts and times; with `likeliest` above 0 the log-probability of every
+/// token, and of the likeliest beside it.
+inline void describe(infer::Completion const& answer, data::Tokenizer const& tokenizer, std::int64_t likeliest,
+                     nlohmann::json& json) {
+  json["stop_reason"] = std::string(name(answer.reason));
+  json["input_tokens"] = answer.prompt_tokens;
+  json["cached_tokens"] = answer.reused_tokens;
+  json["output_tokens"] = answer.tokens.size();
+  json["prompt_seconds"] = answer.prompt_seconds;
+  json["seconds"] = answer.seconds;
+  json["context_shifts"] = answer.shifts;
+  if (likeliest <= 0) return;
+  auto const text = [&](std::int32_t id) {
+    return id < tokenizer.vocabulary() ? tokenizer.token_bytes(id) : std::string();
+  };
+  for (infer::TokenLogProbability const& one : answer.log_probabilities) {
+    nlohmann::json top = nlohmann::json::array();
+    for (auto const& [id, value] : one.top) top.push_back({{"id", id}, {"token", text(id)}, {"logprob", value}});
+    json["log_probabilities"].push_back(
+        {{"id", one.token}, {"token", text(one.token)}, {"logprob", one.value}, {"top", std::move(top)}});
+  }
+}
+
+}  // namespace tutti::wasi_nn
