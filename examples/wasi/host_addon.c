@@ -120,6 +120,7 @@ static int32_t do_load(call const* call) {
   uint32_t const count = call->arguments[1];
   uint8_t* const out = slot(call, call->arguments[4]);
   void* fields = NULL;
+  if (count > 2) return invalid_argument; /* more than any model has; they are not looked at */
   if (!out || !range(call, call->arguments[0], (uint64_t)count * 8, &fields)) return invalid_argument;
   bytes* const parts = calloc(count ? count : 1, sizeof *parts);
   if (!parts) return missing_memory;
