@@ -131,6 +131,9 @@ class GgufReader {
   }
   template <class Config>
   void validated(Config const& c) const {
+    // Every layer is looked for by name: a damaged count would take for ever.
+    if (c.layers > 1024)
+      refuse("it claims " + std::to_string(c.layers) + " layers; there may be 1024", "Fetch or write the file again");
     try {
       nn::validate(c);
     } catch (Error const& error) {
