@@ -50,6 +50,21 @@ Request greedy(std::vector<std::int32_t> prompt, std::int64_t most) {
   return request;
 }
 
+/// Submits a request that has begun and goes no further until `go_on`.
+struct Held {
+  std::atomic<bool> begun{false}, go_on{false};
+  std::shared_ptr<Generation> running;
+
+  Held(Service& service, Request request) {
+    request.on_text = [this](std::string_view) {
+      begun = true;
+      while (!go_on) std::this_thread::sleep_for(1ms);
+    };
+    running = service.submit(std::move(request));
+    while (!begun) std::this_thread::sleep_for(1ms);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("Answers of a busy service are those that each request would get alone") {
@@ -90,14 +105,7 @@ TEST_CASE("Waiting requests come by priority, then by age; more than the queue h
   exec::Context context({.threads = 1});
   Service service(context, model.loaded.model, model.loaded.tokenizer,
                   {.decoder = {.slots = 1, .capacity = 256}, .queue = {.most = 3}});
-  std::atomic<bool> begun{false}, go_on{false};
-  Request first = greedy(model.prompt(0), 200);
-  first.on_text = [&](std::string_view) {
-    begun = true;
-    while (!go_on) std::this_thread::sleep_for(1ms);
-  };
-  auto const running = service.submit(std::move(first));
-  while (!begun) std::this_thread::sleep_for(1ms);
+  Held first(service, greedy(model.prompt(0), 200));
   std::string order;
   std::vector<std::shared_ptr<Generation>> waiting;
   for (auto const& [letter, priority] : {std::pair{'a', 0}, std::pair{'b', 2}, std::pair{'c', 2}}) {
@@ -111,10 +119,10 @@ TEST_CASE("Waiting requests come by priority, then by age; more than the queue h
   REQUIRE(service.status().waiting == 3);
   REQUIRE_ERROR(service.submit(greedy(model.prompt(1), 1)), ErrorKind::busy, "later");
   REQUIRE(service.status().refused == 1);
-  running->cancel();
-  go_on = true;
-  REQUIRE(running->wait().reason == StopReason::cancelled);
-  REQUIRE(running->wait().tokens.size() < 200);
+  first.running->cancel();
+  first.go_on = true;
+  REQUIRE(first.running->wait().reason == StopReason::cancelled);
+  REQUIRE(first.running->wait().tokens.size() < 200);
   for (auto const& generation : waiting) REQUIRE(generation->wait().reason == StopReason::max_tokens);
   REQUIRE(order == "bca");
 }
@@ -207,15 +215,9 @@ TEST_CASE("Sessions of one priority take turns, unless fairness is off; a warnin
                                  REQUIRE(size == 3);
                                  ++warnings;
                                }}});
-    std::atomic<bool> begun{false}, go_on{false};
-    Request first = greedy(model.prompt(0), 5);
-    first.session = "a";
-    first.on_text = [&](std::string_view) {
-      begun = true;
-      while (!go_on) std::this_thread::sleep_for(1ms);
-    };
-    auto const running = service.submit(std::move(first));
-    while (!begun) std::this_thread::sleep_for(1ms);
+    Request held = greedy(model.prompt(0), 5);
+    held.session = "a";
+    Held first(service, std::move(held));
     std::string order;
     std::vector<std::shared_ptr<Generation>> waiting;
     for (char const* const session : {"a", "a", "b", "c"}) {
@@ -225,7 +227,7 @@ TEST_CASE("Sessions of one priority take turns, unless fairness is off; a warnin
       waiting.push_back(service.submit(std::move(request)));
     }
     REQUIRE(warnings == 1);
-    go_on = true;
+    first.go_on = true;
     for (auto const& generation : waiting) generation->wait();
     CAPTURE(fair);
     REQUIRE(order == (fair ? "abca" : "aabc"));
