@@ -35,8 +35,8 @@ void print(std::string_view text) {
 tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& sampling,
                                            tutti::data::Tokenizer const& tokenizer) {
   if (sampling.dry_multiplier <= 0) return {};
-  std::string const ends[] = {"\n", ":", "\"", "*"};
-  return {ends, tutti::infer::token_pieces(tokenizer), [&](std::string_view text) { return tokenizer.encode(text); }};
+  return {tutti::infer::usual_breakers(), tutti::infer::token_pieces(tokenizer),
+          [&](std::string_view text) { return tokenizer.encode(text); }};
 }
 
 struct GgufRun {
@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
   std::int64_t count = 200, context_tokens = 0;
   int threads = 0;
   bool to_the_end = false, quiet = false;
-  tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 0, .top_p = 0.95};
+  tutti::infer::SamplerOptions sampling = tutti::infer::usual_sampling();
 
   CLI::App app{"Continues a prompt with a trained model; the text is printed as it is drawn.", "generate"};
   auto* const from = app.add_option("--checkpoint", checkpoint,

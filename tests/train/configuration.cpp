@@ -8,7 +8,7 @@
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/train/options.hpp>
-#include <tutti/wasi_nn/settings.hpp>
+#include <tutti/wasi_nn/document.hpp>
 
 #include <cmath>
 #include <cstdlib>
@@ -106,23 +106,21 @@ std::string page() {
       "|\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n";
   wasi_nn::Settings settings;
-  wasi_nn::for_each_setting(
-      settings, [&](wasi_nn::Row const& row, auto const& value, auto const& may, char const* help) {
-        std::string others, groups;
-        for (std::string_view rest = row.other_names; !rest.empty();) {
-          auto const end = std::min(rest.find(' '), rest.size());
-          others += (others.empty() ? "`" : " `") + std::string(rest.substr(0, end)) + "`";
-          rest.remove_prefix(std::min(end + 1, rest.size()));
-        }
-        for (auto const& [name, bit] :
-             {std::pair{"backend", 1u}, std::pair{"model", 2u}, std::pair{"memory", 4u}, std::pair{"logging", 8u},
-              std::pair{"performance", 16u}, std::pair{"sampling", 32u}, std::pair{"stopping", 64u}})
-          if ((row.groups & bit) != 0) groups += (groups.empty() ? "" : ", ") + std::string(name);
-        char const* const levels[] = {"backend", "model", "session", "run"};
-        text += "| `" + std::string(row.name) + "` | " + others + " | " + groups + " | " +
-                levels[static_cast<int>(row.last)] + " | " + kind(value, may) + " | " + standard(value) + " | " + help +
-                " |\n";
-      });
+  wasi_nn::for_each_setting(settings,
+                            [&](wasi_nn::Row const& row, auto const& value, auto const& may, char const* help) {
+                              std::string others, groups;
+                              wasi_nn::detail::any_name(row, [&](std::string_view name) {
+                                if (name != row.name) others += (others.empty() ? "`" : " `") + std::string(name) + "`";
+                                return false;
+                              });
+                              for (wasi_nn::detail::Group const& object : wasi_nn::detail::groups)
+                                if ((row.groups & object.bit) != 0 && object.name.find('_') == std::string_view::npos)
+                                  groups += (groups.empty() ? "" : ", ") + std::string(object.name);
+                              char const* const levels[] = {"backend", "model", "session", "run"};
+                              text += "| `" + std::string(row.name) + "` | " + others + " | " + groups + " | " +
+                                      levels[static_cast<int>(row.last)] + " | " + kind(value, may) + " | " +
+                                      standard(value) + " | " + help + " |\n";
+                            });
   return text;
 }
 

@@ -76,6 +76,11 @@ struct SamplerOptions {
                                       SamplerStage::min_p,     SamplerStage::xtc,       SamplerStage::temperature};
 };
 
+/// What `./tutti generate` and the WASI-NN library draw with where nothing is said.
+inline SamplerOptions usual_sampling() { return {.temperature = 0.8, .top_p = 0.95}; }
+/// What ends a repeated run for DRY where nothing is said.
+inline std::vector<std::string> usual_breakers() { return {"\n", ":", "\"", "*"}; }
+
 /// Calls f(name, value, what it may be, help) for every setting but biases and stages.
 template <class AnyOptions, class F>
 void for_each_sampler_setting(AnyOptions& o, F&& f) {

@@ -74,10 +74,10 @@ struct Settings {
   bool log_debug = false, log_timestamps = true, log_colors = false;
   std::string log_file;
   // sampling
-  infer::SamplerOptions sampling{.temperature = 0.8, .top_p = 0.95};
+  infer::SamplerOptions sampling = infer::usual_sampling();
   std::int64_t seed = 1337, n_probs = 0;
   std::vector<std::string> samplers;
-  std::vector<std::string> dry_sequence_breakers = {"\n", ":", "\"", "*"};
+  std::vector<std::string> dry_sequence_breakers = infer::usual_breakers();
   std::vector<std::pair<std::string, double>> logit_bias;  ///< a token's number or its text
   bool ignore_eos = false, grammar_lazy = false;
   std::string grammar, json_schema;
