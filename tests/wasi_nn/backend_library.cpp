@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -263,6 +265,22 @@ TEST_CASE("A model is swapped while another answers; one that fails to load leav
   REQUIRE(running.size() > before.size());
   REQUIRE(backend.run(a, "Hello", same, R"({"chat_template": "none"})") == 0);
   REQUIRE(same == after);  // the session goes on with the new model
+}
+
+TEST_CASE("A model whose log cannot be written leaves the old in place") {
+  ScratchFolder folder;
+  std::ofstream(folder / "registry.json") << R"({"models": {"default": ")" << test::write_byte_model(folder / "a.gguf")
+                                          << R"("}, "log_folders": [")" << folder.path() << R"("]})";
+  std::filesystem::create_directory(folder / "no file");
+  Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
+  Library const library("TUTTI_WASI_NN_BACKEND");
+  Backend const backend(library, greedy);
+  REQUIRE(backend.load("default", greedy) == 0);
+  std::uint32_t execution = 0;
+  REQUIRE(backend.open("a", &execution) == 0);
+  REQUIRE(backend.load("default", R"({"n_ctx": 300, "log_file": ")" + (folder / "no file") + "\"}") == 1);
+  std::string answer;
+  REQUIRE(backend.run(execution, "Hello", answer) == 0);
 }
 
 TEST_CASE("A full queue refuses, time-outs hold, and a failing session leaves the others running") {

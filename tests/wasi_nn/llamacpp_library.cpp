@@ -217,6 +217,9 @@ TEST_CASE("Models come as bytes and as names under any encoding; targets without
   REQUIRE(host.load({""}, 5, 0, &graph) == 1);
   REQUIRE(host.load({std::string("\x08\x01\x12\x00", 4)}, 1, 0, &graph) == 2);  // an ONNX file begins so
   REQUIRE(host.load({bytes.substr(0, 100)}, 5, 0, &graph) == 2);
+  std::string damaged = bytes;  // a count of layers with which a load would go on for ever
+  damaged[damaged.find("llama.block_count") + std::strlen("llama.block_count") + 4 + 3] = '\x7f';
+  REQUIRE(host.load({damaged}, 5, 0, &graph) == 2);
   REQUIRE(host.load({"/etc/passwd"}, 5, 0, &graph) == 103);
   REQUIRE(host.load({"preload:" + world.model}, 5, 0, &graph) == 103);
   REQUIRE(host.load_by_name("none", &graph) == 103);

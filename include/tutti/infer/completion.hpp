@@ -125,7 +125,6 @@ class Drawing {
   /// Result has the log-probability of every token from now on, with so many of the likeliest beside it.
   void keep_log_probabilities(std::int64_t likeliest) noexcept { likeliest_ = likeliest; }
   void reused(std::int64_t tokens) noexcept { result_.reused_tokens = tokens; }
-  bool begun() const noexcept { return begun_; }
   Completion& result() noexcept { return result_; }
 
  private:

@@ -45,15 +45,22 @@ class Execution {
   void set_prompt(std::string_view text) {
     Busy const busy(*this);
     check_prompt(text);
-    take_prompt(text, {});
+    std::vector<data::ChatMessage> history;
+    {
+      std::lock_guard const guard(session_->mutex);
+      history = session_->messages;
+    }
+    take(std::string(text), tokens_of(text, settings(options_, {}), history), false);
   }
   /// Blocking: the answer to a prompt with settings of this run alone. Code: as of compute.
   std::pair<Code, std::string> run(std::string_view text, Document const& document) {
     Busy const busy(*this);
     check_prompt(text);
-    take_prompt(text, document);
+    Settings s = settings(options_, document);
     Turn const turn(session_);
-    begin(document, {});
+    std::vector<std::int32_t> ids = prompt_tokens(text, s);
+    take(std::string(text), ids, false);
+    begin(std::move(s), std::move(ids), {});
     Code const code = finish();
     return {code, done_->text};
   }
@@ -98,11 +105,11 @@ class Execution {
   }
 
   /// Blocking: the whole answer. Code: success, or context_full with the answer kept.
-  Code compute(Document const& run = {}) {
+  Code compute() {
     Busy const busy(*this);
     if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
     Turn const turn(session_);
-    begin(run, {});
+    begin({});
     return finish();
   }
   /// Blocking: the next piece of the answer, for output 0. end_of_sequence and context_full give none.
@@ -110,30 +117,19 @@ class Execution {
     Busy const busy(*this);
     if (!streaming_) {
       if (stream_ended_) return *stream_ended_;
-      turn_ = Turn(session_);
+      Turn turn(session_);
       pieces_ = std::make_shared<Pieces>();
-      try {
-        begin({}, pieces_);
-      } catch (...) {
-        turn_ = Turn();
-        throw;
-      }
+      begin(pieces_);
+      turn_ = std::move(turn);
       streaming_ = true;
     }
     if (auto piece = pieces_->pop()) {
       piece_ = std::move(*piece);
       return Code::success;
     }
-    streaming_ = false;
     piece_.clear();
-    try {
-      Code const code = finish();
-      stream_ended_ = code == Code::success ? Code::end_of_sequence : code;
-    } catch (...) {
-      turn_ = Turn();
-      throw;
-    }
-    turn_ = Turn();
+    Code const code = finish_stream();
+    stream_ended_ = code == Code::success ? Code::end_of_sequence : code;
     return *stream_ended_;
   }
   /// Ends a stream, at its end or before. Blocking until the service has let go.
@@ -141,14 +137,7 @@ class Execution {
     Busy const busy(*this);
     if (streaming_) {
       cancel();
-      streaming_ = false;
-      try {
-        finish();
-      } catch (...) {
-        turn_ = Turn();
-        throw;
-      }
-      turn_ = Turn();
+      finish_stream();
     }
     stream_ended_.reset();
     piece_.clear();
@@ -235,26 +224,21 @@ class Execution {
       throw Failure(Code::prompt_too_long,
                     concat("the prompt has ", text.size(), " bytes, and the context ", context, " tokens"));
   }
-  void take_prompt(std::string_view text, Document const& run) {
-    std::vector<data::ChatMessage> history;
-    {
-      std::lock_guard const guard(session_->mutex);
-      history = session_->messages;
-    }
-    std::vector<std::int32_t> ids = tokens_of(text, options_, history, run);
-    fits(ids.size());
-    take(std::string(text), std::move(ids), false);
-  }
   void fits(std::size_t tokens) const {
     if (static_cast<std::int64_t>(tokens) > graph_->model->settings().n_ctx)
       throw Failure(Code::prompt_too_long,
                     concat("the prompt has ", tokens, " tokens, and the context ", graph_->model->settings().n_ctx));
   }
   /// With a chat template, the conversation so far comes first. Where it fills the context and shifting is on, its
-  /// oldest turns are dropped from `history` until it fills half.
-  std::vector<std::int32_t> tokens_of(std::string_view text, Document const& options,
-                                      std::vector<data::ChatMessage>& history, Document const& run) const {
-    Settings const s = settings(options, run);
+  /// oldest turns are dropped from `history` until it fills half. Errors: Failure, prompt_too_long.
+  std::vector<std::int32_t> tokens_of(std::string_view text, Settings const& s,
+                                      std::vector<data::ChatMessage>& history) const {
+    std::vector<std::int32_t> ids = encoded(text, s, history);
+    fits(ids.size());
+    return ids;
+  }
+  std::vector<std::int32_t> encoded(std::string_view text, Settings const& s,
+                                    std::vector<data::ChatMessage>& history) const {
     data::Tokenizer const& tokenizer = graph_->model->tokenizer();
     auto const chat = chat_of(s);
     if (!chat) return tokenizer.encode_complete(text);
@@ -280,21 +264,29 @@ class Execution {
     error_.clear();
   }
 
-  void begin(Document const& run, std::shared_ptr<Pieces> const& pieces) {
+  /// Of a prompt in this session, which loses the turns that had to be dropped.
+  std::vector<std::int32_t> prompt_tokens(std::string_view text, Settings const& s) {
+    std::lock_guard const guard(session_->mutex);
+    return tokens_of(text, s, session_->messages);
+  }
+  void begin(std::shared_ptr<Pieces> const& pieces) {
     if (ids_.empty()) throw Failure(Code::invalid_argument, "there is no input: set input 0 or 2 first");
-    Settings const s = settings(options_, run);
-    used_ = s;
+    Settings s = settings(options_, {});
+    std::vector<std::int32_t> ids = ids_;
+    if (by_tokens_) fits(ids.size());
+    else ids = prompt_tokens(prompt_, s);
+    begin(std::move(s), std::move(ids), pieces);
+  }
+  void begin(Settings s, std::vector<std::int32_t> ids, std::shared_ptr<Pieces> const& pieces) {
     notes_ = graph_->model->notes();
     done_.reset();
+    chatting_ = !by_tokens_ && chat_of(s).has_value();
     infer::Request request;
     {
       std::lock_guard const guard(session_->mutex);
-      std::vector<std::int32_t> ids = by_tokens_ ? ids_ : tokens_of(prompt_, options_, session_->messages, run);
-      fits(ids.size());
-      chatting_ = !by_tokens_ && chat_of(s).has_value();
       request = request_of(s, *graph_->model, std::move(ids), session_->pace, notes_);
-      request.session = s.share_prefix ? "" : session_->name;
     }
+    request.session = s.share_prefix ? "" : session_->name;
     seed_ = request.sampling.seed;
     if (pieces) {
       request.on_text = [pieces](std::string_view piece) { pieces->push(piece); };
@@ -303,10 +295,9 @@ class Execution {
       request.abandoned = [pieces, most = std::chrono::milliseconds(s.idle_timeout_ms)] {
         return pieces->full() && pieces->idle() > most;
       };
+      request.on_end = [pieces] { pieces->close(); };
     }
-    request.on_end = [pieces] {
-      if (pieces) pieces->close();
-    };
+    used_ = std::move(s);
     auto generation = graph_->model->service().submit(std::move(request));
     std::lock_guard const guard(mutex_);
     if (closed_) generation->cancel();
@@ -349,6 +340,13 @@ class Execution {
     return Code::success;
   }
 
+  /// The turn ends, whatever comes of it.
+  Code finish_stream() {
+    Turn const turn = std::move(turn_);
+    streaming_ = false;
+    return finish();
+  }
+
   infer::Completion const& need() const {
     if (!done_) throw Failure(Code::runtime_error, "nothing was computed yet");
     return *done_;
@@ -367,7 +365,7 @@ class Execution {
                     : ids_.empty()    ? "empty"
                                       : "ready";
     json["error"] = error_;
-    json["model"] = graph_->name;
+    json["model"] = graph_->settings.name;
     json["context_tokens"] = graph_->model->settings().n_ctx;
     json["queue"] = {{"waiting", service.waiting}, {"running", service.running}};
     json["notes"] = notes_;

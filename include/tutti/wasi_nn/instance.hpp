@@ -80,14 +80,12 @@ class Instance {
     if (text.starts_with("GGUF")) {
       if (!registry_.takes_bytes())
         throw Failure(Code::security, "the host does not let guests bring models of their own");
-      Settings settings = model_settings(config, "");
+      Settings settings = model_settings(config, "", "guest's own");
       MemoryBudget::take(static_cast<std::int64_t>(text.size()), false, 0,
                          settings.max_memory_mb);  // before it is copied
       auto file = std::make_shared<io::Gguf const>(parts[0], concat("model of backend ", number_));
       settings.use_mmap = false;
-      return add(std::make_shared<Model>(std::move(file), settings,
-                                         settings.name.empty() ? "guest's own" : settings.name, log_),
-                 std::move(settings), "guest's own");
+      return add(std::make_shared<Model>(std::move(file), settings, log_), std::move(settings));
     }
     bool const name = text.size() <= 4096 && std::all_of(text.begin(), text.end(), [](char c) {
                         return static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
@@ -108,10 +106,9 @@ class Instance {
     if (name.find('\0') != std::string_view::npos || name.size() > 4096)
       throw Failure(Code::invalid_argument, "a model's name has a zero byte in it, or more than 4096 bytes");
     Registry::Model const found = registry_.find(std::string(name));
-    Settings settings = model_settings(config, found.settings);
-    std::string const label = settings.name.empty() ? std::string(name) : settings.name;
+    Settings settings = model_settings(config, found.settings, name);
     if (found.by_path) settings.use_mmap = false;  // a mapped file that shrinks would end the process
-    return add(ModelCache::get(found.path, settings, label, log_), std::move(settings), label);
+    return add(ModelCache::get(found.path, settings, log_), std::move(settings));
   }
   /// The graph goes; contexts keep the model until they are finalised.
   void unload(std::uint32_t graph) {
@@ -222,7 +219,8 @@ class Instance {
     if (target == 2) throw Failure(Code::unsupported_operation, "TPUs are not supported. Load for target CPU or AUTO");
     if (target > 3) throw Failure(Code::invalid_argument, concat("target ", target, " is unknown"));
   }
-  Settings model_settings(std::string_view config, std::string_view registered) {
+  /// `name` is what the model is called where nothing else is said.
+  Settings model_settings(std::string_view config, std::string_view registered, std::string_view name) {
     Settings settings = settings_;
     Document::parse(registered, Level::model).apply(settings);
     Document const document = Document::parse(config, Level::model);
@@ -232,21 +230,21 @@ class Instance {
     registry_.limits().limit(settings);
     settle(settings);
     registry_.log_file(settings.log_file);
+    if (settings.name.empty()) settings.name = name;
     return settings;
   }
-  std::uint32_t add(std::shared_ptr<Model> model, Settings settings, std::string name) {
-    if (!settings.name.empty()) name = settings.name;
-    auto graph = std::make_shared<Graph const>(
-        Graph{std::move(model), std::move(settings), std::move(name), registry_.limits()});
+  std::uint32_t add(std::shared_ptr<Model> model, Settings settings) {
+    auto graph = std::make_shared<Graph const>(Graph{std::move(model), std::move(settings), registry_.limits()});
     try {  // what every answer would refuse is refused now
       Execution(graph, std::make_shared<Session>()).check();
     } catch (Error const& error) {  // a grammar or a pattern, whatever kind of error it is
       throw Failure(Code::invalid_argument, error.message());
     }
     std::lock_guard const guard(mutex_);
-    if (flavour_.one_model) graphs_.clear();
-    if (graphs_.size() >= 1024) throw Failure(Code::too_large, "1024 graphs are loaded already. Unload some");
+    if (!flavour_.one_model && graphs_.size() >= 1024)
+      throw Failure(Code::too_large, "1024 graphs are loaded already. Unload some");
     if (flavour_.trusted) log_->configure(graph->settings, registry_.log_file(graph->settings.log_file));
+    if (flavour_.one_model) graphs_.clear();  // nothing fails any more: the one before may go
     // Sessions are the instance's: what the model loaded last says of them holds.
     max_sessions_ = graph->settings.max_sessions, idle_timeout_ms_ = graph->settings.idle_timeout_ms;
     auto_cleanup_ = graph->settings.auto_cleanup;

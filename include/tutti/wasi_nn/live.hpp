@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Objects behind the pointers that hosts hold.
+/// Objects behind the pointers that hosts hold, and the boundary that no exception crosses.
 
 #include <tutti/wasi_nn/failure.hpp>
+#include <tutti/wasi_nn/log.hpp>
 
 #include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -53,5 +55,51 @@ class Live {
     return objects;
   }
 };
+
+/// Errors: Failure, invalid_argument.
+template <class T>
+T& not_null(T* pointer, char const* what) {
+  if (pointer == nullptr) throw Failure(Code::invalid_argument, std::string(what) + " is a null pointer");
+  return *pointer;
+}
+
+/// The number of what f(*find()) returns; what either throws becomes a number, and a line of the object's log. Where
+/// `find` gave none, `otherwise` gets the line.
+template <class T, class Find, class F>
+int guarded(int (*number)(Code), char const* function, Find&& find, F&& f, Log* otherwise = nullptr) noexcept {
+  std::shared_ptr<T> object;
+  try {
+    object = find();
+    return number(f(*object));
+  } catch (...) {
+    auto const [code, text] = current_failure();
+    if (Log* const log = object ? &object->log() : otherwise)
+      (*log)(LogLevel::error, std::string(function) + ": " + text);
+    return number(code);
+  }
+}
+/// The same for a function that makes an object, which is alive from then on.
+template <class T, class Make>
+int begin_object(int (*number)(Code), void** context, Make&& make) noexcept {
+  try {
+    not_null(context, "the backend's context") = nullptr;
+    *context = Live<T>::add(make());
+    return 0;
+  } catch (...) {
+    auto const [code, text] = current_failure();
+    Log()(LogLevel::error, "init_backend: " + text);
+    return number(code);
+  }
+}
+/// The same for the one that ends it.
+template <class T>
+int end_object(int (*number)(Code), void* context) noexcept {
+  try {
+    Live<T>::remove(context);
+    return 0;
+  } catch (...) {
+    return number(current_failure().first);
+  }
+}
 
 }  // namespace tutti::wasi_nn

@@ -51,10 +51,6 @@ class Log {
     colors_ = settings.log_colors && file_ < 0 && ::isatty(2) == 1;
   }
 
-  bool keeps(LogLevel level) const {
-    std::lock_guard const guard(mutex_);
-    return level >= level_;
-  }
   void operator()(LogLevel level, std::string_view text) noexcept try {
     std::lock_guard const guard(mutex_);
     if (level < level_ || level_ == LogLevel::none) return;
@@ -95,7 +91,7 @@ class Log {
     file_ = -1;
   }
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   int file_ = -1;
   std::string path_;
   LogLevel level_ = LogLevel::warn;

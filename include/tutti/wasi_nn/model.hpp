@@ -98,9 +98,8 @@ class MemoryBudget {
 class Model {
  public:
   /// Loads beside whatever is there already. Errors: Failure, Error (io, format, out_of_memory).
-  Model(std::shared_ptr<io::Gguf const> file, Settings const& settings, std::string name,
-        std::shared_ptr<Log> const& log)
-      : log_(log), loaded_(infer::load_gguf(std::move(file))), name_(std::move(name)), settings_(settings) {
+  Model(std::shared_ptr<io::Gguf const> file, Settings const& settings, std::shared_ptr<Log> const& log)
+      : log_(log), loaded_(infer::load_gguf(std::move(file))), settings_(settings) {
     choose_sizes();
     std::int64_t const rows = settings_.max_concurrent * settings_.n_ctx,
                        width = loaded_.model.kv_heads() * loaded_.model.head_size();
@@ -115,15 +114,15 @@ class Model {
     context_.emplace(exec::ContextOptions{.threads = static_cast<int>(settings_.threads)});
     service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
     pieces_ = infer::token_pieces(loaded_.tokenizer);
-    (*log_)(LogLevel::info,
-            concat("model '", name_, "'", settings_.description.empty() ? "" : " (" + settings_.description + ")", ": ",
-                   loaded_.model.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
-                   settings_.n_ctx, " tokens each, ", context_->threads(), " threads"));
+    (*log_)(
+        LogLevel::info,
+        concat("model '", settings_.name, "'", settings_.description.empty() ? "" : " (" + settings_.description + ")",
+               ": ", loaded_.model.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
+               settings_.n_ctx, " tokens each, ", context_->threads(), " threads"));
   }
   Model(Model const&) = delete;
   Model& operator=(Model const&) = delete;
 
-  std::string const& name() const noexcept { return name_; }
   /// As they were made to fit.
   Settings const& settings() const noexcept { return settings_; }
   data::Tokenizer const& tokenizer() const noexcept { return loaded_.tokenizer; }
@@ -147,7 +146,7 @@ class Model {
 
  private:
   void note(std::string text) {
-    (*log_)(LogLevel::info, "model '" + name_ + "': " + text);
+    (*log_)(LogLevel::info, "model '" + settings_.name + "': " + text);
     notes_.push_back(std::move(text));
   }
   void choose_sizes() {
@@ -169,7 +168,7 @@ class Model {
     for (nn::StoredTensor const& tensor : loaded_.model.tensors)
       if (::mlock(tensor.data, static_cast<std::size_t>(tensor.bytes())) != 0) {
         std::string const why = std::strerror(errno);
-        (*log_)(LogLevel::warn, "model '" + name_ + "': use_mlock: the system refuses it: " + why);
+        (*log_)(LogLevel::warn, "model '" + settings_.name + "': use_mlock: the system refuses it: " + why);
         notes_.push_back("use_mlock: the system refuses it: " + why);
         return;
       }
@@ -189,7 +188,7 @@ class Model {
     o.queue.priorities = s.priority_scheduling_enabled;
     o.queue.fair = s.fair_scheduling_enabled;
     o.queue.cleanup = s.auto_queue_cleanup;
-    o.queue.on_warning = [log = log_, name = name_](std::size_t waiting) {
+    o.queue.on_warning = [log = log_, name = settings_.name](std::size_t waiting) {
       (*log)(LogLevel::warn, concat("model '", name, "': ", waiting, " requests wait"));
     };
     o.cache = {.order = s.cache_strategy,
@@ -202,7 +201,6 @@ class Model {
 
   std::shared_ptr<Log> log_;
   infer::LoadedModel loaded_;
-  std::string name_;
   Settings settings_;
   std::vector<std::string> notes_;
   MemoryBudget::Part part_;
@@ -215,7 +213,7 @@ class Model {
 class ModelCache {
  public:
   /// Errors: those of Model.
-  static std::shared_ptr<Model> get(std::string const& path, Settings const& settings, std::string const& name,
+  static std::shared_ptr<Model> get(std::string const& path, Settings const& settings,
                                     std::shared_ptr<Log> const& log) {
     struct stat facts {};
     bool const known = ::stat(path.c_str(), &facts) == 0;
@@ -236,7 +234,7 @@ class ModelCache {
     if (auto model = place.lock()) return model;
     auto model = std::make_shared<Model>(
         std::make_shared<io::Gguf const>(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings,
-        name, log);
+        log);
     place = model;
     std::erase_if(models(), [](auto const& one) { return one.second.expired(); });
     return model;

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -140,17 +141,15 @@ class Guest {
 
 template <class F>
 std::int32_t call(void* environment, char const* function, F&& f) noexcept {
-  std::shared_ptr<Instance> instance;
-  try {
-    Guest const guest(environment);
-    instance = Door::get().backend(guest.module());
-    return witx_number(f(guest, *instance));
-  } catch (...) {
-    auto const [code, text] = current_failure();
-    if (instance) instance->log()(LogLevel::error, std::string(function) + ": " + text);
-    else Log()(LogLevel::error, std::string(function) + ": " + text);
-    return witx_number(code);
-  }
+  std::optional<Guest> guest;
+  Log log;
+  return guarded<Instance>(
+      witx_number, function,
+      [&] {
+        guest.emplace(environment);
+        return Door::get().backend(guest->module());
+      },
+      [&](Instance& instance) { return f(*guest, instance); }, &log);
 }
 
 using Word = std::uint32_t;

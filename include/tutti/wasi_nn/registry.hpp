@@ -64,9 +64,6 @@ class Registry {
   Document const& limits() const noexcept { return limits_; }
   bool takes_bytes() const noexcept { return bytes_; }
   std::size_t size() const noexcept { return models_.size(); }
-  void add(std::string name, Model model) { models_[std::move(name)] = std::move(model); }
-  void allow_folder(std::string folder) { folders_.push_back(std::move(folder)); }
-  void allow_log_folder(std::string folder) { log_folders_.push_back(std::move(folder)); }
 
   /// A registered name, or a path inside of an allowed folder. Errors: Failure, model_not_found.
   Model find(std::string const& name) const {

@@ -26,7 +26,6 @@ namespace tutti::wasi_nn {
 struct Graph {
   std::shared_ptr<Model> model;
   Settings settings;  ///< of backend and model
-  std::string name;   ///< as this instance calls it
   Document limits{};  ///< of the host
 };
 

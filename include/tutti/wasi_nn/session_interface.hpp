@@ -80,6 +80,7 @@ class Host {
   std::shared_ptr<Instance> const instance;
 
   void stop() noexcept { instance->stop(); }
+  Log& log() const noexcept { return instance->log(); }
   std::uint32_t number(std::uint32_t handle) {
     std::lock_guard const guard(mutex_);
     handles_.push_back(handle);
@@ -100,20 +101,8 @@ class Host {
 
 template <class F>
 int call(void* context, char const* function, F&& f) noexcept {
-  std::shared_ptr<Host> host;
-  try {
-    host = Live<Host>::find(context);
-    return wit_number(f(*host));
-  } catch (...) {
-    auto const [code, text] = current_failure();
-    if (host) host->instance->log()(LogLevel::error, std::string(function) + ": " + text);
-    return wit_number(code);
-  }
-}
-template <class T>
-T& not_null(T* pointer, char const* what) {
-  if (pointer == nullptr) throw Failure(Code::invalid_argument, std::string(what) + " is a null pointer");
-  return *pointer;
+  return guarded<Host>(
+      wit_number, function, [context] { return Live<Host>::find(context); }, f);
 }
 /// At most `size` bytes, up to the first zero byte: a size that is nonsense is not believed further than that.
 inline std::string_view text_of(char const* text, std::uint32_t size) {
@@ -142,24 +131,9 @@ inline Code give(std::string const& answer, std::uint8_t* out, std::uint32_t* si
 }
 
 inline int init(void** context, char const* settings, std::uint32_t size) noexcept {
-  try {
-    not_null(context, "the backend's context") = nullptr;
-    *context = Live<Host>::add(std::make_shared<Host>(text_of(settings, size)));
-    return 0;
-  } catch (...) {
-    auto const [code, text] = current_failure();
-    Log()(LogLevel::error, "init_backend: " + text);
-    return wit_number(code);
-  }
+  return begin_object<Host>(wit_number, context, [=] { return std::make_shared<Host>(text_of(settings, size)); });
 }
-inline int deinit(void* context) noexcept {
-  try {
-    Live<Host>::remove(context);
-    return 0;
-  } catch (...) {
-    return wit_number(current_failure().first);
-  }
-}
+inline int deinit(void* context) noexcept { return end_object<Host>(wit_number, context); }
 inline int load(void* context, Parts const* parts, std::int32_t encoding, std::int32_t target,
                 std::uint32_t* graph) noexcept {
   return call(context, "load", [&](Host& host) {

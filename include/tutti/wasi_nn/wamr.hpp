@@ -47,20 +47,8 @@ inline constexpr std::uint32_t most_input = 16 << 20;  ///< bytes of a prompt, o
 /// Runs f(instance) for the pointer that init_backend gave; whatever it throws becomes a number and a line of the log.
 template <class F>
 int call(void* context, char const* function, F&& f) noexcept {
-  std::shared_ptr<Instance> instance;
-  try {
-    instance = Live<Instance>::find(context);
-    return witx_number(f(*instance));
-  } catch (...) {
-    auto const [code, text] = current_failure();
-    if (instance) instance->log()(LogLevel::error, std::string(function) + ": " + text);
-    return witx_number(code);
-  }
-}
-template <class T>
-T& not_null(T* pointer, char const* what) {
-  if (pointer == nullptr) throw Failure(Code::invalid_argument, std::string(what) + " is a null pointer");
-  return *pointer;
+  return guarded<Instance>(
+      witx_number, function, [context] { return Live<Instance>::find(context); }, f);
 }
 inline std::string_view text_of(char const* text, std::uint32_t size, char const* what) {
   if (text == nullptr && size > 0) throw Failure(Code::invalid_argument, std::string(what) + " is a null pointer");
@@ -79,25 +67,12 @@ inline void check_host(void (*version)(std::uint32_t*, std::uint32_t*, std::uint
 }
 
 inline int init(void** context, void (*version)(std::uint32_t*, std::uint32_t*, std::uint32_t*)) noexcept {
-  try {
-    not_null(context, "the backend's context") = nullptr;
+  return begin_object<Instance>(witx_number, context, [version] {
     check_host(version);
-    *context = Live<Instance>::add(std::make_shared<Instance>(Registry::from_environment(), Flavour{}, ""));
-    return 0;
-  } catch (...) {
-    auto const [code, text] = current_failure();
-    Log()(LogLevel::error, "init_backend: " + text);
-    return witx_number(code);
-  }
+    return std::make_shared<Instance>(Registry::from_environment(), Flavour{}, "");
+  });
 }
-inline int deinit(void* context) noexcept {
-  try {
-    Live<Instance>::remove(context);
-    return 0;
-  } catch (...) {
-    return witx_number(current_failure().first);
-  }
-}
+inline int deinit(void* context) noexcept { return end_object<Instance>(witx_number, context); }
 inline int load(void* context, Parts const* parts, std::uint32_t encoding, std::uint32_t target,
                 std::uint32_t* graph) noexcept {
   return call(context, "load", [&](Instance& instance) {
