@@ -5,3 +5,4 @@
 
 #include <tutti/optim/adamw.hpp>
 #include <tutti/optim/schedule.hpp>
+#include <tutti/optim/sgd.hpp>

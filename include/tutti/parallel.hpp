@@ -4,3 +4,6 @@
 /// Training on many ranks.
 
 #include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/fragments.hpp>
+#include <tutti/parallel/outer_gradient.hpp>
+#include <tutti/parallel/outer_optimizer.hpp>
