@@ -6,4 +6,6 @@
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/parallel/outer_gradient.hpp>
+#include <tutti/parallel/outer_average.hpp>
 #include <tutti/parallel/outer_optimizer.hpp>
+#include <tutti/parallel/diloco.hpp>

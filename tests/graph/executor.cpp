@@ -163,6 +163,9 @@ class MeetingPort final : public comm::Port {
   Ticket start_reduce_scatter(void const*, void*, std::int64_t, DType, comm::PortOp, std::source_location) override {
     throw Error(ErrorKind::unavailable, "MeetingPort", "reduce_scatter");
   }
+  Ticket start_all_to_all(void const*, void*, std::int64_t, DType, std::source_location) override {
+    throw Error(ErrorKind::unavailable, "MeetingPort", "all_to_all");
+  }
   bool test(Ticket ticket) override { return meeting_.done(ticket); }
   void wait(Ticket ticket) override {
     while (!meeting_.done(ticket)) std::this_thread::yield();

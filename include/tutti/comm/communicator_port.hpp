@@ -57,6 +57,10 @@ class CommunicatorPort final : public Port, private PortQueue {
                               std::source_location where) override {
     return start(make(Kind::reduce_scatter, from, to, count, dtype, -1, where), op);
   }
+  Ticket start_all_to_all(void const* from, void* to, std::int64_t count, DType dtype,
+                          std::source_location where) override {
+    return start(make(Kind::all_to_all, from, to, count, dtype, -1, where));
+  }
 
   PortQueue* queue() noexcept override { return enqueues ? this : nullptr; }
 

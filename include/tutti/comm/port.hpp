@@ -76,6 +76,10 @@ class Port {
   virtual Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
                                       std::source_location where) = 0;
 
+  /// `from` and `to` have count * size() elements: part r of `from` becomes part rank() of rank r's `to`.
+  virtual Ticket start_all_to_all(void const* from, void* to, std::int64_t count, DType dtype,
+                                  std::source_location where) = 0;
+
   /// Null where only the host starts collectives.
   virtual PortQueue* queue() noexcept { return nullptr; }
 
