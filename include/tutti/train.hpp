@@ -3,24 +3,28 @@
 /// @file
 /// The training loop and everything around it.
 
-#include <tutti/train/all_succeed.hpp>
 #include <tutti/train/checkpoint.hpp>
-#include <tutti/train/flags.hpp>
-#include <tutti/train/options.hpp>
-#include <tutti/train/command_line.hpp>
 #include <tutti/train/console.hpp>
-#include <tutti/train/data_files.hpp>
+#include <tutti/train/options.hpp>
+#include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
+#include <tutti/train/initialisation.hpp>
+#include <tutti/train/train_step.hpp>
+#include <tutti/train/algorithm.hpp>
+#include <tutti/train/all_succeed.hpp>
+#include <tutti/train/flags.hpp>
+#include <tutti/train/command_line.hpp>
+#include <tutti/train/data_files.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpt2_files.hpp>
-#include <tutti/train/initialisation.hpp>
 #include <tutti/train/profiling.hpp>
-#include <tutti/train/train_step.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/product_choices.hpp>
+#include <tutti/train/sample_text.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
+#include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>
 #include <tutti/train/sampling_flags.hpp>

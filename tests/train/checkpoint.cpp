@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/state_files.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
+#include <tutti/train/state_files.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -245,4 +247,57 @@ TEST_CASE("a failed save leaves the older checkpoint as it was") {
   bad.parameters.push_back(bad.parameters.front());  // the same name twice
   CHECK_THROWS_AS(save_checkpoint(folder.path, bad, 1), Error);
   CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 1);
+}
+
+TEST_CASE("replicas of ranks join the checkpoint, and one that was changed or written elsewhere is told of") {
+  Folder folder;
+  Contents contents;
+  CheckpointContents saved = contents.at(3);
+  Tensor<float> own = full<float>({4}, 0.0f);
+  std::vector<io::NamedTensor> const tensors{io::named("replica.weight", own.view())};
+  for (int rank = 0; rank < 3; ++rank) {
+    own(1) = float(rank);
+    saved.replicas.push_back(save_replica(folder.path, 3, rank, tensors));
+  }
+  fs::path const at = save_checkpoint(folder.path, saved, 0);
+  Checkpoint const back(at);
+  CHECK(back.replicas() == 3);
+  for (int rank = 0; rank < 3; ++rank) CHECK(back.replica(rank).view<float>("replica.weight")(1) == float(rank));
+  CHECK(!fs::exists(folder.path / "checkpoints" / ".step_00000003.replicas"));
+
+  fs::remove(at / "replica_00002.safetensors");
+  fs::copy_file(at / "replica_00001.safetensors", at / "replica_00002.safetensors");
+  CHECK_THROWS_WITH(back.replica(2), Catch::Contains("replica_00002.safetensors does not hold what was saved"));
+
+  CheckpointContents later = contents.at(4);
+  later.replicas = saved.replicas;
+  save_replica(folder.path, 4, 0, tensors);  // the others' files are on other machines
+  CHECK_THROWS_WITH(save_checkpoint(folder.path, later, 0),
+                    Catch::Contains("the replica of rank 1 was written elsewhere"));
+  CHECK(find_checkpoint(folder.path, "latest").filename() == "step_00000003");
+
+  save_replica(folder.path, 5, 0, tensors);  // and the run was killed
+  save_checkpoint(folder.path, contents.at(6), 0);
+  CHECK(!fs::exists(folder.path / "checkpoints" / ".step_00000005.replicas"));
+  CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).replicas() == 0);
+}
+
+TEST_CASE("a state goes into a checkpoint without sums between micro-steps, and its moments come back by name") {
+  Folder folder;
+  graph::State state;
+  state.add("weight", DType::float32, {2})->parameter = true;
+  for (char const* name : {"v.weight", "m.weight", "accumulated.weight"}) state.add(name, DType::float32, {2});
+  state["m.weight"](1) = 7;
+  CheckpointContents contents = contents_of(state, 9);
+  REQUIRE(contents.parameters.size() == 1);
+  REQUIRE(contents.optimizer.size() == 2);
+  CHECK(contents.optimizer[0].name == "m.weight");
+  Checkpoint const saved(save_checkpoint(folder.path, contents, 0));
+  state["m.weight"](1) = 0;
+  read_moments(saved, state);
+  CHECK(state["m.weight"](1) == 7);
+
+  graph::State wider;
+  wider.add("m.weight", DType::float32, {3});
+  CHECK_THROWS_WITH(read_moments(saved, wider), Catch::Contains("'m.weight' has shape [2], the model needs [3]"));
 }

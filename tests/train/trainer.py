@@ -281,6 +281,51 @@ def case_resume(bench):
         print(f"  {backend}: stopped twice by step {stopped}, then equal to the uninterrupted run")
 
 
+def case_diloco(bench):
+    """DiLoCo: with one inner step, outer rate 1 and no momentum near data parallel; any stop resumes to the bit; others refused."""
+    flags = ["--batch", "2", "--steps", "24", "--validation-data", str(bench.folder / "validation.bin"), "--checkpoint-every", "7",
+             "--keep", "0", "--algorithm", "diloco"]
+    streaming = ["--inner-steps", "6", "--fragments", "2", "--outer-overlap", "3", "--outer-bits", "int4"]
+
+    def held_out(out):
+        return bench.metrics(out, "validation")[-1]["loss"]
+
+    for backend in bench.backends():
+        plain, whole = bench.folder / f"{backend}-plain", bench.folder / f"{backend}-whole"
+        bench.run(backend, 4, plain, *flags, "--inner-steps", "4", "--outer-momentum", "0.5")
+        text, _ = bench.run(backend, 4, whole, *flags, *streaming)
+        check("DiLoCo: 6 inner steps, outer rate 0.4" in text and "2 fragments" in text and "as int4" in text, text[:2000])
+        first = bench.metrics(whole, "validation")[0]["loss"]
+        check(held_out(plain) < first - 0.3 and held_out(whole) < first - 0.3, f"nothing was learned: {held_out(plain)}, {held_out(whole)}")
+        # Step 7 lies between two averages, at 14 and 21 one is under way.
+        for stop in (7, 14, 21):
+            part = bench.folder / f"{backend}-part"
+            bench.run(backend, 4, part, "--resume", str(whole / "checkpoints" / f"step_{stop:08}"), "--overwrite")
+            check(bench.parameters(part, 24) == bench.parameters(whole, 24), f"{backend}: resumed at {stop}, parameters differ")
+            check(bench.losses(part) == bench.losses(whole)[stop:], f"{backend}: resumed at {stop}, losses differ")
+        print(f"  {backend}: {held_out(plain):.4f} plain, {held_out(whole):.4f} in fragments of four bits; resumed to the bit")
+    checkpoint = bench.folder / "threads-whole" / "checkpoints" / "step_00000014"
+    for ranks, words in ((2, []), (3, ["--outer-bits", "float32"]), (2, ["--algorithm", "ddp"])):
+        bench.run("threads", ranks, bench.folder / "other", "--resume", str(checkpoint), "--overwrite", *words)
+        check(bench.metrics(bench.folder / "other", "validation")[-1]["loss"] < first, f"{ranks} ranks, {words}: worse than at first")
+    _, errors = bench.run("threads", 4, bench.folder / "refused", "--resume", str(checkpoint), "--fragments", "1", code=1)
+    check("Resume with the number of fragments of before" in errors, errors)
+
+    ddp, same = bench.folder / "ddp", bench.folder / "same"
+    bench.run("threads", 2, ddp, "--batch", "4", "--steps", "10", "--validation-data", str(bench.folder / "validation.bin"))
+    bench.run("threads", 2, same, *flags[:-1], "diloco", "--batch", "4", "--steps", "10", "--inner-steps", "1", "--outer-learning-rate", "1",
+              "--outer-momentum", "0")
+    check(abs(held_out(same) - held_out(ddp)) < 0.1, f"averaging after each step ends at {held_out(same)}, data parallel at {held_out(ddp)}")
+    for words, said in ((["--inner-steps", "5"], "--inner-steps: is of --algorithm diloco"),
+                        (["--algorithm", "diloco", "--inner-steps", "3", "--fragments", "4"], "more than the 3 --inner-steps"),
+                        (["--algorithm", "diloco", "--inner-steps", "3", "--outer-overlap", "3"], "not below the 3 --inner-steps"),
+                        (["--algorithm", "diloco", "--fragments", "9"], "Ask for fewer"),
+                        (["--algorithm", "local"], "use ddp or diloco")):
+        done = subprocess.run(bench.command("threads", 2, bench.folder / "no", ["--batch", "1", "--steps", "1", *words]), capture_output=True,
+                              text=True, timeout=LIMIT)
+        check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode}, {done.stderr}")
+
+
 def case_relayout(bench):
     """A checkpoint of 2 ranks goes on with 1, 3 and 4 ranks within 1e-5 of the uninterrupted run."""
     whole = bench.folder / "whole"

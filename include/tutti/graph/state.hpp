@@ -70,8 +70,8 @@ class State {
     }
     for (std::size_t i = 0; i < graph.states.size(); ++i) {
       Id const id = graph.states[i];
-      add(graph.name(id), graph.dtype(id), graph.shape(id), graph.state_inits[i])->per_rank =
-          state_update(graph, id) == StateUpdate::per_rank;
+      Field* const field = add(graph.name(id), graph.dtype(id), graph.shape(id), graph.state_inits[i]);
+      if (state_update(graph, id) == StateUpdate::per_rank) field->per_rank = true;
     }
   }
   Field* add(std::string_view name, DType dtype, Shape const& shape, Init const& init = {}) {

@@ -61,6 +61,17 @@ class Diloco {
     return bytes;
   }
 
+  /// Of memory, beside the replica.
+  std::int64_t bytes() const noexcept {
+    std::int64_t floats = 0, sent = 0;
+    for (Flight const& flight : flights_) {
+      // What all agree on, momentum, mean, average, and what rounding took.
+      floats += flight.average.size() * (options_.bits == OuterBits::float32 ? 4 : 5);
+      sent += flight.average.buffer_bytes();
+    }
+    return 4 * floats + sent;
+  }
+
   /// The replica's parameters, the same on every rank, are what all agree on. Momentum starts at zero.
   void begin() {
     for (int f = 0; f < outer_.fragments(); ++f) {

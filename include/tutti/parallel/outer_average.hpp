@@ -65,6 +65,9 @@ class OuterAverage {
   /// Bytes that a rank sends for one average.
   std::int64_t bytes_sent() const noexcept { return 2 * part_bytes_ * (ranks() - 1); }
 
+  /// Of memory, beside vectors.
+  std::int64_t buffer_bytes() const noexcept { return sent_.bytes() + received_.bytes() + part_sent_.bytes(); }
+
   /// Does not block. Requires: values.size() == size(), and no average under way.
   void start(std::span<float const> values, std::source_location where = std::source_location::current()) {
     if (ranks() == 1) {

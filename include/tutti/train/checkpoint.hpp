@@ -6,10 +6,11 @@
 ///   <out>/checkpoints/step_00000100/parameters.safetensors   parameters by name, layers stacked
 ///                                   optimizer.safetensors    moments by name
 ///                                   tokenizer.json           when the run has one
+///                                   replica_00000.safetensors  of each rank, where ranks train replicas (DiLoCo)
 ///                                   checkpoint.json          step, sizes, settings, data cursor, hashes of the others
 ///                                   COMPLETE                 hash of checkpoint.json, written last
 ///
-/// Nothing in it depends on how many ranks wrote it.
+/// Nothing in it but replicas depends on how many ranks wrote it.
 
 #include <tutti/core/hash.hpp>
 #include <tutti/io/file.hpp>
@@ -99,6 +100,9 @@ inline std::filesystem::path complete_folder(std::filesystem::path const& out, s
 /// the next checkpoint.
 inline std::string partial_folder(std::int64_t step) { return "." + step_folder(step) + ".partial"; }
 
+/// Where ranks put their replicas until the checkpoint takes them.
+inline std::string replica_folder(std::int64_t step) { return "." + step_folder(step) + ".replicas"; }
+
 /// The marker goes first: half a folder must not look whole. What cannot be removed stays, unmarked.
 inline void remove_folder(std::filesystem::path const& folder) noexcept {
   std::error_code ignored;
@@ -113,12 +117,16 @@ inline void remove_checkpoint(std::filesystem::path const& out, std::int64_t ste
   std::filesystem::rename(folder, all / partial_folder(step), failed);
   remove_folder(failed ? folder : all / partial_folder(step));
 }
-inline void remove_partial_folders(std::filesystem::path const& out) {
+/// `step` is the one whose replicas are still needed.
+inline void remove_partial_folders(std::filesystem::path const& out, std::int64_t step) {
   std::vector<std::filesystem::path> left;
   std::error_code ignored;
-  for (auto const& entry : std::filesystem::directory_iterator(out / "checkpoints", ignored))
-    if (entry.path().filename().string().starts_with(".step_") && entry.path().extension() == ".partial")
+  for (auto const& entry : std::filesystem::directory_iterator(out / "checkpoints", ignored)) {
+    std::filesystem::path const name = entry.path().filename(), extension = name.extension();
+    if (name.string().starts_with(".step_") && name != replica_folder(step) &&
+        (extension == ".partial" || extension == ".replicas"))
       left.push_back(entry.path());
+  }
   for (std::filesystem::path const& folder : left) remove_folder(folder);
 }
 
@@ -128,7 +136,24 @@ inline std::vector<io::NamedTensor> listed(io::Safetensors const& file) {
   return tensors;
 }
 
+inline std::string replica_file(int rank) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "replica_%05d.safetensors", rank);
+  return text;
+}
+
 }  // namespace detail
+
+/// Writes what rank `rank` alone knows, before one rank calls `save_checkpoint` for this step with as many `replicas`.
+/// Blocking: until the device has the bytes. Errors: io. Returns the hash for CheckpointContents.
+inline std::string save_replica(std::filesystem::path const& out, std::int64_t step, int rank,
+                                std::span<io::NamedTensor const> tensors) {
+  std::filesystem::path const folder = out / "checkpoints" / detail::replica_folder(step);
+  io::make_folder(folder.parent_path().string());
+  io::make_folder(folder.string());
+  io::write_safetensors((folder / detail::replica_file(rank)).string(), tensors);
+  return to_hex(hash_tensors(tensors));
+}
 
 /// What one rank writes for all. Tensors are borrowed until the call returns.
 struct CheckpointContents {
@@ -136,6 +161,7 @@ struct CheckpointContents {
   std::vector<io::NamedTensor> parameters, optimizer;  ///< each sorted by name
   Json facts;                                          ///< joins checkpoint.json; must not use the keys named there
   std::string tokenizer;                               ///< text of tokenizer.json, or empty
+  std::vector<std::string> replicas;                   ///< hashes of what each rank gave `save_replica`
 };
 
 /// Writes aside, marks, syncs, renames, and then removes the oldest so that `keep` remain (0: all).
@@ -157,7 +183,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
                   target.string() + " " + what + ". Free space or choose another --out")
           .with_native(code.message());
   };
-  detail::remove_partial_folders(out);  // of a run that was killed: only one at a time has the folder
+  detail::remove_partial_folders(out, contents.step);  // of a run that was killed: only one at a time has the folder
   fs::remove_all(aside, code);
   must("cannot be prepared");
   struct Leftover {  // of a full disk, say: it must not take the space that the next one needs
@@ -173,7 +199,19 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   json["parameters_hash"] = to_hex(hash_tensors(contents.parameters));
   json["optimizer_hash"] = to_hex(hash_tensors(contents.optimizer));
   json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
+  if (!contents.replicas.empty()) json["replica_hashes"] = contents.replicas;
   json.update(contents.facts);
+  fs::path const replicas = all / detail::replica_folder(contents.step);
+  for (std::size_t rank = 0; rank < contents.replicas.size(); ++rank) {
+    std::string const name = detail::replica_file(static_cast<int>(rank));
+    if (!fs::exists(replicas / name))
+      throw Error(ErrorKind::io, "save_checkpoint",
+                  (replicas / name).string() + " is not there: the replica of rank " + std::to_string(rank) +
+                      " was written elsewhere. Choose an --out that all nodes share");
+    fs::rename(replicas / name, aside / name, code);
+    must("cannot take the replicas");
+  }
+  detail::remove_folder(replicas);
   io::write_safetensors((aside / "parameters.safetensors").string(), contents.parameters);
   io::write_safetensors((aside / "optimizer.safetensors").string(), contents.optimizer);
   if (!contents.tokenizer.empty()) io::write_file((aside / "tokenizer.json").string(), contents.tokenizer);
@@ -334,6 +372,20 @@ class Checkpoint {
   std::string const& tokenizer() const noexcept { return tokenizer_; }
   io::Safetensors const& parameters() const noexcept { return parameters_; }
   io::Safetensors const& optimizer() const noexcept { return optimizer_; }
+  /// Ranks that kept a replica of their own; 0 where all trained one model.
+  int replicas() const noexcept {
+    auto const hashes = facts_.find("replica_hashes");
+    return hashes == facts_.end() || !hashes->is_array() ? 0 : static_cast<int>(hashes->size());
+  }
+  /// Errors: io; format, when it is not what was saved.
+  io::Safetensors replica(int rank) const {
+    io::Safetensors file((folder_ / detail::replica_file(rank)).string());
+    if (facts_.at("replica_hashes").at(static_cast<std::size_t>(rank)) != to_hex(hash_tensors(detail::listed(file))))
+      throw Error(ErrorKind::format, "Checkpoint",
+                  folder_.string() + " is damaged: " + detail::replica_file(rank) +
+                      " does not hold what was saved. Use another checkpoint");
+    return file;
+  }
 
  private:
   std::filesystem::path folder_;

@@ -7,19 +7,21 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
-#include <tutti/infer/generate.hpp>
-#include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/io/folder_lock.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
+#include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/product_choices.hpp>
 #include <tutti/train/profiling.hpp>
+#include <tutti/train/sample_text.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
+#include <tutti/train/start_table.hpp>
+#include <tutti/train/state_files.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/validation.hpp>
 
@@ -27,6 +29,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 
 namespace tutti::train {
 
@@ -42,7 +45,7 @@ class Run {
       : data_parallel_(std::move(data_parallel)),
         port_(data_parallel_.port),
         ranks_on_node_(place.ranks),
-        setup_(fitting(make_setup(options, port_->size()), place.ranks, data_parallel_.node != nullptr)),
+        setup_(fitting(make_setup(options, port_->size()), place.ranks)),
         machine_(options, place),
         step_(machine_.context(), setup_.model,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
@@ -50,20 +53,22 @@ class Run {
                .sequence = o().sequence,
                .evaluation_batch = setup_.rows,
                .micro_steps = setup_.micro_steps,
-               .weight = static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows),
+               .weight = averages_gradients() ? weight() : 1,
                .clip = o().clip,
                .compute = o().compute_dtype(),
                .recompute = o().recompute,
                .profile = o().profile,
-               .keep_packed = o().keep_packed}) {}
+               .keep_packed = o().keep_packed}),
+        algorithm_(make_algorithm()) {}
 
   /// Ranks: all. Blocking.
   void connect() {
-    if (ranks() > 1) step_.connect(data_parallel_);
+    std::visit([&](auto& algorithm) { algorithm.connect(data_parallel_); }, algorithm_);
   }
   /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
   void prepare() {
-    detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(step_.state_bytes()),
+    detail::require_memory(o(), ranks_on_node_, step_.divided(),
+                           static_cast<double>(step_.state_bytes() + beyond_bytes()),
                            static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
@@ -108,8 +113,38 @@ class Run {
   }
 
  private:
-  static Setup fitting(Setup setup, int ranks_on_node, bool one_state) {
-    require_memory(setup, ranks_on_node, one_state);
+  using Step = TrainStep<nn::Gpt2Loss, Device>;
+  static_assert(TrainingAlgorithm<DataParallelTraining<Step>> && TrainingAlgorithm<DilocoTraining<Step>>);
+  using Algorithm = std::variant<DataParallelTraining<Step>, DilocoTraining<Step>>;
+
+  Algorithm make_algorithm() {
+    if (averages_gradients()) return Algorithm(std::in_place_index<0>, step_, ranks());
+    return Algorithm(std::in_place_index<1>, step_, machine_.host(), port_, diloco_options(o(), weight()));
+  }
+  bool averages_gradients() const noexcept { return o().algorithm == AlgorithmName::ddp; }
+  /// Of this rank's sequences in a mean over ranks, 1 where shares are even.
+  double weight() const noexcept {
+    return static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows);
+  }
+  std::int64_t beyond_bytes() const {
+    return std::visit([](auto const& algorithm) { return algorithm.bytes(); }, algorithm_);
+  }
+  /// Of what is shown and kept, the model is the one that all agree on.
+  template <class F>
+  void with_agreed_model(F&& f) {
+    struct Shown {
+      Algorithm& algorithm;
+      explicit Shown(Algorithm& of) : algorithm(of) { exchange(); }
+      ~Shown() { exchange(); }
+      void exchange() const {
+        std::visit([](auto& one) { one.exchange(); }, algorithm);
+      }
+    } const shown(algorithm_);
+    f();
+  }
+
+  Setup fitting(Setup setup, int ranks_on_node) const {
+    require_memory(setup, ranks_on_node, data_parallel_.node && setup.options.algorithm == AlgorithmName::ddp);
     return setup;
   }
   Options const& o() const noexcept { return setup_.options; }
@@ -134,18 +169,8 @@ class Run {
       if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
         setup_.warnings.push_back(std::move(text));
       if (writes) read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
-      for (graph::Field& field : step_.state().fields()) {
-        if (field.parameter || optim::is_accumulator(field.name)) continue;
-        TensorView<float const> const saved = setup_.resume->optimizer().view<float>(field.name);
-        if (!(saved.shape() == field.shape))
-          throw Error(ErrorKind::format, "train_gpt2",
-                      setup_.resume->optimizer().path() + ": '" + field.name + "' has shape " +
-                          to_string(saved.shape()) + ", the model needs " + to_string(field.shape) +
-                          ". Use another checkpoint");
-        if (writes) std::copy_n(saved.data(), saved.size(), field.view<float>().data());
-      }
+      read_moments(*setup_.resume, step_.state());
       step_.set_updates(setup_.first_step);
-      setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
     } else if (setup_.weights) {
       if (writes) read_gpt2(*setup_.weights, setup_.model, nn::gpt2_data(step_.state()));
       setup_.weights.reset();
@@ -154,6 +179,8 @@ class Run {
     }
     parallel::broadcast(*port_, step_.state());
     parallel::require_equal(*port_, step_.state(), "at the start");
+    std::visit([&](auto& algorithm) { algorithm.begin(setup_.resume ? &*setup_.resume : nullptr); }, algorithm_);
+    setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
   }
 
   /// Sum over ranks: the job's ceiling.
@@ -164,62 +191,26 @@ class Run {
   }
 
   void announce() {
-    nn::Gpt2Config const& m = setup_.model;
     exec::Context const& host = machine_.host();
     int const busy = host.threads() * ranks_on_node_, may = exec::available_processors();
-    std::int64_t const state_bytes = step_.state_bytes(), work_bytes = step_.workspace_bytes();
-    std::int64_t const parameters = nn::parameter_count(m);
-    double const flops = nn::flops_per_token(m, o().sequence) * static_cast<double>(setup_.tokens_per_step());
-    auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
-    std::vector<std::pair<std::string, std::string>> rows{
-        {"device",
-         fmt::format("{}, {:.0f} GFLOP/s {} measured", machine_.describe(), peak_flops_ / 1e9, o().compute.text())},
-        {"layout",
-         fmt::format("{}: {} x {}", o().backend.text(), count(ranks(), "rank"), count(host.threads(), "thread"))},
-        {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
-                              setup_.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
-                              m.max_tokens)},
-        {"parameters", fmt::format("{}, fp32", with_commas(parameters))},
-        {"products", machine_.describe_products(step_.options().compute)},
-        {"data", fmt::format("{}: {} tokens", o().data, with_commas(setup_.train->corpus().tokens()))},
-        {"held out", setup_.validation ? fmt::format("{}: {} tokens", o().validation_data,
-                                                     with_commas(setup_.validation->corpus().tokens()))
-                                       : "nothing"},
-        {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup_.tokens_per_step()),
-                             setup_.micro_rows % ranks() == 0
-                                 ? fmt::format("batch {} x {}", setup_.rows, count(ranks(), "rank"))
-                                 : fmt::format("{} shared by {}, {} or {} each", count(setup_.micro_rows, "sequence"),
-                                               count(ranks(), "rank"), setup_.rows, setup_.rows - 1),
-                             o().sequence, count(setup_.micro_steps, "micro-step"), flops / 1e9)},
-        {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup_.first_step + 1, setup_.steps,
-                              setup_.train->epochs_at(setup_.steps))},
-        {"optimizer",
-         fmt::format(
-             "AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, clip {}",
-             o().schedule.text(), o().learning_rate, o().warmup, o().beta1, o().beta2, o().weight_decay,
-             o().clip == 0 ? std::string("none") : fmt::format("{}", o().clip))},
-        {"recompute", describe_recompute(o().recompute)},
-        {"memory",
-         step_.divided()
-             ? fmt::format(
-                   "{} activations and gradients a rank; {} parameters and moments, of which the node's {} share "
-                   "one copy and its updates",
-                   human_bytes(static_cast<double>(work_bytes)), human_bytes(static_cast<double>(state_bytes)),
-                   count(ranks_on_node_, "rank"))
-             : fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
-                           human_bytes(static_cast<double>(state_bytes + work_bytes)),
-                           human_bytes(static_cast<double>(state_bytes)),
-                           human_bytes(static_cast<double>(work_bytes)))},
-        {"traffic", ranks() == 1
-                        ? std::string("none")
-                        : fmt::format("{} of gradients averaged over {} each step",
-                                      human_bytes(4.0 * static_cast<double>(parameters)), count(ranks(), "rank"))},
-        {"seed", std::to_string(o().seed)},
-        {"out", o().out.empty() ? "nothing is kept (give --out)" : o().out}};
-    console_.table(rows);
+    auto const describe = [](auto const& algorithm) { return algorithm.describe(); };
+    auto const traffic = [&](auto const& algorithm) {
+      return algorithm.describe_traffic(nn::parameter_count(setup_.model));
+    };
+    console_.table(start_table(setup_, {.device = machine_.describe(),
+                                        .products = machine_.describe_products(step_.options().compute),
+                                        .algorithm = std::visit(describe, algorithm_),
+                                        .traffic = std::visit(traffic, algorithm_),
+                                        .ranks = ranks(),
+                                        .ranks_on_node = ranks_on_node_,
+                                        .threads = host.threads(),
+                                        .peak_flops = peak_flops_,
+                                        .state_bytes = step_.state_bytes() + beyond_bytes(),
+                                        .work_bytes = step_.workspace_bytes(),
+                                        .one_state = step_.divided()}));
     for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
     for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
-    if (data_parallel_.node && !step_.divided())
+    if (averages_gradients() && data_parallel_.node && !step_.divided())
       console_.line(
           "WARNING: shared memory is too small for one copy of parameters and moments: every rank keeps its own. "
           "Enlarge /dev/shm, or say --replicas-per-rank");
@@ -233,11 +224,12 @@ class Run {
                     {"threads", host.threads()},
                     {"backend", o().backend.text()},
                     {"device", o().device.text()},
+                    {"algorithm", o().algorithm.text()},
                     {"isa", name(host.isa())},
                     {"processor", exec::processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},
-                    {"parameters", parameters},
-                    {"model", to_json(m)},
+                    {"parameters", nn::parameter_count(setup_.model)},
+                    {"model", to_json(setup_.model)},
                     {"tokens_per_step", setup_.tokens_per_step()},
                     {"rows", setup_.rows},
                     {"micro_steps", setup_.micro_steps},
@@ -267,7 +259,8 @@ class Run {
     under_way_ = UnderWay{step, rate};
     auto const due = [&](std::int64_t every) { return every > 0 && (step + 1) % every == 0; };
     bool const validates = due(o().validate_every), samples = due(o().sample_every), saves = due(o().checkpoint_every);
-    bool const late = Execution<Device>::asynchronous && stop_ == 0 && step + 1 < setup_.steps;
+    bool const waits = std::visit([](auto& algorithm) { return algorithm.waits; }, algorithm_);
+    bool const late = Execution<Device>::asynchronous && !waits && stop_ == 0 && step + 1 < setup_.steps;
     if (late && !validates && !samples && !saves) return;
     tell();
     if (!diverged_.empty()) return;
@@ -280,10 +273,11 @@ class Run {
   void tell() {
     auto const [step, rate] = *under_way_;
     under_way_.reset();
-    StepResult const result = step_.finish();
+    StepResult result = step_.finish();
     // Of a norm that is not finite come parameters that are not: they must not be kept.
     bool const loss_finite = std::isfinite(result.loss), finite = loss_finite && std::isfinite(result.grad_norm);
     bool const diverged = agree(!finite);
+    if (!diverged) std::visit([&](auto& algorithm) { algorithm.finish_step(step + 1, result); }, algorithm_);
     double const seconds = now() - told_;
     told_ += seconds;
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
@@ -331,9 +325,11 @@ class Run {
 
   void validate() {
     if (!setup_.validation) return;
-    Validation const found =
-        measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
-                setup_.validation_windows());
+    Validation found;
+    with_agreed_model([&] {
+      found = measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                      setup_.validation_windows());
+    });
     validation_loss_ = found.loss;
     bool const text_known = found.bits_per_byte > 0;
     console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
@@ -346,40 +342,28 @@ class Run {
   /// Rank 0 writes, the others go on to the next collective and wait there.
   void sample() {
     last_sampled_ = done_;
-    if (!root() || !setup_.tokenizer) return;
-    infer::Gpt2Decoder decoder(machine_.host(), nn::gpt2_weights(setup_.model, step_.state()));
-    infer::Sampler sampler({.temperature = 0.5,  // a model of minutes spells words right only where it is sure
-                            .top_p = 0.9,
-                            .seed = static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_)});
-    data::Tokenizer const& tokenizer = setup_.tokenizer->tokenizer;
-    std::vector<std::int32_t> context{tokenizer.end_of_text()};
-    tokenizer.encode_to(context, o().sample_prompt);
-    std::vector<std::int32_t> made;
-    infer::generate(decoder, sampler, context, o().sample_tokens, -1, [&](std::int32_t token) {
-      if (token < tokenizer.vocabulary()) made.push_back(token);
-    });
-    std::string const text = o().sample_prompt + tokenizer.decode(made);
+    if (root() && setup_.tokenizer) with_agreed_model([&] { write_sample(); });
+  }
+  void write_sample() {
+    std::string const text =
+        sample_text(machine_.host(), nn::gpt2_weights(setup_.model, step_.state()), setup_.tokenizer->tokenizer,
+                    o().sample_prompt, o().sample_tokens,
+                    static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_));
     console_.line(fmt::format("step {}: sample\n{}", done_, text));
     metrics_.write({{"type", "sample"}, {"step", done_}, {"text", text}});
   }
 
   void checkpoint() {
     last_saved_ = done_;
-    if (o().out.empty()) return;
+    if (!o().out.empty()) with_agreed_model([&] { write_checkpoint(); });
+  }
+  void write_checkpoint() {
     parallel::require_equal(*port_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
     keep_product_choices(machine_, o().out, port_->rank());
+    CheckpointContents contents = contents_of(step_.state(), done_);
+    std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
     if (!root()) return;
-    CheckpointContents contents;
-    contents.step = done_;
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-    for (graph::Field const& field : step_.state().fields()) {
-      if (optim::is_accumulator(field.name)) continue;
-      (field.parameter ? contents.parameters : contents.optimizer)
-          .push_back({field.name, field.dtype, field.shape, field.data()});
-    }
-    for (auto* list : {&contents.parameters, &contents.optimizer})
-      std::sort(list->begin(), list->end(),
-                [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
     Json settings = Json::object();
     for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
     contents.facts = {{"model", to_json(setup_.model)},
@@ -434,7 +418,8 @@ class Run {
   int ranks_on_node_;
   Setup setup_;
   Machine<Device> machine_;
-  TrainStep<nn::Gpt2Loss, Device> step_;
+  Step step_;
+  Algorithm algorithm_;
   io::FolderLock lock_;
   Console console_;
   Metrics metrics_;

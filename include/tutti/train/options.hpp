@@ -10,6 +10,7 @@
 #include <tutti/core/setting.hpp>
 #include <tutti/graph/op.hpp>
 #include <tutti/optim/schedule.hpp>
+#include <tutti/parallel/outer_gradient.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,7 @@ inline constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 enum class Compute : unsigned char { float32, bfloat16 };
 enum class BackendName : unsigned char { automatic, mpi, threads, nccl };
 enum class DeviceName : unsigned char { cpu, cuda };
+enum class AlgorithmName : unsigned char { ddp, diloco };
 
 }  // namespace train
 
@@ -40,6 +42,8 @@ inline constexpr auto setting::spelling<train::BackendName> =
     std::array<std::string_view, 4>{"auto", "mpi", "threads", "nccl"};
 template <>
 inline constexpr auto setting::spelling<train::DeviceName> = std::array<std::string_view, 2>{"cpu", "cuda"};
+template <>
+inline constexpr auto setting::spelling<train::AlgorithmName> = std::array<std::string_view, 2>{"ddp", "diloco"};
 template <>
 inline constexpr auto setting::spelling<graph::Recompute> =
     std::array<std::string_view, 3>{"none", "pointwise", "block"};
@@ -69,6 +73,14 @@ struct Options {
   Choice<Compute> compute = Compute::float32;  ///< of matrix products
   double clip = 1.0;                           ///< global norm; 0 does not clip
   std::string clip_flag = "--clip";            ///< as it was spelled
+  Choice<AlgorithmName> algorithm = AlgorithmName::ddp;
+  std::int64_t inner_steps = 30;
+  double outer_learning_rate = 0;  ///< 0: as --outer-learning-rate says
+  double outer_momentum = 0.9;
+  std::int64_t fragments = 1;
+  Choice<parallel::OuterBits> outer_bits = parallel::OuterBits::float32;
+  std::int64_t outer_overlap = 0;
+  double outer_mix = 0.5;
   std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0,
                keep = 3;
   std::string sample_prompt;
@@ -172,6 +184,28 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "matrix products: float32, or bfloat16 with sums, parameters and all else in float32"},
     o.compute, Any{});
 
+  f(Flag{"Algorithm", "algorithm", checkpoint,
+         "of several ranks: ddp averages gradients every step; diloco lets each rank train a replica, and averages "
+         "what they found every --inner-steps"},
+    o.algorithm, Any{});
+  f(Flag{"Algorithm", "inner-steps", checkpoint, "diloco: steps of a replica between two averages"}, o.inner_steps,
+    Whole{1, most});
+  f(Flag{"Algorithm", "outer-learning-rate", checkpoint,
+         "diloco: of the step that all make together (default: 0.7, with several --fragments 0.4)"},
+    o.outer_learning_rate, Real{0, 1e3});
+  f(Flag{"Algorithm", "outer-momentum", checkpoint, "diloco: Nesterov's, of that step"}, o.outer_momentum,
+    Real{0, 1, true});
+  f(Flag{"Algorithm", "fragments", checkpoint, "diloco: parts of the model that are averaged one after another"},
+    o.fragments, Whole{1, 1024});
+  f(Flag{"Algorithm", "outer-bits", checkpoint,
+         "diloco: how averages travel: float32, bfloat16, int8 or int4; what rounding takes is sent later"},
+    o.outer_bits, Any{});
+  f(Flag{"Algorithm", "outer-overlap", checkpoint, "diloco: steps for which an average travels while replicas go on"},
+    o.outer_overlap, count);
+  f(Flag{"Algorithm", "outer-mix", checkpoint,
+         "diloco with --outer-overlap: share of a replica's own parameters when the average arrives"},
+    o.outer_mix, Real{0, 1});
+
   f(Flag{"Run", "validate-every", checkpoint, "steps; validation also runs before the first and after the last"},
     o.validate_every, count);
   f(Flag{"Run", "validation-batches", checkpoint,
@@ -269,6 +303,17 @@ inline void validate(Options const& o) {
     refuse("autotune", "", "is of GPUs. Add --device cuda, or leave it out");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
+  bool const remembered = !o.resume.empty() && o.checkpoint.empty();  // which algorithm it is, is not known yet
+  if (o.algorithm == AlgorithmName::ddp && !remembered)
+    for (char const* name : {"inner-steps", "outer-learning-rate", "outer-momentum", "fragments", "outer-bits",
+                             "outer-overlap", "outer-mix"})
+      if (o.typed.contains(name)) refuse(name, "", "is of --algorithm diloco. Add that, or leave it out");
+  if (o.fragments > o.inner_steps)
+    refuse("fragments", std::to_string(o.fragments),
+           "are more than the " + std::to_string(o.inner_steps) + " --inner-steps, in each of which one is averaged");
+  if (o.outer_overlap >= o.inner_steps)
+    refuse("outer-overlap", std::to_string(o.outer_overlap),
+           "is not below the " + std::to_string(o.inner_steps) + " --inner-steps");
   bool const sized = o.layers != 0 || o.channels != 0 || o.heads != 0;
   if (!o.model.empty() && sized)
     refuse("model", o.model, "already says --layers, --channels and --heads. Give one or the other");

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// How several ranks train one model: what a run does at its beginning, after every step and around what it shows.
+
+#include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/diloco.hpp>
+#include <tutti/train/checkpoint.hpp>
+#include <tutti/train/console.hpp>
+#include <tutti/train/options.hpp>
+#include <tutti/train/state_files.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::train {
+
+/// Over a TrainStep. All calls on all ranks, at the same steps.
+template <class A>
+concept TrainingAlgorithm = requires(A& a, A const& constant, parallel::DataParallel const& ranks, StepResult& result,
+                                     Checkpoint const* resumed, std::int64_t step, Options const& options,
+                                     CheckpointContents& contents, double seconds) {
+  { A::one_model } -> std::convertible_to<bool>;  ///< the state is the same on all ranks after every step
+  { A::waits } -> std::convertible_to<bool>;      ///< a step must be done before the next one begins
+  a.connect(ranks);                               ///< from now on ranks train together
+  a.begin(resumed);                               ///< parameters are restored and the same on all ranks
+  a.finish_step(step, result);                    ///< so many steps are done; makes losses and times those of the job
+  a.exchange();                                   ///< shows the model that all agree on; a second call hides it again
+  a.keep(contents, options.out);                  ///< adds to a checkpoint what is beyond the state, while it is shown
+  { constant.bytes() } -> std::same_as<std::int64_t>;  ///< of memory beyond the step's
+  { constant.describe() } -> std::same_as<std::string>;
+  { constant.describe_traffic(step) } -> std::same_as<std::string>;  ///< of so many parameters
+};
+
+inline parallel::DilocoOptions diloco_options(Options const& o, double weight) {
+  double const usual = o.fragments > 1 ? 0.4 : parallel::OuterOptions{}.learning_rate;  // arXiv 2501.18512, 2311.08105
+  return {.inner_steps = o.inner_steps,
+          .outer = {o.outer_learning_rate > 0 ? o.outer_learning_rate : usual, o.outer_momentum},
+          .fragments = static_cast<int>(o.fragments),
+          .bits = o.outer_bits,
+          .overlap = o.outer_overlap,
+          .mix = o.outer_mix,
+          .weight = weight};
+}
+
+/// Gradients are averaged within every step.
+template <class Step>
+class DataParallelTraining {
+ public:
+  static constexpr bool one_model = true, waits = false;
+
+  DataParallelTraining(Step& step, int ranks) : step_(step), ranks_(ranks) {}
+
+  void connect(parallel::DataParallel const& ranks) {
+    if (ranks_ > 1) step_.connect(ranks);
+  }
+  void begin(Checkpoint const*) {}
+  void finish_step(std::int64_t, StepResult&) {}
+  void exchange() noexcept {}
+  void keep(CheckpointContents&, std::string const&) {}
+  std::int64_t bytes() const noexcept { return 0; }
+  std::string describe() const { return "gradients averaged every step"; }
+  std::string describe_traffic(std::int64_t parameters) const {
+    return ranks_ == 1 ? "none"
+                       : fmt::format("{} of gradients averaged over {} ranks each step",
+                                     human_bytes(4.0 * static_cast<double>(parameters)), ranks_);
+  }
+
+ private:
+  Step& step_;
+  int ranks_;
+};
+
+/// Every rank trains a replica, with moments of its own; parallel::Diloco brings them together.
+template <class Step>
+class DilocoTraining {
+ public:
+  static constexpr bool one_model = false, waits = true;
+
+  DilocoTraining(Step& step, exec::Context& host, Shared<comm::Port> port, parallel::DilocoOptions const& options)
+      : step_(step), port_(std::move(port)), weight_(options.weight), diloco_(host, port_, step.state(), options) {
+    for (graph::Field& field : step_.state().fields())
+      if (!field.parameter) field.per_rank = true;
+  }
+
+  void connect(parallel::DataParallel const&) {}
+  void begin(Checkpoint const* resumed) {
+    graph::State& state = step_.state();
+    diloco_.begin();
+    if (resumed == nullptr || resumed->replicas() == 0) return;  // moments are what the checkpoint's model had
+    graph::State agreed, own;
+    copy_into(agreed, resumed->optimizer(), "outer.");
+    io::Safetensors const replica = resumed->replica(port_->rank() % resumed->replicas());
+    copy_into(own, replica, "");
+    for (graph::Field& field : state.fields())
+      if (graph::Field const* const saved = own.find(field.name);
+          saved != nullptr && !field.parameter && saved->shape == field.shape && saved->dtype == field.dtype)
+        std::memcpy(field.data(), saved->data(), static_cast<std::size_t>(field.bytes()));
+    diloco_.resume(agreed, own);
+  }
+  void finish_step(std::int64_t done, StepResult& result) {
+    double values[2] = {weight_ * static_cast<double>(result.loss), static_cast<double>(result.grad_norm)};
+    parallel::all_reduce(*port_, values, comm::PortOp::avg);
+    result.loss = static_cast<float>(values[0]);
+    result.grad_norm = static_cast<float>(values[1]);
+    static_cast<void>(step_.state());
+    result.exposed_comm_ms += static_cast<double>(diloco_.after_step(done)) / 1e6;
+  }
+  void exchange() {
+    static_cast<void>(step_.state());
+    diloco_.exchange();
+  }
+  void keep(CheckpointContents& contents, std::string const& out) {
+    kept_ = diloco_.keep();
+    std::vector<io::NamedTensor> own;
+    for (graph::Field const& field : kept_.own.fields()) own.push_back(named_tensor(field));
+    for (graph::Field const& field : step_.state().fields())
+      if (!field.parameter && !optim::is_accumulator(field.name)) own.push_back(named_tensor(field));
+    sort_by_name(own);
+    char hash[16] = {};
+    std::string failed;
+    try {
+      save_replica(out, contents.step, port_->rank(), own).copy(hash, sizeof(hash));
+    } catch (std::exception const& error) {
+      failed = error.what();
+    }
+    std::vector<char> all(sizeof(hash) * static_cast<std::size_t>(port_->size()));
+    port_->wait(port_->start_all_gather(hash, all.data(), sizeof(hash), DType::byte, std::source_location::current()));
+    if (!failed.empty()) throw Error(ErrorKind::io, "checkpoint", failed);
+    for (int rank = 0; rank < port_->size(); ++rank) {
+      std::string const one(all.data() + sizeof(hash) * static_cast<std::size_t>(rank), sizeof(hash));
+      if (one[0] == '\0')
+        throw Error(ErrorKind::io, "checkpoint", "rank " + std::to_string(rank) + " could not write its replica")
+            .with_rank(port_->rank());
+      contents.replicas.push_back(one);
+    }
+    for (graph::Field const& field : kept_.agreed.fields()) contents.optimizer.push_back(named_tensor(field));
+    sort_by_name(contents.optimizer);
+  }
+  std::int64_t bytes() const noexcept { return diloco_.bytes(); }
+  std::string describe() const {
+    parallel::DilocoOptions const& o = diloco_.options();
+    std::string text = fmt::format("DiLoCo: {} inner step{}, outer rate {:.3g}, momentum {:.3g}", o.inner_steps,
+                                   o.inner_steps == 1 ? "" : "s", o.outer.learning_rate, o.outer.momentum);
+    if (o.fragments > 1) text += fmt::format(", {} fragments", o.fragments);
+    if (o.overlap > 0) text += fmt::format(", {} steps of overlap, mix {:.3g}", o.overlap, o.mix);
+    return text;
+  }
+  std::string describe_traffic(std::int64_t) const {
+    parallel::DilocoOptions const& o = diloco_.options();
+    auto const bits = setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(o.bits)];
+    return port_->size() == 1 ? std::string("none")
+                              : fmt::format("{} sent by each of {} ranks every {} steps, as {}",
+                                            human_bytes(static_cast<double>(diloco_.bytes_per_round())), port_->size(),
+                                            o.inner_steps, bits);
+  }
+
+ private:
+  static void copy_into(graph::State& state, io::Safetensors const& file, std::string const& prefix) {
+    for (auto const& [name, tensor] : file.tensors()) {
+      if (!name.starts_with(prefix)) continue;
+      std::memcpy(state.add(name, tensor.dtype, tensor.shape)->data(), tensor.data, tensor.bytes());
+    }
+  }
+
+  Step& step_;
+  Shared<comm::Port> port_;
+  double weight_;
+  parallel::Diloco diloco_;
+  parallel::Diloco::Kept kept_;  // while a checkpoint is written
+};
+
+}  // namespace tutti::train

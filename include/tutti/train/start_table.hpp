@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a run says of itself before its first step.
+
+#include <tutti/train/console.hpp>
+#include <tutti/train/setup.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::train {
+
+/// What the setup does not say: where a run runs, and how.
+struct RunFacts {
+  std::string device, products, algorithm, traffic;
+  int ranks = 1, ranks_on_node = 1, threads = 1;
+  double peak_flops = 0;         ///< measured, of all ranks
+  std::int64_t state_bytes = 0;  ///< parameters and moments
+  std::int64_t work_bytes = 0;   ///< activations and gradients of a rank
+  bool one_state = false;        ///< the ranks of a node share parameters and moments
+};
+
+/// Rows of a name and a text.
+inline std::vector<std::pair<std::string, std::string>> start_table(Setup const& setup, RunFacts const& facts) {
+  Options const& o = setup.options;
+  nn::Gpt2Config const& m = setup.model;
+  auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
+  double const flops = nn::flops_per_token(m, o.sequence) * static_cast<double>(setup.tokens_per_step());
+  auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+  return {
+      {"device", fmt::format("{}, {:.0f} GFLOP/s {} measured", facts.device, facts.peak_flops / 1e9, o.compute.text())},
+      {"layout",
+       fmt::format("{}: {} x {}", o.backend.text(), count(facts.ranks, "rank"), count(facts.threads, "thread"))},
+      {"algorithm", facts.ranks == 1 && o.algorithm == AlgorithmName::ddp ? "one rank" : facts.algorithm},
+      {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
+                            setup.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
+                            m.max_tokens)},
+      {"parameters", fmt::format("{}, fp32", with_commas(nn::parameter_count(m)))},
+      {"products", facts.products},
+      {"data", fmt::format("{}: {} tokens", o.data, with_commas(setup.train->corpus().tokens()))},
+      {"held out", setup.validation ? fmt::format("{}: {} tokens", o.validation_data,
+                                                  with_commas(setup.validation->corpus().tokens()))
+                                    : "nothing"},
+      {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup.tokens_per_step()),
+                           setup.micro_rows % facts.ranks == 0
+                               ? fmt::format("batch {} x {}", setup.rows, count(facts.ranks, "rank"))
+                               : fmt::format("{} shared by {}, {} or {} each", count(setup.micro_rows, "sequence"),
+                                             count(facts.ranks, "rank"), setup.rows, setup.rows - 1),
+                           o.sequence, count(setup.micro_steps, "micro-step"), flops / 1e9)},
+      {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup.first_step + 1, setup.steps,
+                            setup.train->epochs_at(setup.steps))},
+      {"optimizer",
+       fmt::format("AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, "
+                   "clip {}",
+                   o.schedule.text(), o.learning_rate, o.warmup, o.beta1, o.beta2, o.weight_decay,
+                   o.clip == 0 ? std::string("none") : fmt::format("{}", o.clip))},
+      {"recompute", describe_recompute(o.recompute)},
+      {"memory",
+       facts.one_state
+           ? fmt::format("{} activations and gradients a rank; {} parameters and moments, of which the node's {} share "
+                         "one copy and its updates",
+                         bytes(facts.work_bytes), bytes(facts.state_bytes), count(facts.ranks_on_node, "rank"))
+           : fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
+                         bytes(facts.state_bytes + facts.work_bytes), bytes(facts.state_bytes),
+                         bytes(facts.work_bytes))},
+      {"traffic", facts.traffic},
+      {"seed", std::to_string(o.seed)},
+      {"out", o.out.empty() ? "nothing is kept (give --out)" : o.out}};
+}
+
+}  // namespace tutti::train

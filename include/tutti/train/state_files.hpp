@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The state of a training step in a checkpoint, and back.
+
+#include <tutti/graph/state.hpp>
+#include <tutti/optim/adamw.hpp>
+#include <tutti/train/checkpoint.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tutti::train {
+
+inline io::NamedTensor named_tensor(graph::Field const& field) {
+  return {field.name, field.dtype, field.shape, field.data()};
+}
+inline void sort_by_name(std::vector<io::NamedTensor>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](auto const& a, auto const& b) { return a.name < b.name; });
+}
+
+/// Parameters and moments as of step `step`; facts and tokenizer are the caller's to add. Refers to the state's memory.
+inline CheckpointContents contents_of(graph::State const& state, std::int64_t step) {
+  CheckpointContents contents;
+  contents.step = step;
+  for (graph::Field const& field : state.fields())
+    if (!optim::is_accumulator(field.name))
+      (field.parameter ? contents.parameters : contents.optimizer).push_back(named_tensor(field));
+  for (auto* list : {&contents.parameters, &contents.optimizer}) sort_by_name(*list);
+  return contents;
+}
+
+/// Moments of a checkpoint into a state of the same model, which this rank may write. Errors: format, naming what
+/// differs.
+inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
+  bool const writes = state.writer();
+  for (graph::Field& field : state.fields()) {
+    if (field.parameter || optim::is_accumulator(field.name)) continue;
+    TensorView<float const> const saved = checkpoint.optimizer().view<float>(field.name);
+    if (!(saved.shape() == field.shape))
+      throw Error(ErrorKind::format, "train_gpt2",
+                  checkpoint.optimizer().path() + ": '" + field.name + "' has shape " + to_string(saved.shape()) +
+                      ", the model needs " + to_string(field.shape) + ". Use another checkpoint");
+    if (writes) std::copy_n(saved.data(), saved.size(), field.view<float>().data());
+  }
+}
+
+}  // namespace tutti::train
