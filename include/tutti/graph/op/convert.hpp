@@ -28,6 +28,16 @@ struct Operation<Op::convert> : detail::Elementwise<1> {
   static double reference(auto const& call, double a) { return call.converted(a); }
 
   static constexpr void gradient(auto const& n) { n.give(0, convert(n.g(), n.in(0).dtype())); }
+
+  /// StableHLO does not say what becomes of numbers that the integers do not hold: these are kept from it.
+  static auto stablehlo(auto const& e) {
+    auto const& x = e.in();
+    DType const to = e.dtype();
+    if (to == DType::boolean && x.dtype != to) return e.compare("NE", x, e.number(0));
+    if (!is_floating(x.dtype) || is_floating(to)) return e.convert(x, to);
+    if (size_of(x.dtype) == 2) return e.saturated(e.convert(x, DType::float32), to);
+    return e.saturated(x, to);
+  }
 };
 
 constexpr Var convert(Var x, DType dtype, Where where = Where::current()) {

@@ -29,6 +29,20 @@ struct Operation<Op::divide> : detail::Elementwise<2> {
   }
 
   static constexpr void gradient(auto const& n) { n.give(0, n.g() / n.in(1)), n.give(1, -(n.g() / n.in(1) * n.out())); }
+
+  /// StableHLO does not say what a division by zero is, nor the lowest number by -1: both are kept from it.
+  static auto stablehlo(auto const& e) {
+    auto const &a = e.in(0), &b = e.in(1);
+    if (is_floating(e.dtype())) return e.map("divide", a, b);
+    if (e.is_truth()) return e.map("and", a, b);
+    auto const zero = e.number(0), one = e.number(1), by_zero = e.compare("EQ", b, zero);
+    if (!e.is_signed()) return e.select(by_zero, zero, e.map("divide", a, e.select(by_zero, one, b)));
+    auto const by_minus = e.compare("EQ", b, e.number(-1));
+    auto const quotient = e.map("divide", a, e.select(e.map("or", by_zero, by_minus), one, b));
+    auto negated = e.map("negate", a);
+    if (e.dtype() == DType::int64) negated = e.select(e.compare("EQ", a, e.number(-0x1p63)), zero, negated);
+    return e.select(by_zero, zero, e.select(by_minus, negated, quotient));
+  }
 };
 
 constexpr Var operator/(Operand a, Operand b) { return detail::arithmetic<Op::divide>(a, b); }

@@ -20,6 +20,8 @@ struct Operation<Op::equal> : detail::Comparison {
   static constexpr Register integer(Register a, Register b) {
     return a == b;
   }
+
+  static auto stablehlo(auto const& e) { return e.compare("EQ", e.in(0), e.in(1)); }
 };
 
 constexpr Var equal(Operand a, Operand b) { return detail::binary(Op::equal, a, b); }

@@ -20,6 +20,8 @@ struct Operation<Op::less> : detail::Comparison {
   static constexpr Register integer(Register a, Register b) {
     return a < b;
   }
+
+  static auto stablehlo(auto const& e) { return e.compare("LT", e.in(0), e.in(1)); }
 };
 
 constexpr Var less(Operand a, Operand b) { return detail::binary(Op::less, a, b); }

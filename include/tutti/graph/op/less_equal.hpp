@@ -20,6 +20,8 @@ struct Operation<Op::less_equal> : detail::Comparison {
   static constexpr Register integer(Register a, Register b) {
     return a <= b;
   }
+
+  static auto stablehlo(auto const& e) { return e.compare("LE", e.in(0), e.in(1)); }
 };
 
 constexpr Var less_equal(Operand a, Operand b) { return detail::binary(Op::less_equal, a, b); }

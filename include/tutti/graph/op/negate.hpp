@@ -21,6 +21,11 @@ struct Operation<Op::negate> : detail::Elementwise<1> {
   static constexpr std::uint64_t integer(std::uint64_t a) { return 0 - a; }
 
   static constexpr void gradient(auto const& n) { n.give(0, -n.g()); }
+
+  static auto stablehlo(auto const& e) {
+    if (e.is_truth()) return e.in();
+    return e.is_signed() ? e.map("negate", e.in()) : e.map("subtract", e.number(0), e.in());
+  }
 };
 
 constexpr Var operator-(Operand a) {

@@ -37,6 +37,14 @@ struct Operation<Op::power> : detail::Elementwise<1> {
   }
 
   static constexpr void gradient(auto const& n) { n.give(0, n.g() * (pow(n.in(0), n.real() - 1) * n.real())); }
+
+  static auto stablehlo(auto const& e) {
+    auto const& x = e.in();
+    if (e.real() == 2) return e.map("multiply", x, x);
+    if (e.real() == 3) return e.map("multiply", e.map("multiply", x, x), x);
+    if (e.real() == -1) return e.map("divide", e.number(1), x);
+    return e.real() == 1 ? x : e.map("power", x, e.number(e.real()));
+  }
 };
 
 constexpr Var pow(Var x, double exponent, Where where = Where::current()) {

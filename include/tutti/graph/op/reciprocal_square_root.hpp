@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::reciprocal_square_root> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "reciprocal_square_root";
+  static constexpr std::string_view name = "reciprocal_square_root", stablehlo = "rsqrt";
   static constexpr bool floating = true;
 
   template <class Real>

@@ -23,6 +23,8 @@ struct Operation<Op::relu> : detail::Elementwise<1> {
 
   /// 0 at 0, as elsewhere in the field.
   static constexpr void gradient(auto const& n) { n.give(0, select(less(0.0, n.in(0)), n.g(), 0.0)); }
+
+  static auto stablehlo(auto const& e) { return e.map("maximum", e.in(), e.number(0)); }
 };
 
 constexpr Var relu(Var x, Where where = Where::current()) { return detail::unary(Op::relu, x, where); }

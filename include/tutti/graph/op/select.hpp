@@ -33,6 +33,8 @@ struct Operation<Op::select> : detail::Elementwise<3> {
   static constexpr void gradient(auto const& n) {
     n.give(1, select(n.in(0), n.g(), 0.0)), n.give(2, select(n.in(0), 0.0, n.g()));
   }
+
+  static auto stablehlo(auto const& e) { return e.select(e.in(0), e.in(1), e.in(2)); }
 };
 
 constexpr Var select(Var predicate, Operand a, Operand b) {

@@ -24,6 +24,11 @@ struct Operation<Op::sign> : detail::Elementwise<1> {
   static constexpr Register integer(Register a) {
     return a > 0 ? Register(1) : a < 0 ? Register(-1) : a;
   }
+
+  static auto stablehlo(auto const& e) {
+    if (e.is_truth()) return e.in();
+    return e.is_signed() ? e.map("sign", e.in()) : e.map("minimum", e.in(), e.number(1));
+  }
 };
 
 constexpr Var sign(Var x, Where where = Where::current()) { return detail::unary(Op::sign, x, where); }

@@ -21,6 +21,8 @@ struct Operation<Op::subtract> : detail::Elementwise<2> {
   TUTTI_VECTOR_BODY((V a, V b) { return sub(a, b); })
   static constexpr std::uint64_t integer(std::uint64_t a, std::uint64_t b) { return a - b; }
   static constexpr void gradient(auto const& n) { n.give(0, n.g()), n.give(1, -n.g()); }
+
+  static auto stablehlo(auto const& e) { return e.map(e.is_truth() ? "xor" : "subtract", e.in(0), e.in(1)); }
 };
 
 constexpr Var operator-(Operand a, Operand b) { return detail::arithmetic<Op::subtract>(a, b); }

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs the StableHLO modules that tests/graph/stablehlo_files.cpp writes in JAX and IREE, and compares.
+
+usage: check_stablehlo.py FOLDER [--only WORD] [--backend jax|iree]...
+
+Small graphs are compared with what the library's interpreter computes, training steps, 20 of each, with the losses of
+its executor. `./tutti check --iree` makes the folder and a Python that has both compilers."""
+import argparse
+import importlib.metadata
+import json
+import os
+import pathlib
+import sys
+import time
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import ml_dtypes
+import numpy as np
+
+# Where IREE's compiler refuses a module that XLA takes: the case, and words of its message. Anything else is a failure,
+# and so is a case here that IREE takes.
+IREE_REFUSES = {
+    "functions_float64": "undefined symbol",  # tanh, sine, cosine
+}
+
+
+def dtype_of(name):
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+class Jax:
+    name = "JAX"
+
+    def __init__(self):
+        import jax
+        import jax.extend.backend
+        jax.config.update("jax_enable_x64", True)
+        self.jax, self.client = jax, jax.extend.backend.get_backend("cpu")
+        self.version = importlib.metadata.version("jax") + ", jaxlib " + importlib.metadata.version("jaxlib")
+
+    def compile(self, text, ranks):
+        from jax._src import compiler
+        from jax._src.interpreters import mlir
+        from jaxlib import _jax
+        from jaxlib.mlir import ir
+        with mlir.make_ir_context():
+            module = ir.Module.parse(text)
+        options = compiler.get_compile_options(num_replicas=ranks, num_partitions=1)
+        devices = self.client.devices()[:ranks]
+        return self.client.compile_and_load(module, _jax.DeviceList(tuple(devices)), options), devices
+
+    def run(self, compiled, arguments):
+        """`arguments` of every rank; the results likewise."""
+        program, devices = compiled
+        # Arrays that are told to be the same everywhere, and are not: what replicas hold is theirs to know.
+        mesh = self.jax.sharding.Mesh(np.array(devices), ("rank",))
+        everywhere = self.jax.sharding.NamedSharding(mesh, self.jax.sharding.PartitionSpec())
+        placed = [self.jax.make_array_from_single_device_arrays(
+            values[0].shape, everywhere, [self.jax.device_put(*pair) for pair in zip(values, devices)])
+            for values in zip(*arguments)]
+        found = program.execute_sharded(placed).disassemble_into_single_device_arrays()
+        return [[np.asarray(values[rank]) for values in found] for rank in range(len(devices))]
+
+
+class Iree:
+    name = "IREE"
+    # At O2 and O3 the compiler, 3.13, fails on some of these modules.
+    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
+             "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O1"]
+
+    def __init__(self):
+        import iree.compiler
+        import iree.runtime
+        self.compiler, self.runtime = iree.compiler, iree.runtime
+        self.config = iree.runtime.Config("local-sync")
+        self.version = (importlib.metadata.version("iree-base-compiler") + ", runtime " +
+                        importlib.metadata.version("iree-base-runtime"))
+
+    def compile(self, text, ranks):
+        # It computes float64 in float32, for want of functions in it, unless arguments or results are float64.
+        signature = text[text.index("func.func"):text.index("{\n", text.index("func.func"))]
+        wide = ["--iree-input-demote-f64-to-f32=false"] if "f64>" in signature else []
+        binary = self.compiler.compile_str(text, input_type="stablehlo", extra_args=self.flags + wide)
+        module = self.runtime.VmModule.copy_buffer(self.config.vm_instance, binary)
+        return self.runtime.load_vm_module(module, self.config)
+
+    def run(self, compiled, arguments):
+        found = compiled["main"](*[self.runtime.asdevicearray(self.config.device, value) for value in arguments[0]])
+        found = found if isinstance(found, (tuple, list)) else [found]
+        return [[value.to_host() for value in found]]
+
+
+class Case:
+    def __init__(self, folder, entry):
+        self.folder, self.entry, self.name = folder, entry, entry["name"]
+        self.text = (folder / (self.name + ".mlir")).read_text()
+        ports = json.loads((folder / (self.name + ".json")).read_text())
+        self.arguments, self.results = ports["arguments"], ports["results"]
+
+    def read(self, data, at, port):
+        dtype, count = dtype_of(port["dtype"]), int(np.prod(port["shape"]))
+        value = np.frombuffer(data, dtype, count, at).reshape(port["shape"])
+        return value, at + count * dtype.itemsize
+
+    def read_list(self, suffix, ports, times=1):
+        data, at, lists = (self.folder / (self.name + suffix)).read_bytes(), 0, []
+        for _ in range(times):
+            values = []
+            for port in ports:
+                value, at = self.read(data, at, port)
+                values.append(value)
+            lists.append(values)
+        assert at == len(data), f"{self.name}{suffix} has {len(data)} bytes, not {at}"
+        return lists
+
+
+def difference(port, got, want, tolerance):
+    """Largest difference, relative to the largest magnitude; an error in words, or None."""
+    where = port["name"]
+    if list(got.shape) != port["shape"]:
+        return 0, f"{where} has shape {list(got.shape)}, not {port['shape']}"
+    if port["dtype"] == "bool":  # some runtimes have bytes for them
+        got = got.astype(bool)
+    if got.dtype != dtype_of(port["dtype"]):
+        return 0, f"{where} is {got.dtype}, not {port['dtype']}"
+    if got.size == 0:
+        return 0, None
+    floating = "float" in port["dtype"]
+    got = got.astype(np.float64)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    if same.all():
+        return 0, None
+    with np.errstate(all="ignore"):
+        off = np.where(same, 0, np.abs(got - want))
+    off = np.where(np.isnan(off), np.inf, off)
+    finite = want[np.isfinite(want)]
+    scale = max(np.abs(finite).max() if finite.size else 0, 1e-3)
+    i = np.unravel_index(np.argmax(off), off.shape)
+    relative = off[i] / scale
+    if not floating or relative > tolerance:
+        return relative, f"{where}{list(map(int, i))} is {got[i]}, not {want[i]} ({relative:.2g})"
+    return relative, None
+
+
+def run_graph(backend, case):
+    ranks = case.entry["ranks"]
+    arguments = case.read_list(".arguments", case.arguments, ranks)
+    wanted = case.read_list(".results", [dict(port, dtype="float64") for port in case.results], ranks)
+    found = backend.run(backend.compile(case.text, ranks), arguments)
+    worst, errors = 0, []
+    for rank in range(ranks):
+        assert len(found[rank]) == len(case.results), f"{len(found[rank])} results, not {len(case.results)}"
+        for port, got, want in zip(case.results, found[rank], wanted[rank]):
+            relative, error = difference(port, got, want, case.entry["tolerance"])
+            worst = max(worst, relative)
+            if error:
+                errors.append(error if ranks == 1 else f"rank {rank}: {error}")
+    return worst, errors
+
+
+def run_training(backend, case):
+    """New values of parameters and states go in again; losses and gradient norms of every step are compared, and
+    what parameters and states are in the end."""
+    kept = [i for i, port in enumerate(case.arguments) if port["role"] in ("parameter", "state")]
+    given = [i for i, port in enumerate(case.arguments) if port["role"] in ("input", "scalar")]
+    values = dict(zip(kept, case.read_list(".arguments", [case.arguments[i] for i in kept])[0]))
+    batches = case.read_list(".steps", [case.arguments[i] for i in given], case.entry["steps"])
+    compiled = backend.compile(case.text, 1)
+    names = [port["name"] for port in case.results]
+    worst, errors = 0, []
+    for step, (batch, wanted) in enumerate(zip(batches, case.entry["losses"])):
+        values.update(zip(given, batch))
+        found = backend.run(compiled, [[values[i] for i in range(len(case.arguments))]])[0]
+        for name, want in zip(("loss", "grad_norm"), wanted):
+            got = float(found[names.index(name)])
+            relative = abs(got - want) / abs(want)
+            worst = max(worst, relative)
+            if not relative <= case.entry["tolerance"]:
+                errors.append(f"{name} of step {step} is {got:.9g}, not {want:.9g} ({relative:.2g})")
+        for port, value in zip(case.results, found):
+            if port["role"] == "update":
+                values[port["argument"]] = value
+    first, last = case.entry["losses"][0][0], case.entry["losses"][-1][0]
+    if not last < 0.9 * first:
+        errors.append(f"nothing was learned: the loss went from {first} to {last}")
+    updates = [port for port in case.results if port["role"] == "update"]
+    finally_ = case.read_list(".results", [dict(port, dtype="float64") for port in updates])[0]
+    for port, want in zip(updates, finally_):
+        # A bias of keys moves no loss: its gradient is what rounding leaves, of which AdamW makes whole steps.
+        if port["name"].endswith("qkv.bias"):
+            continue
+        _, error = difference(port, values[port["argument"]], want, 20 * case.entry["tolerance"])
+        if error:
+            errors.append("in the end " + error)
+    return worst, errors
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--backend", action="append", choices=["jax", "iree"])
+    options = parser.parse_args()
+    entries = [entry for entry in json.loads((options.folder / "cases.json").read_text()) if options.only in entry["name"]]
+    if not entries:
+        sys.exit(f"no case of {options.folder} has '{options.only}' in its name")
+    failed = 0
+    for make in [{"jax": Jax, "iree": Iree}[name] for name in options.backend or ["jax", "iree"]]:
+        backend = make()
+        begin, count, skipped, most = time.time(), 0, 0, {}
+        for entry in entries:
+            if backend.name == "IREE" and entry["ranks"] > 1:
+                skipped += 1  # one process runs one rank
+                continue
+            case = Case(options.folder, entry)
+            if backend.name not in entry.get("for", backend.name):
+                continue
+            refusal = IREE_REFUSES.get(case.name) if backend.name == "IREE" else None
+            try:
+                run = run_training if entry["kind"] == "training" else run_graph
+                worst, errors = run(backend, case)
+                if refusal:
+                    errors = ["is no longer refused: take it off the list in this script"]
+            except Exception as error:  # of a compiler: its message is the finding
+                lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
+                worst, errors = 0, [] if refusal and refusal in str(error) else [lines[0][:300]]
+                skipped += not errors
+            count += 1
+            failed += bool(errors)
+            most[entry["kind"]] = max(most.get(entry["kind"], 0), worst / entry["tolerance"])
+            if entry["kind"] == "training" or errors:
+                print(f"{backend.name:5} {case.name}: " + (f"{len(errors)} wrong" if errors else
+                      f"{entry['steps']} steps, losses {entry['losses'][0][0]:.4f} to {entry['losses'][-1][0]:.4f}, "
+                      f"within {worst:.2g}"), flush=True)
+            for error in errors[:8]:
+                print("        " + error, flush=True)
+        share = ", ".join(f"{kind} {value:.0%}" for kind, value in most.items())
+        print(f"{backend.name} {backend.version}: {count} modules in {time.time() - begin:.0f} s, {skipped} skipped; "
+              f"differences as a share of what is allowed: {share}")
+    if failed:
+        sys.exit(f"{failed} modules are wrong")
+    print("all StableHLO modules agree")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Writes graphs as StableHLO, their arguments and what is expected of them into a folder, where
+/// scripts/check_stablehlo.py has other compilers run them: small graphs with every operation between them, and
+/// training steps with the losses of the library's executor.
+///   NAME.mlir, NAME.json    the module, and to_json of it
+///   NAME.arguments          of every rank, arguments one after another, as their types are in memory
+///   NAME.results            of every rank, results one after another, in float64
+///   NAME.steps              of training: inputs and scalars of every step
+///   cases.json              which there are
+// Covers: <tutti/graph/stablehlo/export.hpp>
+
+#include "graph/stablehlo_cases.hpp"
+
+#include <tutti/graph/compile.hpp>
+#include <tutti/graph/elements.hpp>
+#include <tutti/graph/executor.hpp>
+#include <tutti/graph/interpreter.hpp>
+#include <tutti/graph/stablehlo/export.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/llama.hpp>
+#include <tutti/optim/adamw.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::graph;
+
+namespace {
+
+using Bytes = std::vector<char>;
+
+struct Folder {
+  std::string path;
+  std::string index{};
+
+  void write(std::string const& name, char const* data, std::size_t size) const {
+    std::ofstream file(path + "/" + name, std::ios::binary);
+    file.write(data, static_cast<std::streamsize>(size));
+    if (!file) throw Error(ErrorKind::io, "stablehlo_files", path + "/" + name + " cannot be written");
+  }
+  void write(std::string const& name, std::string const& text) const { write(name, text.data(), text.size()); }
+  void write(std::string const& name, Bytes const& bytes) const { write(name, bytes.data(), bytes.size()); }
+  void write(std::string const& name, std::vector<double> const& values) const {
+    write(name, reinterpret_cast<char const*>(values.data()), values.size() * sizeof(double));
+  }
+  void add(std::string const& entry) { index += (index.empty() ? "\n  " : ",\n  ") + entry; }
+};
+
+/// As the type stores them; `values` become what is stored.
+void append(Bytes& bytes, DType dtype, std::vector<double>& values) {
+  std::size_t const before = bytes.size();
+  bytes.resize(before + values.size() * size_of(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    generic::store_number(dtype, bytes.data() + before, static_cast<std::int64_t>(i), values[i]);
+    values[i] = generic::number_at(dtype, bytes.data() + before, static_cast<std::int64_t>(i));
+  }
+}
+
+std::vector<double> random_values(test::StablehloCase const& made, Id id, int rank) {
+  std::string const name(made.graph.name(id));
+  if (auto const found = made.values.find(name); found != made.values.end()) return found->second;
+  std::uint64_t stream = made.graph.replication(id) == Replication::varying ? static_cast<std::uint64_t>(rank) : 0;
+  for (char c : name) stream = stream * 131 + static_cast<unsigned char>(c);
+  CounterRandom const random{11, stream};
+  DType const dtype = made.graph.dtype(id);
+  double const most = std::min(made.limit, dtype == DType::boolean ? 2.0 : 0x1p32);
+  double const low = is_floating(dtype) || !stablehlo::has_sign(dtype) || most < 20 ? 0 : -most / 2;
+  std::vector<double> values(static_cast<std::size_t>(made.graph.shape(id).size()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double const unit = double{random.uniform(i)};
+    if (is_floating(dtype)) values[i] = name.starts_with("positive") ? 0.25 + unit : 4 * unit - 2;
+    else values[i] = low + std::floor(unit * most);
+  }
+  return values;
+}
+
+void write_case(Folder& folder, test::StablehloCase const& made) {
+  StablehloModule const module = to_stablehlo(
+      made.graph, {.module = "case_" + made.name, .narrow_products = made.narrow_products, .ranks = made.ranks});
+  Interpreter oracle(made.graph, made.ranks);
+  Bytes arguments;
+  for (int rank = 0; rank < made.ranks; ++rank)
+    for (StablehloPort const& port : module.arguments) {
+      std::vector<double> values = random_values(made, made.graph.find_leaf(port.name), rank);
+      append(arguments, port.dtype, values);
+      oracle.set(port.name, values, rank);
+    }
+  oracle.run();
+  std::vector<double> results;
+  for (int rank = 0; rank < made.ranks; ++rank)
+    for (StablehloPort const& port : module.results) {
+      auto const& values =
+          port.role == StablehloRole::update ? oracle.get(port.name, rank) : oracle.output(port.name, rank);
+      results.insert(results.end(), values.begin(), values.end());
+    }
+  folder.write(made.name + ".mlir", module.text);
+  folder.write(made.name + ".json", to_json(module));
+  folder.write(made.name + ".arguments", arguments);
+  folder.write(made.name + ".results", results);
+  char entry[256];
+  std::snprintf(entry, sizeof entry, "{\"name\": \"%s\", \"kind\": \"graph\", \"ranks\": %d, \"tolerance\": %g}",
+                made.name.c_str(), made.ranks, made.tolerance);
+  folder.add(entry);
+}
+
+constexpr std::int64_t batch = 4, tokens_per_row = 16, steps = 20, vocabulary = 61;
+
+/// Two batches in turn of rows that count by ones, twos, ...: a model learns them.
+std::vector<double> batch_of(std::int64_t step, bool targets) {
+  std::vector<double> tokens;
+  for (std::int64_t row = 0; row < batch; ++row)
+    for (std::int64_t t = 0; t < tokens_per_row; ++t)
+      tokens.push_back(
+          targets && t % 7 == 6 ? -1 : double((7 * (step % 2) + 5 * row + (row + 1) * (t + targets)) % vocabulary));
+  return tokens;
+}
+
+template <class Model, class Loss>
+Graph training_step(Model const& model, Loss loss, Recompute recompute, DType products) {
+  Graph const graph = trace(model, [&](Builder& b, auto const& bound) {
+    Var const tokens = b.input("tokens", DType::int32, {batch, tokens_per_row}),
+              targets = b.input("targets", DType::int32, {batch, tokens_per_row});
+    optim::minimise(loss(bound, tokens, targets), optim::Pass::whole, {.weight_decay = 0.1},
+                    {.clip = 1.0, .recompute = recompute});
+  });
+  return amp(graph, products);
+}
+
+void write_training(Folder& folder, std::string const& name, Graph const& graph, double tolerance,
+                    bool narrow_products = true) {
+  StablehloModule const module = to_stablehlo(graph, {.module = name, .narrow_products = narrow_products});
+  exec::Context context({.threads = 1, .ranks_on_node = 1});
+  Program const program = compile(graph);
+  State state(graph);
+  Executor executor(context, program, state);
+  Bytes arguments, inputs;
+  std::uint64_t stream = 0;
+  for (Parameter const& parameter : graph.parameters) {
+    Field& field = state.at(graph.name(parameter.node));
+    if (parameter.init.kind == Init::Kind::normal)
+      CounterRandom{5, ++stream}.fill_normal(
+          std::span<float>(field.view<float>().data(), static_cast<std::size_t>(field.shape.size())), 0,
+          static_cast<float>(5 * parameter.init.deviation));
+  }
+  for (StablehloPort const& port : module.arguments)
+    if (port.role == StablehloRole::parameter || port.role == StablehloRole::state) {
+      Field const& field = state.at(port.name);
+      arguments.insert(arguments.end(), reinterpret_cast<char const*>(field.data()),
+                       reinterpret_cast<char const*>(field.data()) + field.bytes());
+    }
+  std::string losses;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (StablehloPort const& port : module.arguments) {
+      std::vector<double> values;
+      double const count = static_cast<double>(step + 1);
+      if (port.name == "tokens") values = batch_of(step, false);
+      else if (port.name == "targets") values = batch_of(step, true);
+      else if (port.name == "learning_rate") values = {3e-3};
+      else if (port.name == "correction1") values = {1 - std::pow(0.9, count)};
+      else if (port.name == "correction2") values = {1 - std::pow(0.95, count)};
+      else continue;
+      append(inputs, port.dtype, values);
+      if (port.dtype == DType::int32) {
+        std::vector<std::int32_t> const numbers(values.begin(), values.end());
+        executor.set(port.name, TensorView<std::int32_t const>(numbers.data(), port.shape));
+      } else {
+        executor.set(port.name, values[0]);
+      }
+    }
+    executor.run();
+    char text[64];
+    std::snprintf(text, sizeof text, "%s[%.9g, %.9g]", step == 0 ? "" : ", ", executor.value("loss"),
+                  executor.value("grad_norm"));
+    losses += text;
+  }
+  std::vector<double> finally;
+  for (StablehloPort const& port : module.results)
+    if (port.role == StablehloRole::update)
+      for (float value : state.at(port.name).view<float>().elements()) finally.push_back(double{value});
+  folder.write(name + ".mlir", module.text);
+  folder.write(name + ".json", to_json(module));
+  folder.write(name + ".arguments", arguments);
+  folder.write(name + ".steps", inputs);
+  folder.write(name + ".results", finally);
+  char number[32];
+  std::snprintf(number, sizeof number, "%g", tolerance);
+  // XLA has no products of bfloat16 that are float32 on processors, but for small ones.
+  std::string const compilers = name == "train_gpt2_bfloat16" ? "\"for\": [\"IREE\"], " : "";
+  folder.add("{\"name\": \"" + name + "\", \"kind\": \"training\", " + compilers + "\"ranks\": 1, \"tolerance\": " +
+             number + ", \"steps\": " + std::to_string(steps) + ", \"losses\": [" + losses + "]}");
+}
+
+void write_models(Folder& folder) {
+  nn::Gpt2 const gpt2 = nn::make_parameters(nn::Gpt2Config{
+      .layers = 2, .heads = 2, .channels = 32, .vocabulary = vocabulary, .padded_vocabulary = 64, .max_tokens = 20});
+  nn::Llama const llama = nn::make_parameters(nn::LlamaConfig{.layers = 2,
+                                                              .heads = 4,
+                                                              .kv_heads = 2,
+                                                              .channels = 32,
+                                                              .head_size = 8,
+                                                              .hidden = 48,
+                                                              .vocabulary = vocabulary,
+                                                              .padded_vocabulary = 64,
+                                                              .max_tokens = 20,
+                                                              .tied = false});
+  auto const f32 = DType::float32;
+  write_training(folder, "train_gpt2", training_step(gpt2, nn::Gpt2Loss{}, Recompute::none, f32), 1e-4);
+  write_training(folder, "train_gpt2_recompute", training_step(gpt2, nn::Gpt2Loss{}, Recompute::block, f32), 1e-4);
+  write_training(folder, "train_llama", training_step(llama, nn::LlamaLoss{}, Recompute::none, f32), 1e-4);
+  Graph const rounded = training_step(gpt2, nn::Gpt2Loss{}, Recompute::none, DType::bfloat16);
+  // A number that rounds to another neighbour is one part in 256 off.
+  write_training(folder, "train_gpt2_bfloat16", rounded, 1e-2);
+  write_training(folder, "train_gpt2_bfloat16_wide", rounded, 1e-2, false);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  if (count != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER\n", arguments[0]);
+    return 2;
+  }
+  Folder folder{arguments[1]};
+  for (test::StablehloCase const& made : test::StablehloCases().all()) write_case(folder, made);
+  write_models(folder);
+  folder.write("cases.json", "[" + folder.index + "\n]\n");
+  return 0;
+} catch (std::exception const& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
