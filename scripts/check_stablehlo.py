@@ -7,6 +7,7 @@ usage: check_stablehlo.py FOLDER [--only WORD] [--backend jax|iree]...
 Small graphs are compared with what the library's interpreter computes, training steps, 20 of each, with the losses of
 its executor. `./tutti check --iree` makes the folder and a Python that has both compilers."""
 import argparse
+import concurrent.futures
 import importlib.metadata
 import json
 import os
@@ -37,20 +38,17 @@ class Jax:
     def __init__(self):
         import jax
         import jax.extend.backend
+        from jaxlib import xla_client
         jax.config.update("jax_enable_x64", True)
-        self.jax, self.client = jax, jax.extend.backend.get_backend("cpu")
+        self.jax, self.xla, self.client = jax, xla_client, jax.extend.backend.get_backend("cpu")
         self.version = importlib.metadata.version("jax") + ", jaxlib " + importlib.metadata.version("jaxlib")
 
     def compile(self, text, ranks):
-        from jax._src import compiler
-        from jax._src.interpreters import mlir
-        from jaxlib import _jax
-        from jaxlib.mlir import ir
-        with mlir.make_ir_context():
-            module = ir.Module.parse(text)
-        options = compiler.get_compile_options(num_replicas=ranks, num_partitions=1)
+        options = self.xla.CompileOptions()
+        options.num_replicas = ranks
+        options.device_assignment = self.xla.DeviceAssignment.create(np.arange(ranks).reshape(ranks, 1))
         devices = self.client.devices()[:ranks]
-        return self.client.compile_and_load(module, _jax.DeviceList(tuple(devices)), options), devices
+        return self.client.compile_and_load(text, devices, options), devices
 
     def run(self, compiled, arguments):
         """`arguments` of every rank; the results likewise."""
@@ -145,11 +143,11 @@ def difference(port, got, want, tolerance):
     return relative, None
 
 
-def run_graph(backend, case):
+def run_graph(backend, case, compiled):
     ranks = case.entry["ranks"]
     arguments = case.read_list(".arguments", case.arguments, ranks)
     wanted = case.read_list(".results", [dict(port, dtype="float64") for port in case.results], ranks)
-    found = backend.run(backend.compile(case.text, ranks), arguments)
+    found = backend.run(compiled, arguments)
     worst, errors = 0, []
     for rank in range(ranks):
         assert len(found[rank]) == len(case.results), f"{len(found[rank])} results, not {len(case.results)}"
@@ -161,14 +159,13 @@ def run_graph(backend, case):
     return worst, errors
 
 
-def run_training(backend, case):
+def run_training(backend, case, compiled):
     """New values of parameters and states go in again; losses and gradient norms of every step are compared, and
     what parameters and states are in the end."""
     kept = [i for i, port in enumerate(case.arguments) if port["role"] in ("parameter", "state")]
     given = [i for i, port in enumerate(case.arguments) if port["role"] in ("input", "scalar")]
     values = dict(zip(kept, case.read_list(".arguments", [case.arguments[i] for i in kept])[0]))
     batches = case.read_list(".steps", [case.arguments[i] for i in given], case.entry["steps"])
-    compiled = backend.compile(case.text, 1)
     names = [port["name"] for port in case.results]
     worst, errors = 0, []
     for step, (batch, wanted) in enumerate(zip(batches, case.entry["losses"])):
@@ -198,6 +195,45 @@ def run_training(backend, case):
     return worst, errors
 
 
+def check_with(backend, folder, entries):
+    """The number of modules that are wrong."""
+    begin, count, failed, refused, most = time.time(), 0, 0, 0, {}
+    # One process of IREE's runtime is one rank.
+    cases = [Case(folder, entry) for entry in entries
+             if backend.name in entry.get("for", [backend.name]) and (entry["ranks"] == 1 or backend.name == "JAX")]
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+    compiling = [pool.submit(backend.compile, case.text, case.entry["ranks"]) for case in cases]
+    for case, compiled in zip(cases, compiling):
+        entry = case.entry
+        refusal = IREE_REFUSES.get(case.name) if backend.name == "IREE" else None
+        worst, errors = 0, []
+        try:
+            run = run_training if entry["kind"] == "training" else run_graph
+            worst, errors = run(backend, case, compiled.result())
+            if refusal:
+                errors = ["is no longer refused: take it off the list in this script"]
+        except Exception as error:  # of a compiler: its message is the finding
+            lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
+            if refusal and refusal in str(error):
+                refused += 1
+            else:
+                errors = [lines[0][:300]]
+        count += 1
+        failed += bool(errors)
+        most[entry["kind"]] = max(most.get(entry["kind"], 0), worst / entry["tolerance"])
+        if errors:
+            print(f"{backend.name:5} {case.name}: {len(errors)} wrong", flush=True)
+        elif entry["kind"] == "training":
+            print(f"{backend.name:5} {case.name}: {entry['steps']} steps, losses {entry['losses'][0][0]:.4f} to "
+                  f"{entry['losses'][-1][0]:.4f}, within {worst:.2g}", flush=True)
+        for error in errors[:8]:
+            print("        " + error, flush=True)
+    share = ", ".join(f"{kind} {value:.0%}" for kind, value in most.items())
+    print(f"{backend.name} {backend.version}: {count} modules in {time.time() - begin:.0f} s, {len(entries) - count} not "
+          f"for it, {refused} refused as expected; differences as a share of what is allowed: {share}", flush=True)
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
@@ -208,38 +244,8 @@ def main():
     if not entries:
         sys.exit(f"no case of {options.folder} has '{options.only}' in its name")
     failed = 0
-    for make in [{"jax": Jax, "iree": Iree}[name] for name in options.backend or ["jax", "iree"]]:
-        backend = make()
-        begin, count, skipped, most = time.time(), 0, 0, {}
-        for entry in entries:
-            if backend.name == "IREE" and entry["ranks"] > 1:
-                skipped += 1  # one process runs one rank
-                continue
-            case = Case(options.folder, entry)
-            if backend.name not in entry.get("for", backend.name):
-                continue
-            refusal = IREE_REFUSES.get(case.name) if backend.name == "IREE" else None
-            try:
-                run = run_training if entry["kind"] == "training" else run_graph
-                worst, errors = run(backend, case)
-                if refusal:
-                    errors = ["is no longer refused: take it off the list in this script"]
-            except Exception as error:  # of a compiler: its message is the finding
-                lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
-                worst, errors = 0, [] if refusal and refusal in str(error) else [lines[0][:300]]
-                skipped += not errors
-            count += 1
-            failed += bool(errors)
-            most[entry["kind"]] = max(most.get(entry["kind"], 0), worst / entry["tolerance"])
-            if entry["kind"] == "training" or errors:
-                print(f"{backend.name:5} {case.name}: " + (f"{len(errors)} wrong" if errors else
-                      f"{entry['steps']} steps, losses {entry['losses'][0][0]:.4f} to {entry['losses'][-1][0]:.4f}, "
-                      f"within {worst:.2g}"), flush=True)
-            for error in errors[:8]:
-                print("        " + error, flush=True)
-        share = ", ".join(f"{kind} {value:.0%}" for kind, value in most.items())
-        print(f"{backend.name} {backend.version}: {count} modules in {time.time() - begin:.0f} s, {skipped} skipped; "
-              f"differences as a share of what is allowed: {share}")
+    for name in options.backend or ["jax", "iree"]:
+        failed += check_with({"jax": Jax, "iree": Iree}[name](), options.folder, entries)
     if failed:
         sys.exit(f"{failed} modules are wrong")
     print("all StableHLO modules agree")

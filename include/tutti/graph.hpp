@@ -60,13 +60,6 @@
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>
 #include <tutti/graph/repeat.hpp>
-#include <tutti/graph/stablehlo/module.hpp>
-#include <tutti/graph/stablehlo/writer.hpp>
-#include <tutti/graph/stablehlo/call.hpp>
-#include <tutti/graph/stablehlo/arrays.hpp>
-#include <tutti/graph/stablehlo/collectives.hpp>
-#include <tutti/graph/stablehlo/philox.hpp>
-#include <tutti/graph/stablehlo/export.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>

@@ -184,7 +184,7 @@ TEST_CASE("the graphs that other compilers run hold every operation, and their t
     note_operations(made.graph, seen);
     note_operations(decompose(made.graph), written);
     StablehloModule const module =
-        to_stablehlo(made.graph, {.narrow_products = made.narrow_products, .ranks = made.ranks});
+        to_stablehlo(made.graph, {.narrow_products = made.narrow_products, .ranks = made.ranks, .groups = made.groups});
     CHECK(Reading(module.text).fault() == "");
     CHECK(module.results.size() == made.graph.outputs.size() + made.graph.updates.size());
   }

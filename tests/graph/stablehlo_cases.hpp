@@ -6,6 +6,7 @@
 
 #include "graph/each_function.hpp"
 #include "graph/model.hpp"
+#include "graph/random_graphs.hpp"
 
 #include <tutti/graph/amp.hpp>
 #include <tutti/graph/composites.hpp>
@@ -30,6 +31,7 @@ struct StablehloCase {
   std::map<std::string, std::vector<double>> values{};  ///< of leaves; others are random
   double limit = 5;                                     ///< random integers are below
   bool narrow_products = true;
+  List<List<std::int64_t>> groups{};  ///< of replicas, where there are several
 };
 
 inline constexpr DType integer_types[] = {DType::int8,  DType::uint8,  DType::int16, DType::uint16,
@@ -50,6 +52,7 @@ class StablehloCases {
     composites();
     loops();
     collectives();
+    random_graphs();
     return std::move(cases_);
   }
 
@@ -524,34 +527,43 @@ class StablehloCases {
   }
 
   void collectives() {
-    for (int ranks : {1, 2, 4}) {
-      StablehloCase& made = add("collectives_" + std::to_string(ranks), [&](Builder& b) {
-        Var const x = b.input("x", DType::float32, {2, 3}, Replication::varying), own = rank_number(b);
-        Var const wide = concatenate(List<Var>(static_cast<std::size_t>(ranks), x), ranks);
-        b.output("rank", own);
-        b.output("sum", all_reduce(x));
-        b.output("average", all_reduce(x, comm::PortOp::avg));
-        b.output("partial", all_reduce(partial(x)));
-        b.output("from first", broadcast(x, 0));
-        b.output("from last", broadcast(x, ranks - 1));
-        b.output("gathered", all_gather(x, ranks));
-        b.output("scattered", reduce_scatter(wide, ranks));
-        b.output("scattered average", reduce_scatter(wide, ranks, comm::PortOp::avg));
-        b.output("integers", all_reduce(own + convert(floor(x * 10.0), DType::int32)));
-        Var const w = b.parameter("w", {2, 3}, zeros());
-        List<Var> const found = gradients(mean_all(tanh(x * w)), {w});
-        b.output("gradient", found[0]);
-      });
-      made.ranks = ranks;
-    }
+    for (int ranks : {1, 2, 4}) add_collectives("collectives_" + std::to_string(ranks), ranks);
+    add_collectives("collectives_in_groups", 2).groups = {{3, 0}, {1, 2}};
+  }
+  StablehloCase& add_collectives(std::string const& name, int ranks) {
+    StablehloCase& made = add(name, [&](Builder& b) {
+      Var const x = b.input("x", DType::float32, {2, 3}, Replication::varying), own = rank_number(b);
+      Var const wide = multiples(x, ranks);
+      b.output("rank", own);
+      b.output("sum", all_reduce(x));
+      b.output("average", all_reduce(x, comm::PortOp::avg));
+      b.output("partial", all_reduce(partial(x)));
+      b.output("from first", broadcast(x, 0));
+      b.output("from last", broadcast(x, ranks - 1));
+      b.output("gathered", all_gather(x, ranks));
+      b.output("scattered", reduce_scatter(wide, ranks));
+      b.output("scattered average", reduce_scatter(wide, ranks, comm::PortOp::avg));
+      b.output("integers", all_reduce(own + convert(floor(x * 10.0), DType::int32)));
+      Var const w = b.parameter("w", {2, 3}, zeros());
+      List<Var> const found = gradients(mean_all(tanh(x * w)), {w});
+      b.output("gradient", found[0]);
+    });
+    made.ranks = ranks;
+    return made;
+  }
+  /// What is sent in loops, between other operations, and through gradients.
+  void random_graphs() {
+    for (int ranks : {1, 2, 3})
+      for (std::uint64_t seed = 1; seed <= 6; ++seed)
+        cases_.push_back({"random_" + std::to_string(ranks) + "_" + std::to_string(seed),
+                          RandomGraph(seed * 100 + static_cast<std::uint64_t>(ranks), ranks).draw(), 1e-4, ranks});
   }
   /// x and, below it, its multiples: each rank gets rows that differ.
-  static Var concatenate(List<Var> const& parts, int count) {
-    Var all = parts[0];
-    for (int i = 1; i < count; ++i) all = graph::concatenate({all, parts[static_cast<std::size_t>(i)] * (1.0 + i)}, 0);
+  static Var multiples(Var x, int count) {
+    Var all = x;
+    for (int i = 1; i < count; ++i) all = concatenate({all, x * (1.0 + i)}, 0);
     return all;
   }
-  static Var concatenate(std::initializer_list<Var> parts, int axis) { return graph::concatenate(parts, axis); }
 
   std::vector<StablehloCase> cases_;
 };

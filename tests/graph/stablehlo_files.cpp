@@ -4,8 +4,8 @@
 /// scripts/check_stablehlo.py has other compilers run them: small graphs with every operation between them, and
 /// training steps with the losses of the library's executor.
 ///   NAME.mlir, NAME.json    the module, and to_json of it
-///   NAME.arguments          of every rank, arguments one after another, as their types are in memory
-///   NAME.results            of every rank, results one after another, in float64
+///   NAME.arguments          of every replica, arguments one after another, as their types are in memory
+///   NAME.results            of every replica, results one after another, in float64
 ///   NAME.steps              of training: inputs and scalars of every step
 ///   cases.json              which there are
 // Covers: <tutti/graph/stablehlo/export.hpp>
@@ -82,31 +82,46 @@ std::vector<double> random_values(test::StablehloCase const& made, Id id, int ra
 }
 
 void write_case(Folder& folder, test::StablehloCase const& made) {
-  StablehloModule const module = to_stablehlo(
-      made.graph, {.module = "case_" + made.name, .narrow_products = made.narrow_products, .ranks = made.ranks});
-  Interpreter oracle(made.graph, made.ranks);
-  Bytes arguments;
-  for (int rank = 0; rank < made.ranks; ++rank)
-    for (StablehloPort const& port : module.arguments) {
-      std::vector<double> values = random_values(made, made.graph.find_leaf(port.name), rank);
-      append(arguments, port.dtype, values);
-      oracle.set(port.name, values, rank);
+  StablehloModule const module = to_stablehlo(made.graph, {.module = "case_" + made.name,
+                                                           .narrow_products = made.narrow_products,
+                                                           .ranks = made.ranks,
+                                                           .groups = made.groups});
+  auto const groups = stablehlo::groups_of({.ranks = made.ranks, .groups = made.groups});
+  auto const replicas = groups.size() * static_cast<std::size_t>(made.ranks);
+  std::vector<Bytes> arguments(replicas);  // by replica
+  std::vector<std::vector<double>> results(replicas);
+  for (auto const& group : groups) {
+    Interpreter oracle(made.graph, made.ranks);
+    for (int rank = 0; rank < made.ranks; ++rank) {
+      auto const replica = static_cast<std::size_t>(group[static_cast<std::size_t>(rank)]);
+      for (StablehloPort const& port : module.arguments) {
+        std::vector<double> values = random_values(made, made.graph.find_leaf(port.name), static_cast<int>(replica));
+        append(arguments[replica], port.dtype, values);
+        oracle.set(port.name, values, rank);
+      }
     }
-  oracle.run();
-  std::vector<double> results;
-  for (int rank = 0; rank < made.ranks; ++rank)
-    for (StablehloPort const& port : module.results) {
-      auto const& values =
-          port.role == StablehloRole::update ? oracle.get(port.name, rank) : oracle.output(port.name, rank);
-      results.insert(results.end(), values.begin(), values.end());
-    }
+    oracle.run();
+    for (int rank = 0; rank < made.ranks; ++rank)
+      for (StablehloPort const& port : module.results) {
+        auto const& values =
+            port.role == StablehloRole::update ? oracle.get(port.name, rank) : oracle.output(port.name, rank);
+        auto& to = results[static_cast<std::size_t>(group[static_cast<std::size_t>(rank)])];
+        to.insert(to.end(), values.begin(), values.end());
+      }
+  }
+  Bytes all_arguments;
+  std::vector<double> all_results;
+  for (std::size_t replica = 0; replica < replicas; ++replica) {
+    all_arguments.insert(all_arguments.end(), arguments[replica].begin(), arguments[replica].end());
+    all_results.insert(all_results.end(), results[replica].begin(), results[replica].end());
+  }
   folder.write(made.name + ".mlir", module.text);
   folder.write(made.name + ".json", to_json(module));
-  folder.write(made.name + ".arguments", arguments);
-  folder.write(made.name + ".results", results);
+  folder.write(made.name + ".arguments", all_arguments);
+  folder.write(made.name + ".results", all_results);
   char entry[256];
   std::snprintf(entry, sizeof entry, "{\"name\": \"%s\", \"kind\": \"graph\", \"ranks\": %d, \"tolerance\": %g}",
-                made.name.c_str(), made.ranks, made.tolerance);
+                made.name.c_str(), static_cast<int>(replicas), made.tolerance);
   folder.add(entry);
 }
 
