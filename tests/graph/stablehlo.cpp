@@ -321,6 +321,76 @@ TEST_CASE("elements, ranks, groups and names that do not fit are refused") {
               "replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>"));
 }
 
+TEST_CASE("messages and locations name the user's line, of composites and in bodies too") {
+  int line = 0;
+  Graph const graph = built([&](Builder& b) {
+    Var const x = b.input("x", DType::float32, {4, 3}, Replication::varying), g = b.input("g", DType::float32, {3});
+    RepeatTrace body(b, x, 2, Where::current());
+    line = __LINE__ + 1;
+    Var const y = rms_norm(body.carried(), g);
+    b.output("y", all_gather(body.finish(y), 2));
+  });
+  std::string const text = to_stablehlo(graph, {.locations = true, .ranks = 2}).text;
+  std::string const location = " loc(\"stablehlo.cpp\":" + std::to_string(line) + ":1)\n";
+  CHECK(holds(text, "-> tensor<4x1xf32>" + location));  // a part of the norm
+  CHECK(holds(text, "\"stablehlo.all_gather\""));
+  CHECK(Reading(text).fault() == "");
+  CHECK_FALSE(holds(to_stablehlo(graph, {.ranks = 2}).text, "loc("));
+  try {
+    to_stablehlo(graph, {.ranks = 3});
+    FAIL("not refused");
+  } catch (Error const& error) {
+    CHECK(error.operation() == "all_gather");
+    CHECK(
+        holds(error.message(), "made for 2 ranks, StablehloOptions says 3; stablehlo.cpp:" + std::to_string(line + 1)));
+  }
+}
+
+TEST_CASE("loops count up, or down for gradients, and draw on stacks and results by the count") {
+  Graph const graph = built([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {3}), stack = b.input("stack", DType::float32, {5, 3});
+    RepeatTrace body(b, x, 5, Where::current());
+    Var const row = body.slice(stack, "row");
+    Var const y = body.finish(tanh(body.carried() * row));
+    b.output("gradient", gradients(sum_all(y), {x})[0]);
+  });
+  std::string const text = to_stablehlo(graph).text;
+  std::size_t const back = text.rfind("\"stablehlo.while\"");
+  REQUIRE(count(text, "\"stablehlo.while\"") == 2);
+  std::string const up = text.substr(0, back), down = text.substr(back);
+  CHECK(holds(up, "value = dense<5> : tensor<i32>"));
+  CHECK(holds(up, "\"stablehlo.dynamic_update_slice\""));  // what the gradient reads is kept
+  CHECK_FALSE(holds(up, "\"stablehlo.subtract\""));
+  CHECK(holds(down, "value = dense<4> : tensor<i32>"));
+  CHECK(holds(down, "\"stablehlo.subtract\""));  // 4 - i
+  CHECK(count(text, "{slice_sizes = array<i64: 1, 3>}") >= 3);
+}
+
+TEST_CASE("what differs between compilers is written so that it does not") {
+  auto const text = [](auto&& f, StablehloOptions const& options = {}) { return to_stablehlo(built(f), options).text; };
+  std::string const sum = text([](Builder& b) { b.output("y", sum_all(b.input("x", DType::bfloat16, {9}))); });
+  CHECK(holds(sum, "(tensor<9xf32>, tensor<f32>) -> tensor<f32>"));  // narrow numbers sum in float32
+  auto const product = [](Builder& b) {
+    Var const x = b.input("x", DType::float32, {4, 4});
+    b.output("y", graph::detail::dot_general_of(DType::bfloat16, x, x, {1}, {0}));
+  };
+  CHECK(holds(text(product), "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>"));
+  CHECK(holds(text(product, {.narrow_products = false}), "exponent_bits = 8 : i32, mantissa_bits = 7 : i32"));
+  std::string const moved = text([](Builder& b) {
+    Var const x = b.input("x", DType::float32, {9}), i = b.input("i", DType::int64, {});
+    b.output("y", dynamic_update_slice(x, slice(x, {0}, {3}), {i}));
+  });
+  CHECK(count(moved, "optimization_barrier") == 1);
+  CHECK(holds(moved, "value = dense<6> : tensor<i64>"));  // the last start
+  CHECK(holds(moved, "(tensor<9xf32>, tensor<3xf32>, tensor<i32>) -> tensor<9xf32>"));
+  std::string const bits = text([](Builder& b) {
+    Var const seed = b.input("seed", DType::int64, {});
+    b.output("y", rng_bits({6}, seed, seed, seed));
+  });
+  CHECK(count(bits, "\"stablehlo.multiply\"") == 20);  // two in each of ten rounds
+  CHECK(holds(bits, "dense<3528531795> : tensor<2xui64>"));
+}
+
 TEST_CASE("on one rank nothing is sent") {
   Graph const graph = built([](Builder& b) {
     Var const x = b.input("x", DType::float32, {2}, Replication::varying);

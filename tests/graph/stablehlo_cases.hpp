@@ -363,7 +363,8 @@ class StablehloCases {
             Var const nothing = b.input("nothing", DType::int32, {0});
             b.output("no rows", gather(table, nothing));
             b.output("no change", scatter_add(table, nothing, gather(table, nothing)));
-            b.output("deep", scatter_add(deep, b.input("k", DType::int32, {7}), b.input("rows", dtype, {7, 2, 3})));
+            Var const k = b.input("k", DType::int32, {7}), rows = b.input("rows", dtype, {7, 2, 3});
+            b.output("deep", scatter_add(deep, k, rows));
           },
           dtype == DType::bfloat16 ? 0x1p-4 : 2e-6);
   }

@@ -173,6 +173,11 @@ class Builder {
 
   /// While set, new nodes carry this node's source line instead of the caller's.
   constexpr void inherit_source(Id id) noexcept { inherited_ = id; }
+  /// Likewise this line, of a node of another graph; 0 ends it.
+  constexpr void copy_source(std::string_view file, std::int32_t line) {
+    copied_file_ = line == 0 ? none : intern(file);
+    copied_line_ = line;
+  }
 
   constexpr std::int32_t intern(std::string_view wanted) {
     std::uint32_t const h = hash(wanted);
@@ -251,6 +256,9 @@ class Builder {
     if (inherited_ != none) {
       node.file = graph_[inherited_].file;
       node.line = graph_[inherited_].line;
+    } else if (copied_line_ != 0) {
+      node.file = copied_file_;
+      node.line = copied_line_;
     } else {
       std::string_view file = where.file_name();
       if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
@@ -331,6 +339,7 @@ class Builder {
   Builder* parent_ = nullptr;
   int depth_ = 0;
   Id inherited_ = none;
+  std::int32_t copied_file_ = none, copied_line_ = 0;
 };
 
 constexpr Type const& Var::type(std::source_location where) const {

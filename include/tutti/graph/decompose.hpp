@@ -209,21 +209,30 @@ constexpr List<Var> written(Parts const& p) {
 
 }  // namespace detail
 
-/// The same function without composites, bodies included.
+/// The same function without composites, bodies included. What a node becomes has its line.
 constexpr Graph decompose(Graph const& graph) {
   Builder outermost;
   Builder builder(&outermost);  // bodies may have leaves of equal names
   List<List<Var>> values(graph.nodes.size());
-  auto const leaf = [&](Id id, Var v) { values[static_cast<std::size_t>(id)] = {v}; };
-  for (Id id : graph.inputs)
-    leaf(id, builder.input(graph.name(id), graph.dtype(id), graph.shape(id), graph.replication(id)));
-  for (Id id : graph.scalars) leaf(id, builder.scalar(graph.name(id), graph.dtype(id)));
+  auto const at = [&](Id id) { builder.copy_source(graph.file(id), graph[id].line); };
+  auto const leaf = [&](Id id, auto make) {
+    at(id);
+    values[static_cast<std::size_t>(id)] = {make(id)};
+  };
+  for (Id input : graph.inputs)
+    leaf(input, [&](Id id) {
+      return builder.input(graph.name(id), graph.dtype(id), graph.shape(id), graph.replication(id));
+    });
+  for (Id scalar : graph.scalars) leaf(scalar, [&](Id id) { return builder.scalar(graph.name(id), graph.dtype(id)); });
   for (Parameter const& parameter : graph.parameters)
-    leaf(parameter.node,
-         builder.parameter(graph.name(parameter.node), graph.shape(parameter.node), parameter.init, parameter.stacked));
+    leaf(parameter.node, [&](Id id) {
+      return builder.parameter(graph.name(id), graph.shape(id), parameter.init, parameter.stacked);
+    });
   for (std::size_t i = 0; i < graph.states.size(); ++i)
-    leaf(graph.states[i], builder.state(graph.name(graph.states[i]), graph.shape(graph.states[i]), graph.state_inits[i],
-                                        graph.dtype(graph.states[i]), state_update(graph, graph.states[i])));
+    leaf(graph.states[i], [&](Id id) {
+      return builder.state(graph.name(id), graph.shape(id), graph.state_inits[i], graph.dtype(id),
+                           state_update(graph, id));
+    });
   auto const value = [&](Id id) { return values[static_cast<std::size_t>(id)][0]; };
   for (Id id = 0; id < graph.size(); ++id) {
     List<Var>& results = values[static_cast<std::size_t>(id)];
@@ -232,6 +241,7 @@ constexpr Graph decompose(Graph const& graph) {
       results = {values[static_cast<std::size_t>(graph.operand(id, 0))][static_cast<std::size_t>(graph.integer(id))]};
       continue;
     }
+    at(id);
     detail::Parts parts{builder, graph, id, {}};
     for (Id operand : graph.operands(id)) parts.operands.push_back(value(operand));
     results = detail::written(parts);

@@ -108,6 +108,7 @@ class Exporter {
         continue;
       }
       for (Id operand : graph.operands(id)) call.operands.push_back(known[static_cast<std::size_t>(operand)][0]);
+      if (options_.locations) out.locate(graph.file(id), graph[id].line);
       if (graph.op(id) == Op::repeat) results = loop(call, wanted[static_cast<std::size_t>(id)]);
       else results = {primitive(call)};
     }
@@ -189,7 +190,8 @@ class Exporter {
       next.push_back(numbers[i] < carried ? found[i] : with_element(inner[1 + i], found[i], index, zero));
     for (std::size_t i = constants; i < inner.size(); ++i) next.push_back(inner[i]);
     leave(next);
-    out.line(concat("}) : (", type_text(state), ") -> (", type_text(state), ")"));
+    if (options_.locations) out.locate(graph.file(call.id), graph[call.id].line);  // the body has lines of its own
+    out.line(concat("}) : (", type_text(state), ") -> (", type_text(state), ")", out.location()));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       results[numbers[i]] = state[1 + i];
       results[numbers[i]].name = concat(name, '#', 1 + i);

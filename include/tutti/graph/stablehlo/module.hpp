@@ -20,8 +20,11 @@ struct StablehloOptions {
   std::string module = "tutti";   ///< a name of letters, digits and underscores
   std::string function = "main";  ///< likewise; JAX calls `main`
   /// Arguments that a result replaces may be overwritten by it: `jax.buffer_donor` for XLA, `iree.abi.consume` for
-  /// IREE. Their buffers are gone after the call.
+  /// IREE. Their buffers are gone after the call. (Not by `tf.aliasing_output`, nor by `iree.abi.output`: IREE writes
+  /// the result there while the old value is still to be read.)
   bool donate = true;
+  /// Every operation says from which line of the program it comes: for the messages of compilers.
+  bool locations = false;
   /// Products whose operands are rounded to bfloat16 (graph/amp.hpp) are of bfloat16 operands, summed in float32, which
   /// devices have units for. False: of float32 operands that are rounded; XLA has nothing else on processors.
   bool narrow_products = true;

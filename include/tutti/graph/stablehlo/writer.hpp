@@ -8,6 +8,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/float16.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/tensor/shape.hpp>
 
@@ -123,6 +124,11 @@ class Writer {
   /// Lines from here on are indented by one level more, or less.
   void indent(int levels) noexcept { depth_ += levels; }
   std::string fresh() { return concat("%v", next_++); }
+  /// Operations from here on say that they come from this line; 0: from none.
+  void locate(std::string_view file, std::int32_t line) {
+    location_ = line == 0 ? std::string() : concat(" loc(\"", json_text(file), "\":", line, ":1)");
+  }
+  std::string const& location() const noexcept { return location_; }
 
   /// `name` without a dialect is one of StableHLO. `attributes` is what stands between the braces, `region` what stands
   /// between parentheses.
@@ -132,7 +138,7 @@ class Writer {
     bool const dialect = name.find('.') != std::string_view::npos;
     line(concat(result.name, " = \"", dialect ? "" : "stablehlo.", name, "\"(", names_text(operands), ")", region,
                 attributes.empty() ? "" : " {", attributes, attributes.empty() ? "" : "}", " : (", type_text(operands),
-                ") -> ", type_text(result)));
+                ") -> ", type_text(result), location_));
     return result;
   }
   /// Of operands of one shape: the result has the type of the first.
@@ -171,7 +177,7 @@ class Writer {
   }
 
  private:
-  std::string text_;
+  std::string text_, location_;
   int next_ = 0, depth_ = 2;
 };
 
