@@ -162,24 +162,28 @@ def run_graph(backend, case, compiled):
 def run_training(backend, case, compiled):
     """New values of parameters and states go in again; losses and gradient norms of every step are compared, and
     what parameters and states are in the end."""
+    ranks, steps = case.entry["ranks"], case.entry["steps"]
     kept = [i for i, port in enumerate(case.arguments) if port["role"] in ("parameter", "state")]
     given = [i for i, port in enumerate(case.arguments) if port["role"] in ("input", "scalar")]
-    values = dict(zip(kept, case.read_list(".arguments", [case.arguments[i] for i in kept])[0]))
-    batches = case.read_list(".steps", [case.arguments[i] for i in given], case.entry["steps"])
+    initial = dict(zip(kept, case.read_list(".arguments", [case.arguments[i] for i in kept])[0]))
+    batches = case.read_list(".steps", [case.arguments[i] for i in given], steps * ranks)
+    values = [dict(initial) for _ in range(ranks)]
     names = [port["name"] for port in case.results]
     worst, errors = 0, []
-    for step, (batch, wanted) in enumerate(zip(batches, case.entry["losses"])):
-        values.update(zip(given, batch))
-        found = backend.run(compiled, [[values[i] for i in range(len(case.arguments))]])[0]
-        for name, want in zip(("loss", "grad_norm"), wanted):
-            got = float(found[names.index(name)])
-            relative = abs(got - want) / abs(want)
-            worst = max(worst, relative)
-            if not relative <= case.entry["tolerance"]:
-                errors.append(f"{name} of step {step} is {got:.9g}, not {want:.9g} ({relative:.2g})")
-        for port, value in zip(case.results, found):
-            if port["role"] == "update":
-                values[port["argument"]] = value
+    for step, wanted in enumerate(case.entry["losses"]):
+        for rank in range(ranks):
+            values[rank].update(zip(given, batches[step * ranks + rank]))
+        found = backend.run(compiled, [[own[i] for i in range(len(case.arguments))] for own in values])
+        for rank in range(ranks):
+            for name, want in zip(("loss", "grad_norm"), wanted):
+                got = float(found[rank][names.index(name)])
+                relative = abs(got - want) / abs(want)
+                worst = max(worst, relative)
+                if not relative <= case.entry["tolerance"]:
+                    errors.append(f"{name} of step {step}, rank {rank}, is {got:.9g}, not {want:.9g} ({relative:.2g})")
+            for port, value in zip(case.results, found[rank]):
+                if port["role"] == "update":
+                    values[rank][port["argument"]] = value
     first, last = case.entry["losses"][0][0], case.entry["losses"][-1][0]
     if not last < 0.9 * first:
         errors.append(f"nothing was learned: the loss went from {first} to {last}")
@@ -189,9 +193,10 @@ def run_training(backend, case, compiled):
         # A bias of keys moves no loss: its gradient is what rounding leaves, of which AdamW makes whole steps.
         if port["name"].endswith("qkv.bias"):
             continue
-        _, error = difference(port, values[port["argument"]], want, 20 * case.entry["tolerance"])
-        if error:
-            errors.append("in the end " + error)
+        for own in values:
+            _, error = difference(port, own[port["argument"]], want, 20 * case.entry["tolerance"])
+            if error:
+                errors.append("in the end " + error)
     return worst, errors
 
 

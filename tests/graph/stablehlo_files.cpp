@@ -6,7 +6,7 @@
 ///   NAME.mlir, NAME.json    the module, and to_json of it
 ///   NAME.arguments          of every replica, arguments one after another, as their types are in memory
 ///   NAME.results            of every replica, results one after another, in float64
-///   NAME.steps              of training: inputs and scalars of every step
+///   NAME.steps              of training: inputs and scalars of every step and replica
 ///   cases.json              which there are
 // Covers: <tutti/graph/stablehlo/export.hpp>
 
@@ -21,9 +21,9 @@
 #include <tutti/nn/llama.hpp>
 #include <tutti/optim/adamw.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <string>
@@ -128,60 +128,81 @@ void write_case(Folder& folder, test::StablehloCase const& made) {
 constexpr std::int64_t batch = 4, tokens_per_row = 16, steps = 20, vocabulary = 61;
 
 /// Two batches in turn of rows that count by ones, twos, ...: a model learns them.
-std::vector<double> batch_of(std::int64_t step, bool targets) {
+std::vector<double> batch_of(std::int64_t step, std::int64_t rank, bool targets) {
   std::vector<double> tokens;
-  for (std::int64_t row = 0; row < batch; ++row)
+  for (std::int64_t row = rank * batch; row < (rank + 1) * batch; ++row)
     for (std::int64_t t = 0; t < tokens_per_row; ++t)
       tokens.push_back(
           targets && t % 7 == 6 ? -1 : double((7 * (step % 2) + 5 * row + (row + 1) * (t + targets)) % vocabulary));
   return tokens;
 }
+/// Of an input or scalar at a step; empty for others.
+std::vector<double> given(StablehloPort const& port, std::int64_t step, std::int64_t rank) {
+  double const count = static_cast<double>(step + 1);
+  if (port.name == "tokens") return batch_of(step, rank, false);
+  if (port.name == "targets") return batch_of(step, rank, true);
+  if (port.name == "learning_rate") return {3e-3};
+  if (port.name == "correction1") return {1 - std::pow(0.9, count)};
+  if (port.name == "correction2") return {1 - std::pow(0.95, count)};
+  return {};
+}
+/// What parameters and states hold in the beginning, in the order of the module's arguments.
+std::vector<std::vector<float>> initial_values(Graph const& graph, StablehloModule const& module) {
+  std::vector<std::vector<float>> values;
+  for (StablehloPort const& port : module.arguments) {
+    if (port.role != StablehloRole::parameter && port.role != StablehloRole::state) continue;
+    std::vector<float> tensor(static_cast<std::size_t>(port.shape.size()));
+    for (Parameter const& parameter : graph.parameters)
+      if (graph.name(parameter.node) == port.name) {
+        if (parameter.init.kind == Init::Kind::normal)
+          CounterRandom{5, values.size()}.fill_normal(tensor, 0, static_cast<float>(5 * parameter.init.deviation));
+        else if (parameter.init.kind == Init::Kind::ones) tensor.assign(tensor.size(), 1);
+      }
+    values.push_back(std::move(tensor));
+  }
+  return values;
+}
+
+std::string pair_text(std::int64_t step, double loss, double norm) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s[%.9g, %.9g]", step == 0 ? "" : ", ", loss, norm);
+  return text;
+}
+
+struct Training {
+  int ranks = 1;
+  double tolerance = 1e-4;
+  bool narrow_products = true;
+  std::string compilers{};  ///< in quotes; empty: all
+};
 
 template <class Model, class Loss>
-Graph training_step(Model const& model, Loss loss, Recompute recompute, DType products) {
+Graph training_step(Model const& model, Loss loss, Recompute recompute, DType products, int ranks = 1) {
+  Replication const replication = ranks == 1 ? Replication::replicated : Replication::varying;
   Graph const graph = trace(model, [&](Builder& b, auto const& bound) {
-    Var const tokens = b.input("tokens", DType::int32, {batch, tokens_per_row}),
-              targets = b.input("targets", DType::int32, {batch, tokens_per_row});
+    Var const tokens = b.input("tokens", DType::int32, {batch, tokens_per_row}, replication),
+              targets = b.input("targets", DType::int32, {batch, tokens_per_row}, replication);
     optim::minimise(loss(bound, tokens, targets), optim::Pass::whole, {.weight_decay = 0.1},
-                    {.clip = 1.0, .recompute = recompute});
+                    {.clip = 1.0, .reduce = ranks > 1, .recompute = recompute});
   });
   return amp(graph, products);
 }
 
-void write_training(Folder& folder, std::string const& name, Graph const& graph, double tolerance,
-                    bool narrow_products = true) {
-  StablehloModule const module = to_stablehlo(graph, {.module = name, .narrow_products = narrow_products});
+/// Losses and gradient norms of every step as text, and in the end values of what is updated: by the executor.
+std::string run_executor(Graph const& graph, StablehloModule const& module, std::vector<double>& finally) {
   exec::Context context({.threads = 1, .ranks_on_node = 1});
   Program const program = compile(graph);
   State state(graph);
   Executor executor(context, program, state);
-  Bytes arguments, inputs;
-  std::uint64_t stream = 0;
-  for (Parameter const& parameter : graph.parameters) {
-    Field& field = state.at(graph.name(parameter.node));
-    if (parameter.init.kind == Init::Kind::normal)
-      CounterRandom{5, ++stream}.fill_normal(
-          std::span<float>(field.view<float>().data(), static_cast<std::size_t>(field.shape.size())), 0,
-          static_cast<float>(5 * parameter.init.deviation));
-  }
-  for (StablehloPort const& port : module.arguments)
-    if (port.role == StablehloRole::parameter || port.role == StablehloRole::state) {
-      Field const& field = state.at(port.name);
-      arguments.insert(arguments.end(), reinterpret_cast<char const*>(field.data()),
-                       reinterpret_cast<char const*>(field.data()) + field.bytes());
-    }
+  auto const initial = initial_values(graph, module);
+  for (std::size_t i = 0; i < initial.size(); ++i)
+    std::copy(initial[i].begin(), initial[i].end(),
+              state.at(module.arguments[i].name).view<float>().elements().begin());
   std::string losses;
   for (std::int64_t step = 0; step < steps; ++step) {
     for (StablehloPort const& port : module.arguments) {
-      std::vector<double> values;
-      double const count = static_cast<double>(step + 1);
-      if (port.name == "tokens") values = batch_of(step, false);
-      else if (port.name == "targets") values = batch_of(step, true);
-      else if (port.name == "learning_rate") values = {3e-3};
-      else if (port.name == "correction1") values = {1 - std::pow(0.9, count)};
-      else if (port.name == "correction2") values = {1 - std::pow(0.95, count)};
-      else continue;
-      append(inputs, port.dtype, values);
+      std::vector<double> const values = given(port, step, 0);
+      if (values.empty()) continue;
       if (port.dtype == DType::int32) {
         std::vector<std::int32_t> const numbers(values.begin(), values.end());
         executor.set(port.name, TensorView<std::int32_t const>(numbers.data(), port.shape));
@@ -190,26 +211,63 @@ void write_training(Folder& folder, std::string const& name, Graph const& graph,
       }
     }
     executor.run();
-    char text[64];
-    std::snprintf(text, sizeof text, "%s[%.9g, %.9g]", step == 0 ? "" : ", ", executor.value("loss"),
-                  executor.value("grad_norm"));
-    losses += text;
+    losses += pair_text(step, executor.value("loss"), executor.value("grad_norm"));
   }
-  std::vector<double> finally;
   for (StablehloPort const& port : module.results)
     if (port.role == StablehloRole::update)
       for (float value : state.at(port.name).view<float>().elements()) finally.push_back(double{value});
+  return losses;
+}
+/// On several ranks by the interpreter, in float64.
+std::string run_interpreter(Graph const& graph, StablehloModule const& module, int ranks,
+                            std::vector<double>& finally) {
+  Interpreter interpreter(graph, ranks);
+  auto const initial = initial_values(graph, module);
+  for (std::size_t i = 0; i < initial.size(); ++i)
+    interpreter.set(module.arguments[i].name, std::vector<double>(initial[i].begin(), initial[i].end()));
+  std::string losses;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (int rank = 0; rank < ranks; ++rank)
+      for (StablehloPort const& port : module.arguments)
+        if (auto const values = given(port, step, rank); !values.empty()) interpreter.set(port.name, values, rank);
+    interpreter.run();
+    losses += pair_text(step, interpreter.output("loss")[0], interpreter.output("grad_norm")[0]);
+  }
+  for (StablehloPort const& port : module.results)
+    if (port.role == StablehloRole::update) {
+      auto const& values = interpreter.get(port.name);
+      finally.insert(finally.end(), values.begin(), values.end());
+    }
+  return losses;
+}
+
+void write_training(Folder& folder, std::string const& name, Graph const& graph, Training const& how = {}) {
+  StablehloModule const module =
+      to_stablehlo(graph, {.module = name, .narrow_products = how.narrow_products, .ranks = how.ranks});
+  Bytes arguments, inputs;
+  for (auto const& tensor : initial_values(graph, module)) {
+    auto const* const bytes = reinterpret_cast<char const*>(tensor.data());
+    arguments.insert(arguments.end(), bytes, bytes + tensor.size() * sizeof(float));
+  }
+  for (std::int64_t step = 0; step < steps; ++step)
+    for (int rank = 0; rank < how.ranks; ++rank)
+      for (StablehloPort const& port : module.arguments) {
+        std::vector<double> values = given(port, step, rank);
+        if (!values.empty()) append(inputs, port.dtype, values);
+      }
+  std::vector<double> finally;
+  std::string const losses =
+      how.ranks == 1 ? run_executor(graph, module, finally) : run_interpreter(graph, module, how.ranks, finally);
   folder.write(name + ".mlir", module.text);
   folder.write(name + ".json", to_json(module));
   folder.write(name + ".arguments", arguments);
   folder.write(name + ".steps", inputs);
   folder.write(name + ".results", finally);
-  char number[32];
-  std::snprintf(number, sizeof number, "%g", tolerance);
-  // XLA has no products of bfloat16 that are float32 on processors, but for small ones.
-  std::string const compilers = name == "train_gpt2_bfloat16" ? "\"for\": [\"IREE\"], " : "";
-  folder.add("{\"name\": \"" + name + "\", \"kind\": \"training\", " + compilers + "\"ranks\": 1, \"tolerance\": " +
-             number + ", \"steps\": " + std::to_string(steps) + ", \"losses\": [" + losses + "]}");
+  char facts[128];
+  std::snprintf(facts, sizeof facts, "\"ranks\": %d, \"tolerance\": %g, \"steps\": %d, ", how.ranks, how.tolerance,
+                static_cast<int>(steps));
+  folder.add("{\"name\": \"" + name + "\", \"kind\": \"training\", " + facts +
+             (how.compilers.empty() ? "" : "\"for\": [" + how.compilers + "], ") + "\"losses\": [" + losses + "]}");
 }
 
 void write_models(Folder& folder) {
@@ -226,13 +284,17 @@ void write_models(Folder& folder) {
                                                               .max_tokens = 20,
                                                               .tied = false});
   auto const f32 = DType::float32;
-  write_training(folder, "train_gpt2", training_step(gpt2, nn::Gpt2Loss{}, Recompute::none, f32), 1e-4);
-  write_training(folder, "train_gpt2_recompute", training_step(gpt2, nn::Gpt2Loss{}, Recompute::block, f32), 1e-4);
-  write_training(folder, "train_llama", training_step(llama, nn::LlamaLoss{}, Recompute::none, f32), 1e-4);
-  Graph const rounded = training_step(gpt2, nn::Gpt2Loss{}, Recompute::none, DType::bfloat16);
-  // A number that rounds to another neighbour is one part in 256 off.
-  write_training(folder, "train_gpt2_bfloat16", rounded, 1e-2);
-  write_training(folder, "train_gpt2_bfloat16_wide", rounded, 1e-2, false);
+  nn::Gpt2Loss const gpt2_loss;
+  write_training(folder, "train_gpt2", training_step(gpt2, gpt2_loss, Recompute::none, f32));
+  write_training(folder, "train_gpt2_recompute", training_step(gpt2, gpt2_loss, Recompute::block, f32));
+  write_training(folder, "train_gpt2_on_2_ranks", training_step(gpt2, gpt2_loss, Recompute::none, f32, 2),
+                 {.ranks = 2});
+  write_training(folder, "train_llama", training_step(llama, nn::LlamaLoss{}, Recompute::none, f32));
+  Graph const rounded = training_step(gpt2, gpt2_loss, Recompute::none, DType::bfloat16);
+  // A number that rounds to another neighbour is one part in 256 off. XLA has no products of bfloat16 that are float32
+  // on processors, but for small ones.
+  write_training(folder, "train_gpt2_bfloat16", rounded, {.tolerance = 1e-2, .compilers = "\"IREE\""});
+  write_training(folder, "train_gpt2_bfloat16_wide", rounded, {.tolerance = 1e-2, .narrow_products = false});
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 ///
 /// Composites are written out in primitives (graph/decompose.hpp). A `repeat` is a `while` over a counter, what it
 /// carries, results that it stacks, its invariants and what it slices. Results that nothing reads are left out.
+/// docs/adr/0021-graphs-as-stablehlo-text.md says why it is so.
 /// Determinism  the text is a pure function of the graph and the options. Numbers are those of the graph's interpreter
-///              within the rounding of the target: it may order sums otherwise, as sums over ranks and of equal indices
+///              within the rounding of the target, which may order sums otherwise, over ranks and of equal indices too.
+///              bfloat16 and float16 values round after every operation, not only where they are stored. The sign of
+///              the larger of two zeros is the target's to choose; exact_gelu of -infinity is NaN, as its decomposition
+///              is. Indices outside of tables are not refused: graph/stablehlo/arrays.hpp
 /// Source  https://openxla.org/stablehlo/spec, operations of version 1.0; `chlo.erf` for the error function, which
 ///         StableHLO has not
 
