@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/federate/shepherd_core.hpp>
+// Covers: <tutti/federate/shepherd_actions.hpp>
+// Covers: <tutti/federate/worker_core.hpp>
+// Covers: <tutti/federate/worker_actions.hpp>
+// Covers: <tutti/federate/member.hpp>
+// Covers: <tutti/federate/round.hpp>
+// Covers: <tutti/federate/message.hpp>
+// Covers: <tutti/testing/simulated_network.hpp>
+#include "federate/federation.hpp"
+
+#include "support/catch.hpp"
+
+using namespace federation;
+
+namespace {
+
+Facts facts_of(std::int64_t samples) {
+  Facts facts;
+  facts.run = 99;
+  facts.parameters = dimensions;
+  facts.batch = 2;
+  facts.sequence = 8;
+  facts.samples = samples;
+  return facts;
+}
+Policy policy_of(std::int64_t workers) {
+  Policy policy;
+  policy.workers = workers;
+  policy.inner_steps = 10;
+  policy.chunk_bytes = 64;
+  policy.window = 2;
+  return policy;
+}
+
+struct Outcome {
+  std::string wrong;
+  std::int64_t rounds = 0, late = 0, restarts = 0;
+  std::map<WorkerEvent, int> events;
+  double seconds = 0;
+};
+
+/// One run under everything that can go wrong, as the seed decides.
+Outcome schedule(std::uint64_t seed) {
+  Dice dice(seed);
+  SimulatedClock clock;
+  Network network(clock, dice);
+  network.set_delays(seconds(0.001), seconds(dice.happens(0.3) ? 2.0 : 0.1));
+  std::int64_t const workers = 1 + dice.below(5);
+  Policy policy = policy_of(workers);
+  policy.norm_limit = 1000;  // what these functions learn from a few samples may be any part of what they do from many
+  policy.staleness = dice.below(3);
+  if (dice.happens(0.3)) policy.quorum = dice.uniform(0.1, 1);
+  if (dice.happens(0.3)) policy.grace = dice.uniform(0.1, 10);
+  Facts const facts = facts_of(2 * policy.inner_steps * workers * (6 + dice.below(10)));
+  Shepherd shepherd(clock, network, dice, facts, policy);
+  std::vector<std::unique_ptr<Worker>> all;
+  auto const join = [&](Kind kind) {
+    all.push_back(std::make_unique<Worker>(clock, network, shepherd.node(), 1000 + all.size(), dice.uniform(0.5, 8),
+                                           kind, dice.happens(0.5)));
+  };
+  auto const some = [&]() -> Worker& {
+    return *all[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(all.size())))];
+  };
+  for (std::int64_t i = 0; i < workers; ++i) join(Kind::honest);
+  // A run without faults takes a minute or more of simulated time; they come within it.
+  for (std::int64_t faults = dice.below(12); faults > 0; --faults)
+    clock.at(seconds(dice.uniform(0, 90)), [&, what = dice.below(9)] {
+      if (shepherd.finished()) return;
+      switch (what) {
+        case 0: some().kill(); break;
+        case 1: join(Kind::honest); break;
+        case 2: some().drain(); break;
+        case 3:
+        case 4: shepherd.crash_after(1 + dice.below(40)); break;
+        case 5: network.partition(some().node(), clock.now() + seconds(dice.uniform(0.1, 40))); break;
+        case 6:
+          for (auto id : network.connections())
+            if (dice.happens(0.5)) network.cut(id);
+          break;
+        case 7: some().slow_down(dice.uniform(1, 6)); break;
+        case 8: join(Kind::sends_nan); break;
+      }
+    });
+  // Somebody is always there to do the rest.
+  std::function<void()> relief = [&] {
+    std::int64_t honest = 0;
+    for (auto const& worker : all) honest += worker->alive() && worker->kind() == Kind::honest ? 1 : 0;
+    while (honest < (shepherd.reports.empty() ? workers : 1)) join(Kind::honest), ++honest;
+    clock.in(seconds(5), relief);
+  };
+  clock.at(seconds(91), relief);
+  bool const done = clock.run(seconds(4 * 3600), [&] {
+    return shepherd.finished() &&
+           std::none_of(all.begin(), all.end(), [](auto const& worker) { return worker->alive(); });
+  });
+  Outcome outcome;
+  outcome.events = shepherd.events;
+  outcome.restarts = shepherd.restarts;
+  outcome.rounds = static_cast<std::int64_t>(shepherd.reports.size());
+  for (RoundReport const& report : shepherd.reports) outcome.late += report.late;
+  outcome.seconds = in_seconds(clock.now());
+  if (!done) {
+    std::ostringstream told;
+    told << "it hangs: ";
+    if (shepherd.alive()) {
+      ShepherdCore const& core = shepherd.core();
+      told << "round " << core.round() << ", " << core.ledger().committed() << " + " << core.ledger().leased() << " of "
+           << core.ledger().samples() << " samples";
+      for (auto const& [id, member] : core.members())
+        told << "; worker " << id << (member.peer ? " here" : " away") << (member.ready ? " ready" : "")
+             << (member.leaving ? " leaving" : "") << " lease " << member.lease << " done " << member.done;
+    }
+    for (auto const& worker : all)
+      if (worker->alive()) told << "; one is " << name(worker->core().state());
+    outcome.wrong = told.str();
+  } else outcome.wrong = shepherd.broken + wrong_with(shepherd.disk(), facts);
+  for (auto const& worker : all)
+    if (worker->kind() == Kind::honest && worker->core().failed())
+      outcome.wrong += "an honest worker failed: " + worker->core().reason() + ". ";
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("1,000 schedules of faults: no hang, every sample once, every contribution whole") {
+  std::int64_t rounds = 0, late = 0, restarts = 0;
+  std::map<WorkerEvent, int> events;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    INFO("seed " << seed);
+    Outcome const outcome = schedule(seed);
+    REQUIRE(outcome.wrong == "");
+    rounds += outcome.rounds;
+    late += outcome.late;
+    restarts += outcome.restarts;
+    for (auto const& [event, count] : outcome.events) events[event] += count;
+  }
+  std::printf("rounds %lld, late contributions %lld, restarts of the shepherd %lld\n", static_cast<long long>(rounds),
+              static_cast<long long>(late), static_cast<long long>(restarts));
+  for (auto const& [event, count] : events) std::printf("  %s %d\n", name(event), count);
+  // The schedules are worth something only where the faults came true.
+  CHECK(late > 100);
+  CHECK(restarts > 500);
+  CHECK(events[WorkerEvent::lost] > 300);
+  CHECK(events[WorkerEvent::left] > 100);
+  CHECK(events[WorkerEvent::refused] > 200);
+  CHECK(events[WorkerEvent::expelled] > 100);
+  CHECK(events[WorkerEvent::late] > 50);
+}
+
+TEST_CASE("many more schedules of faults", "[.exhaustive]") {
+  for (std::uint64_t seed = 1001; seed <= 60000; ++seed) {
+    INFO("seed " << seed);
+    REQUIRE(schedule(seed).wrong == "");
+  }
+}
+
+namespace {
+
+/// A run without faults: workers of these speeds, in steps a second.
+struct Calm {
+  SimulatedClock clock;
+  Dice dice{5};
+  Network network{clock, dice};
+  Facts facts;
+  Shepherd shepherd;
+  std::vector<std::unique_ptr<Worker>> workers;
+
+  Calm(std::vector<double> const& speeds, Policy const& policy, std::int64_t rounds, bool know_speeds = false,
+       std::vector<Kind> kinds = {})
+      : facts(facts_of(2 * policy.inner_steps * static_cast<std::int64_t>(speeds.size()) * rounds)),
+        shepherd(clock, network, dice, facts, policy) {
+    kinds.resize(speeds.size());
+    for (std::size_t i = 0; i < speeds.size(); ++i)
+      workers.push_back(
+          std::make_unique<Worker>(clock, network, shepherd.node(), 1 + i, speeds[i], kinds[i], know_speeds));
+  }
+  bool run() {
+    return clock.run(seconds(86400), [&] { return shepherd.finished(); });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a worker of half the speed costs at most a tenth of the ideal throughput") {
+  Policy policy = policy_of(4);
+  policy.inner_steps = 30;
+  for (std::vector<double> const& speeds :
+       {std::vector{4.0, 4.0, 4.0, 2.0}, std::vector{4.0, 4.0, 4.0, 4.0}, std::vector{8.0, 4.0, 2.0, 2.0}}) {
+    Calm calm(speeds, policy, 20);
+    REQUIRE(calm.run());
+    double ideal = 0;
+    for (double const speed : speeds) ideal += speed * static_cast<double>(calm.facts.batch);
+    double const got = static_cast<double>(calm.facts.samples) / in_seconds(calm.clock.now());
+    std::printf("%.3f of the ideal throughput\n", got / ideal);
+    CHECK(got > 0.9 * ideal);
+    CHECK(wrong_with(calm.shepherd.disk(), calm.facts) == "");
+  }
+}
+
+TEST_CASE("without shares by speed the slow worker would cost more than that") {
+  Policy policy = policy_of(4);
+  policy.inner_steps = 30;
+  policy.slowest = policy.fastest = 1;
+  Calm calm({4, 4, 4, 2}, policy, 20);
+  REQUIRE(calm.run());
+  CHECK(static_cast<double>(calm.facts.samples) / in_seconds(calm.clock.now()) < 0.9 * 28);
+}
+
+TEST_CASE("the same seed gives the same run, to the last record") {
+  auto const log = [] {
+    Calm calm({3, 2, 1}, policy_of(3), 5);
+    REQUIRE(calm.run());
+    return calm.shepherd.disk().log;
+  };
+  CHECK(log() == log());
+}
+
+TEST_CASE("a contribution that is far too long is refused, its samples go to others, its worker is sent away") {
+  Calm calm({3, 3, 3, 3}, policy_of(4), 8, true, {Kind::honest, Kind::honest, Kind::sends_too_much});
+  REQUIRE(calm.run());
+  CHECK(calm.shepherd.events[WorkerEvent::refused] == 3);
+  CHECK(calm.shepherd.events[WorkerEvent::expelled] == 1);
+  CHECK(calm.workers[2]->core().failed());
+  CHECK(wrong_with(calm.shepherd.disk(), calm.facts) == "");
+}
+
+TEST_CASE("who joins in the middle of a round works on it, and has the parameters of the last outer step") {
+  Policy policy = policy_of(2);
+  policy.inner_steps = 100;
+  Calm calm({10, 10}, policy, 3);
+  // A round takes 10 s; 3 s into the second one there is time for more than half of it.
+  bool const second = calm.clock.run(seconds(3600), [&] { return calm.shepherd.core().round() == 1; });
+  REQUIRE(second);
+  calm.clock.run(calm.clock.now() + seconds(3), [] { return false; });
+  calm.workers.push_back(std::make_unique<Worker>(calm.clock, calm.network, calm.shepherd.node(), 77, 10));
+  REQUIRE(calm.clock.run(seconds(3600), [&] { return calm.shepherd.core().round() == 2; }));
+  CHECK(calm.shepherd.reports[1].workers == 3);
+  CHECK(calm.shepherd.reports[1].late == 0);
+  REQUIRE(calm.run());
+  CHECK(wrong_with(calm.shepherd.disk(), calm.facts) == "");
+}
+
+TEST_CASE("who leaves delivers what it has done so far, and the rest of its samples go to others") {
+  Policy policy = policy_of(2);
+  policy.inner_steps = 100;
+  Calm calm({10, 10}, policy, 2, true);
+  calm.clock.run(seconds(4), [] { return false; });
+  REQUIRE(calm.workers[0]->core().state() == WorkerState::training);
+  calm.workers[0]->drain();
+  CHECK(calm.workers[0]->core().state() == WorkerState::draining);
+  CHECK(calm.clock.run(seconds(6), [&] { return calm.workers[0]->core().ended(); }));
+  CHECK(!calm.workers[0]->core().failed());
+  REQUIRE(calm.run());
+  CHECK(calm.shepherd.events[WorkerEvent::left] == 1);
+  CHECK(calm.shepherd.reports[0].workers == 2);
+  CHECK(calm.shepherd.reports[0].samples < 400);
+  CHECK(wrong_with(calm.shepherd.disk(), calm.facts) == "");
+}
+
+TEST_CASE("what is said out of turn ends the connection, not the shepherd") {
+  SimulatedClock clock;
+  Dice dice(3);
+  Network network(clock, dice);
+  Shepherd shepherd(clock, network, dice, facts_of(80), policy_of(1));
+  std::vector<Message> heard;
+  int ended = 0;
+  auto const stranger =
+      network.add({[](auto) {}, [&](auto) { ++ended; }, [&](auto, Parcel const& p) { heard.push_back(p.read()); }});
+  Hello greeting;
+  greeting.worker = 5;
+  Hello old = greeting, nobody, foreign = greeting;
+  old.version = 99;
+  foreign.run = 1;
+  std::vector<std::vector<Message>> const attempts{{Ready{1}},
+                                                   {old},
+                                                   {nobody},
+                                                   {foreign},
+                                                   {greeting, greeting},
+                                                   {greeting, Welcome{}},
+                                                   {greeting, Ask{0, -1, 8}},
+                                                   {greeting, Ask{0, 4 * dimensions, 8}},
+                                                   {greeting, Ask{0, 0, 1000}}};
+  for (auto const& attempt : attempts) {
+    heard.clear();
+    int const before = ended;
+    auto const connection = network.connect(stranger, shepherd.node());
+    clock.run(clock.now() + seconds(1), [] { return false; });
+    for (Message const& message : attempt) network.send(connection, stranger, Parcel(message));
+    clock.run(clock.now() + seconds(1), [] { return false; });
+    CHECK(ended == before + 1);
+    REQUIRE(!heard.empty());
+    REQUIRE(std::holds_alternative<Bye>(heard.back()));
+    CHECK(std::get<Bye>(heard.back()).failed);
+  }
+  REQUIRE(shepherd.alive());
+  Worker worker(clock, network, shepherd.node(), 9, 5);
+  CHECK(clock.run(seconds(3600), [&] { return shepherd.finished(); }));
+}
