@@ -45,7 +45,7 @@ class ShepherdCore {
         model_(model),
         actions_(actions),
         history_(std::move(history)),
-        open_(policy) {
+        open_(policy), last_tick_(now) {
     validate(facts_);
     validate(policy_);
     if (static_cast<std::int64_t>(model.parameters().size()) != facts_.parameters)
@@ -113,6 +113,10 @@ class ShepherdCore {
   }
   void tick(Instant now) {
     if (finished_) return;
+    // What this program has slept through, or spent on an outer step, is nobody's silence.
+    if (Instant const away = now - last_tick_ - policy_.heartbeat; away > Instant(0))
+      for (auto& [worker, member] : members_) member.heard = std::min(now, member.heard + away);
+    last_tick_ = now;
     std::vector<std::uint64_t> lost;
     for (auto const& [worker, member] : members_)
       if (now - member.heard >= policy_.lost_after) lost.push_back(worker);
@@ -392,7 +396,7 @@ class ShepherdCore {
   Round open_;
   std::vector<float> former_;  // the parameters before the latest outer step
   std::uint64_t checksum_ = 0, leases_ = 0;
-  Instant last_beat_{0};
+  Instant last_beat_{0}, last_tick_;
   std::int64_t begin_ = 0, end_ = 0;  // see Assign
   bool started_ = false, opening_ = true, proceeding_ = false, finished_ = false;
 };

@@ -26,7 +26,7 @@ class WorkerCore {
   /// `worker`: a number that no other worker has, not 0. It ends when it has heard of no shepherd for `patience`.
   /// Borrows the actions, and connects.
   WorkerCore(std::uint64_t worker, Instant patience, WorkerActions& actions, Instant now)
-      : worker_(worker), patience_(patience), actions_(actions), back_off_(worker), heard_(now), reconnect_(now) {
+      : worker_(worker), patience_(patience), actions_(actions), back_off_(worker), heard_(now), last_tick_(now), reconnect_(now) {
     connecting_ = true;
     actions_.connect();
   }
@@ -81,6 +81,9 @@ class WorkerCore {
   }
   void tick(Instant now) {
     if (ended_) return;
+    // What this program has slept through is nobody's silence.
+    if (Instant const away = now - last_tick_ - heartbeat_; away > Instant(0)) heard_ = std::min(now, heard_ + away);
+    last_tick_ = now;
     if (draining_ && now - heard_ >= lost_after_)
       return end("it leaves, and no shepherd is there to take what it has", false);
     if (now - heard_ >= patience_)
@@ -288,7 +291,7 @@ class WorkerCore {
   std::uint64_t run_ = 0;  // of the first welcome
   std::int64_t chunk_bytes_ = 0, window_ = 0;
   Instant heartbeat_ = seconds(2), lost_after_ = seconds(10);
-  Instant heard_, since_{0}, last_beat_{0};
+  Instant heard_, last_tick_, since_{0}, last_beat_{0};
   Instant reconnect_;  // the next attempt, or the one under way
   bool connecting_ = false, connected_ = false, welcomed_ = false;
   bool ready_ = false, draining_ = false, ended_ = false, failed_ = false;

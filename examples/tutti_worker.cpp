@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Trains a GPT-2 with others, as a shepherd says. It may come and go, and its shepherd too.
+//   tutti_worker --connect 127.0.0.1:8080 --data build/data/jargon
+
+#include <tutti/federate/rpc/gpt2.hpp>
+
+#include <cstdio>
+
+int main(int argc, char** argv) {
+  try {
+    auto const parsed = tutti::federate::parse_worker(argc, argv);
+    if (parsed.leave) {
+      std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+      return parsed.code;
+    }
+    tutti::federate::run_gpt2_worker(parsed.command);
+    return 0;
+  } catch (tutti::Error const& error) {
+    std::fprintf(stderr, "tutti_worker: %s%s%s\n", error.message().c_str(), error.native().empty() ? "" : ": ",
+                 error.native().c_str());
+    return error.kind() == tutti::ErrorKind::configuration ? 2 : 1;
+  }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The shepherd's GPT-2: the parameters that all agree on, their outer step, what they are worth, and their checkpoints.
+
+#include <tutti/federate/gpt2_program.hpp>
+#include <tutti/federate/shepherd_actions.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/gpt2_state.hpp>
+#include <tutti/optim/adamw.hpp>
+#include <tutti/parallel/fragments.hpp>
+#include <tutti/parallel/outer_optimizer.hpp>
+#include <tutti/train/checkpoint.hpp>
+#include <tutti/train/setup.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::federate {
+
+class Gpt2Global final : public OuterModel {
+ public:
+  /// With the initial weights that the setup names, or drawn from its seed: the same on every start. Takes the setup's
+  /// weights.
+  Gpt2Global(train::Setup& setup, Gpt2Program const& program)
+      : setup_(setup), context_({.threads = setup.options.threads}),
+        step_(context_, setup.model, {},
+              {.batch = setup.options.batch, .sequence = setup.options.sequence, .compute = setup.options.compute_dtype()}),
+        fragment_(parallel::fragments_of(step_.state(), 1).front()),
+        outer_(context_, {parallel::size(fragment_)},
+               {.learning_rate = program.outer_learning_rate, .momentum = program.outer_momentum}) {
+    step_.initialise(static_cast<std::uint64_t>(setup.options.seed));
+    if (setup.weights) train::read_gpt2(*setup.weights, setup.model, nn::gpt2_data(step_.state()));
+    setup.weights.reset();
+    parallel::gather(step_.state(), fragment_, outer_.parameters(0));
+  }
+
+  std::span<float> parameters() override { return outer_.parameters(0); }
+  std::span<float> momentum() override { return outer_.momentum(0); }
+  void step(std::span<float const> outer_gradient) override { outer_.step(0, outer_gradient); }
+
+  struct Loss {
+    double loss = 0;           ///< in nats, mean over the predictions
+    double bits_per_byte = 0;  ///< 0 when no tokenizer says what the predictions spell
+  };
+  /// Over as many windows of the held-out text as the setup says. Blocking. Requires: there is held-out text.
+  Loss validate() {
+    parallel::scatter(parameters(), fragment_, step_.state());
+    data::ValidationLoader const& held_out = *setup_.validation;
+    Shape const shape{setup_.options.batch, setup_.options.sequence};
+    Tensor<std::int32_t> tokens(shape), targets(shape);
+    double loss = 0, predictions = 0;
+    std::int64_t bytes = 0;
+    std::int64_t const end = setup_.validation_windows();
+    for (std::int64_t window = 0; window < end; window += shape[0]) {
+      std::int64_t const counted = held_out.fill(window, tokens.view(), targets.view(), end);
+      loss += step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view()) * static_cast<double>(counted);
+      predictions += static_cast<double>(counted);
+      if (!setup_.tokenizer) continue;
+      data::Tokenizer const& tokenizer = setup_.tokenizer->tokenizer;
+      for (std::int32_t const target : targets.elements())
+        if (target >= 0 && target < tokenizer.vocabulary() && !tokenizer.is_special(target))
+          bytes += static_cast<std::int64_t>(tokenizer.token_bytes(target).size());
+    }
+    return {loss / std::max(predictions, 1.0), data::bits_per_byte(loss, bytes)};
+  }
+  /// A checkpoint like those of train_gpt2, with moments of zero: the workers have theirs. Returns its folder.
+  /// `steps`: inner steps of all workers together. Errors: io.
+  std::string save(std::int64_t steps) {
+    parallel::scatter(parameters(), fragment_, step_.state());
+    train::CheckpointContents contents;
+    contents.step = steps;
+    if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
+    for (graph::Field const& field : step_.state().fields()) {
+      if (optim::is_accumulator(field.name)) continue;
+      (field.parameter ? contents.parameters : contents.optimizer)
+          .push_back({field.name, field.dtype, field.shape, field.data()});
+    }
+    for (auto* list : {&contents.parameters, &contents.optimizer})
+      std::sort(list->begin(), list->end(),
+                [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
+    train::Json settings = train::Json::object();
+    train::for_each_setting(setup_.options, [&](char const* name, auto const& value) { settings[name] = value; });
+    contents.facts = {{"model", train::to_json(setup_.model)},
+                      {"settings", settings},
+                      {"data_cursor", {{"seed", setup_.options.seed}, {"step", steps}}},
+                      {"ranks", 1},
+                      {"micro_steps", setup_.micro_steps}};
+    return train::save_checkpoint(setup_.options.out, contents, setup_.options.keep).string();
+  }
+
+ private:
+  train::Setup& setup_;
+  exec::Context context_;
+  train::TrainStep<nn::Gpt2Loss> step_;  // for its state and its evaluation: it never trains
+  parallel::Fragment fragment_;
+  parallel::OuterOptimizer outer_;
+};
+
+}  // namespace tutti::federate

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a shepherd tells its workers to train: a GPT-2's sizes, how its inner steps learn, and from which data, by
+/// their hash. As text, for the wire and for the shepherd's folder.
+
+#include <tutti/data/loader.hpp>
+#include <tutti/io/json.hpp>
+#include <tutti/nn/gpt2_config.hpp>
+#include <tutti/parallel/outer_gradient.hpp>
+#include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/options.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tutti::federate {
+
+/// A hash of all tokens, in order. Reads every token once.
+inline std::uint64_t hash_corpus(data::TokenCorpus const& corpus) {
+  std::uint64_t hash = 0;
+  std::vector<std::int32_t> block(std::size_t{1} << 16);
+  for (io::TokenShard const& shard : corpus.shards()) {
+    io::TokenView const tokens = shard.tokens();
+    for (std::size_t at = 0; at < tokens.size(); at += block.size()) {
+      std::size_t const count = std::min(block.size(), tokens.size() - at);
+      tokens.copy(at, count, block.data());
+      hash = hash_bytes(std::as_bytes(std::span(block).first(count)), hash);
+    }
+    hash = hash_bytes({}, hash);  // where one file ends matters: windows do not cross it
+  }
+  return hash;
+}
+
+struct Gpt2Program {
+  nn::Gpt2Config model;
+  train::Options options;            ///< of these, what `travels` says
+  std::int64_t steps = 1;            ///< the run's length in inner steps of samples_per_step samples, for the schedule
+  std::int64_t samples_per_step = 1; ///< of all workers that were waited for
+  std::string data_hash, tokenizer_hash;
+  std::int64_t data_tokens = 0;
+  double outer_learning_rate = 0.7, outer_momentum = 0.9;
+  parallel::OuterBits bits = parallel::OuterBits::float32;
+
+  /// Settings that decide what is learned.
+  static bool travels(train::Flag const& flag) noexcept {
+    std::string_view const group = flag.group, name = flag.name;
+    return (group == "Optimizer" && name != "steps") || name == "batch" || name == "sequence" || name == "seed";
+  }
+};
+
+inline std::string to_text(Gpt2Program const& program) {
+  nlohmann::json settings = nlohmann::json::object();
+  train::for_each_flag(program.options, [&](train::Flag const& flag, auto const& value, auto const&) {
+    if (Gpt2Program::travels(flag)) settings[flag.name] = value;
+  });
+  nlohmann::json const json = {
+      {"kind", "gpt2"},
+      {"version", 1},
+      {"model", train::to_json(program.model)},
+      {"settings", settings},
+      {"steps", program.steps},
+      {"samples_per_step", program.samples_per_step},
+      {"data", {{"hash", program.data_hash}, {"tokens", program.data_tokens}}},
+      {"tokenizer_hash", program.tokenizer_hash},
+      {"outer", {{"learning_rate", program.outer_learning_rate},
+                 {"momentum", program.outer_momentum},
+                 {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
+  return json.dump(2) + "\n";
+}
+
+/// Every value is checked as if it had come from a command line. Errors: format, configuration.
+inline Gpt2Program parse_gpt2_program(std::string_view text) {
+  Gpt2Program program;
+  try {
+    nlohmann::json const json = io::parse_json(text, "the shepherd's program", "federate");
+    if (json.at("kind") != "gpt2" || json.at("version") != 1)
+      throw Error(ErrorKind::unavailable, "federate",
+                  "the shepherd's program is of kind " + json.at("kind").dump() + ", version " + json.at("version").dump() +
+                      "; this worker trains gpt2, version 1. Use programs of one release");
+    nlohmann::json const &m = json.at("model"), &settings = json.at("settings"), &outer = json.at("outer");
+    program.model = {.layers = m.at("layers"),
+                     .heads = m.at("heads"),
+                     .channels = m.at("channels"),
+                     .vocabulary = m.at("vocabulary"),
+                     .padded_vocabulary = m.at("padded_vocabulary"),
+                     .max_tokens = m.at("max_tokens"),
+                     .epsilon = m.at("epsilon")};
+    train::for_each_flag(program.options, [&]<class T>(train::Flag const& flag, T& value, auto const&) {
+      if (Gpt2Program::travels(flag)) value = settings.at(flag.name).get<T>();
+    });
+    program.steps = json.at("steps");
+    program.samples_per_step = json.at("samples_per_step");
+    program.data_hash = json.at("data").at("hash");
+    program.data_tokens = json.at("data").at("tokens");
+    program.tokenizer_hash = json.at("tokenizer_hash");
+    program.outer_learning_rate = outer.at("learning_rate");
+    program.outer_momentum = outer.at("momentum");
+    auto const& names = setting::spelling<parallel::OuterBits>;
+    auto const bits = std::find(names.begin(), names.end(), outer.at("bits").get<std::string>());
+    if (bits == names.end())
+      throw Error(ErrorKind::format, "federate", "the shepherd's program has outer gradients of unknown bits");
+    program.bits = static_cast<parallel::OuterBits>(bits - names.begin());
+  } catch (nlohmann::json::exception const& error) {
+    throw Error(ErrorKind::format, "federate", "the shepherd's program lacks a fact or has one of another type")
+        .with_native(error.what());
+  }
+  nn::validate(program.model);
+  train::for_each_flag(program.options, [&](train::Flag const& flag, auto const& value, auto const& may) {
+    if (Gpt2Program::travels(flag)) train::detail::check_value(program.options, flag, value, may);
+  });
+  if (program.steps < 1 || program.samples_per_step < 1 || program.options.sequence > program.model.max_tokens)
+    throw Error(ErrorKind::format, "federate", "the shepherd's program has sizes that do not fit each other");
+  return program;
+}
+
+}  // namespace tutti::federate

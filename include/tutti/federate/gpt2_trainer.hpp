@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Inner steps of a GPT-2: AdamW on this machine's processors, whose moments stay from round to round.
+
+#include <tutti/data/loader.hpp>
+#include <tutti/exec/memory_limit.hpp>
+#include <tutti/exec/wait.hpp>
+#include <tutti/federate/gpt2_program.hpp>
+#include <tutti/federate/trainer.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/gpt2_state.hpp>
+#include <tutti/optim/schedule.hpp>
+#include <tutti/parallel/fragments.hpp>
+#include <tutti/tensor/tensor.hpp>
+#include <tutti/train/data_files.hpp>
+#include <tutti/train/setup.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace tutti::federate {
+
+/// Determinism  the same job on the same moments: the same parameters. Moments are those of the jobs before.
+class Gpt2Trainer final : public Trainer {
+ public:
+  /// Of the options: where the data are (`data`, and `tokenizer` beside them), and `threads`.
+  explicit Gpt2Trainer(train::Options options) : local_(std::move(options)) {}
+
+  double prepare(Facts const& facts) override {
+    program_ = parse_gpt2_program(facts.program);
+    train::Options& o = program_.options;
+    if (nn::parameter_count(program_.model) != facts.parameters || o.batch != facts.batch ||
+        o.sequence != facts.sequence || program_.bits != facts.bits)
+      throw Error(ErrorKind::format, "federate", "the shepherd's program and its facts differ");
+    open_data();
+    require_memory(facts);
+    context_ = std::make_unique<exec::Context>(exec::ContextOptions{.threads = local_.threads});
+    step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss>>(
+        *context_, program_.model,
+        optim::AdamW{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
+        train::TrainStepOptions{.batch = o.batch, .sequence = o.sequence, .clip = o.clip, .compute = o.compute_dtype()});
+    fragment_ = parallel::fragments_of(step_->state(), 1).front();
+    if (parallel::size(fragment_) != facts.parameters)
+      throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");
+    tokens_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
+    targets_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
+    schedule_ = {.kind = o.schedule,
+                 .peak = o.learning_rate,
+                 .warmup_steps = o.warmup,
+                 .total_steps = program_.steps,
+                 .final_fraction = o.final_fraction};
+    return measure();
+  }
+
+  Trained train(Job const& job, std::span<float> parameters, std::atomic<bool> const& stop) override {
+    parallel::scatter(parameters, fragment_, step_->state());
+    std::int64_t const batch = program_.options.batch, steps = job.steps(batch);
+    Trained result;
+    std::int64_t const began = exec::now_ns();
+    for (std::int64_t k = 0; k < steps && !stop; ++k) {
+      for (std::int64_t row = 0; row < batch; ++row)
+        loader_->fill(job.sample(result.samples + row), 0, tokens_.slice(0, row, row + 1), targets_.slice(0, row, row + 1));
+      double const at = job.progress(k, steps) / static_cast<double>(program_.samples_per_step);
+      train::StepResult const done = (*step_)({k, std::as_const(tokens_).view(), std::as_const(targets_).view()},
+                                              schedule_(static_cast<std::int64_t>(at)));
+      if (!std::isfinite(done.loss) || !std::isfinite(done.grad_norm))
+        throw Error(ErrorKind::invalid_argument, "federate",
+                    "the loss or the gradient's norm is not finite in round " + std::to_string(job.round) +
+                        ": training has diverged. Lower --learning-rate");
+      result.loss += static_cast<double>(done.loss);
+      result.samples += batch;
+    }
+    result.seconds = static_cast<double>(exec::now_ns() - began) * 1e-9;
+    result.loss /= static_cast<double>(std::max<std::int64_t>(result.samples / batch, 1));
+    parallel::gather(step_->state(), fragment_, parameters);
+    return result;
+  }
+
+ private:
+  void open_data() {
+    if (local_.data.empty())
+      throw Error(ErrorKind::configuration, "federate", "--data is needed: the training shards that the shepherd has too");
+    train::detail::expand_data_folder(local_);
+    data::TokenCorpus corpus = train::detail::said_of("--data", [&] { return data::TokenCorpus(local_.data); });
+    std::string const hash = train::to_hex(hash_corpus(corpus));
+    if (hash != program_.data_hash)
+      throw Error(ErrorKind::configuration, "federate",
+                  "--data " + local_.data + " has " + std::to_string(corpus.tokens()) + " tokens with hash " + hash +
+                      ", the shepherd's has " + std::to_string(program_.data_tokens) + " with hash " +
+                      program_.data_hash + ". Copy the shepherd's files here");
+    if (!local_.tokenizer.empty() && !program_.tokenizer_hash.empty() &&
+        train::detail::hash_text(io::read_file(local_.tokenizer)) != program_.tokenizer_hash)
+      throw Error(ErrorKind::configuration, "federate",
+                  "--tokenizer " + local_.tokenizer + " is not the shepherd's. Copy it here");
+    corpus.require_vocabulary(program_.model.vocabulary);
+    loader_.emplace(std::move(corpus), 1, program_.options.sequence, static_cast<std::uint64_t>(program_.options.seed));
+  }
+  /// Parameters, moments and gradients, what is held of the global model, and what is sent.
+  void require_memory(Facts const& facts) const {
+    double const parameters = static_cast<double>(facts.parameters);
+    double const hidden = static_cast<double>(facts.batch) * static_cast<double>(facts.sequence) *
+                          static_cast<double>(program_.model.channels);
+    train::detail::require_memory(program_.options, 1, true, 12 * parameters,
+                                  16 * parameters + static_cast<double>(facts.gradient_bytes()) + 4 * hidden,
+                                  exec::available_memory());
+  }
+  /// Steps a second, of steps whose outcome is thrown away.
+  double measure() {
+    auto const seed = static_cast<std::uint64_t>(program_.options.seed);
+    step_->initialise(seed);
+    std::int64_t began = 0;
+    constexpr std::int64_t measured = 2;
+    for (std::int64_t k = -1; k < measured; ++k) {  // the first one takes memory and fills caches
+      if (k == 0) began = exec::now_ns();
+      for (std::int64_t row = 0; row < program_.options.batch; ++row)
+        loader_->fill(row, 0, tokens_.slice(0, row, row + 1), targets_.slice(0, row, row + 1));
+      static_cast<void>((*step_)({0, std::as_const(tokens_).view(), std::as_const(targets_).view()}, 0));
+    }
+    double const took = static_cast<double>(std::max<std::int64_t>(exec::now_ns() - began, 1)) * 1e-9;
+    step_->initialise(seed);
+    return static_cast<double>(measured) / took;
+  }
+
+  train::Options local_;
+  Gpt2Program program_;
+  std::optional<data::TrainLoader> loader_;
+  std::unique_ptr<exec::Context> context_;
+  std::unique_ptr<train::TrainStep<nn::Gpt2Loss>> step_;
+  parallel::Fragment fragment_;
+  Tensor<std::int32_t> tokens_, targets_;
+  optim::Schedule schedule_;
+};
+
+}  // namespace tutti::federate

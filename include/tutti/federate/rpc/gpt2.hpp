@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A run of a GPT-2 as a shepherd leads it, and a worker's part in it: what the programs do.
+
+#include <tutti/federate/gpt2_global.hpp>
+#include <tutti/federate/gpt2_trainer.hpp>
+#include <tutti/federate/rpc/command_line.hpp>
+#include <tutti/train/console.hpp>
+#include <tutti/train/metrics.hpp>
+#include <tutti/train/setup.hpp>
+#include <tutti/train/signals.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace tutti::federate {
+
+/// One object for one run of `operator()`.
+class Gpt2Shepherd {
+ public:
+  /// Errors: configuration, io, format: what is wrong with the settings, the data or the folder.
+  explicit Gpt2Shepherd(ShepherdCommand command)
+      : command_(std::move(command)), setup_(setup_of(command_)), program_(program_of(command_, setup_)),
+        model_(setup_, program_) {
+    clear_finished();
+    Facts facts;
+    facts.parameters = static_cast<std::int64_t>(model_.parameters().size());
+    facts.bits = program_.bits;
+    facts.batch = setup_.options.batch;
+    facts.sequence = setup_.options.sequence;
+    facts.samples = setup_.steps * setup_.global_rows;
+    facts.program = to_text(program_);
+    facts_ = facts;
+    shepherd_.emplace(command_.at, facts, command_.policy, model_,
+                      ShepherdCallbacks{.listening = [this](int port) { announce(port); },
+                                        .round = [this](RoundReport const& report) { tell(report); },
+                                        .worker = [this](WorkerEvent event, std::uint64_t worker,
+                                                         std::string const& why) { tell(event, worker, why); },
+                                        .stop = [] { return train::StopSignals::received() != 0; }});
+  }
+
+  /// Blocking. Returns whether the run is complete; else it was stopped, and may go on.
+  bool operator()() {
+    train::StopSignals const signals(true);
+    std::int64_t const done = shepherd_->core().round();
+    console_ = train::Console(stdout);
+    metrics_ = train::Metrics(std::filesystem::path(setup_.options.out) / "metrics.jsonl", done > 0 ? done : -1);
+    began_ = clock_now();
+    bool complete = false;
+    try {
+      complete = shepherd_->run();
+      finish(complete);
+    } catch (std::exception const& error) {
+      try {
+        metrics_.write({{"type", "end"}, {"step", shepherd_->core().round()}, {"reason", "error"}, {"error", error.what()}});
+      } catch (std::exception const&) {  // a full disk, say: the first failure is the one to tell of
+      }
+      throw;
+    }
+    return complete;
+  }
+
+ private:
+  static train::Setup setup_of(ShepherdCommand const& command) {
+    train::Options options = command.train;
+    options.backend = train::BackendName::threads;
+    options.overwrite = true;  // whose folder it is, clear_finished decides
+    options.sync_freq = 0, options.total_tokens = 0, options.ranks = 0;
+    return train::make_setup(std::move(options), static_cast<int>(command.policy.workers));
+  }
+  static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup) {
+    data::TokenCorpus const& corpus = setup.train->corpus();
+    return {.model = setup.model,
+            .options = setup.options,
+            .steps = setup.steps,
+            .samples_per_step = setup.global_rows,
+            .data_hash = train::to_hex(hash_corpus(corpus)),
+            .tokenizer_hash = setup.tokenizer ? train::detail::hash_text(setup.tokenizer->text) : std::string(),
+            .data_tokens = corpus.tokens(),
+            .outer_learning_rate = command.outer.learning_rate,
+            .outer_momentum = command.outer.momentum,
+            .bits = command.bits};
+  }
+  /// Another run's checkpoints must not be mixed with this one's.
+  void clear_finished() {
+    std::string const& out = setup_.options.out;
+    bool const began = io::folder_exists(command_.at.folder);
+    if (command_.train.overwrite) {
+      train::remove_checkpoints(out);
+      std::filesystem::remove_all(command_.at.folder);
+    } else if (!began && !train::detail::complete_steps(out).empty())
+      throw Error(ErrorKind::configuration, "federate",
+                  "--out " + out + " holds checkpoints of another run. Choose another --out, or --overwrite to remove them");
+  }
+
+  std::int64_t tokens(std::int64_t samples) const noexcept { return samples * facts_.sequence; }
+  /// As the trainer counts: of so many samples as all workers take in a step.
+  std::int64_t steps(std::int64_t samples) const noexcept { return samples / setup_.global_rows; }
+
+  void announce(int port) {
+    ShepherdCore const& core = shepherd_->core();
+    nn::Gpt2Config const& m = setup_.model;
+    console_.table(
+        {{"listening", fmt::format("{}:{}, {}", command_.at.host, port,
+                                   command_.at.key.empty() ? "workers of this machine, without a key" : "workers with the key")},
+         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {}, {} parameters", setup_.model_origin,
+                               m.layers, m.channels, m.heads, m.vocabulary, train::with_commas(facts_.parameters))},
+         {"data", fmt::format("{}: {} tokens", setup_.options.data, train::with_commas(program_.data_tokens))},
+         {"run", fmt::format("{} samples of {} tokens, {:.2f} passes over the data", train::with_commas(facts_.samples),
+                             facts_.sequence, setup_.train->epochs_at(setup_.steps))},
+         {"inner", fmt::format("AdamW, {} schedule with peak {:.3g}, batch {} x {}, {} steps a round on average",
+                               setup_.options.schedule.text(), setup_.options.learning_rate, facts_.batch, facts_.sequence,
+                               command_.policy.inner_steps)},
+         {"outer", fmt::format("Nesterov, rate {}, momentum {}, gradients as {}: {} a worker and round",
+                               program_.outer_learning_rate, program_.outer_momentum, command_.bits.text(),
+                               train::human_bytes(static_cast<double>(facts_.gradient_bytes())))},
+         {"workers", fmt::format("waits for {}", command_.policy.workers)},
+         {"out", setup_.options.out}});
+    for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
+    if (core.round() > 0)
+      console_.line(fmt::format("goes on after outer step {}, with {} of {} samples", core.round(),
+                                core.ledger().committed(), facts_.samples));
+    metrics_.write({{"type", "start"}, {"step", core.round()}, {"port", port}, {"parameters", facts_.parameters},
+                    {"samples", facts_.samples}, {"workers", command_.policy.workers}, {"model", train::to_json(m)},
+                    {"seed", setup_.options.seed},
+                    {"prompt", setup_.tokenizer && setup_.validation
+                                   ? train::detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
+                                   : std::string()}});
+    shared_ = core.ledger().committed();
+    told_ = clock_now();
+  }
+  void tell(RoundReport const& r) {
+    Instant const now = clock_now();
+    double const speed = static_cast<double>(tokens(r.committed - shared_)) / std::max(in_seconds(now - told_), 1e-9);
+    shared_ = r.committed, told_ = now;
+    std::int64_t const sent = shepherd_->bytes_sent(), received = shepherd_->bytes_received();
+    console_.line(fmt::format("outer step {} ({:.1f} %): loss {:.4f}, {} of {} workers{}, {:.0f} tok/s, {} out, {} in", r.round,
+                              100.0 * static_cast<double>(r.committed) / static_cast<double>(facts_.samples), r.loss,
+                              r.workers, r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(), speed,
+                              train::human_bytes(static_cast<double>(sent)), train::human_bytes(static_cast<double>(received))));
+    metrics_.write({{"type", "outer_step"}, {"step", r.round}, {"loss", r.loss}, {"workers", r.workers}, {"late", r.late},
+                    {"members", r.members}, {"samples", r.committed}, {"seconds", r.seconds}, {"tokens_per_second", speed},
+                    {"bytes_sent", sent}, {"bytes_received", received}});
+    if (std::int64_t const every = setup_.options.checkpoint_every; every > 0 && r.round % every == 0 && r.committed < facts_.samples)
+      save(r.round, r.committed);
+  }
+  void tell(WorkerEvent event, std::uint64_t worker, std::string const& why) {
+    console_.line(fmt::format("worker {:04x} {}{}{}", worker & 0xffff, name(event), why.empty() ? "" : ": ", why));
+    metrics_.write({{"type", "worker"}, {"step", shepherd_->core().round()}, {"worker", train::to_hex(worker)},
+                    {"event", name(event)}, {"why", why}});
+  }
+  void save(std::int64_t round, std::int64_t samples) {
+    std::string const path = model_.save(steps(samples));
+    console_.line("checkpoint " + path);
+    metrics_.write({{"type", "checkpoint"}, {"step", round}, {"path", path}});
+  }
+  void finish(bool complete) {
+    ShepherdCore const& core = shepherd_->core();
+    std::int64_t const round = core.round();
+    if (!complete) {
+      console_.line(fmt::format("stopped after outer step {}; the same command goes on from there", round));
+    } else {
+      console_.line(fmt::format("done: {} outer steps, every one of {} samples once, in {}", round,
+                                train::with_commas(facts_.samples), train::human_time(in_seconds(clock_now() - began_))));
+      if (setup_.validation) {
+        auto const found = model_.validate();
+        console_.line(fmt::format("validation loss {:.4f}{}", found.loss,
+                                  found.bits_per_byte > 0 ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
+        metrics_.write({{"type", "validation"}, {"step", round}, {"loss", found.loss},
+                        {"bits_per_byte", found.bits_per_byte > 0 ? train::Metrics::Json(found.bits_per_byte) : train::Metrics::Json()}});
+      }
+      save(round, facts_.samples);
+    }
+    metrics_.write({{"type", "end"}, {"step", round}, {"reason", complete ? "done" : "stopped"}, {"seconds", in_seconds(clock_now() - began_)}});
+  }
+
+  ShepherdCommand command_;
+  train::Setup setup_;
+  Gpt2Program program_;
+  Gpt2Global model_;
+  Facts facts_;
+  std::optional<Shepherd> shepherd_;
+  train::Console console_;
+  train::Metrics metrics_;
+  Instant began_{0}, told_{0};
+  std::int64_t shared_ = 0;  // samples, as last told
+};
+
+/// Blocking. Prints what happens. Errors: communication, with why it could not go on; configuration, io.
+inline void run_gpt2_worker(WorkerCommand const& command) {
+  train::StopSignals const signals(true);
+  Gpt2Trainer trainer(command.train);
+  auto const say = [](std::string const& what) {
+    std::printf("worker: %s\n", what.c_str());
+    std::fflush(stdout);
+  };
+  Worker worker(command.at, trainer, {.told = say, .stop = [] { return train::StopSignals::received() != 0; }});
+  say("looks for a shepherd at " + command.at.host + ":" + std::to_string(command.at.port));
+  std::string const reason = worker.run();
+  say(fmt::format("leaves: {}; {} rounds, {} sent, {} received", reason.empty() ? "as it was asked to" : reason,
+                  worker.jobs_done(), train::human_bytes(static_cast<double>(worker.bytes_sent())),
+                  train::human_bytes(static_cast<double>(worker.bytes_received()))));
+}
+
+}  // namespace tutti::federate

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A shepherd that listens: a ShepherdCore with a clock, connections, and a folder that outlives it.
+
+#include <tutti/federate/rpc/links.hpp>
+#include <tutti/federate/run_folder.hpp>
+#include <tutti/federate/shepherd_core.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace tutti::federate {
+
+struct ShepherdOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;               ///< 0: any that is free
+  std::string key = "";          ///< file; empty: none, and only workers of this machine are let in
+  std::int64_t rate_limit = 0;   ///< bytes a second of tensors that it sends, to all together; 0: no limit
+  std::string folder = "";       ///< of its log and snapshots
+};
+
+/// Called from `run`, between two events.
+struct ShepherdCallbacks {
+  std::function<void(int port)> listening;
+  std::function<void(RoundReport const&)> round;
+  std::function<void(WorkerEvent, std::uint64_t worker, std::string const& why)> worker;
+  std::function<bool()> stop;    ///< asked several times a second: whether to end now
+};
+
+/// One at a time in a thread.
+class Shepherd final : private ShepherdActions {
+ public:
+  /// Takes the folder, and gives the model what an earlier shepherd left there. Borrows the model.
+  /// Errors: configuration, io, format.
+  Shepherd(ShepherdOptions options, Facts const& facts, Policy const& policy, OuterModel& model,
+           ShepherdCallbacks callbacks)
+      : options_(std::move(options)), policy_(policy), model_(model), callbacks_(std::move(callbacks)),
+        folder_(options_.folder, facts.program), throttle_(options_.rate_limit) {
+    if (!options_.key.empty()) key_.emplace(options_.key);
+    else if (!is_loopback(options_.host))
+      throw Error(ErrorKind::configuration, "federate",
+                  "--host " + options_.host + " can be reached from other machines, and there is no --key: anybody "
+                                              "could join. Give --key FILE, or --host 127.0.0.1");
+    folder_.restore(model_);
+    core_.emplace(facts, policy, model_, static_cast<ShepherdActions&>(*this), folder_.history(), clock_now());
+  }
+
+  ShepherdCore const& core() const noexcept { return *core_; }
+  /// Over all connections since `run` began.
+  std::int64_t bytes_sent() const noexcept { return links_ != nullptr ? links_->sent() : sent_; }
+  std::int64_t bytes_received() const noexcept { return links_ != nullptr ? links_->received() : received_; }
+
+  /// Blocking: until all samples are committed, or `stop` said so; true for the former. Workers were told by then.
+  /// Errors: io, when it cannot listen; those of the core and of the callbacks. Whatever it throws, the log is in order.
+  bool run() {
+    kj::AsyncIoContext io = kj::setupAsyncIo();
+    timer_ = &io.provider->getTimer();
+    Links links;
+    links_ = &links;
+    struct Totals {
+      Shepherd& self;
+      ~Totals() {
+        self.sent_ = self.links_->sent(), self.received_ = self.links_->received();
+        self.links_ = nullptr;
+      }
+    } const totals{*this};
+    kj::Own<kj::ConnectionReceiver> receiver;
+    try {
+      receiver = io.provider->getNetwork().parseAddress(options_.host.c_str(), static_cast<kj::uint>(options_.port)).wait(io.waitScope)->listen();
+    } catch (kj::Exception const& error) {
+      throw Error(ErrorKind::io, "federate",
+                  "cannot listen on " + options_.host + ":" + std::to_string(options_.port) +
+                      ". Choose another --host or --port")
+          .with_native(detail::text_of(error));
+    }
+    if (callbacks_.listening) callbacks_.listening(static_cast<int>(receiver->getPort()));
+    kj::Promise<void> const accepting = accept(*receiver).eagerlyEvaluate([this](kj::Exception&& error) {
+      fail(std::make_exception_ptr(Error(ErrorKind::io, "federate", "no more connections can be accepted")
+                                       .with_native(detail::text_of(error))));
+    });
+    std::optional<Instant> leaving;  // when it is over
+    while (!leaving || (!links.empty() && clock_now() < *leaving)) {
+      Instant const now = clock_now();
+      guard([&] { core_->tick(now); });
+      if (failure_) std::rethrow_exception(failure_);
+      if (!leaving && (core_->finished() || (callbacks_.stop && callbacks_.stop()))) {
+        if (!core_->finished()) core_->stop("the shepherd was stopped, and may come back", true);
+        leaving = now + seconds(5);
+      }
+      Instant const next = std::min(core_->next_tick(now) - now, Instant(seconds(0.1)));
+      timer_->afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS).wait(io.waitScope);
+    }
+    return core_->finished();
+  }
+
+ private:
+  kj::Promise<void> accept(kj::ConnectionReceiver& receiver) {
+    return receiver.accept().then([this, &receiver](kj::Own<kj::AsyncIoStream> stream) {
+      take(kj::mv(stream));
+      return accept(receiver);
+    });
+  }
+  void take(kj::Own<kj::AsyncIoStream> stream) {
+    PeerId const peer = ++peers_;
+    // Who has not entered in time is not kept, nor is anybody beyond what could be workers.
+    Link::Events events{
+        [this, peer] { guard([&] { core_->connected(peer, clock_now()); }); },
+        [this, peer](std::string const&) {
+          guard([&] { core_->disconnected(peer, clock_now()); });
+          links_->drop(peer);
+        },
+        [this, peer](Message const& message) { guard([&] { core_->receive(peer, message, clock_now()); }); }};
+    links_->put(peer, kj::heap<Link>(kj::mv(stream), *timer_, Link::Side::shepherd, key_ ? &*key_ : nullptr, throttle_,
+                                     policy_.chunk_bytes + (std::int64_t{1} << 20), std::move(events)));
+  }
+  template <class F>
+  void guard(F&& event) {
+    if (failure_) return;
+    try {
+      event();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+  void fail(std::exception_ptr failure) {
+    if (!failure_) failure_ = std::move(failure);
+  }
+
+  void send(PeerId peer, Message const& message) override {
+    if (Link* const link = links_ != nullptr ? links_->find(peer) : nullptr) link->send(message);
+  }
+  void close(PeerId peer) override {
+    if (links_ != nullptr) links_->close(peer);
+  }
+  void append(Record const& record, bool durable) override { folder_.append(record, durable); }
+  void save(std::int64_t rounds) override { folder_.save(rounds, model_); }
+  void closed(RoundReport const& report) override {
+    if (callbacks_.round) callbacks_.round(report);
+  }
+  void told(WorkerEvent event, std::uint64_t worker, std::string const& why) override {
+    if (callbacks_.worker) callbacks_.worker(event, worker, why);
+  }
+
+  ShepherdOptions options_;
+  Policy policy_;
+  OuterModel& model_;
+  ShepherdCallbacks callbacks_;
+  RunFolder folder_;
+  Throttle throttle_;
+  std::optional<Key> key_;
+  std::optional<ShepherdCore> core_;
+  kj::Timer* timer_ = nullptr;
+  Links* links_ = nullptr;  // while it runs
+  std::int64_t sent_ = 0, received_ = 0;
+  PeerId peers_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace tutti::federate

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Messages of message.hpp to and from those of protocol.capnp.
+
+#include <tutti/core/error.hpp>
+#include <tutti/federate/message.hpp>
+
+#include <capnp/message.h>
+#include <kj/exception.h>
+#include <tutti_federate_protocol.capnp.h>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tutti::federate {
+
+namespace detail {
+
+/// In bytes. No reason needs more, and a program's description is far smaller.
+inline constexpr std::size_t longest_text = 65536;
+inline constexpr std::uint32_t most_ranges = 65536;
+
+inline std::string text_of(capnp::Text::Reader text) {
+  if (text.size() > longest_text) throw Error(ErrorKind::format, "federate", "a text in a message is too long");
+  return {text.begin(), text.end()};
+}
+inline capnp::Text::Reader text_of(std::string const& text) { return {text.c_str(), text.size()}; }
+
+struct Writer {
+  wire::Message::Builder to;
+  void operator()(Hello const& m) {
+    auto b = to.initHello();
+    b.setVersion(m.version), b.setWorker(m.worker), b.setRun(m.run), b.setLease(m.lease), b.setReady(m.ready);
+    b.setSpeed(m.speed);
+  }
+  void operator()(Ready const& m) { to.initReady().setSpeed(m.speed); }
+  void operator()(Heartbeat const& m) {
+    auto b = to.initHeartbeat();
+    b.setState(static_cast<std::uint8_t>(m.state)), b.setStep(m.step);
+  }
+  void operator()(Ask const& m) {
+    auto b = to.initAsk();
+    b.setOf(m.of), b.setOffset(m.offset), b.setBytes(m.bytes);
+  }
+  void operator()(Offer const& m) {
+    auto b = to.initOffer();
+    b.setLease(m.lease), b.setRound(m.round), b.setSamples(m.samples), b.setBytes(m.bytes), b.setChecksum(m.checksum);
+    b.setSeconds(m.seconds), b.setLoss(m.loss);
+  }
+  void operator()(Leave const& m) { to.initLeave().setReason(text_of(m.reason)); }
+  void operator()(Welcome const& m) {
+    auto b = to.initWelcome();
+    b.setRun(m.run), b.setParameters(m.parameters), b.setBatch(m.batch), b.setSequence(m.sequence);
+    b.setSamples(m.samples), b.setBits(static_cast<std::uint8_t>(m.bits)), b.setChunkBytes(m.chunk_bytes);
+    b.setWindow(m.window), b.setHeartbeatNs(m.heartbeat_ns), b.setLostAfterNs(m.lost_after_ns);
+    b.setProgram(text_of(m.program));
+  }
+  void operator()(Assign const& m) {
+    auto b = to.initAssign();
+    b.setLease(m.lease), b.setRound(m.round), b.setChecksum(m.checksum), b.setBegin(m.begin), b.setEnd(m.end);
+    auto ranges = b.initRanges(static_cast<unsigned>(m.ranges.size()));
+    for (unsigned i = 0; i < ranges.size(); ++i)
+      ranges[i].setFirst(m.ranges[i].first), ranges[i].setCount(m.ranges[i].count);
+  }
+  void operator()(Settled const& m) {
+    auto b = to.initSettled();
+    b.setLease(m.lease), b.setAccepted(m.accepted), b.setReason(text_of(m.reason));
+  }
+  void operator()(Bye const& m) {
+    auto b = to.initBye();
+    b.setAgain(m.again), b.setFailed(m.failed), b.setReason(text_of(m.reason));
+  }
+  void operator()(Chunk const& m) {
+    auto b = to.initChunk();
+    b.setOf(m.of), b.setOffset(m.offset), b.setChecksum(m.checksum);
+    b.setBytes({reinterpret_cast<capnp::byte const*>(m.bytes.data()), m.bytes.size()});
+  }
+};
+
+}  // namespace detail
+
+inline void write(Message const& message, wire::Message::Builder to) { std::visit(detail::Writer{to}, message); }
+
+/// The message borrows its bytes from `from`. Errors: format, for what no program of this version says, and for what
+/// goes beyond the limits of sizes; kj::Exception for damaged pointers and beyond the reader's limits.
+inline Message read(wire::Message::Reader from) {
+  auto const refuse = [](char const* what) -> Message { throw Error(ErrorKind::format, "federate", what); };
+  switch (from.which()) {
+    case wire::Message::HELLO: {
+      auto const m = from.getHello();
+      return Hello{m.getVersion(), m.getWorker(), m.getRun(), m.getLease(), m.getReady(), m.getSpeed()};
+    }
+    case wire::Message::READY: return Ready{from.getReady().getSpeed()};
+    case wire::Message::HEARTBEAT: {
+      auto const m = from.getHeartbeat();
+      if (m.getState() >= worker_states) return refuse("a worker is in a state that there is not");
+      return Heartbeat{static_cast<WorkerState>(m.getState()), m.getStep()};
+    }
+    case wire::Message::ASK: {
+      auto const m = from.getAsk();
+      return Ask{m.getOf(), m.getOffset(), m.getBytes()};
+    }
+    case wire::Message::OFFER: {
+      auto const m = from.getOffer();
+      return Offer{m.getLease(),    m.getRound(),   m.getSamples(), m.getBytes(),
+                   m.getChecksum(), m.getSeconds(), m.getLoss()};
+    }
+    case wire::Message::LEAVE: return Leave{detail::text_of(from.getLeave().getReason())};
+    case wire::Message::WELCOME: {
+      auto const m = from.getWelcome();
+      if (m.getBits() >= setting::spelling<parallel::OuterBits>.size())
+        return refuse("outer gradients of bits that this program does not know");
+      return Welcome{m.getRun(),        m.getParameters(),  m.getBatch(),
+                     m.getSequence(),   m.getSamples(),     static_cast<parallel::OuterBits>(m.getBits()),
+                     m.getChunkBytes(), m.getWindow(),      m.getHeartbeatNs(),
+                     m.getLostAfterNs(), detail::text_of(m.getProgram())};
+    }
+    case wire::Message::ASSIGN: {
+      auto const m = from.getAssign();
+      if (m.getRanges().size() > detail::most_ranges) return refuse("an assignment of too many ranges");
+      Assign assign{m.getLease(), m.getRound(), {}, m.getChecksum(), m.getBegin(), m.getEnd()};
+      for (auto const range : m.getRanges()) assign.ranges.push_back({range.getFirst(), range.getCount()});
+      return assign;
+    }
+    case wire::Message::SETTLED: {
+      auto const m = from.getSettled();
+      return Settled{m.getLease(), m.getAccepted(), detail::text_of(m.getReason())};
+    }
+    case wire::Message::BYE: {
+      auto const m = from.getBye();
+      return Bye{m.getAgain(), m.getFailed(), detail::text_of(m.getReason())};
+    }
+    case wire::Message::CHUNK: {
+      auto const m = from.getChunk();
+      auto const bytes = m.getBytes();
+      return Chunk{m.getOf(), m.getOffset(), m.getChecksum(),
+                   std::as_bytes(std::span(bytes.begin(), bytes.size()))};
+    }
+  }
+  return refuse("a message of a kind that this program does not know");
+}
+
+}  // namespace tutti::federate

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a worker does its inner steps with: the one part of it that knows the model.
+
+#include <tutti/federate/policy.hpp>
+#include <tutti/federate/worker_actions.hpp>
+
+#include <atomic>
+#include <span>
+
+namespace tutti::federate {
+
+/// Called from one thread, which is not the one that constructed it. What it throws ends the worker, who tells the
+/// shepherd why.
+class Trainer {
+ public:
+  Trainer() = default;
+  Trainer(Trainer const&) = delete;
+  Trainer& operator=(Trainer const&) = delete;
+  virtual ~Trainer() = default;
+  /// Builds what `facts.program` describes, once, before the first job. Returns inner steps a second, or 0 where that
+  /// is not known. Refuses programs that this machine has no memory or data for.
+  virtual double prepare(Facts const& facts) = 0;
+  /// The job's inner steps from `parameters`, which hold at the end what the steps made of them. Between two steps it
+  /// looks at `stop`, and ends early where that is set.
+  virtual Trained train(Job const& job, std::span<float> parameters, std::atomic<bool> const& stop) = 0;
+};
+
+}  // namespace tutti::federate
