@@ -64,7 +64,7 @@ def listing():
     """The text of include/meson.build."""
     folders = {}
     for path in sorted(TUTTI.rglob("*")):
-        if path.suffix in (".hpp", ".inl", ".cuh"):
+        if path.suffix in (".hpp", ".inl", ".cuh", ".capnp"):
             folder = path.relative_to(TUTTI).parent.as_posix()
             folders.setdefault("" if folder == "." else folder, []).append(path.relative_to(INCLUDE).as_posix())
     lines = ["# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception",

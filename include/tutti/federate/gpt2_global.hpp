@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The shepherd's GPT-2: the parameters that all agree on, their outer step, what they are worth, and their checkpoints.
+/// The shepherd's GPT-2: the parameters that all agree on, their outer step, what they are worth, and their
+/// checkpoints.
 
 #include <tutti/federate/gpt2_program.hpp>
 #include <tutti/federate/shepherd_actions.hpp>
@@ -27,9 +28,12 @@ class Gpt2Global final : public OuterModel {
   /// With the initial weights that the setup names, or drawn from its seed: the same on every start. Takes the setup's
   /// weights.
   Gpt2Global(train::Setup& setup, Gpt2Program const& program)
-      : setup_(setup), context_({.threads = setup.options.threads}),
+      : setup_(setup),
+        context_({.threads = setup.options.threads}),
         step_(context_, setup.model, {},
-              {.batch = setup.options.batch, .sequence = setup.options.sequence, .compute = setup.options.compute_dtype()}),
+              {.batch = setup.options.batch,
+               .sequence = setup.options.sequence,
+               .compute = setup.options.compute_dtype()}),
         fragment_(parallel::fragments_of(step_.state(), 1).front()),
         outer_(context_, {parallel::size(fragment_)},
                {.learning_rate = program.outer_learning_rate, .momentum = program.outer_momentum}) {
@@ -58,7 +62,8 @@ class Gpt2Global final : public OuterModel {
     std::int64_t const end = setup_.validation_windows();
     for (std::int64_t window = 0; window < end; window += shape[0]) {
       std::int64_t const counted = held_out.fill(window, tokens.view(), targets.view(), end);
-      loss += step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view()) * static_cast<double>(counted);
+      loss +=
+          step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view()) * static_cast<double>(counted);
       predictions += static_cast<double>(counted);
       if (!setup_.tokenizer) continue;
       data::Tokenizer const& tokenizer = setup_.tokenizer->tokenizer;

@@ -35,9 +35,9 @@ inline std::uint64_t hash_corpus(data::TokenCorpus const& corpus) {
 
 struct Gpt2Program {
   nn::Gpt2Config model;
-  train::Options options;            ///< of these, what `travels` says
-  std::int64_t steps = 1;            ///< the run's length in inner steps of samples_per_step samples, for the schedule
-  std::int64_t samples_per_step = 1; ///< of all workers that were waited for
+  train::Options options;             ///< of these, what `travels` says
+  std::int64_t steps = 1;             ///< the run's length in inner steps of samples_per_step samples, for the schedule
+  std::int64_t samples_per_step = 1;  ///< of all workers that were waited for
   std::string data_hash, tokenizer_hash;
   std::int64_t data_tokens = 0;
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
@@ -64,9 +64,10 @@ inline std::string to_text(Gpt2Program const& program) {
       {"samples_per_step", program.samples_per_step},
       {"data", {{"hash", program.data_hash}, {"tokens", program.data_tokens}}},
       {"tokenizer_hash", program.tokenizer_hash},
-      {"outer", {{"learning_rate", program.outer_learning_rate},
-                 {"momentum", program.outer_momentum},
-                 {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
+      {"outer",
+       {{"learning_rate", program.outer_learning_rate},
+        {"momentum", program.outer_momentum},
+        {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
   return json.dump(2) + "\n";
 }
 
@@ -77,8 +78,8 @@ inline Gpt2Program parse_gpt2_program(std::string_view text) {
     nlohmann::json const json = io::parse_json(text, "the shepherd's program", "federate");
     if (json.at("kind") != "gpt2" || json.at("version") != 1)
       throw Error(ErrorKind::unavailable, "federate",
-                  "the shepherd's program is of kind " + json.at("kind").dump() + ", version " + json.at("version").dump() +
-                      "; this worker trains gpt2, version 1. Use programs of one release");
+                  "the shepherd's program is of kind " + json.at("kind").dump() + ", version " +
+                      json.at("version").dump() + "; this worker trains gpt2, version 1. Use programs of one release");
     nlohmann::json const &m = json.at("model"), &settings = json.at("settings"), &outer = json.at("outer");
     program.model = {.layers = m.at("layers"),
                      .heads = m.at("heads"),

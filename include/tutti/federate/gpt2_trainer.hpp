@@ -43,7 +43,8 @@ class Gpt2Trainer final : public Trainer {
     step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss>>(
         *context_, program_.model,
         optim::AdamW{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
-        train::TrainStepOptions{.batch = o.batch, .sequence = o.sequence, .clip = o.clip, .compute = o.compute_dtype()});
+        train::TrainStepOptions{
+            .batch = o.batch, .sequence = o.sequence, .clip = o.clip, .compute = o.compute_dtype()});
     fragment_ = parallel::fragments_of(step_->state(), 1).front();
     if (parallel::size(fragment_) != facts.parameters)
       throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");
@@ -64,7 +65,8 @@ class Gpt2Trainer final : public Trainer {
     std::int64_t const began = exec::now_ns();
     for (std::int64_t k = 0; k < steps && !stop; ++k) {
       for (std::int64_t row = 0; row < batch; ++row)
-        loader_->fill(job.sample(result.samples + row), 0, tokens_.slice(0, row, row + 1), targets_.slice(0, row, row + 1));
+        loader_->fill(job.sample(result.samples + row), 0, tokens_.slice(0, row, row + 1),
+                      targets_.slice(0, row, row + 1));
       double const at = job.progress(k, steps) / static_cast<double>(program_.samples_per_step);
       train::StepResult const done = (*step_)({k, std::as_const(tokens_).view(), std::as_const(targets_).view()},
                                               schedule_(static_cast<std::int64_t>(at)));
@@ -84,7 +86,8 @@ class Gpt2Trainer final : public Trainer {
  private:
   void open_data() {
     if (local_.data.empty())
-      throw Error(ErrorKind::configuration, "federate", "--data is needed: the training shards that the shepherd has too");
+      throw Error(ErrorKind::configuration, "federate",
+                  "--data is needed: the training shards that the shepherd has too");
     train::detail::expand_data_folder(local_);
     data::TokenCorpus corpus = train::detail::said_of("--data", [&] { return data::TokenCorpus(local_.data); });
     std::string const hash = train::to_hex(hash_corpus(corpus));

@@ -6,6 +6,7 @@
 ///
 ///   DIR/program.json              what the run is; written first, and the same ever after
 ///   DIR/log.jsonl                 see log_text.hpp; it only grows
+///   DIR/address                   where the shepherd listens, or did
 ///   DIR/round_00000012.safetensors  parameters and momentum after 12 outer steps
 ///
 /// A snapshot is there, whole and durable, before the log says that its outer step was done, and the one before it goes
@@ -36,14 +37,16 @@ class RunFolder {
     if (!io::file_exists(path + "/program.json")) io::write_file(path + "/program.json", program);
     else if (io::read_file(path + "/program.json") != program)
       throw Error(ErrorKind::configuration, "federate",
-                  path + " is of a run with other settings or data (they stand in its program.json). Start this "
-                         "shepherd with those, or choose another --out, or remove the folder");
+                  path +
+                      " is of a run with other settings or data (they stand in its program.json). Start this "
+                      "shepherd with those, or choose another --out, or remove the folder");
     std::string const log = path + "/log.jsonl";
     std::string const text = io::file_exists(log) ? io::read_file(log) : std::string();
     LogText parsed = parse_log(text, log);
     history_ = std::move(parsed.history);
     file_ = io::detail::Descriptor(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (file_.get() < 0 || (parsed.whole != text.size() && ::ftruncate(file_.get(), static_cast<::off_t>(parsed.whole)) != 0))
+    if (file_.get() < 0 ||
+        (parsed.whole != text.size() && ::ftruncate(file_.get(), static_cast<::off_t>(parsed.whole)) != 0))
       io::detail::throw_errno("federate", log + " cannot be written. Make it writable, or choose another --out");
     io::sync_folder(path);
   }
@@ -58,7 +61,8 @@ class RunFolder {
       done += static_cast<std::size_t>(wrote);
     }
     if (durable && ::fdatasync(file_.get()) != 0) fail("cannot be synced");
-    if (auto const* closed = std::get_if<Closed>(&record); closed != nullptr && durable) remove_other_than(closed->round + 1);
+    if (auto const* closed = std::get_if<Closed>(&record); closed != nullptr && durable)
+      remove_other_than(closed->round + 1);
   }
   void save(std::int64_t rounds, OuterModel& model) {
     auto const tensor = [](char const* name, std::span<float> values) {
@@ -72,7 +76,8 @@ class RunFolder {
   void restore(OuterModel& model) const {
     if (history_.round() == 0) return;
     io::Safetensors const file(snapshot(history_.round()));
-    for (auto const& [name, to] : {std::pair("parameters", model.parameters()), std::pair("momentum", model.momentum())}) {
+    for (auto const& [name, to] :
+         {std::pair("parameters", model.parameters()), std::pair("momentum", model.momentum())}) {
       TensorView<float const> const from = file.view<float>(name);
       if (from.size() != static_cast<std::int64_t>(to.size()))
         throw Error(ErrorKind::format, "federate", file.path() + " is of another model. Choose another --out");

@@ -45,7 +45,8 @@ class ShepherdCore {
         model_(model),
         actions_(actions),
         history_(std::move(history)),
-        open_(policy), last_tick_(now) {
+        open_(policy),
+        last_tick_(now) {
     validate(facts_);
     validate(policy_);
     if (static_cast<std::int64_t>(model.parameters().size()) != facts_.parameters)
@@ -80,8 +81,6 @@ class ShepherdCore {
     if (auto const deadline = open_.deadline()) next = std::min(next, *deadline);
     return std::max(next, now);
   }
-
-  // ---- Events ----
 
   void connected(PeerId peer, Instant now) { peers_[peer] = {0, now}; }
   /// The worker is not lost by this; it may connect again.
@@ -375,13 +374,9 @@ class ShepherdCore {
       stop("the run is complete", false);
       return false;
     }
-    std::vector<std::uint64_t> late;
-    for (auto const& [worker, member] : members_)
-      if (member.lease != 0 && round() - ledger().find(member.lease)->round > policy_.staleness) late.push_back(worker);
-    for (std::uint64_t worker : late) {
-      Member& member = members_.at(worker);
-      refuse(worker, member, member.lease, "it is too late", false, now);
-    }
+    for (auto& [worker, member] : members_)  // refusing what is no fault removes nobody
+      if (member.lease != 0 && round() - ledger().find(member.lease)->round > policy_.staleness)
+        refuse(worker, member, member.lease, "it is too late", false, now);
     return true;
   }
 

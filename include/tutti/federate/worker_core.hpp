@@ -26,7 +26,13 @@ class WorkerCore {
   /// `worker`: a number that no other worker has, not 0. It ends when it has heard of no shepherd for `patience`.
   /// Borrows the actions, and connects.
   WorkerCore(std::uint64_t worker, Instant patience, WorkerActions& actions, Instant now)
-      : worker_(worker), patience_(patience), actions_(actions), back_off_(worker), heard_(now), last_tick_(now), reconnect_(now) {
+      : worker_(worker),
+        patience_(patience),
+        actions_(actions),
+        back_off_(worker),
+        heard_(now),
+        last_tick_(now),
+        reconnect_(now) {
     connecting_ = true;
     actions_.connect();
   }
@@ -199,7 +205,7 @@ class WorkerCore {
     if (incoming_) ask_on();
   }
   void part(Bye const& bye, Instant now) {
-    if (!bye.again) return end(bye.reason, bye.failed);
+    if (!bye.again || draining_) return end(bye.reason, bye.failed);
     actions_.told("the shepherd says: " + bye.reason);
     actions_.close();
     disconnected(now);

@@ -90,7 +90,8 @@ struct Running {
   int port = 0;
   std::future<bool> done;
 
-  Running(Folder const& folder, Facts const& facts, Policy const& policy, std::string const& key = "", int port_wanted = 0) {
+  Running(Folder const& folder, Facts const& facts, Policy const& policy, std::string const& key = "",
+          int port_wanted = 0) {
     done = std::async(std::launch::async, [=, this, path = folder.path + "/shepherd"] {
       try {
         Shepherd shepherd({.host = "127.0.0.1", .port = port_wanted, .key = key, .folder = path}, facts, policy, model,
@@ -160,7 +161,8 @@ TEST_CASE("who has another key, or none, is not let in, and told so") {
     Running shepherd(folder, facts, policy_of(1), right);
     Toy toy;
     for (std::string const& key : {wrong, std::string()})
-      REQUIRE_ERROR(worker_at(shepherd.port, toy, key, nullptr, 0.5).get(), ErrorKind::communication, "no shepherd was heard of");
+      REQUIRE_ERROR(worker_at(shepherd.port, toy, key, nullptr, 0.5).get(), ErrorKind::communication,
+                    "no shepherd was heard of");
     CHECK(toy.prepared.empty());
     CHECK(shepherd.events.empty());
     CHECK(worker_at(shepherd.port, toy, right).get() == "the run is complete");
@@ -169,7 +171,8 @@ TEST_CASE("who has another key, or none, is not let in, and told so") {
   Folder const open;
   Running shepherd(open, facts, policy_of(1));
   Toy toy;
-  REQUIRE_ERROR(worker_at(shepherd.port, toy, right, nullptr, 0.5).get(), ErrorKind::communication, "no shepherd was heard of");
+  REQUIRE_ERROR(worker_at(shepherd.port, toy, right, nullptr, 0.5).get(), ErrorKind::communication,
+                "no shepherd was heard of");
   CHECK(worker_at(shepherd.port, toy).get() == "the run is complete");
   CHECK(shepherd.done.get());
 }

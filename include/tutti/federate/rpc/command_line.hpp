@@ -21,6 +21,7 @@
 namespace tutti::federate {
 
 struct ShepherdCommand {
+  std::int64_t fragments = 1;
   ShepherdOptions at;
   Policy policy;
   parallel::OuterOptions outer;
@@ -48,7 +49,8 @@ inline void set_address(std::string const& text, std::string& host, int& port) {
   std::size_t const colon = text.rfind(':');
   bool const address6 = text.starts_with('[') ? text.find("]:") == text.npos : text.find(':') != colon;
   std::string const number = colon == text.npos || address6 ? std::string() : text.substr(colon + 1);
-  if (std::string const name = number.empty() && colon != text.size() - 1 ? text : text.substr(0, colon); !name.empty()) host = name;
+  if (std::string const name = number.empty() && colon != text.size() - 1 ? text : text.substr(0, colon); !name.empty())
+    host = name;
   if (number.empty()) return;
   auto const [end, code] = std::from_chars(number.data(), number.data() + number.size(), port);
   if (code != std::errc{} || end != number.data() + number.size() || port < 1 || port > 65535)
@@ -62,9 +64,21 @@ inline void refuse_typed(train::Options const& options, std::set<std::string> co
       throw Error(ErrorKind::configuration, "federate", "--" + flag + " does nothing in " + program + ". Leave it out");
 }
 inline std::set<std::string> const& unused_by_all() {
-  static std::set<std::string> const flags{"resume", "total-tokens", "sync-freq", "ranks", "backend", "device",
-                                           "sample-every", "sample-tokens", "sample-prompt", "validate-every",
-                                           "no-final-checkpoint", "profile", "replicas-per-rank", "keep-packed", "autotune"};
+  static std::set<std::string> const flags{"resume",
+                                           "total-tokens",
+                                           "sync-freq",
+                                           "ranks",
+                                           "backend",
+                                           "device",
+                                           "sample-every",
+                                           "sample-tokens",
+                                           "sample-prompt",
+                                           "validate-every",
+                                           "no-final-checkpoint",
+                                           "profile",
+                                           "replicas-per-rank",
+                                           "keep-packed",
+                                           "autotune"};
   return flags;
 }
 
@@ -86,8 +100,9 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
     rest = app.remaining();
   } catch (CLI::CallForHelp const&) {
     train::Options scratch;
-    CLI::App trainer{"and of the trainer's flags, those that say what to train and from what; steps of --checkpoint-every "
-                     "are outer steps:"};
+    CLI::App trainer{
+        "and of the trainer's flags, those that say what to train and from what; steps of --checkpoint-every "
+        "are outer steps:"};
     trainer.set_help_flag();
     train::detail::declare(trainer, scratch);
     parsed.leave = true;
@@ -107,17 +122,21 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
   parsed.leave = true;
   parsed.code = trained.code;
   parsed.text = trained.text;
-  for (std::size_t at = 0; (at = parsed.text.find("train_gpt2", at)) != parsed.text.npos;) parsed.text.replace(at, 10, name);
+  for (std::size_t at = 0; (at = parsed.text.find("train_gpt2", at)) != parsed.text.npos;)
+    parsed.text.replace(at, 10, name);
   return parsed;
 }
 
 inline void declare_connection(CLI::App& app, std::string& key, std::int64_t& rate_limit) {
-  app.add_option("--key", key, "file with a key that shepherd and workers share; without one, only this machine's workers join");
-  train::add_number(app, "--rate-limit", rate_limit, "bytes of tensors a second that this program sends at most; 0: no limit")
+  app.add_option("--key", key,
+                 "file with a key that shepherd and workers share; without one, only this machine's workers join");
+  train::add_number(app, "--rate-limit", rate_limit,
+                    "bytes of tensors a second that this program sends at most; 0: no limit")
       ->capture_default_str();
 }
 inline void add_seconds(CLI::App& app, char const* name, Instant& value, char const* help) {
-  app.add_option_function<double>(name, [&value](double number) { value = seconds(number); }, help)
+  app.add_option_function<double>(
+         name, [&value](double number) { value = seconds(number); }, help)
       ->default_str(std::to_string(static_cast<int>(in_seconds(value))));
 }
 
@@ -137,13 +156,22 @@ inline ParsedCommand<ShepherdCommand> parse_shepherd(int argc, char const* const
         add_number(app, "--inner-steps", p.inner_steps, "of a worker in a round, on average")->capture_default_str();
         add_number(app, "--outer-learning-rate", c.outer.learning_rate, "of the outer step")->capture_default_str();
         add_number(app, "--outer-momentum", c.outer.momentum, "Nesterov's, of the outer step")->capture_default_str();
-        train::add_setting(app, "--outer-bits", c.bits, setting::Any{}, "of outer gradients on their way: float32, bfloat16, int8 or int4");
-        add_number(app, "--quorum", p.quorum, "share of a round's workers, from which on the others get a grace window")->capture_default_str();
-        add_number(app, "--grace", p.grace, "seconds of that window; 0: half of the time that the quorum took")->capture_default_str();
-        add_number(app, "--staleness", p.staleness, "rounds by which a contribution may be late; 0 refuses late ones")->capture_default_str();
-        add_number(app, "--discount", p.discount, "weight of a late contribution, for each round")->capture_default_str();
-        add_number(app, "--norm-limit", p.norm_limit, "times the median length, beyond which a contribution is refused; 0: none")->capture_default_str();
-        add_number(app, "--trim", p.trim, "share of the values of each parameter that is left out at either end")->capture_default_str();
+        train::add_setting(app, "--outer-bits", c.bits, setting::Any{},
+                           "of outer gradients on their way: float32, bfloat16, int8 or int4");
+        add_number(app, "--fragments", c.fragments, "into which the parameters are divided: 1")->capture_default_str();
+        add_number(app, "--quorum", p.quorum, "share of a round's workers, from which on the others get a grace window")
+            ->capture_default_str();
+        add_number(app, "--grace", p.grace, "seconds of that window; 0: half of the time that the quorum took")
+            ->capture_default_str();
+        add_number(app, "--staleness", p.staleness, "rounds by which a contribution may be late; 0 refuses late ones")
+            ->capture_default_str();
+        add_number(app, "--discount", p.discount, "weight of a late contribution, for each round")
+            ->capture_default_str();
+        add_number(app, "--norm-limit", p.norm_limit,
+                   "times the median length, beyond which a contribution is refused; 0: none")
+            ->capture_default_str();
+        add_number(app, "--trim", p.trim, "share of the values of each parameter that is left out at either end")
+            ->capture_default_str();
         add_number(app, "--refusals", p.refusals, "in a row until a worker is sent away")->capture_default_str();
         detail::add_seconds(app, "--heartbeat", p.heartbeat, "seconds between two");
         detail::add_seconds(app, "--lost-after", p.lost_after, "seconds without a sign of a worker");
@@ -157,9 +185,15 @@ inline ParsedCommand<ShepherdCommand> parse_shepherd(int argc, char const* const
   auto const refuse = [](std::string const& what) { throw Error(ErrorKind::configuration, "federate", what); };
   if (c.at.port < 0 || c.at.port > 65535) refuse("--port must be between 0 and 65535");
   if (c.at.rate_limit < 0) refuse("--rate-limit must not be negative");
-  if (!(c.outer.learning_rate > 0 && c.outer.learning_rate <= 100)) refuse("--outer-learning-rate must be above 0 and at most 100");
+  if (c.fragments != 1)
+    refuse("--fragments " + std::to_string(c.fragments) +
+           ": a shepherd exchanges all parameters at once; fragments at times of their own are not there yet. Leave it "
+           "out");
+  if (!(c.outer.learning_rate > 0 && c.outer.learning_rate <= 100))
+    refuse("--outer-learning-rate must be above 0 and at most 100");
   if (!(c.outer.momentum >= 0 && c.outer.momentum < 1)) refuse("--outer-momentum must be at least 0 and below 1");
-  if (c.train.out.empty()) refuse("--out is needed: the folder of the run, from which a shepherd goes on after a crash");
+  if (c.train.out.empty())
+    refuse("--out is needed: the folder of the run, from which a shepherd goes on after a crash");
   c.at.folder = c.train.out + "/shepherd";
   return parsed;
 }
@@ -179,7 +213,8 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
   WorkerCommand& c = parsed.command;
   if (!connect.empty()) detail::set_address(connect, c.at.host, c.at.port);
   if (c.at.rate_limit < 0) throw Error(ErrorKind::configuration, "federate", "--rate-limit must not be negative");
-  if (c.at.patience < seconds(1)) throw Error(ErrorKind::configuration, "federate", "--patience must be at least 1 second");
+  if (c.at.patience < seconds(1))
+    throw Error(ErrorKind::configuration, "federate", "--patience must be at least 1 second");
   std::set<std::string> unused = detail::unused_by_all();
   // The shepherd says what is trained, and how.
   train::for_each_flag(c.train, [&](train::Flag const& flag, auto const&, auto const&) {

@@ -27,7 +27,9 @@ class Gpt2Shepherd {
  public:
   /// Errors: configuration, io, format: what is wrong with the settings, the data or the folder.
   explicit Gpt2Shepherd(ShepherdCommand command)
-      : command_(std::move(command)), setup_(setup_of(command_)), program_(program_of(command_, setup_)),
+      : command_(std::move(command)),
+        setup_(setup_of(command_)),
+        program_(program_of(command_, setup_)),
         model_(setup_, program_) {
     clear_finished();
     Facts facts;
@@ -59,7 +61,8 @@ class Gpt2Shepherd {
       finish(complete);
     } catch (std::exception const& error) {
       try {
-        metrics_.write({{"type", "end"}, {"step", shepherd_->core().round()}, {"reason", "error"}, {"error", error.what()}});
+        metrics_.write(
+            {{"type", "end"}, {"step", shepherd_->core().round()}, {"reason", "error"}, {"error", error.what()}});
       } catch (std::exception const&) {  // a full disk, say: the first failure is the one to tell of
       }
       throw;
@@ -96,8 +99,9 @@ class Gpt2Shepherd {
       train::remove_checkpoints(out);
       std::filesystem::remove_all(command_.at.folder);
     } else if (!began && !train::detail::complete_steps(out).empty())
-      throw Error(ErrorKind::configuration, "federate",
-                  "--out " + out + " holds checkpoints of another run. Choose another --out, or --overwrite to remove them");
+      throw Error(
+          ErrorKind::configuration, "federate",
+          "--out " + out + " holds checkpoints of another run. Choose another --out, or --overwrite to remove them");
   }
 
   std::int64_t tokens(std::int64_t samples) const noexcept { return samples * facts_.sequence; }
@@ -106,18 +110,22 @@ class Gpt2Shepherd {
 
   void announce(int port) {
     ShepherdCore const& core = shepherd_->core();
+    // For who starts workers beside it: the port may have been any.
+    io::write_file(command_.at.folder + "/address", command_.at.host + ":" + std::to_string(port) + "\n");
     nn::Gpt2Config const& m = setup_.model;
     console_.table(
-        {{"listening", fmt::format("{}:{}, {}", command_.at.host, port,
-                                   command_.at.key.empty() ? "workers of this machine, without a key" : "workers with the key")},
-         {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {}, {} parameters", setup_.model_origin,
-                               m.layers, m.channels, m.heads, m.vocabulary, train::with_commas(facts_.parameters))},
+        {{"listening",
+          fmt::format("{}:{}, {}", command_.at.host, port,
+                      command_.at.key.empty() ? "workers of this machine, without a key" : "workers with the key")},
+         {"model",
+          fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {}, {} parameters", setup_.model_origin,
+                      m.layers, m.channels, m.heads, m.vocabulary, train::with_commas(facts_.parameters))},
          {"data", fmt::format("{}: {} tokens", setup_.options.data, train::with_commas(program_.data_tokens))},
          {"run", fmt::format("{} samples of {} tokens, {:.2f} passes over the data", train::with_commas(facts_.samples),
                              facts_.sequence, setup_.train->epochs_at(setup_.steps))},
          {"inner", fmt::format("AdamW, {} schedule with peak {:.3g}, batch {} x {}, {} steps a round on average",
-                               setup_.options.schedule.text(), setup_.options.learning_rate, facts_.batch, facts_.sequence,
-                               command_.policy.inner_steps)},
+                               setup_.options.schedule.text(), setup_.options.learning_rate, facts_.batch,
+                               facts_.sequence, command_.policy.inner_steps)},
          {"outer", fmt::format("Nesterov, rate {}, momentum {}, gradients as {}: {} a worker and round",
                                program_.outer_learning_rate, program_.outer_momentum, command_.bits.text(),
                                train::human_bytes(static_cast<double>(facts_.gradient_bytes())))},
@@ -127,12 +135,18 @@ class Gpt2Shepherd {
     if (core.round() > 0)
       console_.line(fmt::format("goes on after outer step {}, with {} of {} samples", core.round(),
                                 core.ledger().committed(), facts_.samples));
-    metrics_.write({{"type", "start"}, {"step", core.round()}, {"port", port}, {"parameters", facts_.parameters},
-                    {"samples", facts_.samples}, {"workers", command_.policy.workers}, {"model", train::to_json(m)},
-                    {"seed", setup_.options.seed},
-                    {"prompt", setup_.tokenizer && setup_.validation
-                                   ? train::detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
-                                   : std::string()}});
+    metrics_.write(
+        {{"type", "start"},
+         {"step", core.round()},
+         {"port", port},
+         {"parameters", facts_.parameters},
+         {"samples", facts_.samples},
+         {"workers", command_.policy.workers},
+         {"model", train::to_json(m)},
+         {"seed", setup_.options.seed},
+         {"prompt", setup_.tokenizer && setup_.validation
+                        ? train::detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
+                        : std::string()}});
     shared_ = core.ledger().committed();
     told_ = clock_now();
   }
@@ -141,20 +155,33 @@ class Gpt2Shepherd {
     double const speed = static_cast<double>(tokens(r.committed - shared_)) / std::max(in_seconds(now - told_), 1e-9);
     shared_ = r.committed, told_ = now;
     std::int64_t const sent = shepherd_->bytes_sent(), received = shepherd_->bytes_received();
-    console_.line(fmt::format("outer step {} ({:.1f} %): loss {:.4f}, {} of {} workers{}, {:.0f} tok/s, {} out, {} in", r.round,
-                              100.0 * static_cast<double>(r.committed) / static_cast<double>(facts_.samples), r.loss,
-                              r.workers, r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(), speed,
-                              train::human_bytes(static_cast<double>(sent)), train::human_bytes(static_cast<double>(received))));
-    metrics_.write({{"type", "outer_step"}, {"step", r.round}, {"loss", r.loss}, {"workers", r.workers}, {"late", r.late},
-                    {"members", r.members}, {"samples", r.committed}, {"seconds", r.seconds}, {"tokens_per_second", speed},
-                    {"bytes_sent", sent}, {"bytes_received", received}});
-    if (std::int64_t const every = setup_.options.checkpoint_every; every > 0 && r.round % every == 0 && r.committed < facts_.samples)
+    console_.line(
+        fmt::format("outer step {} ({:.1f} %): loss {:.4f}, {} of {} workers{}, {:.0f} tok/s, {} out, {} in", r.round,
+                    100.0 * static_cast<double>(r.committed) / static_cast<double>(facts_.samples), r.loss, r.workers,
+                    r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(), speed,
+                    train::human_bytes(static_cast<double>(sent)), train::human_bytes(static_cast<double>(received))));
+    metrics_.write({{"type", "outer_step"},
+                    {"step", r.round},
+                    {"loss", r.loss},
+                    {"workers", r.workers},
+                    {"late", r.late},
+                    {"members", r.members},
+                    {"samples", r.committed},
+                    {"seconds", r.seconds},
+                    {"tokens_per_second", speed},
+                    {"bytes_sent", sent},
+                    {"bytes_received", received}});
+    if (std::int64_t const every = setup_.options.checkpoint_every;
+        every > 0 && r.round % every == 0 && r.committed < facts_.samples)
       save(r.round, r.committed);
   }
   void tell(WorkerEvent event, std::uint64_t worker, std::string const& why) {
     console_.line(fmt::format("worker {:04x} {}{}{}", worker & 0xffff, name(event), why.empty() ? "" : ": ", why));
-    metrics_.write({{"type", "worker"}, {"step", shepherd_->core().round()}, {"worker", train::to_hex(worker)},
-                    {"event", name(event)}, {"why", why}});
+    metrics_.write({{"type", "worker"},
+                    {"step", shepherd_->core().round()},
+                    {"worker", train::to_hex(worker)},
+                    {"event", name(event)},
+                    {"why", why}});
   }
   void save(std::int64_t round, std::int64_t samples) {
     std::string const path = model_.save(steps(samples));
@@ -168,17 +195,25 @@ class Gpt2Shepherd {
       console_.line(fmt::format("stopped after outer step {}; the same command goes on from there", round));
     } else {
       console_.line(fmt::format("done: {} outer steps, every one of {} samples once, in {}", round,
-                                train::with_commas(facts_.samples), train::human_time(in_seconds(clock_now() - began_))));
+                                train::with_commas(facts_.samples),
+                                train::human_time(in_seconds(clock_now() - began_))));
       if (setup_.validation) {
         auto const found = model_.validate();
-        console_.line(fmt::format("validation loss {:.4f}{}", found.loss,
-                                  found.bits_per_byte > 0 ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
-        metrics_.write({{"type", "validation"}, {"step", round}, {"loss", found.loss},
-                        {"bits_per_byte", found.bits_per_byte > 0 ? train::Metrics::Json(found.bits_per_byte) : train::Metrics::Json()}});
+        console_.line(
+            fmt::format("validation loss {:.4f}{}", found.loss,
+                        found.bits_per_byte > 0 ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
+        metrics_.write({{"type", "validation"},
+                        {"step", round},
+                        {"loss", found.loss},
+                        {"bits_per_byte", found.bits_per_byte > 0 ? train::Metrics::Json(found.bits_per_byte)
+                                                                  : train::Metrics::Json()}});
       }
       save(round, facts_.samples);
     }
-    metrics_.write({{"type", "end"}, {"step", round}, {"reason", complete ? "done" : "stopped"}, {"seconds", in_seconds(clock_now() - began_)}});
+    metrics_.write({{"type", "end"},
+                    {"step", round},
+                    {"reason", complete ? "done" : "stopped"},
+                    {"seconds", in_seconds(clock_now() - began_)}});
   }
 
   ShepherdCommand command_;

@@ -71,8 +71,8 @@ class Link final : private kj::TaskSet::ErrorHandler {
  public:
   /// Each is called from the event loop.
   struct Events {
-    std::function<void()> opened;                      ///< both sides have proved the key
-    std::function<void(std::string const&)> lost;      ///< and why; at most once, nothing follows
+    std::function<void()> opened;                  ///< both sides have proved the key
+    std::function<void(std::string const&)> lost;  ///< and why; at most once, nothing follows
     std::function<void(Message const&)> received;
   };
   enum class Side : unsigned char { shepherd, worker };
@@ -81,8 +81,14 @@ class Link final : private kj::TaskSet::ErrorHandler {
   /// Borrows timer, throttle and key.
   Link(kj::Own<kj::AsyncIoStream> stream, kj::Timer& timer, Side side, Key const* key, Throttle& throttle,
        std::int64_t largest, Events events)
-      : timer_(timer), side_(side), key_(key), throttle_(throttle), events_(std::move(events)), stream_(kj::mv(stream)),
-        network_(stream_, side == Side::shepherd ? capnp::rpc::twoparty::Side::SERVER : capnp::rpc::twoparty::Side::CLIENT,
+      : timer_(timer),
+        side_(side),
+        key_(key),
+        throttle_(throttle),
+        events_(std::move(events)),
+        stream_(kj::mv(stream)),
+        network_(stream_,
+                 side == Side::shepherd ? capnp::rpc::twoparty::Side::SERVER : capnp::rpc::twoparty::Side::CLIENT,
                  limits(largest)),
         rpc_(side == Side::shepherd ? capnp::makeRpcServer(network_, wire::Gate::Client(kj::heap<Gate>(*this)))
                                     : capnp::makeRpcClient(network_)),
@@ -91,6 +97,8 @@ class Link final : private kj::TaskSet::ErrorHandler {
     if (side == Side::worker) knock();
   }
 
+  bool opened() const noexcept { return mailbox_ != nullptr; }
+  Instant since() const noexcept { return since_; }
   std::int64_t sent() const noexcept { return stream_.sent; }
   std::int64_t received() const noexcept { return stream_.received; }
 
@@ -151,7 +159,8 @@ class Link final : private kj::TaskSet::ErrorHandler {
       auto const params = context.getParams();
       if (!known_ || link_.mailbox_ != nullptr) return refused("the greeting makes no sense");
       auto const proof = params.getProof();
-      if (link_.key_ != nullptr && !link_.key_->proves({proof.begin(), proof.size()}, "worker", link_.worker_, link_.shepherd_))
+      if (link_.key_ != nullptr &&
+          !link_.key_->proves({proof.begin(), proof.size()}, "worker", link_.worker_, link_.shepherd_))
         return refused("the worker does not have the shepherd's key. Give both the same file with --key");
       if (link_.key_ == nullptr && proof.size() != 0)
         return refused("the worker has a key, and the shepherd has none. Give both the same file with --key");
@@ -162,9 +171,7 @@ class Link final : private kj::TaskSet::ErrorHandler {
     }
 
    private:
-    static kj::Promise<void> refused(char const* why) {
-      return KJ_EXCEPTION(FAILED, why);
-    }
+    static kj::Promise<void> refused(char const* why) { return KJ_EXCEPTION(FAILED, why); }
     Link& link_;
     bool known_ = false;
   };
@@ -186,11 +193,14 @@ class Link final : private kj::TaskSet::ErrorHandler {
     tasks_.add(request.send().then([this, gate](capnp::Response<wire::Gate::KnockResults> answer) mutable {
       auto const nonce = answer.getNonce();
       auto const proof = answer.getProof();
-      if (nonce.size() != shepherd_.size()) kj::throwFatalException(KJ_EXCEPTION(FAILED, "the shepherd's greeting makes no sense"));
+      if (nonce.size() != shepherd_.size())
+        kj::throwFatalException(KJ_EXCEPTION(FAILED, "the shepherd's greeting makes no sense"));
       std::copy(nonce.begin(), nonce.end(), shepherd_.begin());
-      bool const proved = key_ == nullptr ? proof.size() == 0 : key_->proves({proof.begin(), proof.size()}, "shepherd", worker_, shepherd_);
+      bool const proved = key_ == nullptr ? proof.size() == 0
+                                          : key_->proves({proof.begin(), proof.size()}, "shepherd", worker_, shepherd_);
       if (!proved)
-        kj::throwFatalException(KJ_EXCEPTION(FAILED, "shepherd and worker do not have the same key. Give both the same file with --key"));
+        kj::throwFatalException(
+            KJ_EXCEPTION(FAILED, "shepherd and worker do not have the same key. Give both the same file with --key"));
       auto enter = gate.enterRequest();
       if (key_ != nullptr) enter.setProof(detail::as_data(key_->proof("worker", worker_, shepherd_)));
       enter.setMailbox(kj::heap<Post>(*this));
@@ -243,12 +253,13 @@ class Link final : private kj::TaskSet::ErrorHandler {
   Nonce worker_{}, shepherd_{};
   bool lost_ = false, closing_ = false, pausing_ = false;
   std::int64_t in_flight_ = 0;
+  Instant since_ = clock_now();
   detail::CountedStream stream_;
   capnp::TwoPartyVatNetwork network_;
   capnp::RpcSystem<Vat> rpc_;
   kj::Maybe<wire::Mailbox::Client> mailbox_;
   std::deque<std::pair<Request, std::int64_t>> waiting_;  // chunks, with their bytes
-  kj::TaskSet tasks_;  // first to go
+  kj::TaskSet tasks_;                                     // first to go
 };
 
 }  // namespace tutti::federate

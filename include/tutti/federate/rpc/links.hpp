@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The connections of a program, which end one by one and never from within themselves; and the bytes of all, ended ones
-/// too.
+/// The connections of a program, which end one by one and never from within themselves; and the bytes of all, ended
+/// ones too.
 
 #include <tutti/federate/rpc/link.hpp>
 
@@ -26,6 +26,12 @@ class Links final : private kj::TaskSet::ErrorHandler {
 
   void put(std::uint64_t id, kj::Own<Link> link) { links_.emplace(id, kj::mv(link)); }
   bool empty() const noexcept { return links_.empty(); }
+  std::size_t size() const noexcept { return links_.size(); }
+  /// Those that came before `then` and have not proved the key, nor said anything else.
+  void drop_strangers(Instant then) {
+    for (auto const& [id, link] : links_)
+      if (!link->opened() && link->since() < then) drop(id);
+  }
   Link* find(std::uint64_t id) {
     auto const at = links_.find(id);
     return at == links_.end() ? nullptr : at->second.get();

@@ -18,10 +18,10 @@ namespace tutti::federate {
 
 struct ShepherdOptions {
   std::string host = "127.0.0.1";
-  int port = 8080;               ///< 0: any that is free
-  std::string key = "";          ///< file; empty: none, and only workers of this machine are let in
-  std::int64_t rate_limit = 0;   ///< bytes a second of tensors that it sends, to all together; 0: no limit
-  std::string folder = "";       ///< of its log and snapshots
+  int port = 8080;              ///< 0: any that is free
+  std::string key = "";         ///< file; empty: none, and only workers of this machine are let in
+  std::int64_t rate_limit = 0;  ///< bytes a second of tensors that it sends, to all together; 0: no limit
+  std::string folder = "";      ///< of its log and snapshots
 };
 
 /// Called from `run`, between two events.
@@ -29,25 +29,28 @@ struct ShepherdCallbacks {
   std::function<void(int port)> listening;
   std::function<void(RoundReport const&)> round;
   std::function<void(WorkerEvent, std::uint64_t worker, std::string const& why)> worker;
-  std::function<bool()> stop;    ///< asked several times a second: whether to end now
+  std::function<bool()> stop;  ///< asked several times a second: whether to end now
 };
 
 /// One at a time in a thread.
 class Shepherd final : private ShepherdActions {
  public:
-  /// Takes the folder, and gives the model what an earlier shepherd left there. Borrows the model.
-  /// Errors: configuration, io, format.
+  /// Takes the folder, and gives the model what an earlier shepherd left there. A run of number 0 gets one by chance,
+  /// or keeps the one that it has there. Borrows the model. Errors: configuration, io, format.
   Shepherd(ShepherdOptions options, Facts const& facts, Policy const& policy, OuterModel& model,
            ShepherdCallbacks callbacks)
-      : options_(std::move(options)), policy_(policy), model_(model), callbacks_(std::move(callbacks)),
-        folder_(options_.folder, facts.program), throttle_(options_.rate_limit) {
-    if (!options_.key.empty()) key_.emplace(options_.key);
-    else if (!is_loopback(options_.host))
-      throw Error(ErrorKind::configuration, "federate",
-                  "--host " + options_.host + " can be reached from other machines, and there is no --key: anybody "
-                                              "could join. Give --key FILE, or --host 127.0.0.1");
+      : options_(std::move(options)),
+        policy_(policy),
+        model_(model),
+        callbacks_(std::move(callbacks)),
+        key_(key_of(options_)),
+        folder_(options_.folder, facts.program),
+        throttle_(options_.rate_limit) {
     folder_.restore(model_);
-    core_.emplace(facts, policy, model_, static_cast<ShepherdActions&>(*this), folder_.history(), clock_now());
+    Facts named = facts;
+    if (named.run == 0) named.run = folder_.history().begun() ? folder_.history().begun_with().run : fresh_number();
+    core_.emplace(std::move(named), policy, model_, static_cast<ShepherdActions&>(*this), folder_.history(),
+                  clock_now());
   }
 
   ShepherdCore const& core() const noexcept { return *core_; }
@@ -56,7 +59,8 @@ class Shepherd final : private ShepherdActions {
   std::int64_t bytes_received() const noexcept { return links_ != nullptr ? links_->received() : received_; }
 
   /// Blocking: until all samples are committed, or `stop` said so; true for the former. Workers were told by then.
-  /// Errors: io, when it cannot listen; those of the core and of the callbacks. Whatever it throws, the log is in order.
+  /// Errors: io, when it cannot listen; those of the core and of the callbacks. Whatever it throws, the log is in
+  /// order.
   bool run() {
     kj::AsyncIoContext io = kj::setupAsyncIo();
     timer_ = &io.provider->getTimer();
@@ -71,7 +75,10 @@ class Shepherd final : private ShepherdActions {
     } const totals{*this};
     kj::Own<kj::ConnectionReceiver> receiver;
     try {
-      receiver = io.provider->getNetwork().parseAddress(options_.host.c_str(), static_cast<kj::uint>(options_.port)).wait(io.waitScope)->listen();
+      receiver = io.provider->getNetwork()
+                     .parseAddress(options_.host.c_str(), static_cast<kj::uint>(options_.port))
+                     .wait(io.waitScope)
+                     ->listen();
     } catch (kj::Exception const& error) {
       throw Error(ErrorKind::io, "federate",
                   "cannot listen on " + options_.host + ":" + std::to_string(options_.port) +
@@ -80,17 +87,18 @@ class Shepherd final : private ShepherdActions {
     }
     if (callbacks_.listening) callbacks_.listening(static_cast<int>(receiver->getPort()));
     kj::Promise<void> const accepting = accept(*receiver).eagerlyEvaluate([this](kj::Exception&& error) {
-      fail(std::make_exception_ptr(Error(ErrorKind::io, "federate", "no more connections can be accepted")
-                                       .with_native(detail::text_of(error))));
+      fail(std::make_exception_ptr(
+          Error(ErrorKind::io, "federate", "no more connections can be accepted").with_native(detail::text_of(error))));
     });
     std::optional<Instant> leaving;  // when it is over
     while (!leaving || (!links.empty() && clock_now() < *leaving)) {
       Instant const now = clock_now();
       guard([&] { core_->tick(now); });
+      links.drop_strangers(now - policy_.lost_after);
       if (failure_) std::rethrow_exception(failure_);
       if (!leaving && (core_->finished() || (callbacks_.stop && callbacks_.stop()))) {
-        if (!core_->finished()) core_->stop("the shepherd was stopped, and may come back", true);
-        leaving = now + seconds(5);
+        if (!core_->finished()) core_->stop("the shepherd was stopped, and may come back", stopped_ = true);
+        leaving = now + seconds(5);  // a run that is complete says so to who comes now
       }
       Instant const next = std::min(core_->next_tick(now) - now, Instant(seconds(0.1)));
       timer_->afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS).wait(io.waitScope);
@@ -99,6 +107,15 @@ class Shepherd final : private ShepherdActions {
   }
 
  private:
+  static std::optional<Key> key_of(ShepherdOptions const& options) {
+    if (!options.key.empty()) return Key(options.key);
+    if (!is_loopback(options.host))
+      throw Error(ErrorKind::configuration, "federate",
+                  "--host " + options.host +
+                      " can be reached from other machines, and there is no --key: anybody "
+                      "could join. Give --key FILE, or --host 127.0.0.1");
+    return std::nullopt;
+  }
   kj::Promise<void> accept(kj::ConnectionReceiver& receiver) {
     return receiver.accept().then([this, &receiver](kj::Own<kj::AsyncIoStream> stream) {
       take(kj::mv(stream));
@@ -106,8 +123,8 @@ class Shepherd final : private ShepherdActions {
     });
   }
   void take(kj::Own<kj::AsyncIoStream> stream) {
+    if (stopped_ || links_->size() >= most_links) return;  // which closes it
     PeerId const peer = ++peers_;
-    // Who has not entered in time is not kept, nor is anybody beyond what could be workers.
     Link::Events events{
         [this, peer] { guard([&] { core_->connected(peer, clock_now()); }); },
         [this, peer](std::string const&) {
@@ -146,18 +163,21 @@ class Shepherd final : private ShepherdActions {
     if (callbacks_.worker) callbacks_.worker(event, worker, why);
   }
 
+  static constexpr std::size_t most_links = 8192;  // twice as many as there can be workers
+
   ShepherdOptions options_;
   Policy policy_;
   OuterModel& model_;
   ShepherdCallbacks callbacks_;
+  std::optional<Key> key_;
   RunFolder folder_;
   Throttle throttle_;
-  std::optional<Key> key_;
   std::optional<ShepherdCore> core_;
   kj::Timer* timer_ = nullptr;
   Links* links_ = nullptr;  // while it runs
   std::int64_t sent_ = 0, received_ = 0;
   PeerId peers_ = 0;
+  bool stopped_ = false;
   std::exception_ptr failure_;
 };
 

@@ -113,10 +113,17 @@ inline Message read(wire::Message::Reader from) {
       auto const m = from.getWelcome();
       if (m.getBits() >= setting::spelling<parallel::OuterBits>.size())
         return refuse("outer gradients of bits that this program does not know");
-      return Welcome{m.getRun(),        m.getParameters(),  m.getBatch(),
-                     m.getSequence(),   m.getSamples(),     static_cast<parallel::OuterBits>(m.getBits()),
-                     m.getChunkBytes(), m.getWindow(),      m.getHeartbeatNs(),
-                     m.getLostAfterNs(), detail::text_of(m.getProgram())};
+      return Welcome{m.getRun(),
+                     m.getParameters(),
+                     m.getBatch(),
+                     m.getSequence(),
+                     m.getSamples(),
+                     static_cast<parallel::OuterBits>(m.getBits()),
+                     m.getChunkBytes(),
+                     m.getWindow(),
+                     m.getHeartbeatNs(),
+                     m.getLostAfterNs(),
+                     detail::text_of(m.getProgram())};
     }
     case wire::Message::ASSIGN: {
       auto const m = from.getAssign();
@@ -136,8 +143,7 @@ inline Message read(wire::Message::Reader from) {
     case wire::Message::CHUNK: {
       auto const m = from.getChunk();
       auto const bytes = m.getBytes();
-      return Chunk{m.getOf(), m.getOffset(), m.getChecksum(),
-                   std::as_bytes(std::span(bytes.begin(), bytes.size()))};
+      return Chunk{m.getOf(), m.getOffset(), m.getChecksum(), std::as_bytes(std::span(bytes.begin(), bytes.size()))};
     }
   }
   return refuse("a message of a kind that this program does not know");

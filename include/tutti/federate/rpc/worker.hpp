@@ -37,11 +37,15 @@ class Worker final : private WorkerActions {
  public:
   /// Borrows the trainer. Errors: configuration, io: the key.
   Worker(WorkerOptions options, Trainer& trainer, WorkerCallbacks callbacks)
-      : options_(std::move(options)), trainer_(trainer), callbacks_(std::move(callbacks)), throttle_(options_.rate_limit) {
+      : options_(std::move(options)),
+        trainer_(trainer),
+        callbacks_(std::move(callbacks)),
+        throttle_(options_.rate_limit) {
     if (!options_.key.empty()) key_.emplace(options_.key);
     else if (!is_loopback(options_.host))
-      throw Error(ErrorKind::configuration, "federate",
-                  "--connect " + options_.host + " is another machine, and there is no --key. Give the shepherd's: --key FILE");
+      throw Error(
+          ErrorKind::configuration, "federate",
+          "--connect " + options_.host + " is another machine, and there is no --key. Give the shepherd's: --key FILE");
   }
   ~Worker() noexcept override { stop_ = true; }
 
@@ -73,7 +77,9 @@ class Worker final : private WorkerActions {
       core_->tick(now);
       if (!core_->ended()) leaving = now + seconds(3);
       Instant const next = std::min(core_->next_tick(now) - now, Instant(seconds(0.1)));
-      io.provider->getTimer().afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS).wait(io.waitScope);
+      io.provider->getTimer()
+          .afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS)
+          .wait(io.waitScope);
     }
     stop_ = true;
     bench_.finish();
@@ -105,14 +111,19 @@ class Worker final : private WorkerActions {
   }
   void take(std::uint64_t id, kj::Own<kj::AsyncIoStream> stream) {
     if (id != connection_) return;
-    Link::Events events{[this, id] { if (id == connection_) core_->connected(clock_now()); },
+    Link::Events events{[this, id] {
+                          if (id == connection_) core_->connected(clock_now());
+                        },
                         [this, id](std::string const& why) {
                           lost(id, why);
                           links_->drop(id);
                         },
-                        [this, id](Message const& message) { if (id == connection_) core_->receive(message, clock_now()); }};
-    links_->put(id, kj::heap<Link>(kj::mv(stream), io_->provider->getTimer(), Link::Side::worker, key_ ? &*key_ : nullptr, throttle_,
-                                   (std::int64_t{1} << 26) + (std::int64_t{1} << 20), std::move(events)));
+                        [this, id](Message const& message) {
+                          if (id == connection_) core_->receive(message, clock_now());
+                        }};
+    links_->put(id,
+                kj::heap<Link>(kj::mv(stream), io_->provider->getTimer(), Link::Side::worker, key_ ? &*key_ : nullptr,
+                               throttle_, (std::int64_t{1} << 26) + (std::int64_t{1} << 20), std::move(events)));
   }
   void lost(std::uint64_t id, std::string const& why) {
     if (id != connection_) return;
@@ -187,11 +198,11 @@ class Worker final : private WorkerActions {
   std::uint64_t connection_ = 0;
   std::int64_t sent_ = 0, received_ = 0, jobs_ = 0;
   std::string told_;
-  std::vector<float> local_;          // the training thread's while a job is under way
+  std::vector<float> local_;  // the training thread's while a job is under way
   std::atomic<bool> stop_{false};
-  Outcome outcome_;                   // the bench's until it is fulfilled
+  Outcome outcome_;  // the bench's until it is fulfilled
   kj::Own<kj::CrossThreadPromiseFulfiller<void>> fulfiller_;
-  Bench bench_;                       // first to go
+  Bench bench_;  // first to go
 };
 
 }  // namespace tutti::federate

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/federate/gpt2_program.hpp>
+#include "support/catch.hpp"
+
+#include <tutti/federate/gpt2_program.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+using namespace tutti;
+using namespace tutti::federate;
+
+namespace {
+
+Gpt2Program some_program() {
+  Gpt2Program program;
+  program.model = {
+      .layers = 2, .heads = 2, .channels = 32, .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 64};
+  program.options.batch = 3;
+  program.options.sequence = 32;
+  program.options.learning_rate = 0.0125;
+  program.options.schedule = optim::ScheduleKind::wsd;
+  program.options.compute = train::Compute::bfloat16;
+  program.options.data = "/a/place/of/mine";
+  program.steps = 77;
+  program.samples_per_step = 12;
+  program.data_hash = "0123456789abcdef";
+  program.data_tokens = 12345;
+  program.outer_momentum = 0.5;
+  program.bits = parallel::OuterBits::int8;
+  return program;
+}
+/// The program's text with one word replaced.
+Gpt2Program with(std::string const& from, std::string const& to) {
+  std::string text = to_text(some_program());
+  std::size_t const at = text.find(from);
+  REQUIRE(at != text.npos);
+  return parse_gpt2_program(text.replace(at, from.size(), to));
+}
+data::TokenCorpus corpus_of(std::string const& folder, std::vector<std::vector<std::uint16_t>> const& shards) {
+  std::filesystem::remove_all(folder + "/shards");
+  std::filesystem::create_directory(folder + "/shards");
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    std::int32_t header[256] = {20240520, 1, static_cast<std::int32_t>(shards[i].size())};
+    std::ofstream file(folder + "/shards/" + std::to_string(i) + ".bin", std::ios::binary);
+    file.write(reinterpret_cast<char const*>(header), sizeof(header));
+    file.write(reinterpret_cast<char const*>(shards[i].data()), static_cast<std::streamsize>(2 * shards[i].size()));
+  }
+  return data::TokenCorpus(folder + "/shards/*.bin");
+}
+
+}  // namespace
+
+TEST_CASE("a program is read as it was told, without what is the teller's own") {
+  Gpt2Program const told = some_program();
+  std::string const text = to_text(told);
+  Gpt2Program const heard = parse_gpt2_program(text);
+  CHECK(to_text(heard) == text);
+  CHECK(heard.model == told.model);
+  CHECK(heard.options.batch == 3);
+  CHECK(heard.options.learning_rate == 0.0125);
+  CHECK(heard.options.schedule == optim::ScheduleKind::wsd);
+  CHECK(heard.options.compute == train::Compute::bfloat16);
+  CHECK(heard.steps == 77);
+  CHECK(heard.bits == parallel::OuterBits::int8);
+  CHECK(heard.options.data.empty());
+  CHECK(!tutti::test::contains(text, "/a/place/of/mine"));
+}
+
+TEST_CASE("a program that makes no sense is refused") {
+  REQUIRE_ERROR(with("\"gpt2\"", "\"llama\""), ErrorKind::unavailable, "this worker trains gpt2");
+  REQUIRE_ERROR(with("\"layers\": 2", "\"layers\": \"2\""), ErrorKind::format, "one of another type");
+  REQUIRE_ERROR(with("\"layers\": 2", "\"layers\": 0"), ErrorKind::configuration, "layers 0");
+  REQUIRE_ERROR(with("\"steps\"", "\"stops\""), ErrorKind::format, "lacks a fact");
+  REQUIRE_ERROR(with("\"steps\": 77", "\"steps\": 0"), ErrorKind::format, "do not fit each other");
+  REQUIRE_ERROR(with("\"sequence\": 32", "\"sequence\": 65"), ErrorKind::format, "do not fit each other");
+  REQUIRE_ERROR(with("\"batch\": 3", "\"batch\": -3"), ErrorKind::configuration, "--batch");
+  REQUIRE_ERROR(with("\"wsd\"", "\"waltz\""), ErrorKind::configuration, "--schedule waltz");
+  REQUIRE_ERROR(with("\"int8\"", "\"int2\""), ErrorKind::format, "unknown bits");
+  REQUIRE_ERROR(parse_gpt2_program("[]"), ErrorKind::format, "");
+  REQUIRE_ERROR(parse_gpt2_program("{"), ErrorKind::format, "");
+}
+
+TEST_CASE("the hash of data tells one token, one order and one division into files from another") {
+  std::string name = (std::filesystem::temp_directory_path() / "tutti_corpus_XXXXXX").string();
+  std::string const folder = ::mkdtemp(name.data());
+  auto const hash = [&](std::vector<std::vector<std::uint16_t>> const& shards) {
+    return hash_corpus(corpus_of(folder, shards));
+  };
+  std::vector<std::uint16_t> many(70000);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint16_t>(i % 251);
+  std::uint64_t const one = hash({{1, 2, 3, 4}});
+  CHECK(hash({{1, 2, 3, 4}}) == one);
+  CHECK(hash({{1, 2, 3, 5}}) != one);
+  CHECK(hash({{2, 1, 3, 4}}) != one);
+  CHECK(hash({{1, 2}, {3, 4}}) != one);
+  std::uint64_t const large = hash({many});
+  many[69999] ^= 1;
+  CHECK(hash({many}) != large);
+  std::filesystem::remove_all(folder);
+}

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs shepherds and workers as users run them, kills them with SIGKILL, and reads from the log and the checkpoint what
+became of it.
+
+    processes.py CASE --shepherd PROGRAM --worker PROGRAM --prepare PROGRAM --generator PROGRAM [--kills N]
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+DEADLINE = 240  # seconds, for everything: whoever is not done by then hangs
+
+parser = argparse.ArgumentParser()
+parser.add_argument("case")
+parser.add_argument("--shepherd", required=True)
+parser.add_argument("--worker", required=True)
+parser.add_argument("--prepare", required=True)
+parser.add_argument("--generator", required=True)
+parser.add_argument("--kills", type=int, default=6)
+parser.add_argument("--seed", type=int, default=1)
+options = parser.parse_args()
+began = time.monotonic()
+folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti_federate_"))
+running = []
+
+
+def fail(why):
+    for process in running:
+        print(f"---- {process.name} ----\n{(folder / process.name).read_text(errors='replace')}")
+    sys.exit(f"{options.case}: {why}")
+
+
+def require(holds, why):
+    if not holds:
+        fail(why)
+
+
+def start(name, program, *words):
+    """A process whose output goes to a file of this name."""
+    out = open(folder / name, "a")
+    process = subprocess.Popen([program, *map(str, words)], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    process.name = name
+    running.append(process)
+    return process
+
+
+def wait(process, seconds=DEADLINE):
+    try:
+        return process.wait(min(seconds, max(1, DEADLINE - (time.monotonic() - began))))
+    except subprocess.TimeoutExpired:
+        fail(f"{process.name} hangs")
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    wait(process, 10)
+
+
+def output(name):
+    return (folder / name).read_text(errors="replace")
+
+
+def wait_for(name, text, count=1):
+    while output(name).count(text) < count:
+        require(time.monotonic() - began < DEADLINE, f"'{text}' never came in {name}")
+        time.sleep(0.02)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def prepare():
+    words = ["shepherd", "worker", "leads", "joins", "leaves", "round", "sample", "lease", "ledger", "gradient"]
+    dice = random.Random(5)
+    (folder / "text").write_text("\n".join(" ".join(dice.choice(words) for _ in range(12)) + "." for _ in range(3000)))
+    made = subprocess.run([options.prepare, "--input", folder / "text", "--out", folder / "data", "--vocabulary", "300"],
+                          capture_output=True, text=True, timeout=60)
+    require(made.returncode == 0, made.stderr)
+
+
+PORT = free_port()
+MODEL = ["--layers", 2, "--channels", 32, "--heads", 2, "--sequence", 32, "--batch", 2, "--learning-rate", 0.003]
+QUICK = ["--heartbeat", 0.1, "--lost-after", 1, "--threads", 1]
+
+
+def shepherd(*words, name="shepherd", workers=2, steps=600, inner=20):
+    return start(name, options.shepherd, "--port", PORT, "--data", folder / "data", "--out", folder / "run", "--workers",
+                 workers, "--steps", steps, "--inner-steps", inner, *MODEL, *QUICK, *words)
+
+
+def worker(number, *words):
+    return start(f"worker{number}", options.worker, "--connect", f"127.0.0.1:{PORT}", "--data", folder / "data", "--threads",
+                 1, "--patience", 30, *words)
+
+
+def committed_once(samples):
+    """Reads the log with nothing of the library: every sample is committed by exactly one outer step."""
+    count, leases, rounds = [0] * samples, {}, 0
+    for line in (folder / "run/shepherd/log.jsonl").read_text().splitlines():
+        record = json.loads(line[17:])
+        if record["record"] == "leased":
+            leases[record["lease"]] = [g for first, size in record["ranges"] for g in range(first, first + size)]
+        elif record["record"] == "returned":
+            del leases[record["lease"]]
+        elif record["record"] == "closed":
+            require(record["round"] == rounds, "an outer step is missing from the log")
+            rounds += 1
+            for merged in record["merged"]:
+                for g in leases.pop(merged["lease"])[:merged["samples"]]:
+                    count[g] += 1
+    require(set(count) == {1}, f"samples are committed {sorted(set(count))} times")
+    return rounds
+
+
+def metrics():
+    return [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
+
+
+def complete(samples):
+    """What must hold of a run that is done."""
+    rounds = committed_once(samples)
+    rows = metrics()
+    steps = [row["step"] for row in rows if row["type"] == "outer_step"]
+    require(steps == list(range(1, rounds + 1)), f"metrics.jsonl tells of outer steps {steps}")
+    require(rows[-1]["type"] == "end" and rows[-1]["reason"] == "done", "metrics.jsonl does not end well")
+    losses = [row["loss"] for row in rows if row["type"] == "outer_step"]
+    require(losses[-1] < losses[0] - 0.5, f"nothing was learned: {losses}")
+    written = subprocess.run([options.generator, "--checkpoint", folder / "run", "--prompt", "shepherd"], capture_output=True,
+                             text=True, timeout=60)
+    require(written.returncode == 0, f"the checkpoint cannot be used: {written.stderr}")
+    print(f"{rounds} outer steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    return rows
+
+
+def case_worker_killed():
+    """A worker dies in the middle of a round, another joins, the run is complete."""
+    lead = shepherd()
+    workers = [worker(1), worker(2)]
+    wait_for("shepherd", "outer step 3 ")
+    kill(workers[0])
+    third = worker(3)
+    require(wait(lead) == 0, "the shepherd failed")
+    require(wait(workers[1]) == 0 and wait(third) == 0, "a worker failed")
+    rows = complete(2 * 2 * 600)
+    require("lost" in [row.get("event") for row in rows], "nobody was lost")
+
+
+def case_shepherd_killed():
+    """A shepherd that dies goes on from its log, at most one outer step back, with the workers that it had."""
+    lead = shepherd()
+    workers = [worker(1), worker(2)]
+    for kills in range(1, 4):
+        wait_for("shepherd", "outer step ", 6 * kills)
+        kill(lead)
+        told = [int(line.split()[2]) for line in output("shepherd").splitlines() if line.startswith("outer step")][-1]
+        lead = shepherd()
+        wait_for("shepherd", "goes on after outer step", kills)
+        after = [int(line.split()[5].strip(",")) for line in output("shepherd").splitlines() if line.startswith("goes on")][-1]
+        require(after >= told, f"outer step {told} was done, and it goes on after {after}")
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in workers] == [0, 0], "a worker failed")
+    complete(2 * 2 * 600)
+
+
+def case_storm():
+    """Anybody is killed at random moments; somebody takes over."""
+    dice = random.Random(options.seed)
+    lead = shepherd(workers=3)
+    workers = [worker(1), worker(2), worker(3)]
+    started = 3
+    for _ in range(options.kills):
+        time.sleep(dice.uniform(0.1, 1.2))
+        if lead.poll() is not None:
+            break
+        if dice.random() < 0.4:
+            kill(lead)
+            time.sleep(dice.uniform(0, 0.5))
+            lead = shepherd(workers=3)
+        else:
+            victim = dice.choice(workers)
+            kill(victim)
+            workers.remove(victim)
+            started += 1
+            workers.append(worker(started))
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in workers if wait(one) != 0] == [], "a worker failed")
+    complete(3 * 2 * 600)
+
+
+def case_stopped():
+    """SIGTERM: a worker delivers and leaves; a shepherd ends, and the same words go on with its run."""
+    lead = shepherd()
+    workers = [worker(1), worker(2)]
+    wait_for("shepherd", "outer step 2 ")
+    workers[0].send_signal(signal.SIGTERM)
+    require(wait(workers[0], 20) == 0, "the worker that was asked to leave failed")
+    wait_for("shepherd", " left")
+    lead.send_signal(signal.SIGTERM)
+    require(wait(lead, 20) == 0, "the shepherd that was asked to stop failed")
+    require("the same command goes on from there" in output("shepherd"), "the shepherd does not say how to go on")
+    lead = shepherd()
+    require(wait(lead) == 0 and wait(workers[1]) == 0, "somebody failed")
+    complete(2 * 2 * 600)
+    other = shepherd("--outer-momentum", 0.5, name="other")
+    require(wait(other, 20) == 2 and "other settings" in output("other"), "a run of other settings is mixed into this one")
+
+
+def case_key():
+    """With a key only those join who have it; gradients of four bits train as well."""
+    for name, letter in (("key", "a"), ("wrong", "b")):
+        (folder / name).write_text(letter * 32)
+        (folder / name).chmod(0o600)
+    lead = shepherd("--key", folder / "key", "--outer-bits", "int4")
+    wait_for("shepherd", "listening")
+    stranger, keyless = worker(8, "--key", folder / "wrong", "--patience", 2), worker(9, "--patience", 2)
+    require(wait(stranger, 20) == 1 and wait(keyless, 20) == 1, "a stranger was let in")
+    require("the same key" in output("worker8") and "the same key" in output("worker9"), "strangers are not told why")
+    workers = [worker(1, "--key", folder / "key"), worker(2, "--key", folder / "key")]
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in workers] == [0, 0], "a worker failed")
+    rows = complete(2 * 2 * 600)
+    last = [row for row in rows if row["type"] == "outer_step"][-1]
+    require(last["bytes_received"] < 0.2 * last["bytes_sent"], "gradients of four bits are not small")
+
+
+def case_sentences():
+    """What cannot be is refused at once, with the flag and the way out."""
+    (folder / "loose").write_text("x" * 32)
+    (folder / "loose").chmod(0o644)
+    for words, status, said in (
+            (["--host", "0.0.0.0"], 2, "there is no --key"),
+            (["--key", folder / "loose"], 2, "chmod 600"),
+            (["--quorum", "0"], 2, "--quorum must be above 0"),
+            (["--trim", "0.5"], 2, "--trim"),
+            (["--ranks", "2"], 2, "--ranks does nothing"),
+            (["--resume", "latest"], 2, "--resume does nothing"),
+            (["--fragments", "4"], 2, "are not there yet"),
+            (["--frobnicate"], 2, "--frobnicate"),
+            (["--outer-bits", "int2"], 2, "int2")):
+        name = "refused" + str(len(running))
+        require(wait(shepherd(*words, name=name), 20) == status, f"{words} is not refused")
+        require(said in output(name), f"{words}: {output(name)}")
+        require(not (folder / "run").exists(), f"{words} leaves something behind")
+    for words, said in ((["--batch", "4"], "--batch does nothing"), (["--connect", "127.0.0.1:99999"], "the port must be"),
+                        (["--connect", "10.1.2.3"], "there is no --key")):
+        number = len(running)
+        require(wait(worker(number, *words), 20) == 2, f"{words} is not refused")
+        require(said in output(f"worker{number}"), f"{words}: {output(f'worker{number}')}")
+    # Data that are not the shepherd's.
+    lead = shepherd(name="lead")
+    (folder / "text").write_text((folder / "text").read_text()[::-1])
+    made = subprocess.run([options.prepare, "--input", folder / "text", "--out", folder / "others", "--vocabulary", "300"],
+                          capture_output=True, text=True, timeout=60)
+    require(made.returncode == 0, made.stderr)
+    require(wait(worker(50, "--data", folder / "others"), 60) == 1, "other data are not refused")
+    require("Copy the shepherd's files here" in output("worker50"), output("worker50"))
+    lead.send_signal(signal.SIGTERM)
+    require(wait(lead, 20) == 0, "the shepherd failed")
+
+
+try:
+    prepare()
+    globals()["case_" + options.case]()
+finally:
+    for one in running:
+        if one.poll() is None:
+            one.kill()
+            one.wait()
+    subprocess.run(["rm", "-rf", folder], check=False)
+print(f"{options.case}: {time.monotonic() - began:.1f} s")
