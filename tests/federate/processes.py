@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 
-DEADLINE = 240  # seconds, for everything: whoever is not done by then hangs
 
 parser = argparse.ArgumentParser()
 parser.add_argument("case")
@@ -29,6 +28,7 @@ parser.add_argument("--kills", type=int, default=6)
 parser.add_argument("--seed", type=int, default=1)
 options = parser.parse_args()
 began = time.monotonic()
+DEADLINE = 200 + 4 * options.kills  # seconds, for everything: whoever is not done by then hangs
 folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti_federate_"))
 running = []
 
@@ -102,7 +102,7 @@ def shepherd(*words, name="shepherd", workers=2, steps=600, inner=20):
 
 def worker(number, *words):
     return start(f"worker{number}", options.worker, "--connect", f"127.0.0.1:{PORT}", "--data", folder / "data", "--threads",
-                 1, "--patience", 30, *words)
+                 1, "--patience", 10, *words)
 
 
 def committed_once(samples):
@@ -128,12 +128,13 @@ def metrics():
     return [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
 
 
-def complete(samples):
-    """What must hold of a run that is done."""
+def complete(samples, killed=0):
+    """What must hold of a run that is done, whose shepherd was killed so many times."""
     rounds = committed_once(samples)
     rows = metrics()
     steps = [row["step"] for row in rows if row["type"] == "outer_step"]
-    require(steps == list(range(1, rounds + 1)), f"metrics.jsonl tells of outer steps {steps}")
+    # One that is killed between an outer step and its line says nothing of that step later.
+    require(sorted(set(steps)) == steps and rounds - len(steps) <= killed, f"metrics.jsonl tells of outer steps {steps}")
     require(rows[-1]["type"] == "end" and rows[-1]["reason"] == "done", "metrics.jsonl does not end well")
     losses = [row["loss"] for row in rows if row["type"] == "outer_step"]
     require(losses[-1] < losses[0] - 0.5, f"nothing was learned: {losses}")
@@ -171,13 +172,15 @@ def case_shepherd_killed():
         require(after >= told, f"outer step {told} was done, and it goes on after {after}")
     require(wait(lead) == 0, "the shepherd failed")
     require([wait(one) for one in workers] == [0, 0], "a worker failed")
-    complete(2 * 2 * 600)
+    complete(2 * 2 * 600, 3)
 
 
 def case_storm():
     """Anybody is killed at random moments; somebody takes over."""
     dice = random.Random(options.seed)
-    lead = shepherd(workers=3)
+    steps = 400 * options.kills  # long enough for all of them
+    shepherds = victims = 0
+    lead = shepherd(workers=3, steps=steps)
     workers = [worker(1), worker(2), worker(3)]
     started = 3
     for _ in range(options.kills):
@@ -186,17 +189,21 @@ def case_storm():
             break
         if dice.random() < 0.4:
             kill(lead)
+            shepherds += 1
             time.sleep(dice.uniform(0, 0.5))
-            lead = shepherd(workers=3)
+            lead = shepherd(workers=3, steps=steps)
         else:
+            victims += 1
             victim = dice.choice(workers)
             kill(victim)
             workers.remove(victim)
             started += 1
             workers.append(worker(started))
     require(wait(lead) == 0, "the shepherd failed")
-    require([wait(one) for one in workers if wait(one) != 0] == [], "a worker failed")
-    complete(3 * 2 * 600)
+    for one in workers:  # one that came after the end finds nobody
+        require(wait(one) == 0 or "no shepherd was heard of" in output(one.name), f"{one.name} failed")
+    complete(3 * 2 * steps, shepherds)
+    print(f"{shepherds} shepherds and {victims} workers were killed")
 
 
 def case_stopped():
