@@ -101,20 +101,21 @@ TEST_CASE("jobs of a worker are steps of the trainer: same samples, same rates, 
   }
   parallel::gather(step.state(), all, by_hand);
 
-  std::atomic<bool> stop{false};
+  JobControl control;
   Job job;
   job.ranges = {{0, 6}};
   job.end = 12;
-  Trained const first = trainer.train(job, parameters, stop);
+  Trained const first = trainer.train(job, parameters, control);
   CHECK(first.samples == 6);
   CHECK(first.seconds > 0);
   CHECK(first.loss > 0);
   job.ranges = {{20, 2}, {7, 2}};
   job.begin = 12, job.end = 24;
-  CHECK(trainer.train(job, parameters, stop).samples == 4);
+  CHECK(trainer.train(job, parameters, control).samples == 4);
   CHECK(parameters == by_hand);
-  stop = true;
-  CHECK(trainer.train(job, parameters, stop).samples == 0);
+  CHECK(control.steps == 2);
+  control.stop = true;
+  CHECK(trainer.train(job, parameters, control).samples == 0);
   CHECK(parameters == by_hand);
 }
 

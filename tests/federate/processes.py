@@ -147,14 +147,14 @@ def complete(samples, killed=0):
 
 def case_worker_killed():
     """A worker dies in the middle of a round, another joins, the run is complete."""
-    lead = shepherd()
+    lead = shepherd(steps=4000)  # much longer than a worker's silence
     workers = [worker(1), worker(2)]
     wait_for("shepherd", "outer step 3 ")
     kill(workers[0])
     third = worker(3)
     require(wait(lead) == 0, "the shepherd failed")
     require(wait(workers[1]) == 0 and wait(third) == 0, "a worker failed")
-    rows = complete(2 * 2 * 600)
+    rows = complete(2 * 2 * 4000)
     require("lost" in [row.get("event") for row in rows], "nobody was lost")
 
 
@@ -240,6 +240,21 @@ def case_key():
     rows = complete(2 * 2 * 600)
     last = [row for row in rows if row["type"] == "outer_step"][-1]
     require(last["bytes_received"] < 0.2 * last["bytes_sent"], "gradients of four bits are not small")
+
+
+def case_rate():
+    """A shepherd sends no more tensors in a second than it may."""
+    limit = 500_000
+    lead = shepherd("--rate-limit", limit, steps=120)
+    workers = [worker(1), worker(2)]
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in workers] == [0, 0], "a worker failed")
+    rows = [row for row in complete(2 * 2 * 120) if row["type"] == "outer_step"]
+    sent = rows[-1]["bytes_sent"] - rows[0]["bytes_sent"]
+    took = sum(row["seconds"] for row in rows[1:])
+    require(sent > 1_000_000, f"only {sent} bytes were sent")
+    require(sent / took < 1.1 * limit, f"{sent / took:.0f} bytes a second were sent")
+    require(sent / took > 0.5 * limit, f"only {sent / took:.0f} bytes a second were sent")
 
 
 def case_sentences():

@@ -58,12 +58,12 @@ class Gpt2Trainer final : public Trainer {
     return measure();
   }
 
-  Trained train(Job const& job, std::span<float> parameters, std::atomic<bool> const& stop) override {
+  Trained train(Job const& job, std::span<float> parameters, JobControl& control) override {
     parallel::scatter(parameters, fragment_, step_->state());
     std::int64_t const batch = program_.options.batch, steps = job.steps(batch);
     Trained result;
     std::int64_t const began = exec::now_ns();
-    for (std::int64_t k = 0; k < steps && !stop; ++k) {
+    for (std::int64_t k = 0; k < steps && !control.stop; ++k) {
       for (std::int64_t row = 0; row < batch; ++row)
         loader_->fill(job.sample(result.samples + row), 0, tokens_.slice(0, row, row + 1),
                       targets_.slice(0, row, row + 1));
@@ -76,6 +76,7 @@ class Gpt2Trainer final : public Trainer {
                         ": training has diverged. Lower --learning-rate");
       result.loss += static_cast<double>(done.loss);
       result.samples += batch;
+      control.steps = k + 1;
     }
     result.seconds = static_cast<double>(exec::now_ns() - began) * 1e-9;
     result.loss /= static_cast<double>(std::max<std::int64_t>(result.samples / batch, 1));

@@ -7,9 +7,16 @@
 #include <tutti/federate/worker_actions.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <span>
 
 namespace tutti::federate {
+
+/// What passes between a job and who waits for it.
+struct JobControl {
+  std::atomic<bool> stop{false};       ///< set: end after the present step
+  std::atomic<std::int64_t> steps{0};  ///< done so far
+};
 
 /// Called from one thread, which is not the one that constructed it. What it throws ends the worker, who tells the
 /// shepherd why.
@@ -23,8 +30,8 @@ class Trainer {
   /// is not known. Refuses programs that this machine has no memory or data for.
   virtual double prepare(Facts const& facts) = 0;
   /// The job's inner steps from `parameters`, which hold at the end what the steps made of them. Between two steps it
-  /// looks at `stop`, and ends early where that is set.
-  virtual Trained train(Job const& job, std::span<float> parameters, std::atomic<bool> const& stop) = 0;
+  /// looks at `control.stop`, and counts.
+  virtual Trained train(Job const& job, std::span<float> parameters, JobControl& control) = 0;
 };
 
 }  // namespace tutti::federate

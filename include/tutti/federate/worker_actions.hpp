@@ -66,6 +66,8 @@ class WorkerActions {
   virtual void train(Job const& job) = 0;
   /// The job under way ends after its present step. `trained` or `failed` follows, as without this.
   virtual void stop_training() = 0;
+  /// Of the job under way, for the shepherd to know.
+  virtual std::int64_t steps_done() const { return 0; }
   virtual void told(std::string const& /*what*/) {}
 };
 

@@ -154,7 +154,7 @@ class WorkerCore {
  private:
   void beat(Instant now) {
     last_beat_ = now;
-    if (welcomed_) actions_.send(Heartbeat{state(), 0});
+    if (welcomed_) actions_.send(Heartbeat{state(), busy_ != 0 ? actions_.steps_done() : 0});
   }
   void end(std::string const& why, bool failed) {
     ended_ = true;

@@ -65,12 +65,13 @@ struct Toy final : Trainer {
     prepared = facts.program;
     return 1 / step;
   }
-  Trained train(Job const& job, std::span<float> parameters, std::atomic<bool> const& stop) override {
+  Trained train(Job const& job, std::span<float> parameters, JobControl& control) override {
     Trained result;
     std::int64_t const steps = job.steps(batch);
-    for (std::int64_t done = 0; done < steps && !stop; ++done) {
+    for (std::int64_t done = 0; done < steps && !control.stop; ++done) {
       for (std::int64_t k = 0; k < batch; ++k) federation::learn(parameters, job.sample(result.samples + k));
       result.samples += batch;
+      control.steps = done + 1;
       std::this_thread::sleep_for(seconds(step));
     }
     result.seconds = static_cast<double>(result.samples / batch) * step;
@@ -237,7 +238,7 @@ TEST_CASE("a worker that is asked to leave delivers what it has, and the other d
 TEST_CASE("a trainer that fails ends its worker with its reason, and nobody else") {
   struct Broken final : Trainer {
     double prepare(Facts const&) override { throw Error(ErrorKind::configuration, "x", "its data are others"); }
-    Trained train(Job const&, std::span<float>, std::atomic<bool> const&) override { return {}; }
+    Trained train(Job const&, std::span<float>, JobControl&) override { return {}; }
   };
   Folder const folder;
   Facts const facts = facts_of(80);

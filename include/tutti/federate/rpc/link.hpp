@@ -82,7 +82,6 @@ class Link final : private kj::TaskSet::ErrorHandler {
   Link(kj::Own<kj::AsyncIoStream> stream, kj::Timer& timer, Side side, Key const* key, Throttle& throttle,
        std::int64_t largest, Events events)
       : timer_(timer),
-        side_(side),
         key_(key),
         throttle_(throttle),
         events_(std::move(events)),
@@ -245,7 +244,6 @@ class Link final : private kj::TaskSet::ErrorHandler {
   void taskFailed(kj::Exception&& error) override { lose(detail::text_of(error)); }
 
   kj::Timer& timer_;
-  Side side_;
   Key const* key_;
   Throttle& throttle_;
   Events events_;

@@ -7,6 +7,7 @@
 #include <tutti/federate/run_folder.hpp>
 #include <tutti/federate/shepherd_core.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -91,14 +92,21 @@ class Shepherd final : private ShepherdActions {
           Error(ErrorKind::io, "federate", "no more connections can be accepted").with_native(detail::text_of(error))));
     });
     std::optional<Instant> leaving;  // when it is over
-    while (!leaving || (!links.empty() && clock_now() < *leaving)) {
+    Instant hold{0};                 // not before: somebody who was away at the end may come and be told
+    bool away = false;
+    while (!leaving || ((!links.empty() || clock_now() < hold) && clock_now() < *leaving)) {
       Instant const now = clock_now();
       guard([&] { core_->tick(now); });
       links.drop_strangers(now - policy_.lost_after);
       if (failure_) std::rethrow_exception(failure_);
+      if (!core_->finished()) {
+        auto const& members = core_->members();
+        away = std::any_of(members.begin(), members.end(), [](auto const& m) { return !m.second.peer; });
+      }
       if (!leaving && (core_->finished() || (callbacks_.stop && callbacks_.stop()))) {
         if (!core_->finished()) core_->stop("the shepherd was stopped, and may come back", stopped_ = true);
-        leaving = now + seconds(5);  // a run that is complete says so to who comes now
+        if (core_->finished() && away) hold = now + policy_.lost_after;
+        leaving = std::max(now + seconds(5), hold);
       }
       Instant const next = std::min(core_->next_tick(now) - now, Instant(seconds(0.1)));
       timer_->afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS).wait(io.waitScope);

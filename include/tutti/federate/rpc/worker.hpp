@@ -8,7 +8,6 @@
 #include <tutti/federate/trainer.hpp>
 #include <tutti/federate/worker_core.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -47,7 +46,7 @@ class Worker final : private WorkerActions {
           ErrorKind::configuration, "federate",
           "--connect " + options_.host + " is another machine, and there is no --key. Give the shepherd's: --key FILE");
   }
-  ~Worker() noexcept override { stop_ = true; }
+  ~Worker() noexcept override { control_.stop = true; }
 
   std::int64_t bytes_sent() const noexcept { return links_ != nullptr ? links_->sent() : sent_; }
   std::int64_t bytes_received() const noexcept { return links_ != nullptr ? links_->received() : received_; }
@@ -81,7 +80,7 @@ class Worker final : private WorkerActions {
           .afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS)
           .wait(io.waitScope);
     }
-    stop_ = true;
+    control_.stop = true;
     bench_.finish();
     if (core_->failed()) throw Error(ErrorKind::communication, "federate", core_->reason());
     return core_->reason();
@@ -147,15 +146,17 @@ class Worker final : private WorkerActions {
     });
   }
   void train(Job const& job) override {
-    stop_ = false;
+    control_.stop = false;
+    control_.steps = 0;
     local_.assign(job.parameters.begin(), job.parameters.end());
     work([this, job] {
-      outcome_.result = trainer_.train(job, local_, stop_);
+      outcome_.result = trainer_.train(job, local_, control_);
       outcome_.result.lease = job.lease;
       outcome_.result.parameters = local_;
     });
   }
-  void stop_training() override { stop_ = true; }
+  void stop_training() override { control_.stop = true; }
+  std::int64_t steps_done() const override { return control_.steps; }
   void told(std::string const& what) override {
     if (callbacks_.told) callbacks_.told(what);
   }
@@ -199,7 +200,7 @@ class Worker final : private WorkerActions {
   std::int64_t sent_ = 0, received_ = 0, jobs_ = 0;
   std::string told_;
   std::vector<float> local_;  // the training thread's while a job is under way
-  std::atomic<bool> stop_{false};
+  JobControl control_;
   Outcome outcome_;  // the bench's until it is fulfilled
   kj::Own<kj::CrossThreadPromiseFulfiller<void>> fulfiller_;
   Bench bench_;  // first to go
