@@ -2,6 +2,7 @@
 /// @file
 /// Threads that meet in one communicator: the second one is refused with both calls, and the first one goes on.
 
+#include "comm/refused_waits.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/comm.hpp>
@@ -56,6 +57,12 @@ TEST_CASE("a call that meets another thread's in a communicator is refused, and 
   CHECK(contains(text, "tutti::try_probe [rank 0]: another thread is in barrier at occupancy.cpp:"));
   CHECK(contains(text, "duplicate()"));
   CHECK(sum_of_ranks == 3);
+}
+
+TEST_CASE("a wait or test that is refused leaves the request, the plan and the group as they were") {
+  std::string wrong[2];
+  threads::run(2, [&](auto& comm) { wrong[comm.rank()] = test::refuse_waits(comm); });
+  CHECK(wrong[0] + wrong[1] == "");
 }
 
 TEST_CASE("threads that take turns, and a request that another thread waits for, are no mistake") {

@@ -99,10 +99,12 @@ class Core final : public Progress, public Relative {
     if (!(seconds > 0 && seconds < 1e9))
       throw Error(ErrorKind::invalid_argument, "set_deadline",
                   concat(seconds, " s is no deadline. Pass a positive time"), where);
+    Stay const stay = visit("set_deadline", where);
     options_.deadline_seconds = seconds;
   }
 
-  void start_statistics() {
+  void start_statistics(std::source_location where) {
+    Stay const stay = visit("start_statistics", where);
     options_.statistics = true;
     tally.start();
   }
@@ -166,7 +168,6 @@ class Core final : public Progress, public Relative {
   }
   /// Not inlined: GCC 12 loses the object behind Progress where it is, and warns of an access outside of it.
   [[gnu::noinline]] void dismiss(Job& job) noexcept override {
-    if (jobs_.empty()) return;
     Stay const stay = visit();
     for (Job*& entry : jobs_)
       if (entry == &job) {
@@ -307,7 +308,7 @@ class Core final : public Progress, public Relative {
         family_(std::move(family)) {
     set_deadline_seconds(options_.deadline_seconds, std::source_location::current());
     if constexpr (requires { backend.count_notices(&tally.notices); }) backend.count_notices(&tally.notices);
-    if (options_.statistics) start_statistics();
+    if (options_.statistics) tally.start();
     family_->join(*this);
     if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
   }

@@ -65,7 +65,7 @@ class Endpoint {
 
   /// Counts this communicator's operations from now on, from zero: CommunicatorOptions::statistics does it from the
   /// beginning. Local. Communicators that are made from this one later count from their beginning.
-  void start_statistics(Place where = Place::current()) { held(where).start_statistics(); }
+  void start_statistics(Place where = Place::current()) { held(where).start_statistics(where); }
   /// What this rank has counted so far, for programs that include tutti/comm/statistics.hpp. Local.
   /// Errors   invalid_argument, unless statistics were started.
   template <class S = Statistics>

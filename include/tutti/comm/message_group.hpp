@@ -67,9 +67,11 @@ class MessageGroup : private comm::Endpoint<B> {
   /// Completes all of them and returns what was received, in the order of the calls of `recv`. The group is empty
   /// afterwards and can be filled again.
   /// Blocks   within the communicator's deadline, or that of this call or of the operation (`within`).
-  /// Errors   the first one of any operation; the others that are not complete are given up.
+  /// Errors   the first one of any operation; the others that are not complete are given up. One that is refused,
+  ///          because another thread is in a call or this one may not make it, leaves the group as it was.
   List<MessageInfo> wait(Where where = std::source_location::current()) {
-    static_cast<void>(this->held(where));
+    // A call that is refused, as a second thread's is, has touched nothing.
+    auto const stay = this->held(where).visit("MessageGroup::wait", where);
     List<MessageInfo> received;
     try {
       // The first to fail ends the wait, whatever those before it wait for.

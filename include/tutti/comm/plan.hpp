@@ -92,7 +92,7 @@ class Plan {
     try {
       return core_->test(*run_, where);
     } catch (...) {
-      drop();
+      drop_failed();
       throw;
     }
   }
@@ -103,7 +103,7 @@ class Plan {
     try {
       core_->wait(*run_, where);
     } catch (...) {
-      drop();
+      drop_failed();
       throw;
     }
     core_->dismiss(*run_);
@@ -122,6 +122,10 @@ class Plan {
       throw Error(ErrorKind::invalid_argument, operation,
                   concat("this plan is not under way: ", comm::describe(setup_->call()), ". Call start() first"),
                   where);
+  }
+  /// As of a Request: what was only refused is under way as before.
+  void drop_failed() noexcept {
+    if (run_->given_up()) drop();
   }
   void drop() noexcept {
     if (run_ == nullptr) return;

@@ -68,6 +68,7 @@ class PointToPoint : public VectorCollectives<B> {
   template <Sendable T, tutti::Device D = Device>
   [[nodiscard]] Tensor<T, D> recv(int from = any_source, int tag = any_tag,
                                   Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("recv", where);
     return recv_async<T, D>(from, tag, where).wait(where);
   }
   template <Sendable T, tutti::Device D = Device>
@@ -112,6 +113,7 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag,
                                   Where where = std::source_location::current()) {
     this->check_source("probe", from, tag, where);
+    auto const stay = this->core_->visit("probe", where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
     job.record(where);
     this->core_->wait(job, where);
@@ -129,6 +131,7 @@ class PointToPoint : public VectorCollectives<B> {
   [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag,
                                  Where where = std::source_location::current()) {
     this->check_source("match", from, tag, where);
+    auto const stay = this->core_->visit("match", where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
     job.record(where);
     this->core_->wait(job, where);

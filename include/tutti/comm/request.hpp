@@ -50,6 +50,7 @@ class Job {
     given_up_ = true;
     return safe_;
   }
+  bool given_up() const noexcept { return given_up_; }
   bool safe() const noexcept { return safe_; }
   bool done() const noexcept { return done_; }
   /// Whether the next `poll` throws, and what.
@@ -111,7 +112,8 @@ class Progress {
 /// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and
 /// untouched until it is complete, also when the request is dropped: unfinished, it passes to its communicator, which
 /// completes it. A dropped receive into memory of the caller is cancelled instead, which is told when the communicator
-/// ends. Move-only.
+/// ends. A `wait` or `test` that is refused, because another thread is in a call or this one may not make it, leaves
+/// the request as it was; after any other error it holds nothing. Move-only.
 template <class Result>
 class [[nodiscard]] Request {
  public:
@@ -138,7 +140,7 @@ class [[nodiscard]] Request {
     try {
       return progress_->test(*task_, where);
     } catch (...) {
-      drop();
+      drop_failed();
       throw;
     }
   }
@@ -148,7 +150,7 @@ class [[nodiscard]] Request {
     try {
       progress_->wait(*task_, where);
     } catch (...) {
-      drop();
+      drop_failed();
       throw;
     }
     progress_->dismiss(*task_);
@@ -161,6 +163,10 @@ class [[nodiscard]] Request {
     if (task_ == nullptr)
       throw Error(ErrorKind::invalid_argument, "Request",
                   "this request holds no operation: its result was taken, or it was moved from or never set", where);
+  }
+  /// A call that was refused, as a second thread's is, has touched nothing: the operation is under way as before.
+  void drop_failed() noexcept {
+    if (task_->given_up()) drop();
   }
   void drop() noexcept {
     if (task_ == nullptr) return;

@@ -45,6 +45,7 @@ class VectorCollectives : public Collectives<B> {
   /// The counts are found out; ranks other than the root get no blocks.
   template <Buffer X>
   [[nodiscard]] RaggedOf<X> gather_v(X&& x, int root = 0, Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("gather_v", where);
     return inferred<Kind::gather_v>(input_of(x), {}, root, where).wait(where);
   }
   template <Buffer X>
@@ -67,6 +68,7 @@ class VectorCollectives : public Collectives<B> {
   /// The counts are found out.
   template <Buffer X>
   [[nodiscard]] RaggedOf<X> all_gather_v(X&& x, Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("all_gather_v", where);
     return inferred<Kind::all_gather_v>(input_of(x), {}, -1, where).wait(where);
   }
   template <Buffer X>
@@ -90,6 +92,7 @@ class VectorCollectives : public Collectives<B> {
   template <Buffer From>
   [[nodiscard]] TensorOf<From> scatter_v(From&& from, Counts counts, int root = 0,
                                          Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("scatter_v", where);
     return inferred<Kind::scatter_v>(input_of(from), counts, root, where).wait(where);
   }
   template <Buffer From>
@@ -142,6 +145,7 @@ class VectorCollectives : public Collectives<B> {
   /// What the others send is found out.
   template <Buffer From>
   [[nodiscard]] RaggedOf<From> all_to_all_v(From&& from, Counts sent, Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("all_to_all_v", where);
     return inferred<Kind::all_to_all_v>(input_of(from), sent, -1, where).wait(where);
   }
   template <Buffer From>

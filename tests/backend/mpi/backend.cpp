@@ -15,6 +15,7 @@
 // Covers: <tutti/backend/mpi/tags.hpp>
 
 #include "backend/mpi/harness.hpp"
+#include "comm/refused_waits.hpp"
 
 #include <tutti/comm/device_choice.hpp>
 #include <tutti/exec/processors.hpp>
@@ -354,6 +355,13 @@ TEST_CASE("a rank that waits for a message learns at once that another has given
       std::array<int, 1> x{};
       laws::expect_error(report, ErrorKind::timeout, "barrier failed on rank 0", [&] { comm.recv(x, 0, 3); });
     }
+  });
+}
+
+TEST_CASE("over MPI too a wait or test that is refused leaves the request, the plan and the group as they were") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    std::string const wrong = test::refuse_waits(comm);
+    report.expect(wrong.empty(), wrong);
   });
 }
 
