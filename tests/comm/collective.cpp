@@ -97,6 +97,16 @@ TEST_CASE("what is compared comes back from its two numbers") {
   call.contributions += std::int64_t{3} << 22;  // as many as facts alone do not tell
   CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).contributions == (3 << 22) + 77);
   CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).staged_count == call.staged_count);
+  call.reduction.op = Operator::callable;
+  call.reduction.callable = 1023;
+  comm::Collective const found = comm::call_of(comm::facts_of(call), comm::compared_count(call));
+  CHECK(found.contributions == (3 << 22) + 77);
+  CHECK(found.reduction.callable == 1023);
+  CHECK(found.staged_count == call.staged_count);
+  call.kind = comm::Kind::reduce;
+  call.root = 17;
+  CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).root == 17);
+  CHECK(comm::call_of(comm::facts_of(call), comm::compared_count(call)).reduction.callable == 1023);
 }
 
 TEST_CASE("every kind has a name, and seven of them reduce") {

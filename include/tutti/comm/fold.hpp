@@ -381,7 +381,8 @@ Reduction scan_reduction_of(Op const& op) {
 /// The same with a fold that combines as a balanced tree over its inputs instead of one after another.
 template <Storable T, class Op>
 Reduction tree_reduction_of(Op const& op) {
-  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .state = detail::state_of(op)};
+  Reduction reduction{.op = operator_kind<Op>(), .commutative = commutes<Op>(), .callable = callable_number<Op>(),
+                      .state = detail::state_of(op)};
   if constexpr (reducible<T, Op>()) reduction.fold = &detail::fold_tree<T, Op>;
   return reduction;
 }

@@ -215,6 +215,11 @@ TEST_CASE("callables of different types are different calls") {
       auto x = zeros<float>(Shape{size});
       comm.rank() == 0 ? comm.reduce(x, smaller, 1) : comm.reduce(x, larger, 1);
     }), "reduce");
+    check(outcomes(2, [&](auto& comm) {
+      auto const x = zeros<float>(Shape{2, size});
+      auto y = zeros<float>(Shape{size});
+      comm.rank() == 0 ? comm.all_reduce_contributions(x, y, smaller) : comm.all_reduce_contributions(x, y, larger);
+    }), "all_reduce_contributions");
     auto const roots = outcomes(2, [&](auto& comm) {
       auto x = zeros<float>(Shape{size});
       comm.reduce(x, smaller, comm.rank());
