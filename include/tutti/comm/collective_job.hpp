@@ -101,7 +101,6 @@ struct DirectCall {
 
  private:
   bool begin(int looks) {
-    core.forget_place();
     try {
       if constexpr (requires { core.backend.run(call.collective, looks, operation); }) {
         return core.backend.run(call.collective, looks, operation);

@@ -77,7 +77,8 @@ concept Movable = requires(T a, T b) {
 ///   b.visit(operation, where), b.visit()   optional: a comm::Visit of what communicators share that takes one thread
 ///   at
 ///                                      a time; throws where this thread may not call; the second waits for its turn.
-///                                      Then b.thread_level() names what threads may do
+///                                      Then b.thread_level() names what threads may do, and b.may_call() says
+///                                      whether this thread is one that may call at all
 ///   b.check_alive(operation)           optional: throws the cause of a revoke
 ///   b.strand(failed, why)              optional: an operation that was abandoned may go on with memory of the caller
 ///   b.check_can_split(where)           optional: throws where split would, before other ranks wait in it

@@ -56,9 +56,11 @@ class Core final : public Progress, public Relative {
   Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
+    for (auto* list : {&orphans_, &handed_over_})  // of a thread that may not call: nobody can end them
+      for (auto& job : *list) dropped_.note(job->operation()), static_cast<void>(job.release());
     if (std::uncaught_exceptions() == 0) dropped_.tell(backend.rank());
     // Where this rank failed is what others are told who wait for it elsewhere, until it calls something else.
-    if (stale_) {
+    if (stale_ && may_call()) {
       announce({});
       family_->leave_place(*this);
     }
@@ -82,9 +84,12 @@ class Core final : public Progress, public Relative {
   Stay visit(char const* operation, std::source_location where) {
     Visit own(occupancy_, operation, where,
               [&](std::string const& other) { refuse_thread(operation, where, other); });
-    if constexpr (requires { backend.visit(operation, where); })
-      return {std::move(own), backend.visit(operation, where)};
-    else return {std::move(own), Visit()};
+    Stay stay{std::move(own), [&] {
+                if constexpr (requires { backend.visit(operation, where); }) return backend.visit(operation, where);
+                else return Visit();
+              }()};
+    if (stale_) [[unlikely]] catch_up();
+    return stay;
   }
   /// For what cannot throw: in turn.
   Stay visit() noexcept {
@@ -178,16 +183,21 @@ class Core final : public Progress, public Relative {
   }
   void adopt(Owner<Job> job) noexcept override {
     Stay const stay = visit();
-    bool const done = poll_and_tell(*job);
-    bool const failing = !done && job->borrows() && std::uncaught_exceptions() > 0;
-    if (failing)  // the borrowed memory goes away while the exception passes
-      backend.revoke(ErrorKind::communication,
-                     concat("rank ", backend.rank(), " failed during ", job->operation()));
-    bool finished = done || failing;
-    if (!finished && std::uncaught_exceptions() == 0) {
+    if (!may_call()) {  // this thread; the one that may does it first thing in its next call here
+      handed_over_.push_back(std::move(job));
+      stale_ = true;
+      return;
+    }
+    bool finished = poll_and_tell(*job);
+    if (!finished) {
       std::string const awaited = job->awaiting();
       if (job->cancel()) dropped_.note(awaited);
       finished = poll_and_tell(*job);
+    }
+    if (!finished && job->borrows() && std::uncaught_exceptions() > 0) {
+      // The borrowed memory goes away while the exception passes.
+      backend.revoke(ErrorKind::communication, failure(concat("during ", job->operation())));
+      finished = true;
     }
     if (finished) discard(std::move(job));
     else orphans_.push_back(std::move(job));
@@ -203,14 +213,8 @@ class Core final : public Progress, public Relative {
     }
   }
 
-  /// Where this rank waited last is old when it calls something else, after an error that it caught.
-  void forget_place() noexcept {
-    if (std::exchange(stale_, false)) go_on();
-  }
-
   void wait(Job& job, CallSite where) override {
     Stay const stay = visit(job.operation(), where);
-    if (stale_) forget_place();
     Tally::Exposed const exposed(tally, job.operation());
     try {
       for (int looks = 0; !job.poll();) if (++looks > 8) return wait_slowly(job, where);  // small messages come sooner
@@ -258,9 +262,10 @@ class Core final : public Progress, public Relative {
   /// Completes what was dropped, within the deadline. What cannot be completed keeps its memory for good.
   void drain() noexcept {
     Stay const stay = visit();
+    if (!may_call()) return;
+    adopt_handed_over();
     if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
-      backend.revoke(ErrorKind::communication,
-                     concat("rank ", backend.rank(), " failed with operations in flight"));
+      backend.revoke(ErrorKind::communication, failure("with operations in flight"));
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const end = exec::now_ns() + nanoseconds(options_.deadline_seconds);
     while (!orphans_.empty()) {
@@ -311,6 +316,33 @@ class Core final : public Progress, public Relative {
     if (options_.statistics) tally.start();
     family_->join(*this);
     if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
+  }
+
+  /// Whether this thread may move on what is in flight.
+  bool may_call() const noexcept {
+    if constexpr (requires { backend.may_call(); }) return backend.may_call();
+    else return true;
+  }
+  void adopt_handed_over() noexcept {
+    while (!handed_over_.empty()) {
+      Owner<Job> job = std::move(handed_over_.back());
+      handed_over_.pop_back();
+      adopt(std::move(job));
+    }
+  }
+  /// Before a call: takes over what other threads left to this one. And where this rank waited last is old when it
+  /// calls something else, after an error that it caught.
+  [[gnu::noinline, gnu::cold]] void catch_up() noexcept {
+    stale_ = false;
+    adopt_handed_over();
+    go_on();
+  }
+  /// What others are told of a rank on which something stays unfinished while an exception passes. Of one that is no
+  /// Error nobody can say more before it is caught.
+  std::string failure(std::string const& when) const {
+    std::string const why = passing_error();
+    return why.empty() ? concat("rank ", backend.rank(), " failed ", when, ", by an exception of its program")
+                       : concat("rank ", backend.rank(), " failed: ", why);
   }
 
   /// As poll_quietly. The failure of a collective is told at once: nobody may wait for it here for long, or ever.
@@ -445,6 +477,9 @@ class Core final : public Progress, public Relative {
 
   /// Memory that somebody may still write is given up, not given back.
   void discard(Owner<Job> job) noexcept {
+    // Nobody else tells of it, unless it is one of many that failed together.
+    if (job->failed() && !job->collective() && !failed_ && !message_failed_)
+      dropped_.note(error_text(job->failure()));
     if (!give_up(*job)) static_cast<void>(job.release());
   }
   bool give_up(Job& job) noexcept {
@@ -461,7 +496,7 @@ class Core final : public Progress, public Relative {
   bool failed_ = false;  // in a collective, and dumped
   bool message_failed_ = false;
   Dropped dropped_;
-  bool stale_ = false;   // what was announced
+  bool stale_ = false;   // what was announced; or something was handed over
   std::atomic<pthread_t> thread_{::pthread_self()};  // that started what is in flight
   Occupancy occupancy_;
   std::uint32_t sequence_ = 0;
@@ -470,6 +505,7 @@ class Core final : public Progress, public Relative {
   List<Job*> line_;
   List<Job*> jobs_;
   List<Owner<Job>> orphans_;
+  List<Owner<Job>> handed_over_;  // dropped by threads that may not call
 };
 
 }  // namespace comm

@@ -67,6 +67,11 @@ class Decorator {
   {
     return inner_.visit();
   }
+  bool may_call() const noexcept
+    requires requires(B const& backend) { backend.may_call(); }
+  {
+    return inner_.may_call();
+  }
   auto thread_level() const noexcept
     requires requires(B const& backend) { backend.thread_level(); }
   {

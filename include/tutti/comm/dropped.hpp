@@ -30,17 +30,23 @@ class Dropped {
   std::string first_;
 };
 
-/// Of the error that is being handled; empty where none is, or one of another type.
+/// Of an Error; empty of none, or of another type.
 template <class = void>
-std::string passing_error() noexcept {
-  if (!std::current_exception()) return {};
+std::string error_text(std::exception_ptr const& failure) noexcept {
+  if (!failure) return {};
   try {
-    throw;
+    std::rethrow_exception(failure);
   } catch (Error const& error) {
     return error.message();
   } catch (...) {
     return {};
   }
+}
+/// Of the Error that passes, with its place, else of the one that is being handled.
+template <class = void>
+std::string passing_error() noexcept {
+  if (std::uncaught_exceptions() == 0) return error_text(std::current_exception());
+  return tutti::detail::latest_error.error == nullptr ? "" : tutti::detail::latest_error.text;
 }
 
 }  // namespace tutti::comm

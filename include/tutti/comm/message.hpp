@@ -217,8 +217,7 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
   bool abandon() noexcept override { return transfer.give_up(); }
   bool borrows() const noexcept override { return Out::borrows || In::borrows; }
   bool cancel() noexcept override {
-    if constexpr (In::borrows) cancelled_ = transfer.cancel();
-    return cancelled_;
+    return cancelled_ = transfer.cancel();
   }
   bool lent() const noexcept override { return out.lent() || in.lent(); }
   std::string awaiting() const override { return transfer.awaiting(); }
@@ -312,11 +311,18 @@ class SizedReceiveTask final : public Task<Tensor<T, D>> {
     return transfer_.give_up();
   }
   bool borrows() const noexcept override { return false; }
+  /// The last poll has found no message.
+  bool cancel() noexcept override {
+    if (matched_ || cancelled_) return false;
+    core_.flight_recorder.fail(flight_);
+    return cancelled_ = true;
+  }
   std::string awaiting() const override { return matched_ ? transfer_.awaiting() : probe_.awaiting(); }
   Result take() override { return result_->take(); }
 
  protected:
   bool advance() override {
+    if (cancelled_) return true;
     if (!matched_) {
       if (!probe_.poll()) return false;
       auto message = probe_.take();
@@ -348,6 +354,7 @@ class SizedReceiveTask final : public Task<Tensor<T, D>> {
   ProbeJob<B> probe_;
   TransferJob<B> transfer_;
   bool matched_ = false;
+  bool cancelled_ = false;
   Owner<Received> result_;
 };
 

@@ -61,8 +61,9 @@ class Job {
   virtual bool abandon() noexcept = 0;
   /// Whether it works on memory that it does not own.
   virtual bool borrows() const noexcept { return true; }
-  /// For one whose owner goes away: gives up what would write into memory of the caller later, unless a message is
-  /// there for it, which it then receives. True when something was given up; what is left of the job may go on.
+  /// For one whose owner goes away: gives up a receive, which nobody asks for any more and which would write into
+  /// memory of the caller later, unless a message is there for it, which it then receives. True when something was
+  /// given up; what is left of the job may go on.
   virtual bool cancel() noexcept { return false; }
   /// Whether memory of the caller travels, and not a copy.
   virtual bool lent() const noexcept { return false; }
@@ -111,9 +112,9 @@ class Progress {
 
 /// An operation in flight. It owns what was moved into it; what was passed as a view or an lvalue must stay alive and
 /// untouched until it is complete, also when the request is dropped: unfinished, it passes to its communicator, which
-/// completes it. A dropped receive into memory of the caller is cancelled instead, which is told when the communicator
-/// ends. A `wait` or `test` that is refused, because another thread is in a call or this one may not make it, leaves
-/// the request as it was; after any other error it holds nothing. Move-only.
+/// completes it. A dropped receive is cancelled instead, unless its message is there, which is told when the
+/// communicator ends. A `wait` or `test` that is refused, because another thread is in a call or this one may not make
+/// it, leaves the request as it was; after any other error it holds nothing. Move-only.
 template <class Result>
 class [[nodiscard]] Request {
  public:

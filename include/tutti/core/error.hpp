@@ -59,8 +59,39 @@ constexpr std::string_view name(ErrorKind kind) noexcept {
   return "unknown";
 }
 
+namespace detail {
+
+/// The text of this thread's latest Error, as long as that is there. While it passes, destructors cannot ask for it.
+struct LatestError {
+  void const* error = nullptr;
+  char text[512] = {};
+};
+inline constinit thread_local LatestError latest_error;
+
+/// Of an Error: where it goes by being copied, as a `throw` of what `with_rank` returns does, it stays the latest.
+class Latest {
+ public:
+  Latest() = default;
+  Latest(Latest const& other) noexcept { *this = other; }
+  Latest& operator=(Latest const& other) noexcept {
+    if (latest_error.error == &other) latest_error.error = this;
+    return *this;
+  }
+  ~Latest() {
+    if (latest_error.error == this) latest_error.error = nullptr;
+  }
+
+ protected:
+  void note(std::string_view text) const noexcept {
+    latest_error.error = this;
+    latest_error.text[text.copy(latest_error.text, sizeof latest_error.text - 1)] = 0;
+  }
+};
+
+}  // namespace detail
+
 /// Thrown by everything in tutti that fails at run time. Copyable, self-contained: it may cross threads.
-class Error : public std::exception {
+class Error : public std::exception, private detail::Latest {
  public:
   /// `operation` is the name the user called ("all_reduce"), `message` follows the grammar above.
   template <class = void>
@@ -112,6 +143,7 @@ class Error : public std::exception {
     std::string_view file = where_.file_name();
     if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
     what_ += concat(" (", file, ":", where_.line(), ")");
+    note(what_);
   }
 
   ErrorKind kind_;

@@ -15,6 +15,7 @@
 // Covers: <tutti/backend/mpi/tags.hpp>
 
 #include "backend/mpi/harness.hpp"
+#include "comm/failing_ranks.hpp"
 #include "comm/refused_waits.hpp"
 
 #include <tutti/comm/device_choice.hpp>
@@ -361,6 +362,13 @@ TEST_CASE("a rank that waits for a message learns at once that another has given
 TEST_CASE("over MPI too a wait or test that is refused leaves the request, the plan and the group as they were") {
   on_ranks([](auto& comm, laws::Report& report) {
     std::string const wrong = test::refuse_waits(comm);
+    report.expect(wrong.empty(), wrong);
+  });
+}
+
+TEST_CASE("over MPI too a mistake that one rank sees alone is told only to who cannot go on, with its sentence") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    std::string const wrong = comm.size() == 1 ? "" : test::fail_alone(comm);
     report.expect(wrong.empty(), wrong);
   });
 }

@@ -26,6 +26,7 @@
 #include <tutti/core/shared.hpp>
 
 #include <mpi.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
@@ -153,6 +154,10 @@ class Mpi {
   }
   comm::Visit visit() const noexcept {
     return thread_level_ == MPI_THREAD_SERIALIZED ? comm::Visit(mpi::Environment::threads()) : comm::Visit();
+  }
+  /// What a thread drops that may not call is handed over to the one that may.
+  bool may_call() const noexcept {
+    return thread_level_ >= MPI_THREAD_SERIALIZED || ::pthread_equal(maker_, ::pthread_self()) != 0;
   }
   char const* thread_level() const noexcept {
     return thread_level_ == MPI_THREAD_MULTIPLE     ? "multiple"
@@ -711,6 +716,7 @@ class Mpi {
 
   MpiConfig config_;
   int thread_level_ = MPI_THREAD_MULTIPLE;
+  pthread_t maker_ = ::pthread_self();  // with one thread that may call, that one: `visit` lets no other make it
   std::atomic<bool> const* finalised_ = &mpi::Environment::finalised();
   std::unique_ptr<Handles> handles_;
   int rank_ = 0;
