@@ -2,6 +2,7 @@
 /// @file
 /// With thread level funneled, what other threads destroy: MPI is called by the thread that may call it, and by no
 /// other. This program defines calls of MPI, to see who makes them.
+// Covers: <tutti/backend/mpi/backend.hpp>
 
 #include "support/catch.hpp"
 
