@@ -122,9 +122,13 @@ TEST_CASE("whatever was moved from says so at the line that uses it") {
     y.fill(1);
     rows.fill(1);
     auto request = comm.barrier_async();
+    auto mesh = comm.mesh({{"a", 1}});
     auto const gone = std::move(comm);
     auto const gone_group = std::move(group);
     auto const gone_heap = std::move(heap);
+    auto const gone_mesh = std::move(mesh);
+    Tensor<float> empty, filled({1}), gone_tensor;
+    gone_tensor = std::move(filled);
     auto gone_request = std::move(request);
     gone_request.wait();
 
@@ -265,11 +269,43 @@ TEST_CASE("whatever was moved from says so at the line that uses it") {
     REFUSES(group.wait());
     REFUSES(group.size());
     REFUSES(heap.allocate(1));
+    REFUSES(heap.shared());
+    REFUSES(mesh.axes());
+    REFUSES(mesh.size("a"));
+    REFUSES(mesh.axis("a"));
+    REFUSES(mesh["a"]);
+    REFUSES(tensor<float>(comm, {4}));
+    REFUSES(made.all_reduce(filled, sum));
+    REFUSES(made.all_reduce(x, filled, sum));
+    REFUSES(made.all_reduce(filled, y, sum));
+    REFUSES(made.all_reduce_async(std::move(filled), sum));
+    REFUSES(made.all_reduce_contributions(filled, y, sum));
+    REFUSES(made.all_reduce_contributions(filled, sum));
+    REFUSES(made.all_reduce_plan(filled, sum));
+    REFUSES(made.broadcast(filled));
+    REFUSES(made.reduce(filled, sum));
+    REFUSES(made.gather(filled));
+    REFUSES(made.all_gather(filled));
+    REFUSES(made.scatter(filled, y));
+    REFUSES(made.all_to_all(filled));
+    REFUSES(made.all_gather_v(filled));
+    REFUSES(made.send(filled, 0));
+    REFUSES(made.send_async(filled, 0));
+    REFUSES(made.recv(filled, 0));
+    REFUSES(made.send_recv(x, 0, filled, 0));
+    REFUSES(made.group().send(filled, 0));
+    REFUSES(made.group().recv(filled, 0));
     REFUSES(request.wait());
     REFUSES(request.test());
 #undef REFUSES
     CHECK_FALSE(request.valid());
-    CHECK(checked == 122);
+    CHECK(checked == 148);
+    // None of these is a mistake: a tensor without elements, and what got new ones.
+    made.all_reduce(empty, sum);
+    filled = std::move(gone_tensor);
+    made.all_reduce(filled, sum);
+    gone_tensor = Tensor<float>();
+    made.broadcast(gone_tensor);
   });
 }
 
@@ -277,6 +313,10 @@ TEST_CASE("a tensor that was moved from is empty, and what looks for its element
   Tensor<float> x({2, 2});
   x.fill(1);
   auto const y = std::move(x);
+  CHECK(x.moved_from());
+  CHECK(!y.moved_from());
+  CHECK(!Tensor<float>().moved_from());
+  CHECK(!Tensor<float>({0}).moved_from());
   CHECK(x.shape() == Shape{0});
   CHECK(x.view().size() == 0);
   CHECK(x.elements().empty());

@@ -421,6 +421,10 @@ TEST_CASE("inputs and outputs are checked by name, type and shape") {
   ExecutorOptions options;
   options.workspace = tutti::make_shared_owner<Workspace>(64, 0);
   REQUIRE_ERROR(Executor(context, program, state, options), ErrorKind::invalid_argument, "workspace");
+  Program other = compile(graph);
+  Program const moved = std::move(other);
+  REQUIRE_ERROR(Executor(context, other, state), ErrorKind::invalid_argument, "(executor.cpp:");
+  REQUIRE_ERROR(Executor(context, other, state), ErrorKind::invalid_argument, "the program is empty");
 }
 
 TEST_CASE("an empty input is set by a number, and whole numbers are rounded once") {

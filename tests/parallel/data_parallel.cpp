@@ -76,6 +76,14 @@ TEST_CASE("the hash sees names and contents") {
   CHECK(parallel::hash(c) != parallel::hash(d));
 }
 
+TEST_CASE("a communicator that was moved from is told at the line that would train on it") {
+  threads::run(1, [](auto& made) {
+    auto communicator = made.duplicate();
+    auto const gone = std::move(communicator);
+    REQUIRE_ERROR(parallel::data_parallel(communicator), ErrorKind::invalid_argument, "(data_parallel.cpp:");
+  });
+}
+
 TEST_CASE("sums over ranks are everybody's") {
   std::vector<double> sums(4);
   threads::run(4, [&](Communicator<Threads>& communicator) {

@@ -388,6 +388,8 @@ class Collectives : public Endpoint<B> {
   }
   template <Buffer X>
   auto contribution(X const& x, typename Endpoint<B>::Where where) const {
+    if constexpr (requires { x.moved_from(); })
+      if (x.moved_from()) throw_moved("tensor", where);
     Shape const shape = view_of(x).shape();
     int const first = shape.rank() == 0 ? 0 : 1;  // a single number is refused with the other shapes that do not fit
     return this->result(x, Shape::of(shape.begin() + first, shape.rank() - first), where);

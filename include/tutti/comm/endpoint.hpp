@@ -135,6 +135,11 @@ class Endpoint {
                            ErrorKind kind = ErrorKind::invalid_argument) const {
     throw Error(kind, operation, std::move(message), where).with_rank(rank());
   }
+  /// Of a buffer that counts.
+  template <class X>
+  static void check_here(X const& x, Where where) {
+    if (x.moved()) [[unlikely]] throw_moved("tensor", where);
+  }
   /// Of a buffer that is written.
   template <class To>
   void check_target(char const* operation, To const& to, Where where) const {
@@ -289,11 +294,13 @@ class Endpoint {
                   "communicator's device first");
     char const* const operation = task.operation();
     if constexpr (!std::same_as<Out, NoOperand>) {
+      check_here(task.out, where);
       check_rank(operation, "destination rank", route.to, where);
       check_tag(operation, route.send_tag, where);
     }
     if constexpr (!std::same_as<In, NoOperand>) {
       check_source(operation, route.from, route.recv_tag, where);
+      check_here(task.in, where);
       check_target(operation, task.in, where);
     }
     if constexpr (share_memory<Out, In>)
@@ -322,6 +329,12 @@ class Endpoint {
     made.root = root;
     made.where = where;
     if constexpr (!std::same_as<To, NoOperand>) {
+      constexpr bool in_place = std::same_as<From, NoOperand>;
+      constexpr bool collects = kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v;
+      constexpr bool hands_out = kind == Kind::scatter || kind == Kind::scatter_v;
+      if (in_place || !collects || root_here) check_here(to, where);
+      if constexpr (!in_place)
+        if (!hands_out || root_here) check_here(from, where);
       check_target(operation, to, where);
       using T = typename To::Value;
       made.dtype = wire_dtype<T>;

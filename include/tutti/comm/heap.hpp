@@ -52,7 +52,8 @@ class Heap {
   }
   /// Whether other ranks of the node reach this memory without a copy.
   bool shared(std::source_location where = std::source_location::current()) const {
-    if constexpr (Allocates<B>) return held(where).backend.shares_memory();
+    [[maybe_unused]] Core<B>& core = held(where);
+    if constexpr (Allocates<B>) return core.backend.shares_memory();
     else return false;
   }
 
@@ -68,11 +69,11 @@ class Heap {
 
 /// A tensor on the communicator's heap. Elements are indeterminate.
 template <Storable T, class Comm>
-  requires requires(Comm const& comm) { comm.heap(); }
+  requires requires(Comm const& comm, std::source_location where) { comm.heap(where); }
 Tensor<T, typename Comm::Device> tensor(Comm const& comm, Shape shape,
                                         std::source_location where = std::source_location::current()) {
   auto const bytes = checked_multiply(shape.size(), sizeof(T), where);
-  return Tensor<T, typename Comm::Device>(shape, comm.heap().allocate(static_cast<std::size_t>(bytes)));
+  return Tensor<T, typename Comm::Device>(shape, comm.heap(where).allocate(static_cast<std::size_t>(bytes), where));
 }
 
 template <NotStorable T, class Comm>

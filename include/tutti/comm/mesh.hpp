@@ -53,7 +53,18 @@ class Mesh {
     }
   }
 
-  int axes() const noexcept { return static_cast<int>(axes_.size()); }
+  Mesh(Mesh&& other) noexcept : axes_(std::move(other.axes_)), moved_(std::exchange(other.moved_, true)) {}
+  Mesh& operator=(Mesh&& other) noexcept {
+    axes_ = std::move(other.axes_);
+    moved_ = std::exchange(other.moved_, true);
+    return *this;
+  }
+
+  // Of a mesh that was moved from, what follows is an error (invalid_argument).
+  int axes(Where where = Where::current()) const {
+    check_here(where);
+    return static_cast<int>(axes_.size());
+  }
   /// The ranks that differ from this one in this coordinate alone; its rank there is the coordinate.
   /// Errors: invalid_argument, for a name that no axis has.
   Communicator<B>& axis(std::string_view name, Where where = Where::current()) { return *find(name, where).line; }
@@ -114,7 +125,11 @@ class Mesh {
   [[noreturn]] static void refuse(std::string text, Communicator<B>& ranks, Where where) {
     throw Error(ErrorKind::invalid_argument, "mesh", std::move(text), where).with_rank(ranks.rank());
   }
+  void check_here(Where where) const {
+    if (moved_) comm::throw_moved("mesh", where);
+  }
   Axis& find(std::string_view name, Where where) const {
+    check_here(where);
     std::string known;
     for (auto const& axis : axes_) {
       if (axis->name == name) return *axis;
@@ -125,6 +140,7 @@ class Mesh {
   }
 
   List<Owner<Axis>> axes_;
+  bool moved_ = false;
 };
 
 }  // namespace tutti

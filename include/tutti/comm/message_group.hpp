@@ -37,6 +37,7 @@ class MessageGroup : private comm::Endpoint<B> {
 
   template <comm::Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
+    check_here(where);
     add(this->transfer(
             "send", [&] { return comm::input_of(std::forward<X>(x)); }, Base::nothing, {to, tag, any_source, any_tag},
             where),
@@ -46,6 +47,7 @@ class MessageGroup : private comm::Endpoint<B> {
   void recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     static_assert(!comm::is_owned<X>,
                   "tutti: a group hands no buffers back. Keep the tensor in a variable and pass it by reference");
+    check_here(where);
     add(this->transfer(
             "recv", Base::nothing, [&] { return comm::operand_of(std::forward<X>(x)); }, {0, 0, from, tag}, where),
         true, where);
@@ -60,7 +62,7 @@ class MessageGroup : private comm::Endpoint<B> {
 
   /// Operations that were added and not waited for.
   std::size_t size(std::source_location where = std::source_location::current()) const {
-    static_cast<void>(this->held(where));
+    check_here(where);
     return entries_.size();
   }
 
@@ -70,8 +72,9 @@ class MessageGroup : private comm::Endpoint<B> {
   /// Errors   the first one of any operation; the others that are not complete are given up. One that is refused,
   ///          because another thread is in a call or this one may not make it, leaves the group as it was.
   List<MessageInfo> wait(Where where = std::source_location::current()) {
+    check_here(where);
     // A call that is refused, as a second thread's is, has touched nothing.
-    auto const stay = this->held(where).visit("MessageGroup::wait", where);
+    auto const stay = this->core_->visit("MessageGroup::wait", where);
     List<MessageInfo> received;
     try {
       // The first to fail ends the wait, whatever those before it wait for.
@@ -120,6 +123,9 @@ class MessageGroup : private comm::Endpoint<B> {
     comm::Job& job_;
   };
 
+  void check_here(Where where) const {
+    if (this->core_ == nullptr) comm::throw_moved("group", where);
+  }
   /// One that has failed, else the first that is not complete.
   comm::Job* next() const noexcept {
     comm::Job* first = nullptr;

@@ -150,13 +150,14 @@ class Operand {
   Operand(Borrow, X&& buffer)
       : view_(view_of(buffer)), size_(view_.size()),
         contiguous_(is_tensor<std::remove_cvref_t<X>> || view_.contiguous()) {
+    if constexpr (is_tensor<std::remove_cvref_t<X>>) moved_ = buffer.moved_from();
     if (!contiguous_) set_aside();
     if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
     load();
   }
   explicit Operand(Tensor<Value, D> tensor)
     requires Owned
-      : owned_(std::move(tensor)), view_(owned_.view()), size_(view_.size()) {
+      : owned_(std::move(tensor)), view_(owned_.view()), size_(view_.size()), moved_(owned_.moved_from()) {
     if constexpr (padded) wire_ = Tensor<std::byte, D>(Shape{checked_multiply(size(), wire_bytes<Value>())});
     load();
   }
@@ -164,6 +165,8 @@ class Operand {
   T* data() const noexcept { return packed() ? static_cast<T*>(packed_.data()) : view_.data(); }
   std::int64_t size() const noexcept { return size_; }
   Shape const& shape() const noexcept { return view_.shape(); }
+  /// Whether it is a tensor that was moved from.
+  bool moved() const noexcept { return moved_; }
   bool overlaps_itself() const noexcept { return !contiguous_ && view_.overlaps_itself(); }
   /// What travels: size() * wire_bytes<Value>() bytes.
   void* wire() const noexcept {
@@ -243,6 +246,7 @@ class Operand {
   [[no_unique_address]] std::conditional_t<stages, PinnedMemory<D>, NotStaged> staged_;
   std::int64_t size_;
   bool contiguous_ = true;
+  bool moved_ = false;
   bool loads_ = true;
 };
 

@@ -164,6 +164,7 @@ class PointToPoint : public VectorCollectives<B> {
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
     TransferTask<B, NoOperand, In> task(*this->core_, "recv", Base::nothing, make_in);
+    this->check_here(task.in, where);
     this->check_target("recv", task.in, where);
     task.in.detach(copied_bytes(this->core_->backend, false), false);
     if constexpr (Base::template is_staged<In>) task.in.stage(false);

@@ -196,6 +196,7 @@ class VectorCollectives : public Collectives<B> {
     char const* const operation = name(kind).data();
     auto const stay = this->held(where).visit(operation, where);
     if constexpr (rooted(kind)) this->check_rank(operation, "root", root, where);
+    if (kind != Kind::scatter_v || this->rank() == root) this->check_here(from, where);
     bool const cuts = kind == Kind::all_to_all_v || (kind == Kind::scatter_v && this->rank() == root);
     List<std::int64_t> rows;
     if (cuts) {

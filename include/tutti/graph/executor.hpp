@@ -65,13 +65,17 @@ struct ExecutorOptions {
 class Executor : public Ports {
  public:
   /// Errors: invalid_argument (the state lacks a field), shape, out_of_memory.
-  Executor(exec::Context& context, Program const& program, State& state, ExecutorOptions options = {})
+  Executor(exec::Context& context, Program const& program, State& state, ExecutorOptions options = {},
+           std::source_location where = std::source_location::current())
       : Ports(program.list),
         context_(context),
         program_(program),
         options_(std::move(options)),
         port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
     StepList const& list = program.list;
+    if (list.buffers.empty())
+      throw Error(ErrorKind::invalid_argument, "graph::Executor",
+                  "the program is empty: it was moved from, or never compiled. Use the one that it became", where);
     if (!options_.workspace) {
       Program const* const one[] = {&program};
       options_.workspace = Workspace::of(one, options_.port);

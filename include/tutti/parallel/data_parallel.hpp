@@ -40,8 +40,9 @@ enum class Replicas : unsigned char {
 /// The communicator must not be used for other collectives while a step runs.
 /// Ranks     all. Blocking where ranks are on several nodes: the ranks of each become a communicator of their own.
 template <Backend B>
-DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Replicas::per_node) {
-  DataParallel result{comm::port(communicator), nullptr, nullptr};
+DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Replicas::per_node,
+                           std::source_location where = std::source_location::current()) {
+  DataParallel result{comm::port(communicator, where), nullptr, nullptr};
   if constexpr (requires { typename B::Accelerator; })
     if (communicator.size() > 1) result.device = comm::accelerator_port(communicator);
   if constexpr (comm::SharesBlocks<B>) {
@@ -50,7 +51,7 @@ DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Re
     if (communicator.local_size() == communicator.size()) {
       result.node = result.port;
     } else {
-      Communicator<B> node = communicator.split(communicator.node());
+      Communicator<B> node = communicator.split(communicator.node(), 0, where);
       if (node.size() > 1) result.node = comm::port(node);
     }
   }

@@ -27,7 +27,10 @@ class Storage {
   Storage(D device, void* memory, std::size_t bytes, Release release, void* owner) noexcept
       : device_(device), memory_(memory), bytes_(bytes), release_(release), owner_(owner) {}
 
-  Storage(Storage&& other) noexcept { swap(other); }
+  Storage(Storage&& other) noexcept {
+    swap(other);
+    other.owner_ = &moved;
+  }
   Storage& operator=(Storage&& other) noexcept {
     Storage taken(std::move(other));
     swap(taken);
@@ -39,6 +42,8 @@ class Storage {
 
   void* data() const noexcept { return memory_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  /// Whether its bytes went elsewhere, and nothing came in their place.
+  bool moved_from() const noexcept { return owner_ == &moved; }
   D const& device() const noexcept { return device_; }
 
   void swap(Storage& other) noexcept {
@@ -58,6 +63,8 @@ class Storage {
   static void deallocate(void*, D const& device, void* memory, std::size_t bytes) noexcept {
     D(device).deallocate(memory, bytes);
   }
+
+  inline static char moved = 0;  // its address is nobody's owner
 
   D device_{};
   void* memory_ = nullptr;

@@ -89,6 +89,8 @@ class Tensor<T, D> {
   int rank() const noexcept { return shape_.rank(); }
   std::int64_t size() const noexcept { return shape_.size(); }
   D const& device() const noexcept { return storage_.device(); }
+  /// Whether its elements went to another tensor, which is another thing than having none.
+  bool moved_from() const noexcept { return storage_.moved_from(); }
   static constexpr DType dtype() noexcept
     requires Element<T>
   {

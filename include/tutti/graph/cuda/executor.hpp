@@ -64,7 +64,8 @@ class Executor : public Ports {
  public:
   /// Errors: invalid_argument (the state lacks a field; a program that was compiled for processors, or divided between
   /// ranks), shape, out_of_memory.
-  Executor(Blas& blas, Program const& program, DeviceState& state, ExecutorOptions options = {})
+  Executor(Blas& blas, Program const& program, DeviceState& state, ExecutorOptions options = {},
+           std::source_location where = std::source_location::current())
       : Ports(program.list),
         blas_(blas),
         program_(program),
@@ -72,6 +73,9 @@ class Executor : public Ports {
         options_(std::move(options)),
         port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
     StepList const& list = program.list;
+    if (list.buffers.empty())
+      throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
+                  "the program is empty: it was moved from, or never compiled. Use the one that it became", where);
     if (program.target != Target::cuda)
       throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
                   "the program was compiled for processors. Set CompileOptions::target");
