@@ -71,9 +71,9 @@ class Communicator : public comm::Plans<B> {
   void complete_dropped(Where where = std::source_location::current()) { this->held(where).complete_dropped(where); }
 
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
+  /// Errors     invalid_argument, on all ranks, when one passes a negative color.
   Communicator split(int color, int key = 0, Where where = std::source_location::current()) {
     auto const stay = this->held(where).visit("split", where);
-    if (color < 0) this->refuse("split", concat("color ", color, " is negative. Colors count from 0"), where);
     if constexpr (requires { this->core_->backend.check_can_split(where); })
       this->core_->backend.check_can_split(where);  // before the others can wait in it
     auto const all = everyones(color, key, where);
@@ -82,6 +82,11 @@ class Communicator : public comm::Plans<B> {
     if (color_of(this->rank()) != color || key_of(this->rank()) != key)
       this->refuse("split", "this rank's color and key came back changed. The transport damages what it carries", where,
                    ErrorKind::communication);
+    for (int r = 0; r < this->size(); ++r)
+      if (color_of(r) < 0)
+        this->refuse("split",
+                     concat("rank ", r, " passes color ", color_of(r), ", which is negative. Colors count from 0"),
+                     where);
     List<int> members;
     for (int r = 0; r < this->size(); ++r)
       if (color_of(r) == color) members.push_back(r);

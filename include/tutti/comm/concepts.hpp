@@ -45,6 +45,9 @@ concept Movable = requires(T a, T b) {
 ///   b.abandon(operation)               gives up after an error; true when nobody will touch its memory any more
 ///   b.cancel(operation)                optional: gives up a receive unless its message has come; then false, and it is
 ///                                      received by the next test; where missing, `abandon` does it
+///   b.withdraw(operation)              optional: at a deadline, before an error says that nobody has received what
+///   this
+///                                      sends: from now on nobody does, unless the next test finds it complete
 ///   b.awaiting(operation)              text for a missed deadline: who is missing
 ///   b.revoke(kind, text)               later tests fail with this first cause, on every rank that can be told
 ///   b.split(color, key, members)       -> B; collective; members are ranks of `b`, in the order of the new ranks

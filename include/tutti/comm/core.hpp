@@ -420,6 +420,7 @@ class Core final : public Progress, public Relative {
       }
       if (now <= end) continue;
       std::string const awaited = job.awaiting();
+      job.withdraw();
       if (job.poll()) return;  // a rank that failed first has said why before it left what is awaited
       throw Error(ErrorKind::timeout, job.operation(),
                   concat("not complete after ", deadline, " s: ", awaited,

@@ -144,6 +144,12 @@ class Decorator {
   {
     return inner_.cancel(operation);
   }
+  template <class Operation>
+  void withdraw(Operation& operation) noexcept
+    requires requires(B& backend) { backend.withdraw(operation); }
+  {
+    inner_.withdraw(operation);
+  }
   void waits(bool begins) noexcept
     requires requires(B& backend) { backend.waits(begins); }
   {

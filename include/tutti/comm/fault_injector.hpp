@@ -197,6 +197,11 @@ class FaultInjector : public comm::Decorator<B> {
   {
     return !operation.lost_.empty() || inner_.cancel(operation.inner_);
   }
+  void withdraw(Operation& operation) noexcept
+    requires requires(B& backend, typename B::Operation& inner) { backend.withdraw(inner); }
+  {
+    inner_.withdraw(operation.inner_);
+  }
   std::string awaiting(Operation const& operation) const {
     if (operation.lost_.empty()) return inner_.awaiting(operation.inner_);
     return "the fault plan has dropped " + operation.lost_ + ", or one before it, on this rank";

@@ -28,7 +28,7 @@ class Inbox {
       }
     for (;;) {
       Seen seen;
-      if (!backend.try_match(from, any_tag, seen.match, seen.info)) return false;
+      if (!match_next(backend, from, seen)) return false;
       info = seen.info;
       seen_.push_back(std::move(seen));
       if (fits(info, from, tag)) return true;
@@ -52,8 +52,7 @@ class Inbox {
 
   /// What has come and nobody has received, for whoever waits in vain.
   std::string others(B const& backend) const {
-    List<MessageInfo> found;
-    for (Seen const& seen : seen_) found.push_back(seen.info);
+    List<MessageInfo> found = infos();
     if constexpr (requires { backend.unreceived(); })
       for (MessageInfo const& info : backend.unreceived()) found.push_back(info);
     return messages_there(found);
@@ -64,6 +63,21 @@ class Inbox {
     Match match;
     MessageInfo info;
   };
+  /// Who hears that nobody is left to send hears what it has come past.
+  bool match_next(B& backend, int from, Seen& seen) {
+    try {
+      return backend.try_match(from, any_tag, seen.match, seen.info);
+    } catch (Error const& error) {
+      if (seen_.empty()) throw;
+      if constexpr (requires { backend.check_alive("probe"); }) backend.check_alive("probe");  // throws what it is
+      throw Error(error.kind(), error.operation(), concat(error.message(), messages_there(infos())), error.where());
+    }
+  }
+  List<MessageInfo> infos() const {
+    List<MessageInfo> found;
+    for (Seen const& seen : seen_) found.push_back(seen.info);
+    return found;
+  }
   static bool fits(MessageInfo const& info, int from, int tag) noexcept {
     return (from < 0 || info.source == from) && (tag < 0 || info.tag == tag);
   }

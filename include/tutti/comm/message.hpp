@@ -130,6 +130,9 @@ class TransferJob : public Job {
     expected_ = -1;
     return true;
   }
+  void withdraw() noexcept override {
+    if constexpr (requires { core_.backend.withdraw(send_); }) core_.backend.withdraw(send_);
+  }
   std::string awaiting() const override {
     std::string const text = core_.backend.awaiting(receive_);
     return text.empty() ? core_.backend.awaiting(send_) : text + core_.inbox.others(core_.backend);
@@ -219,6 +222,7 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
   bool cancel() noexcept override {
     return cancelled_ = transfer.cancel();
   }
+  void withdraw() noexcept override { transfer.withdraw(); }
   bool lent() const noexcept override { return out.lent() || in.lent(); }
   std::string awaiting() const override { return transfer.awaiting(); }
   Result take() override {

@@ -109,6 +109,7 @@ class MessageGroup : private comm::Endpoint<B> {
       this->set_deadline_seconds(job.deadline_seconds());
     }
     bool abandon() noexcept override { return true; }  // the group does
+    void withdraw() noexcept override { job_.withdraw(); }
     std::string awaiting() const override { return job_.awaiting(); }
 
    protected:

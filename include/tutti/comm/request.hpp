@@ -65,6 +65,8 @@ class Job {
   /// memory of the caller later, unless a message is there for it, which it then receives. True when something was
   /// given up; what is left of the job may go on.
   virtual bool cancel() noexcept { return false; }
+  /// At its deadline: takes back what nobody has received, so that the next poll is the last word.
+  virtual void withdraw() noexcept {}
   /// Whether memory of the caller travels, and not a copy.
   virtual bool lent() const noexcept { return false; }
   /// Who or what it waits for.

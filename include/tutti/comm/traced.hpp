@@ -253,6 +253,11 @@ class Traced : public comm::Decorator<B> {
     end(operation, Event::abandoned);
     return true;
   }
+  void withdraw(Operation& operation) noexcept
+    requires requires(B& backend, typename B::Operation& inner) { backend.withdraw(inner); }
+  {
+    inner_.withdraw(operation.inner_);
+  }
   std::string awaiting(Operation const& operation) const { return inner_.awaiting(operation.inner_); }
   void waits(bool begins) noexcept {
     trace_->waits(begins);

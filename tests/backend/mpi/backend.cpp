@@ -373,6 +373,14 @@ TEST_CASE("over MPI too a mistake that one rank sees alone is told only to who c
   });
 }
 
+TEST_CASE("over MPI a color that is negative on one rank is an error on all, wherever they are, and they go on") {
+  on_ranks([](auto& comm, laws::Report& report) {
+    laws::expect_error(report, ErrorKind::invalid_argument, "rank 0 passes color -1, which is negative",
+                       [&] { static_cast<void>(comm.split(comm.rank() == 0 ? -1 : 3)); });
+    report.expect(comm.all_reduce(1, sum) == comm.size(), "the communicator works afterwards");
+  });
+}
+
 TEST_CASE("a message longer than the buffer is an error on the receiver alone") {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // as an environment does when it initialises MPI itself
 #ifdef OMPI_MAJOR_VERSION

@@ -195,6 +195,59 @@ TEST_CASE("ranks that disagree learn who calls what, on every rank") {
   }
 }
 
+TEST_CASE("a send that misses its deadline while its message is taken was sent, and otherwise nobody gets it") {
+  int differ = 0;
+  auto const all = outcomes(2, [&](auto& comm) {
+    std::vector<double> x(std::size_t{1} << 21, comm.rank());
+    for (int turn = 0; turn < 200; ++turn) {
+      comm.barrier();
+      bool done = true;
+      try {
+        if (comm.rank() == 0) {
+          comm.send(x, 1, 5, within(0.01));
+        } else {
+          timespec const time{0, 4'000'000L + 50'000L * turn};
+          ::nanosleep(&time, nullptr);
+          comm.recv(x, 0, 5, within(0.01));
+        }
+      } catch (Error const&) {
+        done = false;
+      }
+      int const both = comm.all_reduce_value(done ? 1 : 0, sum);
+      if (comm.rank() == 0 && both == 1) ++differ;
+    }
+  });
+  CHECK(!all[0].thrown);
+  CHECK(differ == 0);
+}
+
+TEST_CASE("a probe tells of messages under another tag, also when nobody is left to send") {
+  auto const all = outcomes(2, [](auto& comm) {
+    if (comm.rank() == 0) comm.send(std::vector<float>(4), 1, 5);
+    else static_cast<void>(comm.probe(0, 6));
+  });
+  INFO(all[1].text);
+  CHECK(contains(all[1].text, "rank 0 has left the communicator"));
+  CHECK(contains(all[1].text, "; from rank 0 with tag 5 there is one of 16 bytes (float32)"));
+}
+
+TEST_CASE("a negative color is an error on every rank, which goes on") {
+  auto const all = outcomes(3, [](auto& comm) {
+    std::string text = "nothing was thrown";
+    try {
+      auto const group = comm.split(comm.rank() == 1 ? -4 : 0);
+    } catch (Error const& error) {
+      text = error.what();
+    }
+    comm.barrier();
+    throw Error(ErrorKind::internal, "test", text);
+  });
+  for (auto const& one : all) {
+    INFO(one.text);
+    CHECK(contains(one.text, "rank 1 passes color -4, which is negative"));
+  }
+}
+
 TEST_CASE("callables of different types are different calls") {
   auto const smaller = [](float a, float b) { return a < b ? a : b; };
   auto const larger = [](float a, float b) { return a < b ? b : a; };

@@ -284,6 +284,32 @@ TEST_CASE("a send that is given up is never received; a receive that has begun l
   CHECK((!node[0].busy() && !node[1].busy()));
 }
 
+TEST_CASE("a send that is withdrawn is complete when somebody has it, and is received by nobody otherwise") {
+  Node node(2);
+  Bytes const large = pattern(300'000, 4);
+  Bytes received(large.size());
+  MessageInfo info;
+  for (bool const read_before : {true, false}) {
+    Transfer* const sending = send(node[0], large, 1, 1);
+    REQUIRE(sending != nullptr);
+    Transfer* const receiving = node[1].receive(received.data(), size_of(received), 0, 1, Channel::user, info);
+    if (read_before) node[1].progress();
+    node[0].withdraw(*sending);
+    CHECK(sending->complete == read_before);
+    node[1].progress();
+    REQUIRE(receiving->complete == read_before);
+    if (read_before) {
+      node[1].finish(*receiving, info);
+      node[0].finish(*sending, info);
+      CHECK(received == large);
+    } else {
+      node[0].abandon(*sending);
+      CHECK(node[1].cancel(*receiving));
+    }
+  }
+  CHECK((!node[0].busy() && !node[1].busy()));
+}
+
 TEST_CASE("parcels are used again, and those that others hold stay until they let go") {
   Node node(2);
   Bytes const sent = pattern(4000, 6);

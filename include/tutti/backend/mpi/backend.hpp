@@ -308,6 +308,10 @@ class Mpi {
     return gone;
   }
   /// See comm/concepts.hpp.
+  void withdraw(Operation& operation) noexcept {
+    if (operation.transfer_ != nullptr) mail_->withdraw(*operation.transfer_);
+  }
+  /// See comm/concepts.hpp.
   bool cancel(Operation& operation) noexcept {
     if (operation.transfer_ != nullptr) {
       bool const cancelled = mail_->cancel(*operation.transfer_);

@@ -218,17 +218,22 @@ class Threads {
     }
     State* const state = operation.state_;
     if (state == nullptr) return true;
-    if (!state->complete && state->type == State::send) {
-      exec::Backoff backoff(wait_policy());
-      std::uint32_t expected = threads::Letter::posted;
-      if (!state->letter->state.compare_exchange_strong(expected, threads::Letter::withdrawn))
-        while (state->letter->state.load(std::memory_order_acquire) == threads::Letter::copying) backoff.step();
-    }
+    withdraw(operation);
     active_.erase_if([&](State const* other) { return other == state; });
     recycle(operation);
     return true;
   }
 
+  /// See comm/concepts.hpp.
+  template <class = void>
+  void withdraw(Operation& operation) noexcept {
+    State* const state = operation.state_;
+    if (state == nullptr || state->complete || state->type != State::send) return;
+    exec::Backoff backoff(wait_policy());
+    std::uint32_t expected = threads::Letter::posted;
+    if (!state->letter->state.compare_exchange_strong(expected, threads::Letter::withdrawn))
+      while (state->letter->state.load(std::memory_order_acquire) == threads::Letter::copying) backoff.step();
+  }
   /// See comm/concepts.hpp.
   template <class = void>
   bool cancel(Operation& operation) noexcept {

@@ -152,6 +152,11 @@ class Messages {
     }
   }
 
+  /// Of a send: nobody takes the message from now on. Complete where somebody has it.
+  void withdraw(Transfer& transfer) noexcept {
+    if (transfer.sends && transfer.posted && !transfer.complete && transfer.parcel->is_offered())
+      transfer.complete = !transfer.parcel->give_up();
+  }
   /// Gives a transfer up: nobody touches its memory any more.
   void abandon(Transfer& transfer) noexcept {
     drop(transfer);
@@ -333,7 +338,9 @@ class Messages {
   }
   void drop(Transfer& t) noexcept {
     if (t.sends && !t.posted) --unposted_;
-    if (t.parcel != nullptr && !t.complete) t.sends ? t.parcel->give_up() : t.parcel->let_go();
+    if (t.parcel == nullptr || t.complete) return;
+    if (t.sends) static_cast<void>(t.parcel->give_up());
+    else t.parcel->let_go();
   }
 
   Parcels<Memory> parcels_;

@@ -82,16 +82,24 @@ class alignas(64) Parcel {
     filling_ = false;
     return true;
   }
-  /// Nothing more will come; and whoever reads it where it lies, which may change now, throws it away.
-  void give_up() noexcept {
-    given_up_.store(1, std::memory_order_seq_cst);
+  /// Nothing more will come; and whoever reads it where it lies, which may change now, throws it away. False when its
+  /// receiver has read it there.
+  bool give_up() noexcept {
+    std::uint32_t now = 0;
+    given_up_.compare_exchange_strong(now, gone, std::memory_order_seq_cst);
     filling_ = false;
+    return now != taken;
   }
 
   // Its receiver's.
 
   bool is_complete() const noexcept { return filled_.load(std::memory_order_acquire) == bytes; }
-  bool is_given_up() const noexcept { return given_up_.load(std::memory_order_acquire) != 0 && !is_complete(); }
+  bool is_given_up() const noexcept { return given_up_.load(std::memory_order_acquire) == gone && !is_complete(); }
+  /// Has read it where it lies. False when that may have changed meanwhile.
+  bool take() noexcept {
+    std::uint32_t now = 0;
+    return given_up_.compare_exchange_strong(now, taken, std::memory_order_seq_cst);
+  }
   /// What has come since `at`; of the contents the first `room` bytes are wanted. True when that was all.
   bool empty(void* to, std::int64_t room, std::int64_t& at) noexcept {
     for (std::int64_t end = filled_.load(std::memory_order_acquire); at < end;) {
@@ -122,6 +130,8 @@ class alignas(64) Parcel {
   std::atomic<std::uint32_t> const& held() const noexcept { return held_; }
 
  private:
+  static constexpr std::uint32_t gone = 1, taken = 2;  // of given_up_
+
   explicit Parcel(std::int64_t capacity) noexcept : capacity_(capacity) {}
   std::byte* contents() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   /// Of the bytes from `at` to `end` those that lie together, a piece at most.

@@ -98,8 +98,7 @@ bool read_offered(Transfer& t, Board const& board) noexcept {
   }
   t.at += n;
   if (t.at < wanted) return false;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  t.refused = parcel.is_given_up();
+  t.refused = !parcel.take();
   return true;
 }
 
