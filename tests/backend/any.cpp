@@ -71,15 +71,21 @@ TEST_CASE("arguments that are null are refused with a sentence, and options take
     CHECK(contains(text, words == nullptr ? "tutti::with_backend: argc is 2 and argv null. Pass those of main"
                                           : "tutti::with_backend: argc is 2 and argv[1] null. Pass those of main"));
     CHECK(contains(text, "tutti::launch: argc is 2"));
+    CHECK(contains(text, "(any.cpp:"));
+    CHECK(!contains(text, ".hpp:"));
     CHECK(contains(text, "codes 2 2"));
   }
   auto const ranks = [](auto& comm) { return comm.all_reduce(1, sum); };
   CHECK(with_backend("auto", BackendOptions{.ranks = 3}, ranks) == 3);
   CHECK(with_backend("threads", {}, ranks) >= 1);
   std::string const text = in_child({}, [&] {
-    return "code " + std::to_string(with_backend("auto", BackendOptions{.ranks = -1}, ranks));
+    return "codes " + std::to_string(with_backend("auto", BackendOptions{.ranks = -1}, ranks)) + " " +
+           std::to_string(with_backend("other", BackendOptions{}, ranks));
   }, test::Errors::capture);
   INFO(text);
   CHECK(contains(text, "BackendOptions::ranks is -1. Give a number from 1"));
-  CHECK(contains(text, "code 2"));
+  CHECK(contains(text, "there is no backend 'other'"));
+  CHECK(contains(text, "(any.cpp:"));
+  CHECK(!contains(text, ".hpp:"));
+  CHECK(contains(text, "codes 2 2"));
 }

@@ -45,6 +45,19 @@ TEST_CASE("alone, auto takes threads, and mpi is a world of one rank") {
   CHECK(contains(run("nccl", test::Errors::capture), "nccl: this program is built without NCCL"));
 }
 
+TEST_CASE("alone, more than one rank of mpi is refused with the way to get them") {
+  std::string const text = in_child({}, [] {
+    auto const f = [](auto& comm) { return comm.size(); };
+    return "codes " + std::to_string(with_backend("mpi", BackendOptions{.ranks = 3}, f)) + " " +
+           std::to_string(with_backend("auto", BackendOptions{.ranks = 3}, f));
+  }, test::Errors::capture);
+  INFO(text);
+  CHECK(contains(text, "BackendOptions::ranks is 3, and ranks of mpi are processes"));
+  CHECK(contains(text, "mpiexec -n 3"));
+  CHECK(contains(text, "(any_alone.cpp:"));
+  CHECK(contains(text, "codes 2 3"));
+}
+
 TEST_CASE("asking what there is does not start MPI") {
   auto const list = backends();
   REQUIRE(list.size() == 3);

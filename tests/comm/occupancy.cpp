@@ -59,6 +59,40 @@ TEST_CASE("a call that meets another thread's in a communicator is refused, and 
   CHECK(sum_of_ranks == 3);
 }
 
+TEST_CASE("a thread in duplicate or mesh is told by that name") {
+  std::string text[2];
+  std::atomic<int> refusals{0};
+  threads::run(2, [&](auto& comm) {
+    for (int way = 0; way < 2; ++way) {
+      auto const call = [&] {
+        way == 0 ? static_cast<void>(comm.duplicate()) : static_cast<void>(comm.mesh({{"a", 2}}));
+      };
+      std::thread other([&] {
+        for (bool entered = comm.rank() != 0; !entered;) try {
+            call();
+            entered = true;
+          } catch (Error const& error) {
+            if (!contains(error.what(), "start_statistics")) throw;  // whose turn it may be
+          }
+      });
+      while (comm.rank() == 1 && refusals == way) std::this_thread::yield();  // it comes when rank 0 was refused
+      while (comm.rank() == 0 && refusals == way) {
+        try {
+          comm.start_statistics();  // it is not refused before the other thread is inside, and communicates nothing
+          std::this_thread::yield();
+        } catch (Error const& error) {
+          text[way] = error.what();
+          ++refusals;
+        }
+      }
+      if (comm.rank() == 1) call();
+      other.join();
+    }
+  });
+  CHECK(contains(text[0], "another thread is in duplicate at occupancy.cpp:"));
+  CHECK(contains(text[1], "another thread is in mesh at occupancy.cpp:"));
+}
+
 TEST_CASE("a wait or test that is refused leaves the request, the plan and the group as they were") {
   std::string wrong[2];
   threads::run(2, [&](auto& comm) { wrong[comm.rank()] = test::refuse_waits(comm); });

@@ -15,6 +15,7 @@
 #include <tutti/backend/nccl.hpp>
 #endif
 
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,8 +33,9 @@ struct BackendSet {
     return list;
   }
   template <class F>
-  static int launch(std::string_view name, int argc, char** argv, F& f) {
-    return comm::launch_named<Backends...>(name, argc, argv, f);
+  static int launch(std::string_view name, int argc, char** argv, F& f,
+                    std::source_location where = std::source_location::current()) {
+    return comm::launch_named<Backends...>(name, argc, argv, f, where);
   }
 
  private:
@@ -77,8 +79,8 @@ List<comm::BackendInfo> backends() {
 /// Starts nothing.
 /// Errors     see comm::choose_backend.
 template <class Set = Backends>
-std::string choose_backend(std::string_view wanted) {
-  return comm::choose_backend(Set::infos(), wanted);
+std::string choose_backend(std::string_view wanted, std::source_location where = std::source_location::current()) {
+  return comm::choose_backend(Set::infos(), wanted, where);
 }
 
 /// Calls f(communicator) on every rank of the named backend, "auto", "mpi", "threads" or "nccl", and returns the exit
@@ -87,34 +89,49 @@ std::string choose_backend(std::string_view wanted) {
 /// Errors     none are thrown. A backend that is not there: a sentence on the error stream, and 2. So are
 ///            argc and argv that do not go together: a null argv is for argc 0.
 template <class Set = Backends, class F>
-int with_backend(std::string_view wanted, int argc, char** argv, F&& f) {
+int with_backend(std::string_view wanted, int argc, char** argv, F&& f,
+                 std::source_location where = std::source_location::current()) {
   std::string name;
   try {
-    comm::check_arguments("with_backend", argc, argv);
-    name = choose_backend<Set>(wanted);
+    comm::check_arguments("with_backend", argc, argv, where);
+    name = choose_backend<Set>(wanted, where);
   } catch (Error const& error) {
     comm::report(-1, error.what());
     return 2;
   }
-  return Set::launch(name, argc, argv, f);
+  return Set::launch(name, argc, argv, f, where);
 }
 
 /// The same for a program whose words are not its own to pass: `ranks` are those of threads, 0 for as many as without
-/// --ranks; where a launcher starts the ranks they must be as many, or 0.
+/// --ranks; where a launcher starts the ranks they must be as many, or 0. Without one, ranks that are processes are
+/// one: more are refused.
 struct BackendOptions {
   int ranks = 0;
 };
 template <class Set = Backends, class F>
-int with_backend(std::string_view wanted, BackendOptions const& options, F&& f) {
+int with_backend(std::string_view wanted, BackendOptions const& options, F&& f,
+                 std::source_location where = std::source_location::current()) {
   comm::Announced const announced = comm::announced_ranks();
   try {
     if (options.ranks < 0)
       throw Error(ErrorKind::configuration, "with_backend",
-                  concat("BackendOptions::ranks is ", options.ranks, ". Give a number from 1, or 0 for the default"));
+                  concat("BackendOptions::ranks is ", options.ranks, ". Give a number from 1, or 0 for the default"),
+                  where);
     if (options.ranks > 0 && announced.ranks > 0 && announced.ranks != options.ranks)
       throw Error(ErrorKind::configuration, "with_backend",
                   concat("BackendOptions::ranks is ", options.ranks, ", and the launcher started ", announced.ranks,
-                         " (", announced.variable, "). Give it this number, or 0"));
+                         " (", announced.variable, "). Give it this number, or 0"),
+                  where);
+    if (options.ranks > 1 && !announced.launched()) {
+      std::string const name = choose_backend<Set>(wanted, where);
+      for (comm::BackendInfo const& info : Set::infos())
+        if (info.name == name && info.processes)
+          throw Error(ErrorKind::configuration, "with_backend",
+                      concat("BackendOptions::ranks is ", options.ranks, ", and ranks of ", name,
+                             " are processes, of which no launcher started more than this one. Start the program by "
+                             "mpiexec -n ", options.ranks, ", or take threads"),
+                      where);
+    }
   } catch (Error const& error) {
     comm::report(-1, error.what());
     return 2;
@@ -122,7 +139,7 @@ int with_backend(std::string_view wanted, BackendOptions const& options, F&& f) 
   std::string words[] = {"program", concat("--ranks=", options.ranks)};
   char* arguments[] = {words[0].data(), words[1].data(), nullptr};
   if (options.ranks == 0) arguments[1] = nullptr;
-  return with_backend<Set>(wanted, options.ranks > 0 ? 2 : 1, arguments, f);
+  return with_backend<Set>(wanted, options.ranks > 0 ? 2 : 1, arguments, f, where);
 }
 
 }  // namespace tutti

@@ -97,14 +97,13 @@ class Communicator : public comm::Plans<B> {
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
   Communicator duplicate(Where where = std::source_location::current()) {
+    auto const stay = this->held(where).visit("duplicate", where);
     return comm::detail::told_as("duplicate", [&] { return split(0, this->rank(where), where); });
   }
   /// Ranks as a grid with named axes: `mesh({{"data", 2}, {"tensor", 2}})`. Collective, blocks.
   Mesh<B> mesh(std::initializer_list<MeshAxis> axes, Where where = std::source_location::current()) {
-    return comm::detail::told_as("mesh", [&] {
-      static_cast<void>(this->held(where));
-      return Mesh<B>(*this, axes, where);
-    });
+    auto const stay = this->held(where).visit("mesh", where);
+    return comm::detail::told_as("mesh", [&] { return Mesh<B>(*this, axes, where); });
   }
 
  private:

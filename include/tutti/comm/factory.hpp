@@ -10,6 +10,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 
+#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -38,18 +39,20 @@ std::string to_string(List<BackendInfo> const& infos) {
 ///            in one of several processes of a launcher when no backend spans processes, because each process would
 ///            then be a world of its own.
 template <class = void>
-std::string choose_backend(List<BackendInfo> const& infos, std::string_view wanted) {
+std::string choose_backend(List<BackendInfo> const& infos, std::string_view wanted,
+                           std::source_location where = std::source_location::current()) {
   BackendInfo const* best = nullptr;
   std::string names = "auto";
   for (BackendInfo const& info : infos) {
     names += concat(", ", info.name, info.available ? "" : " (not available)");
     if (info.name == wanted && info.available) return info.name;
-    if (info.name == wanted) throw Error(ErrorKind::unavailable, "with_backend", concat(info.name, ": ", info.text));
+    if (info.name == wanted)
+      throw Error(ErrorKind::unavailable, "with_backend", concat(info.name, ": ", info.text), where);
     if (info.available && (best == nullptr || info.priority > best->priority)) best = &info;
   }
   if (wanted != "auto")
     throw Error(ErrorKind::configuration, "with_backend",
-                concat("there is no backend '", wanted, "'. There are ", names));
+                concat("there is no backend '", wanted, "'. There are ", names), where);
   Announced const announced = announced_ranks();
   if (best == nullptr || (announced.ranks > 1 && !best->processes)) {
     std::string text = announced.ranks > 1
@@ -60,17 +63,18 @@ std::string choose_backend(List<BackendInfo> const& infos, std::string_view want
                            : "no backend is available";
     for (BackendInfo const& info : infos)
       if (!info.available) text += concat("; ", info.name, ": ", info.text);
-    throw Error(ErrorKind::unavailable, "with_backend", text);
+    throw Error(ErrorKind::unavailable, "with_backend", text, where);
   }
   return best->name;
 }
 
 /// Calls B::launch(argc, argv, f) of the chosen backend among `Backends`, and returns what it returns.
 template <class... Backends, class F>
-int launch_named(std::string_view name, int argc, char** argv, F& f) {
+int launch_named(std::string_view name, int argc, char** argv, F& f,
+                 std::source_location where = std::source_location::current()) {
   if (!flight_record_prefix().empty()) dump_on_signal();
   int code = 1;
-  static_cast<void>(((name == Backends::name && (code = Backends::launch(argc, argv, f), true)) || ...));
+  static_cast<void>(((name == Backends::name && (code = launch_at<Backends>(argc, argv, f, where), true)) || ...));
   return code;
 }
 

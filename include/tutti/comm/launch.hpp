@@ -5,12 +5,14 @@
 
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/flight_dump.hpp>
+#include <tutti/comm/launcher.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -42,16 +44,18 @@ inline void report(int rank, char const* what) noexcept {
 
 /// Errors     invalid_argument, unless argv has argc words.
 template <class = void>
-void check_arguments(char const* operation, int argc, char** argv) {
+void check_arguments(char const* operation, int argc, char** argv, std::source_location where) {
   if (argc < 0 || (argc > 0 && argv == nullptr))
     throw Error(ErrorKind::invalid_argument, operation,
                 concat("argc is ", argc, argv == nullptr ? " and argv null" : "",
-                       ". Pass those of main, or 0 and nullptr for no words"));
+                       ". Pass those of main, or 0 and nullptr for no words"),
+                where);
   for (int i = 0; i < argc; ++i)
     if (argv[i] == nullptr)
       throw Error(
           ErrorKind::invalid_argument, operation,
-          concat("argc is ", argc, " and argv[", i, "] null. Pass those of main, or 0 and nullptr for no words"));
+          concat("argc is ", argc, " and argv[", i, "] null. Pass those of main, or 0 and nullptr for no words"),
+          where);
 }
 
 }  // namespace comm
@@ -63,7 +67,7 @@ void check_arguments(char const* operation, int argc, char** argv) {
 /// Errors     none are thrown; 2 where argv has no argc words, with a sentence. Under MPI an exception on one
 ///            rank ends the job.
 template <class B, class F>
-int launch(int argc, char** argv, F&& f) {
+int launch(int argc, char** argv, F&& f, std::source_location where = std::source_location::current()) {
   constexpr bool is_backend = Backend<B>;
   static_assert(is_backend, "tutti: launch<Backend> needs a model of tutti::Backend, such as tutti::Threads");
   if constexpr (is_backend) {
@@ -72,13 +76,13 @@ int launch(int argc, char** argv, F&& f) {
     using Result [[maybe_unused]] = decltype(f(std::declval<Communicator<B>&>()));  // f takes a Communicator<Backend>&
     if constexpr (requires(F& body, Communicator<B>& communicator) { body(communicator); }) {
       try {
-        comm::check_arguments("launch", argc, argv);
+        comm::check_arguments("launch", argc, argv, where);
       } catch (Error const& error) {
         comm::report(-1, error.what());
         return 2;
       }
       if (!comm::flight_record_prefix().empty()) comm::dump_on_signal();
-      return B::launch(argc, argv, f);
+      return comm::launch_at<B>(argc, argv, f, where);
     }
   }
   return 1;

@@ -4,6 +4,7 @@
 /// What the launcher of a parallel job left in the environment, read before any library is started.
 
 #include <cstdlib>
+#include <source_location>
 
 namespace tutti::comm {
 
@@ -41,6 +42,14 @@ inline int announced_rank() noexcept {
   for (char const* variable : variables)
     if (char const* const value = std::getenv(variable); value != nullptr) return std::atoi(value);
   return -1;
+}
+
+/// B::launch, for whom the errors of the launch itself name the line that launched, where it can say so.
+template <class B, class F>
+int launch_at(int argc, char** argv, F& f, std::source_location where) {
+  if constexpr (requires { B::launch(argc, argv, f, where); }) return B::launch(argc, argv, f, where);
+  else if constexpr (requires { B::launch(argc, argv, f, {}, where); }) return B::launch(argc, argv, f, {}, where);
+  else return B::launch(argc, argv, f);
 }
 
 }  // namespace tutti::comm

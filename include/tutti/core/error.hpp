@@ -125,6 +125,15 @@ class Error : public std::exception, private detail::Latest {
     return renamed;
   }
 
+  /// The same error, told at the line of who called what found it.
+  template <class = void>
+  Error at(std::source_location where) const {
+    Error moved = *this;
+    moved.where_ = where;
+    moved.compose();
+    return moved;
+  }
+
   ErrorKind kind() const noexcept { return kind_; }
   std::string const& operation() const noexcept { return operation_; }
   std::string const& message() const noexcept { return message_; }

@@ -478,7 +478,8 @@ class Mpi {
   static comm::BackendInfo info();
   /// See tutti::launch; defined in launch.hpp.
   template <class F>
-  static int launch(int argc, char** argv, F&& f, MpiConfig const& config = {});
+  static int launch(int argc, char** argv, F&& f, MpiConfig const& config = {},
+                    std::source_location where = std::source_location::current());
 
  private:
   [[gnu::noinline]] comm::Visit visit_narrowly(char const* operation, std::source_location where) const {

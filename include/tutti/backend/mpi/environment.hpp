@@ -22,6 +22,7 @@
 #include <cstring>
 #include <ctime>
 #include <pthread.h>
+#include <source_location>
 #include <string>
 #include <unistd.h>
 
@@ -75,20 +76,12 @@ class Process {
 
   /// Returns the configuration with what the environment variables say. They are read under the lock as well: another
   /// thread's initialisation sets some, and reading them meanwhile is a race.
-  MpiConfig enter(int* argc, char*** argv, MpiConfig const& given) {
-    Guard const guard(mutex_);
-    MpiConfig config = given.resolved();
-    int flag = 0;
-    MPI_Finalized(&flag);
-    if (flag != 0)
-      throw Error(ErrorKind::communication, "mpi::Environment",
-                  "MPI was finalised before. A process can use MPI once: keep one environment alive");
-    MPI_Initialized(&flag);
-    if (flag != 0) adopt(config);
-    else initialise(argc, argv, config);
-    if (environments_ == 0) begin(config);
-    ++environments_;
-    return config;
+  MpiConfig enter(int* argc, char*** argv, MpiConfig const& given, std::source_location where) {
+    try {
+      return enter(argc, argv, given);
+    } catch (Error const& error) {
+      throw error.at(where);
+    }
   }
   void leave() noexcept {
     Guard const guard(mutex_);
@@ -141,6 +134,21 @@ class Process {
   std::atomic<int> agreed_code{-1};
 
  private:
+  MpiConfig enter(int* argc, char*** argv, MpiConfig const& given) {
+    Guard const guard(mutex_);
+    MpiConfig config = given.resolved();
+    int flag = 0;
+    MPI_Finalized(&flag);
+    if (flag != 0)
+      throw Error(ErrorKind::communication, "mpi::Environment",
+                  "MPI was finalised before. A process can use MPI once: keep one environment alive");
+    MPI_Initialized(&flag);
+    if (flag != 0) adopt(config);
+    else initialise(argc, argv, config);
+    if (environments_ == 0) begin(config);
+    ++environments_;
+    return config;
+  }
   /// After an error that the program caught, messages may be under way that nobody will take, and MPI_Finalize wait for
   /// them. To leave without it is no way out: launchers kill the other ranks then. So it gets two seconds.
   void limit_finalise() noexcept {
@@ -348,9 +356,11 @@ class Process {
 ///          several. configuration: see MpiConfig; a tuning that comes too late or that this library does not know.
 class Environment {
  public:
-  explicit Environment(MpiConfig const& config = {}) : Environment(nullptr, nullptr, config) {}
-  Environment(int* argc, char*** argv, MpiConfig const& config = {})
-      : config_(detail::Process::get().enter(argc, argv, config)) {}
+  explicit Environment(MpiConfig const& config = {}, std::source_location where = std::source_location::current())
+      : Environment(nullptr, nullptr, config, where) {}
+  Environment(int* argc, char*** argv, MpiConfig const& config = {},
+              std::source_location where = std::source_location::current())
+      : config_(detail::Process::get().enter(argc, argv, config, where)) {}
   Environment(Environment const&) = delete;
   Environment& operator=(Environment const&) = delete;
   ~Environment() { detail::Process::get().leave(); }

@@ -77,11 +77,11 @@ class ExitWatch {
 /// A process may call launch again, one after the other: MPI is initialised by the first call and finalised when the
 /// process exits.
 template <class F>
-int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
+int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config, std::source_location where) {
   int rank = -1;
   int size = 1;
   try {
-    mpi::Environment const environment(&argc, &argv, config);
+    mpi::Environment const environment(&argc, &argv, config, where);
     mpi::Environment::keep();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -95,7 +95,7 @@ int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config) {
       return 1;
     };
     try {
-      Mpi world(MPI_COMM_WORLD, config);
+      Mpi world(MPI_COMM_WORLD, config, where);
       world.watch_job();
       Communicator<Mpi> communicator(std::move(world), {.deadline_seconds = environment.config().deadline_seconds});
       told = &communicator;

@@ -207,13 +207,13 @@ class NcclOn : public comm::Decorator<Host> {
   }
   /// See tutti::launch. Each rank takes the device of its number on its node.
   template <class F>
-  static int launch(int argc, char** argv, F& f) {
+  static int launch(int argc, char** argv, F& f, std::source_location where = std::source_location::current()) {
     auto body = [&](Communicator<Host>& outer) {
       Cuda const device(device_of(outer, cuda::device_count()).device);
       auto communicator = decorated<tutti::NcclOn>(outer, device);
       return comm::invoke_main(f, communicator);
     };
-    return Host::launch(argc, argv, body);
+    return comm::launch_at<Host>(argc, argv, body, where);
   }
 
  private:

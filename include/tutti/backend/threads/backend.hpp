@@ -294,7 +294,7 @@ class Threads {
   }
   /// See tutti::launch; defined in run.hpp.
   template <class F>
-  static int launch(int argc, char** argv, F& f);
+  static int launch(int argc, char** argv, F& f, std::source_location where = std::source_location::current());
 
  private:
   static constexpr std::int64_t eager_bytes = 4096;

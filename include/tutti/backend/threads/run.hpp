@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <exception>
 #include <pthread.h>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -151,14 +152,14 @@ void run(int ranks, F&& f, CommunicatorOptions options = {}) {
 
 /// Ranks that --ranks N, --ranks=N or TUTTI_RANKS ask for, else one for each processor. Errors: configuration.
 template <class = void>
-int ranks_from(int argc, char** argv) {
-  auto const parse = [](std::string_view text, char const* where) {
+int ranks_from(int argc, char** argv, std::source_location where = std::source_location::current()) {
+  auto const parse = [where](std::string_view text, char const* origin) {
     char* end = nullptr;
     std::string const copy(text);
     long const ranks = std::strtol(copy.c_str(), &end, 10);
     if (copy.empty() || *end != 0 || ranks < 1 || ranks > max_ranks)
       throw Error(ErrorKind::configuration, "launch",
-                  concat(where, " is '", copy, "'. Give a number from 1 to 1024"));
+                  concat(origin, " is '", copy, "'. Give a number from 1 to 1024"), where);
     return static_cast<int>(ranks);
   };
   for (int i = 1; i < argc; ++i) {
@@ -174,9 +175,9 @@ int ranks_from(int argc, char** argv) {
 }  // namespace threads
 
 template <class F>
-int Threads::launch(int argc, char** argv, F& f) {
+int Threads::launch(int argc, char** argv, F& f, std::source_location where) {
   try {
-    int const ranks = threads::ranks_from(argc, argv);
+    int const ranks = threads::ranks_from(argc, argv, where);
     List<int> codes(static_cast<std::size_t>(ranks));
     threads::run(ranks, [&](auto& communicator) {
       codes[static_cast<std::size_t>(communicator.rank())] = comm::invoke_main(f, communicator);
