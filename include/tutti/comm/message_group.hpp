@@ -16,7 +16,7 @@ namespace tutti {
 
 /// Made by `Communicator::group`. Operations start when they are added, so their order never deadlocks. Buffers are
 /// borrowed until `wait` returns; a tensor that is moved into `send` is owned. Dropped unfinished, the operations pass
-/// to the communicator, which completes them. Move-only.
+/// to the communicator, as those of requests do. Move-only.
 template <Backend B>
 class MessageGroup : private comm::Endpoint<B> {
   using Base = comm::Endpoint<B>;
