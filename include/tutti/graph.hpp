@@ -57,6 +57,8 @@
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/executor.hpp>
+#include <tutti/graph/form.hpp>
+#include <tutti/graph/file.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>
 #include <tutti/graph/repeat.hpp>
