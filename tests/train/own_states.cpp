@@ -7,6 +7,7 @@
 #include "train/own_states.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/graph/custom.hpp>
 
 #include <memory>
 #include <string>
@@ -32,6 +33,59 @@ TEST_CASE("states of a loss are replicated, averaged or each rank's own, resume 
         });
         for (std::string const& said : wrong) CHECK(said == "");
       }
+}
+
+namespace {
+
+/// Changes its second operand, a state, while it runs.
+struct CountedInPlace {
+  static constexpr std::string_view name = "counted_in_place";
+  static constexpr std::uint32_t updates = 1u << 1;
+  static graph::Type type(graph::OperandTypes const& in) {
+    return {DType::float32, graph::Replication::replicated, in.shape(0)};
+  }
+  static std::vector<double> reference(graph::naive::Call const& call) { return call.in(0); }
+  static void run(exec::Context&, graph::CustomArguments const& args) {
+    *reinterpret_cast<float*>(args.operands[1].data) += 1;
+    std::memcpy(args.result.data, args.operands[0].data, static_cast<std::size_t>(args.result.shape.size()) * 4);
+  }
+};
+struct InPlaceLoss {
+  using Config = CountedConfig;
+  graph::Var operator()(test::CountedModel const& p, graph::Var tokens, graph::Var targets) const {
+    graph::Var const x = embed(p.table, tokens);
+    graph::Var const seen = graph::custom<CountedInPlace>({stop_gradient(x), tokens.builder->state("count", {})});
+    return cross_entropy(x + seen * 0.0, targets);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an operation that changes a state in place is refused in a loss, naming it and the line") {
+  exec::Context context({.threads = 1});
+  using Step = TrainStep<InPlaceLoss>;
+  REQUIRE_ERROR(Step(context, CountedConfig{}, {}, {.batch = 2, .sequence = 8}), ErrorKind::unavailable,
+                "operation 'counted_in_place' (own_states.cpp:");
+}
+
+TEST_CASE("replicas that start apart are told of at the first step, on every rank") {
+  std::vector<std::string> told(2);
+  threads::run(2, [&](Communicator<Threads>& communicator) {
+    exec::Context context({.threads = 1});
+    TrainStep<Averaged> step(context, CountedConfig{}, {}, {.batch = 2, .sequence = 8});
+    step.connect(parallel::data_parallel(communicator, parallel::Replicas::per_rank));
+    step.initialise(static_cast<std::uint64_t>(1 + communicator.rank()));
+    Tensor<std::int32_t> const tokens = full<std::int32_t>({2, 8}, 3);
+    try {
+      step({0, tokens.view(), tokens.view()}, 1e-3);
+    } catch (Error const& error) {
+      told[static_cast<std::size_t>(communicator.rank())] = error.what();
+    }
+  });
+  for (std::string const& text : told) {
+    CHECK(test::contains(text, "differ from rank 0's on rank 1 at the first step"));
+    CHECK(test::contains(text, "own_states.cpp:"));
+  }
 }
 
 TEST_CASE("a state that is said to be the same on all ranks and depends on the batch is refused, on one rank too") {

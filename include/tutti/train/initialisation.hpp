@@ -37,8 +37,12 @@ concept HasHookOfOtherArguments = requires(Config& config, Anything any) { initi
     requires(Config& config, Anything any) { initialise_parameters(any, any, config); } ||
     requires(Config& config, Anything any) { initialise_parameters(config, any, any, any); };
 template <class Config>
-concept HasHookOfOtherName =
-    requires(Config& config, graph::State& state, std::uint64_t seed) { initialise(config, state, seed); };
+concept HasHookOfOtherName = requires(Config& config, graph::State& state, std::uint64_t seed) {
+  initialise(config, state, seed);
+} || requires(Config& config, graph::State& state, std::uint64_t seed) { initialise(state, config, seed); } ||
+    requires(Config& config, graph::State& state) { initialise(config, state); } ||
+    requires(Config& config, graph::State& state, std::uint64_t seed) { initialize(config, state, seed); } ||
+    requires(Config& config, graph::State& state, std::uint64_t seed) { initialize_parameters(config, state, seed); };
 
 }  // namespace detail
 
@@ -53,7 +57,7 @@ void initialise_state(Config& config, graph::State& state, std::uint64_t seed) {
       "Config, a tutti::graph::State& and a std::uint64_t: this one takes other arguments");
   static_assert(hook || !detail::HasHookOfOtherName<Config>,
                 "the function that initialises a model is called initialise_parameters(config, state, seed): rename "
-                "this initialise");
+                "this one, or give its arguments in this order");
   state.initialise(seed);
   if constexpr (hook) initialise_parameters(config, state, seed);
 }

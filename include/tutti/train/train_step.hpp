@@ -89,25 +89,29 @@ class TrainStep {
 
   /// Errors: configuration, shape, unavailable. Memory for parameters and moments is taken here, for activations at the
   /// first run.
-  TrainStep(Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options)
+  TrainStep(Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options,
+            std::source_location where = std::source_location::current())
       : config_(config), adamw_(adamw), options_(options), execution_(context, state_) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     if (options.compute != DType::float32 && options.compute != DType::bfloat16)
       throw Error(ErrorKind::unavailable, "TrainStep",
                   "matrix products in " + std::string(name(options.compute)) +
-                      " are not there. Use float32 or bfloat16");
+                      " are not there. Use float32 or bfloat16",
+                  where);
     if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options_.evaluation_batch < 1)
-      throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1");
+      throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1",
+                  where);
     if (!(options.weight > 0))
-      throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0");
+      throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
     graph::Graph const model = traced(std::nullopt);
     for (graph::Parameter const& parameter : model.parameters)
       if (parameter.stacked && model.shape(parameter.node)[0] == 0)
         throw Error(ErrorKind::configuration, "TrainStep",
                     concat("parameter '", model.name(parameter.node),
                            "' is in a Stack of length 0, which has no layers. "
-                           "Set the Stack's length"));
-    check_updates(model);
+                           "Set the Stack's length"),
+                    where);
+    check_updates(model, where);
     state_.add(model);
     state_.add(traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last));
   }
@@ -153,6 +157,7 @@ class TrainStep {
     execution_.show_state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
+    compared_ = false;
     execution_.share(parallel_.node, [this](graph::Field const& field) {
       return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
     });
@@ -184,7 +189,7 @@ class TrainStep {
     if (pending_.size() == 2)
       throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first", where);
     if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
-    require_begun(where);
+    require_begun(where, true);
     execution_.begin_step();
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
@@ -270,9 +275,13 @@ class TrainStep {
     std::unique_ptr<Executor> executor;
   };
 
-  void require_begun(std::source_location where) {
+  /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
+  void require_begun(std::source_location where, bool together = false) {
     if (!begun_) require_initialised(state_, where);
     begun_ = true;
+    if (!together || compared_) return;
+    compared_ = true;
+    if (parallel_.port) parallel::require_equal(*parallel_.port, state(), "at the first step", where);
   }
   void read(StepResult& result) const {
     Executor const& run = *programs_.back().executor;  // the one with collectives
@@ -302,7 +311,15 @@ class TrainStep {
     return graph::amp(graph::trace(make_parameters(config_), model), options_.compute);
   }
   /// Of what the loss updates itself, ranks may only differ in what it says. Each rank keeps these fields for itself.
-  void check_updates(graph::Graph const& model) {
+  void check_updates(graph::Graph const& model, std::source_location where) {
+    for (graph::Id id = 0; id < model.size(); ++id)
+      if (model[id].custom != nullptr && model[id].custom->updates != 0)
+        throw Error(ErrorKind::unavailable, "TrainStep",
+                    concat("operation '", model[id].custom->name, "' (", model.file(id), ":",
+                           std::to_string(model[id].line), ") changes a state in place, which several ranks, an "
+                           "evaluation and the backward pass would do again. Return the new value and `update` the "
+                           "state with it"),
+                    where);
     List<bool> const differs = graph::differing(model);
     for (graph::Update const& update : model.updates) {
       std::string const name(model.name(update.target));
@@ -313,7 +330,8 @@ class TrainStep {
                   concat("'", name, "' is updated with a value of the batch (", model.file(update.value), ":",
                          std::to_string(model[update.value].line), "), of which every rank has its own part, and must "
                          "be the same on all ranks. Make the state with StateUpdate::averaged or "
-                         "StateUpdate::per_rank, or all_reduce the value"));
+                         "StateUpdate::per_rank, or all_reduce the value"),
+                  where);
     }
   }
   List<Runnable*> runnables() {
@@ -365,7 +383,8 @@ class TrainStep {
   graph::State state_;
   std::vector<std::string> updated_;  // fields that the loss updates
   std::int64_t updates_ = 0;
-  bool begun_ = false;  // a step or an evaluation has found initialised parameters
+  bool begun_ = false;     // a step or an evaluation has found initialised parameters
+  bool compared_ = false;  // with those of the other ranks, since they were connected
   parallel::DataParallel parallel_;  // before what uses its memory
   Execution<Device> execution_;
   std::vector<Runnable> programs_;
