@@ -5,6 +5,7 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/llama_files.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -13,6 +14,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 namespace {
@@ -65,13 +67,18 @@ int main(int argc, char** argv) {
                            "a GGUF file has its own tokenizer. Leave --tokenizer out");
       tutti::train::write_gguf(to, tutti::io::Gguf(from), options);
     } else {
-      auto const model = tutti::train::Gpt2Model::load(from);
       bool const folder = tutti::io::folder_exists(from);
       std::filesystem::path const beside =
           folder ? tutti::train::Gpt2Model::folder(from) : std::filesystem::path(from).parent_path();
       if (tokenizer_path.empty()) tokenizer_path = (beside / "tokenizer.json").string();
-      tutti::train::write_gguf(to, model.weights(), tutti::data::read_tokenizer(tokenizer_path), beside.stem().string(),
-                               options);
+      std::string const name = beside.stem().string();
+      std::optional<tutti::train::Checkpoint> checkpoint;
+      if (folder) checkpoint.emplace(beside);
+      if (checkpoint && tutti::train::architecture_of(*checkpoint) == "llama")
+        tutti::train::write_gguf(to, *checkpoint, tutti::data::read_tokenizer(tokenizer_path), name, options);
+      else
+        tutti::train::write_gguf(to, tutti::train::Gpt2Model::load(from).weights(),
+                                 tutti::data::read_tokenizer(tokenizer_path), name, options);
     }
     if (!quiet) {
       std::fprintf(stderr, "\r%s: %.1f MB of weights, matrices in %s%-20s\n", to.c_str(),

@@ -10,6 +10,7 @@
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/llama_files.hpp>
 #include <tutti/train/sampling_flags.hpp>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,8 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,11 +50,13 @@ struct GgufRun {
   bool past_end = false, quiet = false;
 };
 
-void run_gguf(GgufRun const& run, tutti::infer::SamplerOptions const& sampling) {
-  auto const loaded = tutti::infer::load_gguf(run.model);
+/// `before`: what every text begins with, where the tokenizer does not say.
+void run_decoder(GgufRun const& run, tutti::infer::SamplerOptions const& sampling,
+                 tutti::infer::LoadedModel const& loaded, std::vector<std::int32_t> const& before,
+                 std::vector<std::int32_t> const& ends) {
   tutti::data::Tokenizer const& tokenizer = loaded.tokenizer;
-  auto const ends = tutti::infer::end_tokens(tokenizer);
-  auto prompt = tokenizer.encode_complete(run.prompt);
+  auto prompt = before;
+  for (std::int32_t const token : tokenizer.encode_complete(run.prompt)) prompt.push_back(token);
   if (prompt.empty() && tokenizer.roles().begin) prompt.push_back(*tokenizer.roles().begin);
   if (prompt.empty() && !ends.empty()) prompt.push_back(ends.front());
   if (prompt.empty())
@@ -79,6 +84,16 @@ void run_gguf(GgufRun const& run, tutti::infer::SamplerOptions const& sampling) 
     std::fprintf(stderr, "[%s; prompt %zu tokens in %.2f s, then %zu tokens, %.1f a second]\n",
                  std::string(name(answer.reason)).c_str(), prompt.size(), answer.prompt_seconds, answer.tokens.size(),
                  answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
+}
+void run_gguf(GgufRun const& run, tutti::infer::SamplerOptions const& sampling) {
+  auto const loaded = tutti::infer::load_gguf(run.model);
+  run_decoder(run, sampling, loaded, {}, tutti::infer::end_tokens(loaded.tokenizer));
+}
+/// A checkpoint of a LLaMA, or nothing where `path` is something else.
+std::shared_ptr<tutti::train::Checkpoint const> llama_checkpoint(std::string const& path) {
+  if (!tutti::io::folder_exists(path)) return nullptr;
+  auto checkpoint = std::make_shared<tutti::train::Checkpoint const>(tutti::train::Gpt2Model::folder(path));
+  return tutti::train::architecture_of(*checkpoint) == "llama" ? checkpoint : nullptr;
 }
 
 }  // namespace
@@ -124,7 +139,11 @@ int main(int argc, char** argv) {
     }
     if (!stops.empty() || context_tokens != 0)
       throw tutti::Error(tutti::ErrorKind::configuration, "generate", "--stop and --context go with --model");
-    auto const model = tutti::train::Gpt2Model::load(checkpoint);
+    auto const llama = llama_checkpoint(checkpoint);
+    std::optional<tutti::train::Gpt2Model> gpt2;
+    if (!llama) gpt2 = tutti::train::Gpt2Model::load(checkpoint);
+    std::int64_t const classes =
+        llama ? tutti::train::llama_config(*llama).vocabulary : gpt2->weights().config.vocabulary;
     if (tokenizer_path.empty()) {
       bool const folder = tutti::io::folder_exists(checkpoint);
       std::filesystem::path const beside =
@@ -132,14 +151,21 @@ int main(int argc, char** argv) {
       tokenizer_path = (beside / "tokenizer.json").string();
     }
     tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer(tokenizer_path);
-    if (tokenizer.vocabulary() > model.weights().config.vocabulary)
+    if (tokenizer.vocabulary() > classes)
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                          tokenizer_path + " has " + std::to_string(tokenizer.vocabulary()) + " tokens, the model " +
-                             std::to_string(model.weights().config.vocabulary) + ". Give the model's own --tokenizer");
+                             std::to_string(classes) + ". Give the model's own --tokenizer");
 
+    if (llama) {
+      // Every document of the training data begins with this token, and ends at the next one's.
+      std::int32_t const mark = tokenizer.end_of_text();
+      run_decoder({checkpoint, prompt, stops, count, context_tokens, threads, to_the_end, quiet}, sampling,
+                  {tutti::train::stored_llama(llama), tokenizer, ""}, {mark}, {mark});
+      return 0;
+    }
     tutti::exec::Context context({.threads = threads});
     tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
-    tutti::infer::Gpt2Decoder decoder(context, model.weights());
+    tutti::infer::Gpt2Decoder decoder(context, gpt2->weights());
     std::int32_t const end = tokenizer.end_of_text();
     std::vector<std::int32_t> tokens{end};  // every document of the training data begins with it
     tokenizer.encode_to(tokens, prompt);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Trains a GPT-2 on token shards.
+// Trains a GPT-2, or with --architecture llama a LLaMA, on token shards.
 //   mpiexec -n 2 train_gpt2 --data build/data/jargon --out runs/jargon
 //   train_gpt2 --backend threads --ranks 2 --data ...
 // Backends differ in the type of communicator that the function gets, devices in its argument, and in nothing else.
@@ -10,7 +10,7 @@
 #include <tutti/train/cuda/machine.hpp>
 #endif
 #include <tutti/train/command_line.hpp>
-#include <tutti/train/loop.hpp>
+#include <tutti/train/models.hpp>
 
 #include <cstdio>
 #include <string>
@@ -34,9 +34,9 @@ void require_device(tutti::train::Options const& options) {
 
 int train(auto& communicator, tutti::train::Options const& options) {
 #if TUTTI_WITH_CUDA
-  if (options.device == DeviceName::cuda) return tutti::train::train_gpt2<tutti::Cuda>(communicator, options);
+  if (options.device == DeviceName::cuda) return tutti::train::train_model<tutti::Cuda>(communicator, options);
 #endif
-  return tutti::train::train_gpt2(communicator, options);
+  return tutti::train::train_model(communicator, options);
 }
 
 }  // namespace
@@ -46,13 +46,8 @@ int main(int argc, char** argv) {
   // Never destroyed: a signal may come until the process is gone.
   [[maybe_unused]] static auto const* const signals = new tutti::train::StopSignals(speaks);
   tutti::train::Options options;
+  if (auto const code = tutti::train::parse_or_leave(argc, argv, options, speaks)) return *code;
   try {
-    auto const parsed = tutti::train::parse(argc, argv);
-    if (parsed.leave) {
-      if (speaks) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
-      return parsed.code;
-    }
-    options = parsed.options;
     require_device(options);
     bool const anyone = options.backend == BackendName::automatic;
     options.backend = tutti::setting::Choice<BackendName>(tutti::choose_backend(options.backend.text()));

@@ -16,7 +16,9 @@
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/gguf_export.hpp>
+#include <tutti/train/model_facts.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/llama_files.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
@@ -27,4 +29,6 @@
 #include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>
+#include <tutti/train/model_choice.hpp>
+#include <tutti/train/models.hpp>
 #include <tutti/train/sampling_flags.hpp>

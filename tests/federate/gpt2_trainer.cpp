@@ -5,6 +5,7 @@
 
 #include <tutti/federate/gpt2_global.hpp>
 #include <tutti/federate/gpt2_trainer.hpp>
+#include <tutti/train/model_choice.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -22,6 +23,7 @@ struct Run {
     return std::string(::mkdtemp(name.data()));
   }();
   train::Setup setup;
+  nn::Gpt2Config model;
   Gpt2Program program;
   Facts facts;
 
@@ -34,8 +36,10 @@ struct Run {
     o.data = folder + "/train.bin", o.validation_data = folder + "/validation.bin", o.out = folder + "/out";
     o.threads = 1;
     o.backend = train::BackendName::threads;
-    setup = train::make_setup(o, 2);
-    program = {.model = setup.model,
+    setup = train::make_setup(o, 2, [&](train::Setup& s) {
+      model = std::get<nn::Gpt2Config>(train::choose_model(s).config);
+    });
+    program = {.model = model,
                .options = setup.options,
                .steps = setup.steps,
                .samples_per_step = setup.global_rows,
@@ -43,7 +47,7 @@ struct Run {
                .tokenizer_hash = "",
                .data_tokens = setup.train->corpus().tokens()};
     facts.run = 1;
-    facts.parameters = nn::parameter_count(setup.model);
+    facts.parameters = nn::parameter_count(model);
     facts.batch = 2, facts.sequence = 16;
     facts.samples = setup.steps * setup.global_rows;
     facts.program = to_text(program);
@@ -75,14 +79,14 @@ TEST_CASE("jobs of a worker are steps of the trainer: same samples, same rates, 
   Run run;
   Gpt2Trainer trainer(run.local());
   CHECK(trainer.prepare(run.facts) > 0);
-  Gpt2Global global(run.setup, run.program);
+  Gpt2Global global(run.setup, run.program, nullptr);
   std::vector<float> parameters(global.parameters().begin(), global.parameters().end());
 
   // The same by hand. Samples of the second job lie in two ranges.
   exec::Context context({.threads = 1});
   train::Options const& o = run.setup.options;
   train::TrainStep<nn::Gpt2Loss> step(
-      context, run.setup.model,
+      context, run.model,
       {.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
       {.batch = 2, .sequence = 16, .clip = o.clip});
   step.initialise(static_cast<std::uint64_t>(o.seed));
@@ -138,7 +142,7 @@ TEST_CASE("the global model moves by Nesterov, and its checkpoint is one of the 
   Run run;
   run.program.outer_learning_rate = 0.5;
   run.program.outer_momentum = 0;
-  Gpt2Global global(run.setup, run.program);
+  Gpt2Global global(run.setup, run.program, nullptr);
   std::vector<float> const before(global.parameters().begin(), global.parameters().end());
   auto const at_first = global.validate();
   CHECK(at_first.loss > 3.5);  // ln 61 is 4.1
@@ -153,19 +157,19 @@ TEST_CASE("the global model moves by Nesterov, and its checkpoint is one of the 
   std::string const path = global.save(12);
   train::Checkpoint const checkpoint{path};
   CHECK(checkpoint.step() == 12);
-  CHECK(train::gpt2_config(checkpoint) == run.setup.model);
+  CHECK(train::gpt2_config(checkpoint) == run.model);
   auto const model = train::Gpt2Model::load(run.folder + "/out");
   double difference = 0;
   std::vector<float> saved(before.size());
   {
     exec::Context context({.threads = 1});
-    train::TrainStep<nn::Gpt2Loss> step(context, run.setup.model, {}, {.batch = 1, .sequence = 16});
-    train::read_gpt2(checkpoint, run.setup.model, nn::gpt2_data(step.state()));
+    train::TrainStep<nn::Gpt2Loss> step(context, run.model, {}, {.batch = 1, .sequence = 16});
+    train::read_gpt2(checkpoint, run.model, nn::gpt2_data(step.state()));
     parallel::gather(step.state(), parallel::fragments_of(step.state(), 1).front(), saved);
   }
   for (std::size_t i = 0; i < saved.size(); ++i)
     difference =
         std::max(difference, std::abs(static_cast<double>(saved[i]) - static_cast<double>(global.parameters()[i])));
   CHECK(difference == 0);
-  CHECK(model.weights().config == run.setup.model);
+  CHECK(model.weights().config == run.model);
 }

@@ -3,6 +3,7 @@
 
 #include <tutti/data/dataset.hpp>
 #include <tutti/train/command_line.hpp>
+#include <tutti/train/model_choice.hpp>
 #include <tutti/train/setup.hpp>
 
 using namespace tutti;
@@ -52,7 +53,7 @@ struct Texts {
     if (s.tokenizer) contents.tokenizer = s.tokenizer->text;
     Json settings = Json::object();
     for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", to_json(s.model)}, {"settings", settings}};
+    contents.facts = {{"model", s.model.json}, {"settings", settings}};
     save_checkpoint(path("run"), contents, 0);
   }
   Setup resumed(std::vector<std::string> words) const {

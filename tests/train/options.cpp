@@ -189,6 +189,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
   for (auto const* group : app.get_subcommands([](CLI::App const*) { return true; }))
     for (CLI::Option const* option : group->get_options()) flags.insert(option->get_lnames().front());
   std::set<std::string> accounted{"model", "layers", "channels", "heads", "vocabulary",   // the checkpoint's model
+                                  "architecture", "kv-heads", "hidden", "untied",
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "config", "help", "resume", "out", "overwrite",            // this call

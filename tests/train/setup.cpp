@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/model_choice.hpp>
+// Covers: <tutti/train/model_facts.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/train/command_line.hpp>
+#include <tutti/train/model_choice.hpp>
 #include <tutti/train/setup.hpp>
 
 #include <map>
@@ -45,7 +48,7 @@ TEST_CASE("a folder stands for its token files") {
   REQUIRE(s.validation);
   CHECK(s.validation->predictions() == 99);
   CHECK(s.model.vocabulary == 60);
-  CHECK(s.model.padded_vocabulary == 128);
+  CHECK(s.model.json.at("padded_vocabulary") == 128);
   CHECK(s.model.max_tokens == 16);
 }
 
@@ -149,7 +152,7 @@ TEST_CASE("a number that the user did not type is said with the file where it st
   contents.step = 2;
   Json settings = Json::object();
   for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });
-  contents.facts = {{"model", to_json(s.model)}, {"settings", settings}};
+  contents.facts = {{"model", s.model.json}, {"settings", settings}};
   save_checkpoint(out, contents, 0);
   char const* const words[] = {"train_gpt2", "--resume", "latest", "--out", out.c_str(), "--sequence", "12"};
   REQUIRE_ERROR(make_setup(parse(7, words).options, 1), ErrorKind::configuration,
@@ -220,8 +223,11 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
       {"tokenizer", ""},
       {"schedule", "wsd"},
       {"compute", "bfloat16"},
+      {"algorithm", "diloco"},
+      {"outer-bits", "int8"},
       {"sample-every", 0}};
-  std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}, {"compute", "float32"}};
+  std::map<std::string, nlohmann::json> filed{
+      {"schedule", "linear"}, {"compute", "float32"}, {"algorithm", "ddp"}, {"outer-bits", "int4"}};
   Options defaults;
   Json settings = Json::object(), file = Json::object();
   for_each_setting(defaults, [&](std::string const& name, auto const& value) {

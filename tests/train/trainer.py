@@ -326,6 +326,85 @@ def case_diloco(bench):
         check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode}, {done.stderr}")
 
 
+def case_llama(bench):
+    """LLaMA: the same losses in every layout, resuming to the bit, the same text as a checkpoint and as a GGUF file."""
+    text, data = bench.folder / "text.txt", bench.folder / "data"
+    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    subprocess.run([bench.args.prepare, "--input", str(text), "--out", str(data), "--vocabulary", "280"], check=True, capture_output=True, timeout=LIMIT)
+    flags = ["--architecture", "llama", "--layers", "2", "--channels", "48", "--heads", "4", "--kv-heads", "2", "--sequence", "32", "--vocabulary", "280",
+             "--data", str(data), "--learning-rate", "1e-2", "--warmup", "3", "--threads", "1", "--validate-every", "0"]
+
+    def train(backend, ranks, out, *words, code=0):
+        launch = [bench.args.mpiexec, "-n", str(ranks)] if backend == "mpi" else []
+        here = ["--ranks", str(ranks)] if backend == "threads" else []
+        done = subprocess.run([*launch, bench.args.trainer, "--backend", backend, *here, "--out", str(out), *words], capture_output=True, text=True,
+                              timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        return done.stdout if code == 0 else done.stderr
+
+    reference = None
+    for backend in bench.backends():
+        for ranks in (1, 2, 4):
+            out = bench.folder / f"{backend}{ranks}"
+            said = train(backend, ranks, out, *flags, "--batch", str(8 // ranks), "--steps", "20")
+            check("LLaMA of 2 layers, 48 channels, 4 heads (2 of keys and values)" in said, said[:2000])
+            losses = bench.losses(out)
+            check(losses[-1] < losses[0] - 1, f"nothing was learned: {losses}")
+            reference = reference or losses
+            print(f"  {backend} {ranks} ranks: within {close(reference, losses, 1e-5):.1e}")
+    whole, part = bench.folder / "whole", bench.folder / "part"
+    own = ["--untied", "--hidden", "64", "--compute", "bfloat16", "--batch", "4", "--steps", "120", "--checkpoint-every", "60", "--sample-every", "120"]
+    train("threads", 2, whole, *flags, *own)
+    train("threads", 2, part, "--resume", str(whole / "checkpoints" / "step_00000060"))
+    check(bench.parameters(part, 120) == bench.parameters(whole, 120), "resumed: other parameters")
+    check("sat on the" in bench.metrics(whole, "sample")[-1]["text"], str(bench.metrics(whole, "sample")))
+
+    def generate(*words):
+        done = subprocess.run([bench.args.generator, "--prompt", "the dog", "--tokens", "16", "--temperature", "0", "--quiet", *words], capture_output=True,
+                              text=True, timeout=LIMIT)
+        check(done.returncode == 0, f"{words}: {done.returncode} {done.stderr}")
+        return done.stdout
+
+    file = bench.folder / "model.gguf"
+    done = subprocess.run([pathlib.Path(bench.args.generator).parent / "convert", "--from", str(whole), "--to", str(file), "--type", "f32"],
+                          capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stderr)
+    check(generate("--checkpoint", str(whole)) == generate("--model", str(file)) and "sat on the" in generate("--model", str(file)), generate("--model", str(file)))
+    train("threads", 2, bench.folder / "diloco", *flags, "--batch", "4", "--steps", "20", "--algorithm", "diloco", "--inner-steps", "5")
+    for words, said in ((["--resume", str(whole / "checkpoints" / "step_00000120"), "--kv-heads", "4"], "--kv-heads 4: the checkpoint's model has others"),
+                        (["--resume", str(whole / "checkpoints" / "step_00000120"), "--architecture", "gpt2"], "the checkpoint's model is a llama"),
+                        ([*flags, "--kv-heads", "3"], "--kv-heads 3 does not divide --heads 4"),
+                        ([*flags[2:], "--hidden", "64"], "--kv-heads: is of --architecture llama"),
+                        (["--architecture", "llama", "--layers", "1", "--channels", "6", "--heads", "2", "--data", str(data)], "even number of channels")):
+        done = subprocess.run([bench.args.trainer, "--backend", "threads", "--ranks", "1", *words], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+def case_own_model(bench):
+    """A model from outside the library trains, validates, resumes to the bit and on other ranks; what it cannot do is refused."""
+    program = pathlib.Path(bench.args.generator).parent / "040_train_your_own"
+    flags = ["--data", str(bench.folder / "train.bin"), "--validation-data", str(bench.folder / "validation.bin"), "--sequence", "32", "--batch", "4",
+             "--steps", "40", "--learning-rate", "1e-2", "--threads", "1", "--checkpoint-every", "20", "--backend", "threads"]
+
+    def train(out, *words, ranks=2, code=0):
+        done = subprocess.run([program, "--out", str(out), "--ranks", str(ranks), *words], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        return done.stdout if code == 0 else done.stderr
+
+    whole, part, alone = bench.folder / "whole", bench.folder / "part", bench.folder / "alone"
+    train(whole, *flags)
+    losses = [row["loss"] for row in bench.metrics(whole, "validation")]
+    check(losses[-1] < losses[0] - 1, str(losses))
+    train(part, "--backend", "threads", "--resume", str(whole / "checkpoints" / "step_00000020"))
+    check(bench.parameters(part, 40) == bench.parameters(whole, 40), "resumed: other parameters")
+    train(alone, *flags, "--batch", "8", ranks=1)
+    print(f"  1 and 2 ranks: within {close(bench.losses(whole), bench.losses(alone), 1e-5):.1e}")
+    gpt2 = bench.folder / "gpt2"
+    bench.run("threads", 1, gpt2, "--batch", "2", "--steps", "2")
+    said = train(bench.folder / "other", "--backend", "threads", "--resume", str(gpt2 / "checkpoints" / "step_00000002"), code=1)
+    check("of architecture gpt2" in said, said)
+
+
 def case_relayout(bench):
     """A checkpoint of 2 ranks goes on with 1, 3 and 4 ranks within 1e-5 of the uninterrupted run."""
     whole = bench.folder / "whole"

@@ -12,7 +12,9 @@
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/parallel/outer_optimizer.hpp>
 #include <tutti/train/checkpoint.hpp>
+#include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/setup.hpp>
+#include <tutti/train/state_files.hpp>
 #include <tutti/train/train_step.hpp>
 
 #include <algorithm>
@@ -25,12 +27,11 @@ namespace tutti::federate {
 
 class Gpt2Global final : public OuterModel {
  public:
-  /// With the initial weights that the setup names, or drawn from its seed: the same on every start. Takes the setup's
-  /// weights.
-  Gpt2Global(train::Setup& setup, Gpt2Program const& program)
+  /// With `weights`, or drawn from the setup's seed where it is null: the same on every start.
+  Gpt2Global(train::Setup& setup, Gpt2Program const& program, io::LlmcModel const* weights)
       : setup_(setup),
         context_({.threads = setup.options.threads}),
-        step_(context_, setup.model, {},
+        step_(context_, program.model, {},
               {.batch = setup.options.batch,
                .sequence = setup.options.sequence,
                .compute = setup.options.compute_dtype()}),
@@ -38,8 +39,7 @@ class Gpt2Global final : public OuterModel {
         outer_(context_, {parallel::size(fragment_)},
                {.learning_rate = program.outer_learning_rate, .momentum = program.outer_momentum}) {
     step_.initialise(static_cast<std::uint64_t>(setup.options.seed));
-    if (setup.weights) train::read_gpt2(*setup.weights, setup.model, nn::gpt2_data(step_.state()));
-    setup.weights.reset();
+    if (weights != nullptr) train::read_gpt2(*weights, program.model, nn::gpt2_data(step_.state()));
     parallel::gather(step_.state(), fragment_, outer_.parameters(0));
   }
 
@@ -77,20 +77,11 @@ class Gpt2Global final : public OuterModel {
   /// `steps`: inner steps of all workers together. Errors: io.
   std::string save(std::int64_t steps) {
     parallel::scatter(parameters(), fragment_, step_.state());
-    train::CheckpointContents contents;
-    contents.step = steps;
+    train::CheckpointContents contents = train::contents_of(step_.state(), steps);
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-    for (graph::Field const& field : step_.state().fields()) {
-      if (optim::is_accumulator(field.name)) continue;
-      (field.parameter ? contents.parameters : contents.optimizer)
-          .push_back({field.name, field.dtype, field.shape, field.data()});
-    }
-    for (auto* list : {&contents.parameters, &contents.optimizer})
-      std::sort(list->begin(), list->end(),
-                [](io::NamedTensor const& a, io::NamedTensor const& b) { return a.name < b.name; });
     train::Json settings = train::Json::object();
     train::for_each_setting(setup_.options, [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", train::to_json(setup_.model)},
+    contents.facts = {{"model", setup_.model.json},
                       {"settings", settings},
                       {"data_cursor", {{"seed", setup_.options.seed}, {"step", steps}}},
                       {"ranks", 1},

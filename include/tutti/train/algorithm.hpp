@@ -106,6 +106,7 @@ class DilocoTraining {
     diloco_.resume(agreed, own);
   }
   void finish_step(std::int64_t done, StepResult& result) {
+    kept_ = {};
     double values[2] = {weight_ * static_cast<double>(result.loss), static_cast<double>(result.grad_norm)};
     parallel::all_reduce(*port_, values, comm::PortOp::avg);
     result.loss = static_cast<float>(values[0]);

@@ -161,7 +161,7 @@ struct CheckpointContents {
   std::vector<io::NamedTensor> parameters, optimizer;  ///< each sorted by name
   Json facts;                                          ///< joins checkpoint.json; must not use the keys named there
   std::string tokenizer;                               ///< text of tokenizer.json, or empty
-  std::vector<std::string> replicas;                   ///< hashes of what each rank gave `save_replica`
+  std::vector<std::string> replicas{};                 ///< hashes of what each rank gave `save_replica`
 };
 
 /// Writes aside, marks, syncs, renames, and then removes the oldest so that `keep` remain (0: all).
@@ -200,7 +200,7 @@ inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, C
   json["optimizer_hash"] = to_hex(hash_tensors(contents.optimizer));
   json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
   if (!contents.replicas.empty()) json["replica_hashes"] = contents.replicas;
-  json.update(contents.facts);
+  if (!contents.facts.is_null()) json.update(contents.facts);
   fs::path const replicas = all / detail::replica_folder(contents.step);
   for (std::size_t rank = 0; rank < contents.replicas.size(); ++rank) {
     std::string const name = detail::replica_file(static_cast<int>(rank));

@@ -3,6 +3,7 @@
 /// @file
 /// The trainer's settings from its command line and from a JSON file of the same names.
 
+#include <tutti/comm/launcher.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/train/flags.hpp>
@@ -12,8 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -167,6 +171,25 @@ inline Parsed parse(int argc, char const* const* argv) {
   parsed.options.typed = typed;
   if (!parsed.leave) validate(parsed.options);
   return parsed;
+}
+
+/// For main: the options, or the code with which the program ends because there is nothing to do or a flag cannot be.
+/// `speaks`: says why; under a launcher one rank does.
+inline std::optional<int> parse_or_leave(int argc, char const* const* argv, Options& options,
+                                         bool speaks = comm::announced_rank() <= 0) {
+  try {
+    Parsed parsed = parse(argc, argv);
+    if (!parsed.leave) {
+      options = std::move(parsed.options);
+      return std::nullopt;
+    }
+    if (speaks) std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
+    return parsed.code;
+  } catch (Error const& error) {
+    std::string const program = std::filesystem::path(argv[0]).filename();
+    if (speaks) std::fprintf(stderr, "%s: %s\n", program.c_str(), error.message().c_str());
+    return 2;
+  }
 }
 
 }  // namespace tutti::train

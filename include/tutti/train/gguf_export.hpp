@@ -66,6 +66,24 @@ void write_tensors(io::GgufWriter& writer, std::vector<io::GgufTensorPlan> const
   writer.commit();
 }
 
+/// A tensor of a model in float32, whole, under its name in GGUF files.
+struct ExportedTensor {
+  std::string name;
+  Shape shape;
+  float const* data = nullptr;
+};
+inline void write_exported(std::string const& path, io::GgufMetadata const& metadata,
+                           std::vector<ExportedTensor> const& tensors, GgufExport const& options) {
+  std::vector<io::GgufTensorPlan> plan;
+  for (ExportedTensor const& tensor : tensors)
+    plan.push_back({tensor.name, exported_type(tensor.name, tensor.shape, options.type), tensor.shape});
+  io::GgufWriter writer(path, metadata, plan);
+  write_tensors(writer, plan, options, [&](std::size_t i, std::int64_t first, std::int64_t count, float* to) {
+    std::int64_t const width = tensors[i].shape[tensors[i].shape.rank() - 1];
+    std::copy_n(tensors[i].data + first * width, count * width, to);
+  });
+}
+
 /// The keys of a tokenizer of bytes; `classes` is what the model has, and tokens that the tokenizer lacks are unused.
 /// Errors: configuration.
 inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tokenizer, std::int64_t classes) {
@@ -139,27 +157,19 @@ inline void write_gguf(std::string const& path, nn::Gpt2Weights const& weights, 
       {"blocks.fc.weight", "ffn_up.weight", 4 * n, n},    {"blocks.fc.bias", "ffn_up.bias", 1, 4 * n},
       {"blocks.out.weight", "ffn_down.weight", n, 4 * n}, {"blocks.out.bias", "ffn_down.bias", 1, n}};
   Source const last[] = {{"ln_f.weight", "output_norm.weight", 1, n}, {"ln_f.bias", "output_norm.bias", 1, n}};
-  std::vector<io::GgufTensorPlan> plan;
-  std::vector<float const*> data;
+  std::vector<detail::ExportedTensor> tensors;
   auto const add = [&](Source const& source, std::string const& prefix, std::int64_t layer) {
     std::size_t index = 0;
     while (nn::gpt2_tensors[index].name != source.name) ++index;
-    bool const vector = source.rows == 1;
-    Shape const shape = vector ? Shape{source.columns} : Shape{source.rows, source.columns};
-    std::string name = prefix + std::string(source.gguf);
-    BlockType const type = detail::exported_type(name, shape, options.type);
-    plan.push_back({std::move(name), type, shape});
-    data.push_back(weights.data[index] + layer * source.rows * source.columns);
+    Shape const shape = source.rows == 1 ? Shape{source.columns} : Shape{source.rows, source.columns};
+    tensors.push_back({prefix + std::string(source.gguf), shape,
+                       weights.data[index] + layer * source.rows * source.columns});
   };
   for (Source const& source : single) add(source, "", 0);
   for (std::int64_t layer = 0; layer < c.layers; ++layer)
     for (Source const& source : block) add(source, "blk." + std::to_string(layer) + ".", layer);
   for (Source const& source : last) add(source, "", 0);
-  io::GgufWriter writer(path, metadata, plan);
-  detail::write_tensors(writer, plan, options, [&](std::size_t i, std::int64_t first, std::int64_t count, float* to) {
-    std::int64_t const width = plan[i].shape[plan[i].shape.rank() - 1];
-    std::copy_n(data[i] + first * width, count * width, to);
-  });
+  detail::write_exported(path, metadata, tensors, options);
 }
 
 /// A GGUF file again, its matrices in another type; metadata stay.

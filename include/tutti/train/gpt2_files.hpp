@@ -7,6 +7,7 @@
 #include <tutti/nn/gpt2_weights.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
+#include <tutti/train/model_facts.hpp>
 
 #include <array>
 #include <cstring>
@@ -15,37 +16,6 @@
 #include <utility>
 
 namespace tutti::train {
-
-inline Json to_json(nn::Gpt2Config const& c) {
-  return {{"layers", c.layers},
-          {"heads", c.heads},
-          {"channels", c.channels},
-          {"vocabulary", c.vocabulary},
-          {"padded_vocabulary", c.padded_vocabulary},
-          {"max_tokens", c.max_tokens},
-          {"epsilon", c.epsilon}};
-}
-
-/// The sizes that a checkpoint says. Errors: format, naming the file.
-inline nn::Gpt2Config gpt2_config(Checkpoint const& checkpoint) {
-  try {
-    nlohmann::json const& m = checkpoint.facts().at("model");
-    nn::Gpt2Config const config{.layers = m.at("layers"),
-                                .heads = m.at("heads"),
-                                .channels = m.at("channels"),
-                                .vocabulary = m.at("vocabulary"),
-                                .padded_vocabulary = m.at("padded_vocabulary"),
-                                .max_tokens = m.at("max_tokens"),
-                                .epsilon = m.at("epsilon")};
-    nn::validate(config);
-    return config;
-  } catch (nlohmann::json::exception const& error) {
-    throw Error(
-        ErrorKind::format, "gpt2_config",
-        (checkpoint.folder() / "checkpoint.json").string() + " does not describe a GPT-2. Use another checkpoint")
-        .with_native(error.what());
-  }
-}
 
 /// Sizes of an llm.c model file.
 inline nn::Gpt2Config gpt2_config(io::LlmcModel const& model) {

@@ -8,8 +8,6 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/io/folder_lock.hpp>
-#include <tutti/nn/gpt2.hpp>
-#include <tutti/nn/gpt2_state.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/console.hpp>
@@ -26,28 +24,37 @@
 #include <tutti/train/validation.hpp>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 
 namespace tutti::train {
 
-/// Trains a GPT-2 as the options say.
-/// Ranks     all, with the same options.
+/// Trains a model as the options say. `Loss` as TrainStep wants it.
+/// Ranks     all, with the same setup and configuration.
 /// Blocking  until the last step, or until a signal asked to stop; then the run is checkpointed and ends as if done
 /// Errors    those of its parts; checkpoints written before stay
-template <class Device>
+template <class Loss, class Device = Cpu>
 class Run {
  public:
-  /// The ranks of `place` share this node's processors and devices. Does not communicate.
-  Run(parallel::DataParallel data_parallel, NodePlace const& place, Options const& options)
+  using Config = typename Loss::Config;
+  /// Fills the parameters of a state that this rank may write.
+  using Initialise = std::function<void(graph::State&)>;
+
+  /// The ranks of `place` share this node's processors and devices. Without `initial` a new run begins as TrainStep's
+  /// `initialise` says. Does not communicate.
+  Run(parallel::DataParallel data_parallel, NodePlace const& place, Setup setup, Config const& config,
+      Initialise initial = {})
       : data_parallel_(std::move(data_parallel)),
         port_(data_parallel_.port),
         ranks_on_node_(place.ranks),
-        setup_(fitting(make_setup(options, port_->size()), place.ranks)),
-        machine_(options, place),
-        step_(machine_.context(), setup_.model,
+        setup_(fitting(std::move(setup), place.ranks)),
+        initial_(std::move(initial)),
+        machine_(setup_.options, place),
+        step_(machine_.context(), config,
               {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
               {.batch = share().count,
                .sequence = o().sequence,
@@ -77,6 +84,8 @@ class Run {
   /// Takes --out for this run, once every rank has read what it resumes. Errors: io. Does not communicate.
   void open() {
     if (root()) console_ = Console(stdout);
+    if (!writes_text && o().sample_every > 0)
+      throw Error(ErrorKind::unavailable, "train", "--sample-every: this model writes no text. Leave it out");
     if (o().out.empty()) return;
     if (root()) {
       lock_ = io::FolderLock(o().out);
@@ -113,13 +122,20 @@ class Run {
   }
 
  private:
-  using Step = TrainStep<nn::Gpt2Loss, Device>;
+  using Step = TrainStep<Loss, Device>;
   static_assert(TrainingAlgorithm<DataParallelTraining<Step>> && TrainingAlgorithm<DilocoTraining<Step>>);
   using Algorithm = std::variant<DataParallelTraining<Step>, DilocoTraining<Step>>;
 
   Algorithm make_algorithm() {
     if (averages_gradients()) return Algorithm(std::in_place_index<0>, step_, ranks());
     return Algorithm(std::in_place_index<1>, step_, machine_.host(), port_, diloco_options(o(), weight()));
+  }
+  static constexpr bool writes_text = requires(exec::Context & context, Config const& config, graph::State& state,
+                                           data::Tokenizer const& tokenizer) {
+    sample_text(context, config, state, tokenizer, std::string(), std::int64_t{}, std::uint64_t{});
+  };
+  double flops_per_token() const {
+    return train::flops_per_token(step_.config(), o().sequence, step_.parameter_count());
   }
   bool averages_gradients() const noexcept { return o().algorithm == AlgorithmName::ddp; }
   /// Of this rank's sequences in a mean over ranks, 1 where shares are even.
@@ -164,16 +180,15 @@ class Run {
   }
 
   void restore() {
-    bool const writes = step_.state().writer();
     if (setup_.resume) {
       if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
         setup_.warnings.push_back(std::move(text));
-      if (writes) read_gpt2(*setup_.resume, setup_.model, nn::gpt2_data(step_.state()));
+      read_parameters(*setup_.resume, step_.state());
       read_moments(*setup_.resume, step_.state());
       step_.set_updates(setup_.first_step);
-    } else if (setup_.weights) {
-      if (writes) read_gpt2(*setup_.weights, setup_.model, nn::gpt2_data(step_.state()));
-      setup_.weights.reset();
+    } else if (initial_) {
+      if (step_.state().writer()) initial_(step_.state());
+      initial_ = nullptr;  // and the file that it may read
     } else {
       step_.initialise(static_cast<std::uint64_t>(o().seed));
     }
@@ -195,7 +210,7 @@ class Run {
     int const busy = host.threads() * ranks_on_node_, may = exec::available_processors();
     auto const describe = [](auto const& algorithm) { return algorithm.describe(); };
     auto const traffic = [&](auto const& algorithm) {
-      return algorithm.describe_traffic(nn::parameter_count(setup_.model));
+      return algorithm.describe_traffic(step_.parameter_count());
     };
     console_.table(start_table(setup_, {.device = machine_.describe(),
                                         .products = machine_.describe_products(step_.options().compute),
@@ -204,6 +219,8 @@ class Run {
                                         .ranks = ranks(),
                                         .ranks_on_node = ranks_on_node_,
                                         .threads = host.threads(),
+                                        .parameters = step_.parameter_count(),
+                                        .flops_per_token = flops_per_token(),
                                         .peak_flops = peak_flops_,
                                         .state_bytes = step_.state_bytes() + beyond_bytes(),
                                         .work_bytes = step_.workspace_bytes(),
@@ -228,8 +245,8 @@ class Run {
                     {"isa", name(host.isa())},
                     {"processor", exec::processor_name()},
                     {"peak_gflops", peak_flops_ / 1e9},
-                    {"parameters", nn::parameter_count(setup_.model)},
-                    {"model", to_json(setup_.model)},
+                    {"parameters", step_.parameter_count()},
+                    {"model", setup_.model.json},
                     {"tokens_per_step", setup_.tokens_per_step()},
                     {"rows", setup_.rows},
                     {"micro_steps", setup_.micro_steps},
@@ -283,7 +300,7 @@ class Run {
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
     if (step > setup_.first_step) speed_.add(speed);
     double const smoothed = speed_.empty() ? speed : speed_.value();
-    double const utilisation = speed * nn::flops_per_token(setup_.model, o().sequence) / peak_flops_;
+    double const utilisation = speed * flops_per_token() / peak_flops_;
     console_.step({.step = step + 1,
                    .steps = setup_.steps,
                    .loss = result.loss,
@@ -342,13 +359,13 @@ class Run {
   /// Rank 0 writes, the others go on to the next collective and wait there.
   void sample() {
     last_sampled_ = done_;
-    if (root() && setup_.tokenizer) with_agreed_model([&] { write_sample(); });
+    if constexpr (writes_text)
+      if (root() && setup_.tokenizer) with_agreed_model([&] { write_sample(); });
   }
   void write_sample() {
     std::string const text =
-        sample_text(machine_.host(), nn::gpt2_weights(setup_.model, step_.state()), setup_.tokenizer->tokenizer,
-                    o().sample_prompt, o().sample_tokens,
-                    static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_));
+        sample_text(machine_.host(), step_.config(), step_.state(), setup_.tokenizer->tokenizer, o().sample_prompt,
+                    o().sample_tokens, static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_));
     console_.line(fmt::format("step {}: sample\n{}", done_, text));
     metrics_.write({{"type", "sample"}, {"step", done_}, {"text", text}});
   }
@@ -366,7 +383,7 @@ class Run {
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
     Json settings = Json::object();
     for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", to_json(setup_.model)},
+    contents.facts = {{"model", setup_.model.json},
                       {"settings", settings},
                       {"data_cursor", {{"seed", o().seed}, {"step", done_}}},
                       {"ranks", ranks()},
@@ -417,6 +434,7 @@ class Run {
   Shared<comm::Port> port_;
   int ranks_on_node_;
   Setup setup_;
+  Initialise initial_;
   Machine<Device> machine_;
   Step step_;
   Algorithm algorithm_;
@@ -437,22 +455,20 @@ class Run {
   std::string saved_, diverged_;
 };
 
-/// Trains a GPT-2 as the options say and returns the exit code for main: 1 when the options, the files or the machine
-/// do not allow it, which the lowest rank that finds it so says on the error stream, and when training diverges.
-/// Ranks     all, with the same options. Blocking. Errors: those of the training itself.
-template <class Device = Cpu, Backend B>
-int train_gpt2(Communicator<B>& communicator, Options const& options) {
-  parallel::DataParallel const ranks = parallel::data_parallel(
-      communicator, options.replicas_per_rank ? parallel::Replicas::per_rank : parallel::Replicas::per_node);
-  Shared<comm::Port> const& port = ranks.port;
-  NodePlace const place{communicator.local_rank(), communicator.local_size()};
-  std::optional<Run<Device>> run;
-  if (!all_succeed(*port, [&] { run.emplace(ranks, place, options); })) return 1;
+/// Trains a model and returns the exit code for main: 1 when options, files or the machine do not allow it, which the
+/// lowest rank that finds it so says on the error stream, and when training diverges.
+/// Ranks     all, with the same arguments but for `place`. Blocking. Errors: those of the training itself.
+template <class Loss, class Device = Cpu>
+int run_training(parallel::DataParallel const& ranks, NodePlace const& place, Setup setup,
+                 typename Loss::Config const& config, std::function<void(graph::State&)> initial = {}) {
+  comm::Port& port = *ranks.port;
+  std::optional<Run<Loss, Device>> run;
+  if (!all_succeed(port, [&] { run.emplace(ranks, place, std::move(setup), config, std::move(initial)); })) return 1;
   run->connect();
-  if (!all_succeed(*port, [&] { run->prepare(); })) return 1;
-  if (!all_succeed(*port, [&] { run->open(); })) return 1;
+  if (!all_succeed(port, [&] { run->prepare(); })) return 1;
+  if (!all_succeed(port, [&] { run->open(); })) return 1;
   (*run)();
-  return all_succeed(*port, [&] { run->require_converging(); }) ? 0 : 1;
+  return all_succeed(port, [&] { run->require_converging(); }) ? 0 : 1;
 }
 
 }  // namespace tutti::train

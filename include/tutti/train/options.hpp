@@ -31,6 +31,7 @@ inline constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 enum class Compute : unsigned char { float32, bfloat16 };
 enum class BackendName : unsigned char { automatic, mpi, threads, nccl };
 enum class DeviceName : unsigned char { cpu, cuda };
+enum class Architecture : unsigned char { gpt2, llama };
 enum class AlgorithmName : unsigned char { ddp, diloco };
 
 }  // namespace train
@@ -42,6 +43,8 @@ inline constexpr auto setting::spelling<train::BackendName> =
     std::array<std::string_view, 4>{"auto", "mpi", "threads", "nccl"};
 template <>
 inline constexpr auto setting::spelling<train::DeviceName> = std::array<std::string_view, 2>{"cpu", "cuda"};
+template <>
+inline constexpr auto setting::spelling<train::Architecture> = std::array<std::string_view, 2>{"gpt2", "llama"};
 template <>
 inline constexpr auto setting::spelling<train::AlgorithmName> = std::array<std::string_view, 2>{"ddp", "diloco"};
 template <>
@@ -57,7 +60,10 @@ using setting::Choice;
 /// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
 struct Options {
   std::string model = "";  ///< d6 ... d48, or an llm.c model file
+  Choice<Architecture> architecture = Architecture::gpt2;
   std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
+  std::int64_t kv_heads = 0, hidden = 0;  ///< of llama
+  bool untied = false;                    ///< of llama
   std::string data, validation_data, tokenizer;
   std::int64_t batch = 4;         ///< sequences per rank and micro-step; at most, where total_tokens is given
   std::int64_t sequence = 64;     ///< tokens per sequence
@@ -148,6 +154,17 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Model", "heads", model, "attention heads"}, o.heads, size);
   f(Flag{"Model", "vocabulary", model, "tokens known (default: the tokenizer's, else 50257)"}, o.vocabulary,
     Whole{0, most - 127});  // the next multiple of 128 is one as well
+
+  f(Flag{"Model", "architecture", model,
+         "gpt2, or llama: RMS norms, rotary positions, SwiGLU, grouped heads of keys and values"},
+    o.architecture, Any{});
+  f(Flag{"Model", "kv-heads", model, "llama: heads of keys and values; divide --heads (default: as many)"}, o.kv_heads,
+    size);
+  f(Flag{"Model", "hidden", model,
+         "llama: width of feed-forward layers (default: 8/3 of --channels, up to a multiple of 32)"},
+    o.hidden, size);
+  f(Flag{"Model", "untied", model, "llama: the head has weights of its own, not those of the embedding"}, o.untied,
+    Any{});
 
   f(Flag{"Data", "data", checkpoint, "training shards: a file, a quoted pattern, or a folder of prepare_text"}, o.data,
     file);
@@ -303,7 +320,11 @@ inline void validate(Options const& o) {
     refuse("autotune", "", "is of GPUs. Add --device cuda, or leave it out");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
-  bool const remembered = !o.resume.empty() && o.checkpoint.empty();  // which algorithm it is, is not known yet
+  // What is resumed may say otherwise.
+  bool const remembered = !o.resume.empty() && o.checkpoint.empty();
+  if (o.architecture == Architecture::gpt2 && o.resume.empty())
+    for (char const* name : {"kv-heads", "hidden", "untied"})
+      if (o.typed.contains(name)) refuse(name, "", "is of --architecture llama. Add that, or leave it out");
   if (o.algorithm == AlgorithmName::ddp && !remembered)
     for (char const* name : {"inner-steps", "outer-learning-rate", "outer-momentum", "fragments", "outer-bits",
                              "outer-overlap", "outer-mix"})

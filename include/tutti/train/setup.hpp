@@ -6,11 +6,10 @@
 
 #include <tutti/data/loader.hpp>
 #include <tutti/exec/memory_limit.hpp>
-#include <tutti/nn/gpt2_config.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/data_files.hpp>
-#include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/model_facts.hpp>
 #include <tutti/train/options.hpp>
 
 #include <filesystem>
@@ -23,10 +22,8 @@ namespace tutti::train {
 /// Everything that is decided before the first step. The same on every rank.
 struct Setup {
   Options options;
-  nn::Gpt2Config model;
-  std::string model_origin;            ///< for people: "d12", "checkpoint step 100", a path
+  ModelFacts model;
   std::optional<Checkpoint> resume;
-  std::optional<io::LlmcModel> weights;  ///< initial weights from an llm.c file
   std::optional<RunTokenizer> tokenizer;
   std::optional<data::TrainLoader> train;
   std::optional<data::ValidationLoader> validation;
@@ -202,55 +199,6 @@ inline void choose_out(Setup& s) {
            ". --resume latest goes on with that run; else choose another --out, or --overwrite to remove them");
 }
 
-inline void choose_model(Setup& s) {
-  Options const& o = s.options;
-  bool const sized = o.layers != 0;
-  auto const require_vocabulary = [&](std::set<std::string> const& names) {
-    if (names.contains("vocabulary") && o.vocabulary != s.model.vocabulary)
-      refuse("--vocabulary " + std::to_string(o.vocabulary) + ": " + s.model_origin + " has a vocabulary of " +
-             std::to_string(s.model.vocabulary) + ". Leave out --vocabulary");
-  };
-  if (s.resume) {
-    s.model = gpt2_config(*s.resume);
-    s.model_origin = "checkpoint " + s.resume->folder().string();
-    bool const typed = o.typed.contains("layers") || o.typed.contains("channels") || o.typed.contains("heads");
-    if (typed && (o.layers != s.model.layers || o.channels != s.model.channels || o.heads != s.model.heads))
-      refuse("the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
-             std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
-             " heads: other sizes cannot be resumed. Leave out --layers, --channels and --heads");
-    if (o.typed.contains("model")) {
-      if (o.model.ends_with(".bin"))
-        refuse("--model " + o.model + " gives initial weights, and --resume has its own. Leave out one of the two");
-      nn::Gpt2Config const named = nn::gpt2_from_descriptor(o.model);
-      if (named.layers != s.model.layers || named.channels != s.model.channels || named.heads != s.model.heads)
-        refuse("--model " + o.model + ": the checkpoint's model has " + std::to_string(s.model.layers) + " layers, " +
-               std::to_string(s.model.channels) + " channels, " + std::to_string(s.model.heads) +
-               " heads: other sizes cannot be resumed. Leave out --model");
-    }
-    require_vocabulary(o.typed);
-    return;
-  }
-  if (o.model.ends_with(".bin")) {
-    s.weights.emplace(o.model);
-    s.model = gpt2_config(*s.weights);
-    s.model_origin = o.model;
-    require_vocabulary(o.given);
-    return;
-  }
-  if (sized) {
-    s.model = {.layers = o.layers, .heads = o.heads, .channels = o.channels};
-    s.model_origin = "sizes given";
-  } else {
-    s.model = nn::gpt2_from_descriptor(o.model.empty() ? "d6" : o.model);
-    s.model_origin = o.model.empty() ? "d6, the default" : o.model;
-  }
-  std::int64_t const known = s.tokenizer ? s.tokenizer->tokenizer.vocabulary() : 0;
-  s.model.vocabulary = o.vocabulary != 0 ? o.vocabulary : known != 0 ? known : s.model.vocabulary;
-  s.model.padded_vocabulary = nn::padded_vocabulary(s.model.vocabulary);
-  s.model.max_tokens = std::max<std::int64_t>(o.sequence, sized ? 0 : 1024);
-  nn::validate(s.model);
-}
-
 /// Beyond forty passes over a text, further ones teach a model nothing but the text itself (Muennighoff and others,
 /// "Scaling Data-Constrained Language Models", 2023), and few predictions say little of a model.
 inline void warn_of_little_data(Setup& s) {
@@ -259,9 +207,21 @@ inline void warn_of_little_data(Setup& s) {
         fmt::format("--data {} has only {} tokens, and {} steps are {:.0f} passes over them: the model "
                     "learns them by heart. Use more text, or fewer --steps",
                     s.options.data, with_commas(s.train->corpus().tokens()), s.steps, passes));
+  else if (s.train->corpus().tokens() < 1000)
+    s.warnings.push_back(fmt::format("--data {} has only {} tokens: a model learns nothing but them",
+                                     s.options.data, s.train->corpus().tokens()));
   if (s.validation && s.validation->predictions() < 1000)
     s.warnings.push_back(fmt::format("--validation-data {} has only {} tokens: their loss says little",
                                      s.options.validation_data, with_commas(s.validation->corpus().tokens())));
+}
+
+/// Momentum of outer steps pays over hundreds of them: docs/performance.md.
+inline void warn_of_few_averages(Setup& s) {
+  Options const& o = s.options;
+  if (o.algorithm == AlgorithmName::diloco && s.steps / o.inner_steps < 100 && o.outer_momentum > 0.5)
+    s.warnings.push_back(fmt::format("{} steps have only {} averages of DiLoCo: with so few, --outer-learning-rate 1 "
+                                     "--outer-momentum 0 and half the --learning-rate learn more",
+                                     s.steps, s.steps / o.inner_steps));
 }
 
 }  // namespace detail
@@ -270,18 +230,15 @@ inline void warn_of_little_data(Setup& s) {
 /// hidden state of one micro-step are needed whatever the plan. Errors: configuration.
 inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
                            std::int64_t available = exec::available_memory()) {
-  nn::Gpt2Config const& m = s.model;
-  auto const real = [](std::int64_t n) { return static_cast<double>(n); };
-  double const channels = real(m.channels);
-  double const parameters = channels * (real(m.padded_vocabulary) + real(m.max_tokens)) +
-                            real(m.layers) * channels * (12 * channels + 13);  // in double: it may exceed 64 bits
-  double const hidden = real(s.rows) * real(s.options.sequence) * channels;
-  detail::require_memory(s.options, ranks_on_node, one_state, 12 * parameters,
-                         4 * (parameters + hidden) + s.bytes_of_tokens(), available);
+  double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
+  detail::require_memory(s.options, ranks_on_node, one_state, 12 * s.model.parameters,
+                         4 * (s.model.parameters + hidden) + s.bytes_of_tokens(), available);
 }
 
+/// `choose(setup)` sets the setup's model, from options, tokenizer and the checkpoint that is resumed.
 /// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.
-inline Setup make_setup(Options options, int ranks) {
+template <class Choose>
+Setup make_setup(Options options, int ranks, Choose&& choose) {
   using detail::refuse;
   Setup s;
   s.options = std::move(options);
@@ -306,12 +263,13 @@ inline Setup make_setup(Options options, int ranks) {
   detail::choose_out(s);
 
   s.tokenizer = detail::choose_tokenizer(o, s.resume);
-  detail::choose_model(s);
-  if (o.sequence > s.model.max_tokens)
+  choose(s);
+  if (s.model.max_tokens > 0 && o.sequence > s.model.max_tokens)
     refuse("--sequence " + std::to_string(o.sequence) + o.source_of("sequence") + " is longer than the " +
            std::to_string(s.model.max_tokens) + " positions of the model");
   std::int64_t const known = s.tokenizer ? s.tokenizer->tokenizer.vocabulary() : 0;
-  if (known > s.model.vocabulary)
+  std::int64_t const classes = s.model.vocabulary > 0 ? s.model.vocabulary : known;
+  if (known > classes)
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(known) + " tokens, the model only " +
            std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
@@ -319,7 +277,7 @@ inline Setup make_setup(Options options, int ranks) {
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
     data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
     if (s.tokenizer) detail::require_data_of_tokenizer(flag, corpus, *s.tokenizer);
-    detail::said_of(flag, [&] { corpus.require_vocabulary(s.model.vocabulary); });
+    if (classes > 0) detail::said_of(flag, [&] { corpus.require_vocabulary(classes); });
     return corpus;
   };
   data::TokenCorpus corpus = corpus_of("--data", o.data);
@@ -343,11 +301,13 @@ inline Setup make_setup(Options options, int ranks) {
   if (o.warmup > 0 && s.schedule.kind == optim::ScheduleKind::constant)
     s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " does nothing: --schedule constant has none");
   else if (o.warmup > s.steps)
-    s.warnings.push_back("--warmup " + std::to_string(o.warmup) + " is longer than the run of " +
+    s.warnings.push_back("--warmup " + std::to_string(o.warmup) + o.source_of("warmup") +
+                         " is longer than the run of " +
                          std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
                          ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
                          ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
   detail::warn_of_little_data(s);
+  detail::warn_of_few_averages(s);
   return s;
 }
 

@@ -20,6 +20,8 @@ namespace tutti::train {
 struct RunFacts {
   std::string device, products, algorithm, traffic;
   int ranks = 1, ranks_on_node = 1, threads = 1;
+  std::int64_t parameters = 0;
+  double flops_per_token = 0;
   double peak_flops = 0;         ///< measured, of all ranks
   std::int64_t state_bytes = 0;  ///< parameters and moments
   std::int64_t work_bytes = 0;   ///< activations and gradients of a rank
@@ -29,19 +31,16 @@ struct RunFacts {
 /// Rows of a name and a text.
 inline std::vector<std::pair<std::string, std::string>> start_table(Setup const& setup, RunFacts const& facts) {
   Options const& o = setup.options;
-  nn::Gpt2Config const& m = setup.model;
   auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
-  double const flops = nn::flops_per_token(m, o.sequence) * static_cast<double>(setup.tokens_per_step());
+  double const flops = facts.flops_per_token * static_cast<double>(setup.tokens_per_step());
   auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
   return {
       {"device", fmt::format("{}, {:.0f} GFLOP/s {} measured", facts.device, facts.peak_flops / 1e9, o.compute.text())},
       {"layout",
        fmt::format("{}: {} x {}", o.backend.text(), count(facts.ranks, "rank"), count(facts.threads, "thread"))},
       {"algorithm", facts.ranks == 1 && o.algorithm == AlgorithmName::ddp ? "one rank" : facts.algorithm},
-      {"model", fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {} (padded {}), {} positions",
-                            setup.model_origin, m.layers, m.channels, m.heads, m.vocabulary, m.padded_vocabulary,
-                            m.max_tokens)},
-      {"parameters", fmt::format("{}, fp32", with_commas(nn::parameter_count(m)))},
+      {"model", setup.model.origin + ": " + setup.model.sizes},
+      {"parameters", fmt::format("{}, fp32", with_commas(facts.parameters))},
       {"products", facts.products},
       {"data", fmt::format("{}: {} tokens", o.data, with_commas(setup.train->corpus().tokens()))},
       {"held out", setup.validation ? fmt::format("{}: {} tokens", o.validation_data,

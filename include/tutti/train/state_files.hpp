@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
 
 namespace tutti::train {
 
@@ -30,6 +33,20 @@ inline CheckpointContents contents_of(graph::State const& state, std::int64_t st
   return contents;
 }
 
+/// Parameters of a checkpoint into a state of the same model, which this rank may write. Errors: format, dtype, naming
+/// what differs.
+inline void read_parameters(Checkpoint const& checkpoint, graph::State& state) {
+  for (graph::Field& field : state.fields()) {
+    if (!field.parameter) continue;
+    io::NamedTensor const& saved = checkpoint.parameters().at(field.name);
+    if (saved.dtype != field.dtype || !(saved.shape == field.shape))
+      throw Error(ErrorKind::format, "read_parameters",
+                  checkpoint.parameters().path() + ": tensor '" + field.name + "' is " +
+                      std::string(name(saved.dtype)) + " " + to_string(saved.shape) + ", the model needs " +
+                      std::string(name(field.dtype)) + " " + to_string(field.shape) + ". Use another checkpoint");
+    if (state.writer()) std::memcpy(field.data(), saved.data, saved.bytes());
+  }
+}
 /// Moments of a checkpoint into a state of the same model, which this rank may write. Errors: format, naming what
 /// differs.
 inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {

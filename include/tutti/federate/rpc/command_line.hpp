@@ -78,7 +78,10 @@ inline std::set<std::string> const& unused_by_all() {
                                            "profile",
                                            "replicas-per-rank",
                                            "keep-packed",
-                                           "autotune"};
+                                           "autotune",
+                                           "algorithm",
+                                           "outer-overlap",
+                                           "outer-mix"};
   return flags;
 }
 

@@ -8,6 +8,7 @@
 #include <tutti/federate/rpc/command_line.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/model_choice.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 
@@ -28,9 +29,10 @@ class Gpt2Shepherd {
   /// Errors: configuration, io, format: what is wrong with the settings, the data or the folder.
   explicit Gpt2Shepherd(ShepherdCommand command)
       : command_(std::move(command)),
-        setup_(setup_of(command_)),
-        program_(program_of(command_, setup_)),
-        model_(setup_, program_) {
+        setup_(setup_of(command_, choice_)),
+        program_(program_of(command_, setup_, choice_)),
+        model_(setup_, program_, choice_.weights ? &*choice_.weights : nullptr) {
+    choice_.weights.reset();
     clear_finished();
     Facts facts;
     facts.parameters = static_cast<std::int64_t>(model_.parameters().size());
@@ -71,16 +73,22 @@ class Gpt2Shepherd {
   }
 
  private:
-  static train::Setup setup_of(ShepherdCommand const& command) {
+  static train::Setup setup_of(ShepherdCommand const& command, train::ModelChoice& choice) {
     train::Options options = command.train;
     options.backend = train::BackendName::threads;
     options.overwrite = true;  // whose folder it is, clear_finished decides
     options.sync_freq = 0, options.total_tokens = 0, options.ranks = 0;
-    return train::make_setup(std::move(options), static_cast<int>(command.policy.workers));
+    return train::make_setup(std::move(options), static_cast<int>(command.policy.workers), [&](train::Setup& setup) {
+      choice = train::choose_model(setup);
+      if (!std::holds_alternative<nn::Gpt2Config>(choice.config))
+        throw Error(ErrorKind::unavailable, "federate",
+                    "--architecture " + setup.model.architecture + ": workers train a GPT-2 alone. Leave it out");
+    });
   }
-  static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup) {
+  static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup,
+                                train::ModelChoice const& choice) {
     data::TokenCorpus const& corpus = setup.train->corpus();
-    return {.model = setup.model,
+    return {.model = std::get<nn::Gpt2Config>(choice.config),
             .options = setup.options,
             .steps = setup.steps,
             .samples_per_step = setup.global_rows,
@@ -112,14 +120,13 @@ class Gpt2Shepherd {
     ShepherdCore const& core = shepherd_->core();
     // For who starts workers beside it: the port may have been any.
     io::write_file(command_.at.folder + "/address", command_.at.host + ":" + std::to_string(port) + "\n");
-    nn::Gpt2Config const& m = setup_.model;
     console_.table(
         {{"listening",
           fmt::format("{}:{}, {}", command_.at.host, port,
                       command_.at.key.empty() ? "workers of this machine, without a key" : "workers with the key")},
          {"model",
-          fmt::format("{}: {} layers, {} channels, {} heads, vocabulary {}, {} parameters", setup_.model_origin,
-                      m.layers, m.channels, m.heads, m.vocabulary, train::with_commas(facts_.parameters))},
+          fmt::format("{}: {}, {} parameters", setup_.model.origin, setup_.model.sizes,
+                      train::with_commas(facts_.parameters))},
          {"data", fmt::format("{}: {} tokens", setup_.options.data, train::with_commas(program_.data_tokens))},
          {"run", fmt::format("{} samples of {} tokens, {:.2f} passes over the data", train::with_commas(facts_.samples),
                              facts_.sequence, setup_.train->epochs_at(setup_.steps))},
@@ -142,7 +149,7 @@ class Gpt2Shepherd {
          {"parameters", facts_.parameters},
          {"samples", facts_.samples},
          {"workers", command_.policy.workers},
-         {"model", train::to_json(m)},
+         {"model", setup_.model.json},
          {"seed", setup_.options.seed},
          {"prompt", setup_.tokenizer && setup_.validation
                         ? train::detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
@@ -217,6 +224,7 @@ class Gpt2Shepherd {
   }
 
   ShepherdCommand command_;
+  train::ModelChoice choice_;
   train::Setup setup_;
   Gpt2Program program_;
   Gpt2Global model_;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Which of the library's models a run trains: from flags, a checkpoint that is resumed, or a file of weights.
+
+#include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/setup.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace tutti::train {
+
+struct ModelChoice {
+  std::variant<nn::Gpt2Config, nn::LlamaConfig> config;
+  std::optional<io::LlmcModel> weights{};  ///< initial ones, from an llm.c file
+};
+
+namespace detail {
+
+/// Of a resumed run: what was typed must be what the checkpoint has.
+inline void require_model_of_checkpoint(Setup const& s) {
+  Options const& o = s.options;
+  ModelFacts const& m = s.model;
+  std::string const sizes = "the checkpoint's model has " + std::to_string(m.layers) + " layers, " +
+                            std::to_string(m.channels) + " channels, " + std::to_string(m.heads) +
+                            " heads: other sizes cannot be resumed. Leave out ";
+  if (o.typed.contains("architecture") && o.architecture.text() != m.architecture)
+    refuse("--architecture " + std::string(o.architecture.text()) + ": the checkpoint's model is a " + m.architecture +
+           ". Leave out --architecture");
+  bool const typed = o.typed.contains("layers") || o.typed.contains("channels") || o.typed.contains("heads");
+  if (typed && (o.layers != m.layers || o.channels != m.channels || o.heads != m.heads))
+    refuse(sizes + "--layers, --channels and --heads");
+  auto const require = [&](std::string const& flag, char const* key, std::int64_t value) {
+    if (o.typed.contains(flag) && m.json.value(key, std::int64_t{0}) != value)
+      refuse("--" + flag + " " + std::to_string(value) +
+             ": the checkpoint's model has others, and other sizes cannot be resumed. Leave it out");
+  };
+  require("kv-heads", "kv_heads", o.kv_heads);
+  require("hidden", "hidden", o.hidden);
+  if (o.typed.contains("untied") && m.json.value("tied", true))
+    refuse("--untied: the head of the checkpoint's model is its embedding. Leave it out");
+  if (!o.typed.contains("model")) return;
+  if (o.model.ends_with(".bin"))
+    refuse("--model " + o.model + " gives initial weights, and --resume has its own. Leave out one of the two");
+  nn::Gpt2Config const named = nn::gpt2_from_descriptor(o.model);
+  if (named.layers != m.layers || named.channels != m.channels || named.heads != m.heads)
+    refuse("--model " + o.model + ": " + sizes + "--model");
+}
+
+/// LLaMA with the depth and width of a GPT-2.
+inline nn::LlamaConfig llama_of(Options const& o, nn::Gpt2Config const& sizes) {
+  if (sizes.channels % sizes.heads != 0 || sizes.head_size() % 2 != 0)
+    refuse("--channels " + std::to_string(sizes.channels) + " with --heads " + std::to_string(sizes.heads) +
+           ": heads of a llama must have an even number of channels, whose pairs are rotated");
+  std::int64_t const kv_heads = o.kv_heads > 0 ? o.kv_heads : sizes.heads;
+  if (sizes.heads % kv_heads != 0)
+    refuse("--kv-heads " + std::to_string(kv_heads) + " does not divide --heads " + std::to_string(sizes.heads));
+  nn::LlamaConfig c{.layers = sizes.layers,
+                    .heads = sizes.heads,
+                    .kv_heads = kv_heads,
+                    .channels = sizes.channels,
+                    .head_size = sizes.head_size(),
+                    .hidden = o.hidden > 0 ? o.hidden : (8 * sizes.channels + 95) / 96 * 32,
+                    .vocabulary = sizes.vocabulary,
+                    .padded_vocabulary = sizes.padded_vocabulary,
+                    .max_tokens = sizes.max_tokens};
+  c.pairing = kernel::RotaryPairing::interleaved;  // as GGUF files have it
+  c.tied = !o.untied;
+  return c;
+}
+
+}  // namespace detail
+
+/// Sets the model of a setup. Errors: configuration, io, format.
+inline ModelChoice choose_model(Setup& s) {
+  using detail::refuse;
+  Options const& o = s.options;
+  bool const sized = o.layers != 0, llama = o.architecture == Architecture::llama;
+  auto const chosen = [&](auto const& config, std::string origin) {
+    s.model = facts_of(config);
+    s.model.origin = std::move(origin);
+    return ModelChoice{config};
+  };
+  auto const require_vocabulary = [&](std::set<std::string> const& names) {
+    if (names.contains("vocabulary") && o.vocabulary != s.model.vocabulary)
+      refuse("--vocabulary " + std::to_string(o.vocabulary) + ": " + s.model.origin + " has a vocabulary of " +
+             std::to_string(s.model.vocabulary) + ". Leave out --vocabulary");
+  };
+  if (s.resume) {
+    std::string const origin = "checkpoint " + s.resume->folder().string();
+    ModelChoice choice = architecture_of(*s.resume) == "llama" ? chosen(llama_config(*s.resume), origin)
+                                                               : chosen(gpt2_config(*s.resume), origin);
+    detail::require_model_of_checkpoint(s);
+    require_vocabulary(o.typed);
+    return choice;
+  }
+  if (o.model.ends_with(".bin")) {
+    if (llama) refuse("--model " + o.model + ": llm.c's files hold GPT-2. Leave out --architecture llama");
+    io::LlmcModel file(o.model);
+    ModelChoice choice = chosen(gpt2_config(file), o.model);
+    require_vocabulary(o.given);
+    choice.weights = std::move(file);
+    return choice;
+  }
+  nn::Gpt2Config sizes{.layers = o.layers, .heads = o.heads, .channels = o.channels};
+  std::string origin = "sizes given";
+  if (!sized) {
+    sizes = nn::gpt2_from_descriptor(o.model.empty() ? "d6" : o.model);
+    origin = o.model.empty() ? "d6, the default" : o.model;
+  }
+  std::int64_t const known = s.tokenizer ? s.tokenizer->tokenizer.vocabulary() : 0;
+  sizes.vocabulary = o.vocabulary != 0 ? o.vocabulary : known != 0 ? known : sizes.vocabulary;
+  sizes.padded_vocabulary = nn::padded_vocabulary(sizes.vocabulary);
+  sizes.max_tokens = std::max<std::int64_t>(o.sequence, sized ? 0 : 1024);
+  if (llama) {
+    nn::LlamaConfig const config = detail::llama_of(o, sizes);
+    nn::validate(config);
+    return chosen(config, origin);
+  }
+  nn::validate(sizes);
+  return chosen(sizes, origin);
+}
+
+/// A setup with the model that options, or the checkpoint to resume, choose. Errors: as the other.
+inline Setup make_setup(Options const& options, int ranks) {
+  return make_setup(options, ranks, [](Setup& s) { static_cast<void>(choose_model(s)); });
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a trainer's main calls: one of the library's models, or one of your own, trained as the options say.
+
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/gpt2_state.hpp>
+#include <tutti/nn/llama.hpp>
+#include <tutti/train/loop.hpp>
+#include <tutti/train/model_choice.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+
+namespace tutti::train {
+
+namespace detail {
+constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
+constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
+
+template <Backend B>
+parallel::DataParallel ranks_of(Communicator<B>& communicator, Options const& options) {
+  return parallel::data_parallel(
+      communicator, options.replicas_per_rank ? parallel::Replicas::per_rank : parallel::Replicas::per_node);
+}
+}  // namespace detail
+
+/// Trains the GPT-2 or LLaMA that the options, or the checkpoint to resume, choose. As run_training.
+template <class Device = Cpu, Backend B>
+int train_model(Communicator<B>& communicator, Options const& options) {
+  parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
+  std::optional<Setup> setup;
+  ModelChoice choice;
+  if (!all_succeed(*ranks.port, [&] {
+        setup = make_setup(options, ranks.port->size(), [&](Setup& s) { choice = choose_model(s); });
+      }))
+    return 1;
+  std::function<void(graph::State&)> initial;
+  if (choice.weights)
+    initial = [file = std::make_shared<io::LlmcModel>(std::move(*choice.weights))](graph::State& state) {
+      read_gpt2(*file, gpt2_config(*file), nn::gpt2_data(state));
+    };
+  return std::visit(
+      [&](auto const& config) {
+        return run_training<decltype(detail::loss_of(config)), Device>(
+            ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup), config,
+            std::move(initial));
+      },
+      choice.config);
+}
+
+/// Trains a model of your own: `Loss` as TrainStep wants it, its configuration from make_config(setup), which knows the
+/// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them.
+template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
+int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config) {
+  parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
+  std::optional<Setup> setup;
+  std::optional<typename Loss::Config> config;
+  if (!all_succeed(*ranks.port, [&] {
+        setup = make_setup(options, ranks.port->size(), [&](Setup& s) {
+          config = make_config(std::as_const(s));
+          s.model = facts_of(*config);
+          if (s.resume && architecture_of(*s.resume) != s.model.architecture)
+            detail::refuse("--resume: the checkpoint is of a model of architecture " + architecture_of(*s.resume));
+        });
+      }))
+    return 1;
+  return run_training<Loss, Device>(ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup),
+                                    *config);
+}
+
+}  // namespace tutti::train
