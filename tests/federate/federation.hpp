@@ -21,6 +21,25 @@ using tutti::testing::SimulatedClock;
 
 inline constexpr std::int64_t dimensions = 37;  // odd, several chunks of 64 bytes
 
+/// Of a run of so many samples, two in a step.
+inline Facts facts_of(std::int64_t samples) {
+  Facts facts;
+  facts.run = 99;
+  facts.parameters = dimensions;
+  facts.batch = 2;
+  facts.sequence = 8;
+  facts.samples = samples;
+  return facts;
+}
+inline Policy policy_of(std::int64_t workers) {
+  Policy policy;
+  policy.workers = workers;
+  policy.inner_steps = 10;
+  policy.chunk_bytes = 64;
+  policy.window = 2;
+  return policy;
+}
+
 /// What learning from one sample does to parameters: a pull towards a point of that sample.
 inline void learn(std::span<float> parameters, std::int64_t sample) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/gpt2_trainer.hpp>
 // Covers: <tutti/federate/gpt2_global.hpp>
+#include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/federate/gpt2_global.hpp>
@@ -18,10 +19,7 @@ namespace {
 
 /// Data, options and a setup as a shepherd has them for two workers.
 struct Run {
-  std::string folder = [] {
-    std::string name = (std::filesystem::temp_directory_path() / "tutti_gpt2_XXXXXX").string();
-    return std::string(::mkdtemp(name.data()));
-  }();
+  test::ScratchFolder folder;
   train::Setup setup;
   nn::Gpt2Config model;
   Gpt2Program program;
@@ -33,7 +31,7 @@ struct Run {
     train::Options o;
     o.layers = 2, o.channels = 32, o.heads = 2, o.vocabulary = 61;
     o.batch = 2, o.sequence = 16, o.steps = 40, o.warmup = 3, o.learning_rate = 0.004;
-    o.data = folder + "/train.bin", o.validation_data = folder + "/validation.bin", o.out = folder + "/out";
+    o.data = folder / "train.bin", o.validation_data = folder / "validation.bin", o.out = folder / "out";
     o.threads = 1;
     o.backend = train::BackendName::threads;
     setup = train::make_setup(o, 2, [&](train::Setup& s) {
@@ -52,7 +50,6 @@ struct Run {
     facts.samples = setup.steps * setup.global_rows;
     facts.program = to_text(program);
   }
-  ~Run() { std::filesystem::remove_all(folder); }
 
   void write_shard(char const* name, int count, unsigned seed) const {
     std::int32_t header[256] = {20240520, 1, count};
@@ -61,13 +58,13 @@ struct Run {
       seed = seed * 1664525u + 1013904223u;
       tokens[i] = static_cast<std::uint16_t>((seed >> 28) < 11 ? (tokens[i - 1] * 7 + 3) % 61 : (seed >> 16) % 61);
     }
-    std::ofstream file(folder + "/" + name, std::ios::binary);
+    std::ofstream file(folder / name, std::ios::binary);
     file.write(reinterpret_cast<char const*>(header), sizeof(header));
     file.write(reinterpret_cast<char const*>(tokens.data()), static_cast<std::streamsize>(2 * tokens.size()));
   }
   train::Options local(std::string const& data = "") const {
     train::Options o;
-    o.data = data.empty() ? folder + "/train.bin" : data;
+    o.data = data.empty() ? folder / "train.bin" : data;
     o.threads = 1;
     return o;
   }
@@ -126,10 +123,10 @@ TEST_CASE("jobs of a worker are steps of the trainer: same samples, same rates, 
 TEST_CASE("a trainer refuses data that are not the shepherd's, and programs that do not fit their facts") {
   Run run;
   run.write_shard("other.bin", 3000, 3);
-  REQUIRE_ERROR(Gpt2Trainer(run.local(run.folder + "/other.bin")).prepare(run.facts), ErrorKind::configuration,
+  REQUIRE_ERROR(Gpt2Trainer(run.local(run.folder / "other.bin")).prepare(run.facts), ErrorKind::configuration,
                 "Copy the shepherd's files here");
   REQUIRE_ERROR(Gpt2Trainer(train::Options{}).prepare(run.facts), ErrorKind::configuration, "--data is needed");
-  REQUIRE_ERROR(Gpt2Trainer(run.local(run.folder + "/none*.bin")).prepare(run.facts), ErrorKind::io, "--data");
+  REQUIRE_ERROR(Gpt2Trainer(run.local(run.folder / "none*.bin")).prepare(run.facts), ErrorKind::io, "--data");
   Facts wrong = run.facts;
   wrong.parameters += 1;
   REQUIRE_ERROR(Gpt2Trainer(run.local()).prepare(wrong), ErrorKind::format, "differ");
@@ -158,7 +155,7 @@ TEST_CASE("the global model moves by Nesterov, and its checkpoint is one of the 
   train::Checkpoint const checkpoint{path};
   CHECK(checkpoint.step() == 12);
   CHECK(train::gpt2_config(checkpoint) == run.model);
-  auto const model = train::Gpt2Model::load(run.folder + "/out");
+  auto const model = train::Gpt2Model::load(run.folder / "out");
   double difference = 0;
   std::vector<float> saved(before.size());
   {

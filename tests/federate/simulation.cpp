@@ -15,24 +15,6 @@ using namespace federation;
 
 namespace {
 
-Facts facts_of(std::int64_t samples) {
-  Facts facts;
-  facts.run = 99;
-  facts.parameters = dimensions;
-  facts.batch = 2;
-  facts.sequence = 8;
-  facts.samples = samples;
-  return facts;
-}
-Policy policy_of(std::int64_t workers) {
-  Policy policy;
-  policy.workers = workers;
-  policy.inner_steps = 10;
-  policy.chunk_bytes = 64;
-  policy.window = 2;
-  return policy;
-}
-
 struct Outcome {
   std::string wrong;
   std::int64_t rounds = 0, late = 0, restarts = 0;

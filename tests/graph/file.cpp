@@ -54,11 +54,6 @@ std::vector<std::pair<std::string, Graph>> programs() {
   return all;
 }
 
-void operations_of(Graph const& graph, std::set<Op>& seen) {
-  for (Node const& node : graph.nodes) seen.insert(node.op);
-  for (Graph const& body : graph.bodies) operations_of(body, seen);
-}
-
 struct Twice {
   static constexpr std::string_view name = "twice";
   static Type type(OperandTypes const& in) { return {in.dtype(0), Replication::replicated, in.shape(0)}; }
@@ -90,7 +85,7 @@ TEST_CASE("Graphs of every operation come back from their bytes the same, and gi
     CHECK(program_hash(back) == program_hash(graph));
     CHECK(to_string(back) == to_string(canonical(graph)));
     CHECK(read(write(graph, false)).nodes.size() == back.nodes.size());
-    operations_of(back, seen);
+    test::note_operations(back, seen);
   }
   for (int op = 0; op < op_count; ++op) {
     INFO(name(static_cast<Op>(op)));

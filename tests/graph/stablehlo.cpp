@@ -37,11 +37,6 @@ int count(std::string_view text, std::string_view part) {
   return number;
 }
 
-void note_operations(Graph const& graph, std::set<Op>& seen) {
-  for (Node const& node : graph.nodes) seen.insert(node.op);
-  for (Graph const& body : graph.bodies) note_operations(body, seen);
-}
-
 /// Reads a module again: every value is defined once, where what uses it can see it, and has one type; braces close.
 /// A message, or nothing.
 class Reading {
@@ -181,8 +176,8 @@ TEST_CASE("the graphs that other compilers run hold every operation, and their t
   for (test::StablehloCase const& made : test::StablehloCases().all()) {
     INFO(made.name);
     CHECK(names.insert(made.name).second);
-    note_operations(made.graph, seen);
-    note_operations(decompose(made.graph), written);
+    test::note_operations(made.graph, seen);
+    test::note_operations(decompose(made.graph), written);
     StablehloModule const module =
         to_stablehlo(made.graph, {.narrow_products = made.narrow_products, .ranks = made.ranks, .groups = made.groups});
     CHECK(Reading(module.text).fault() == "");

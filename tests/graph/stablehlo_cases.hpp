@@ -17,11 +17,18 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tutti::test {
+
+/// Adds the operations of a graph and of its bodies.
+inline void note_operations(Graph const& graph, std::set<Op>& seen) {
+  for (Node const& node : graph.nodes) seen.insert(node.op);
+  for (Graph const& body : graph.bodies) note_operations(body, seen);
+}
 
 struct StablehloCase {
   std::string name;

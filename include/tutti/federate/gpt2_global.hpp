@@ -16,12 +16,10 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/train_step.hpp>
+#include <tutti/train/validation.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace tutti::federate {
 
@@ -47,31 +45,11 @@ class Gpt2Global final : public OuterModel {
   std::span<float> momentum() override { return outer_.momentum(0); }
   void step(std::span<float const> outer_gradient) override { outer_.step(0, outer_gradient); }
 
-  struct Loss {
-    double loss = 0;           ///< in nats, mean over the predictions
-    double bits_per_byte = 0;  ///< 0 when no tokenizer says what the predictions spell
-  };
   /// Over as many windows of the held-out text as the setup says. Blocking. Requires: there is held-out text.
-  Loss validate() {
+  train::Validation validate() {
     parallel::scatter(parameters(), fragment_, step_.state());
-    data::ValidationLoader const& held_out = *setup_.validation;
-    Shape const shape{setup_.options.batch, setup_.options.sequence};
-    Tensor<std::int32_t> tokens(shape), targets(shape);
-    double loss = 0, predictions = 0;
-    std::int64_t bytes = 0;
-    std::int64_t const end = setup_.validation_windows();
-    for (std::int64_t window = 0; window < end; window += shape[0]) {
-      std::int64_t const counted = held_out.fill(window, tokens.view(), targets.view(), end);
-      loss +=
-          step_.evaluate(std::as_const(tokens).view(), std::as_const(targets).view()) * static_cast<double>(counted);
-      predictions += static_cast<double>(counted);
-      if (!setup_.tokenizer) continue;
-      data::Tokenizer const& tokenizer = setup_.tokenizer->tokenizer;
-      for (std::int32_t const target : targets.elements())
-        if (target >= 0 && target < tokenizer.vocabulary() && !tokenizer.is_special(target))
-          bytes += static_cast<std::int64_t>(tokenizer.token_bytes(target).size());
-    }
-    return {loss / std::max(predictions, 1.0), data::bits_per_byte(loss, bytes)};
+    return train::measure(step_, *setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                          setup_.validation_windows());
   }
   /// A checkpoint like those of train_gpt2, with moments of zero: the workers have theirs. Returns its folder.
   /// `steps`: inner steps of all workers together. Errors: io.
@@ -79,13 +57,7 @@ class Gpt2Global final : public OuterModel {
     parallel::scatter(parameters(), fragment_, step_.state());
     train::CheckpointContents contents = train::contents_of(step_.state(), steps);
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-    train::Json settings = train::Json::object();
-    train::for_each_setting(setup_.options, [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", setup_.model.json},
-                      {"settings", settings},
-                      {"data_cursor", {{"seed", setup_.options.seed}, {"step", steps}}},
-                      {"ranks", 1},
-                      {"micro_steps", setup_.micro_steps}};
+    contents.facts = train::checkpoint_facts(setup_, steps, 1);
     return train::save_checkpoint(setup_.options.out, contents, setup_.options.keep).string();
   }
 

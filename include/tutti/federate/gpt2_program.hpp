@@ -81,13 +81,7 @@ inline Gpt2Program parse_gpt2_program(std::string_view text) {
                   "the shepherd's program is of kind " + json.at("kind").dump() + ", version " +
                       json.at("version").dump() + "; this worker trains gpt2, version 1. Use programs of one release");
     nlohmann::json const &m = json.at("model"), &settings = json.at("settings"), &outer = json.at("outer");
-    program.model = {.layers = m.at("layers"),
-                     .heads = m.at("heads"),
-                     .channels = m.at("channels"),
-                     .vocabulary = m.at("vocabulary"),
-                     .padded_vocabulary = m.at("padded_vocabulary"),
-                     .max_tokens = m.at("max_tokens"),
-                     .epsilon = m.at("epsilon")};
+    program.model = train::gpt2_config(m);
     train::for_each_flag(program.options, [&]<class T>(train::Flag const& flag, T& value, auto const&) {
       if (Gpt2Program::travels(flag)) value = settings.at(flag.name).get<T>();
     });

@@ -251,9 +251,7 @@ class Run {
                     {"rows", setup_.rows},
                     {"micro_steps", setup_.micro_steps},
                     {"seed", o().seed},
-                    {"prompt", setup_.tokenizer && setup_.validation
-                                   ? detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
-                                   : std::string()}});
+                    {"prompt", opening_prompt(setup_)}});
   }
 
   /// Steps done or under way.
@@ -381,13 +379,7 @@ class Run {
     std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
     if (!root()) return;
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-    Json settings = Json::object();
-    for_each_setting(o(), [&](char const* name, auto const& value) { settings[name] = value; });
-    contents.facts = {{"model", setup_.model.json},
-                      {"settings", settings},
-                      {"data_cursor", {{"seed", o().seed}, {"step", done_}}},
-                      {"ranks", ranks()},
-                      {"micro_steps", setup_.micro_steps}};
+    contents.facts = checkpoint_facts(setup_, done_, ranks());
     saved_ = save_checkpoint(o().out, contents, o().keep).string();
     console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
     metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});

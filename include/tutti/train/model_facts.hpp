@@ -85,17 +85,19 @@ Config config_of(Checkpoint const& checkpoint, std::string const& architecture, 
 }
 }  // namespace detail
 
+/// What to_json wrote. Errors: nlohmann::json::exception, for a size that is not there.
+inline nn::Gpt2Config gpt2_config(nlohmann::json const& m) {
+  return {.layers = m.at("layers"),
+          .heads = m.at("heads"),
+          .channels = m.at("channels"),
+          .vocabulary = m.at("vocabulary"),
+          .padded_vocabulary = m.at("padded_vocabulary"),
+          .max_tokens = m.at("max_tokens"),
+          .epsilon = m.at("epsilon")};
+}
 /// The sizes that a checkpoint says. Errors: format, naming the file.
 inline nn::Gpt2Config gpt2_config(Checkpoint const& checkpoint) {
-  return detail::config_of<nn::Gpt2Config>(checkpoint, "gpt2", [](nlohmann::json const& m) -> nn::Gpt2Config {
-    return {.layers = m.at("layers"),
-            .heads = m.at("heads"),
-            .channels = m.at("channels"),
-            .vocabulary = m.at("vocabulary"),
-            .padded_vocabulary = m.at("padded_vocabulary"),
-            .max_tokens = m.at("max_tokens"),
-            .epsilon = m.at("epsilon")};
-  });
+  return detail::config_of<nn::Gpt2Config>(checkpoint, "gpt2", [](nlohmann::json const& m) { return gpt2_config(m); });
 }
 inline nn::LlamaConfig llama_config(Checkpoint const& checkpoint) {
   return detail::config_of<nn::LlamaConfig>(checkpoint, "llama", [](nlohmann::json const& m) {

@@ -311,4 +311,20 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
   return s;
 }
 
+/// What the checkpoint of step `step` says of its run, beside step and hashes.
+inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {
+  Json settings = Json::object();
+  for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });
+  return {{"model", s.model.json},
+          {"settings", settings},
+          {"data_cursor", {{"seed", s.options.seed}, {"step", step}}},
+          {"ranks", ranks},
+          {"micro_steps", s.micro_steps}};
+}
+/// Words with which a text like the run's begins, for who tries the model; empty where none are known.
+inline std::string opening_prompt(Setup const& s) {
+  return s.tokenizer && s.validation ? detail::opening_words(s.validation->corpus(), s.tokenizer->tokenizer)
+                                     : std::string();
+}
+
 }  // namespace tutti::train

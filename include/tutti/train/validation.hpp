@@ -21,6 +21,43 @@ struct Validation {
   std::int64_t predictions = 0;
 };
 
+namespace detail {
+
+struct ValidationTotals {
+  double sums[3] = {};  ///< loss, predictions, bytes of text
+
+  Validation result() const {
+    return {.loss = sums[0] / std::max(sums[1], 1.0),
+            .bits_per_byte = data::bits_per_byte(sums[0], static_cast<std::int64_t>(sums[2])),
+            .predictions = static_cast<std::int64_t>(sums[1])};
+  }
+};
+
+/// Part `part` of `parts` of the evaluation batches.
+template <class Loss, class Device>
+ValidationTotals measure_part(TrainStep<Loss, Device>& step, data::ValidationLoader const& held_out,
+                              data::Tokenizer const* tokenizer, std::int64_t windows, int part, int parts) {
+  std::int64_t const rows = step.options().evaluation_batch;
+  Shape const shape{rows, step.options().sequence};
+  std::int64_t const end = std::min(windows, held_out.windows());
+  data::Share const share = data::share_of((end + rows - 1) / rows, part, parts);
+  Tensor<std::int32_t> tokens(shape), targets(shape);
+  ValidationTotals totals;
+  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+    std::int64_t const counted = held_out.fill(batch * rows, tokens.view(), targets.view(), end);
+    double const mean = step.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
+    totals.sums[0] += mean * static_cast<double>(counted);
+    totals.sums[1] += static_cast<double>(counted);
+    if (tokenizer == nullptr) continue;
+    for (std::int32_t target : targets.elements())
+      if (target >= 0 && target < tokenizer->vocabulary() && !tokenizer->is_special(target))
+        totals.sums[2] += static_cast<double>(tokenizer->token_bytes(target).size());
+  }
+  return totals;
+}
+
+}  // namespace detail
+
 /// Loss over the first `windows` windows of the held-out text, or over all there are. `tokenizer` may be null.
 /// Ranks        all, with the same arguments. Blocking.
 /// Determinism  which predictions count depends on `windows` alone; ranks and evaluation batches change the order of
@@ -28,26 +65,15 @@ struct Validation {
 template <class Loss, class Device>
 Validation measure(comm::Port& port, TrainStep<Loss, Device>& step, data::ValidationLoader const& held_out,
                    data::Tokenizer const* tokenizer, std::int64_t windows) {
-  std::int64_t const rows = step.options().evaluation_batch;
-  Shape const shape{rows, step.options().sequence};
-  std::int64_t const end = std::min(windows, held_out.windows());
-  data::Share const share = data::share_of((end + rows - 1) / rows, port.rank(), port.size());
-  Tensor<std::int32_t> tokens(shape), targets(shape);
-  double totals[3] = {};  // loss, predictions, bytes of text
-  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-    std::int64_t const counted = held_out.fill(batch * rows, tokens.view(), targets.view(), end);
-    double const mean = step.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
-    totals[0] += mean * static_cast<double>(counted);
-    totals[1] += static_cast<double>(counted);
-    if (tokenizer == nullptr) continue;
-    for (std::int32_t target : targets.elements())
-      if (target >= 0 && target < tokenizer->vocabulary() && !tokenizer->is_special(target))
-        totals[2] += static_cast<double>(tokenizer->token_bytes(target).size());
-  }
-  parallel::all_reduce(port, totals, comm::PortOp::sum);
-  return {.loss = totals[0] / std::max(totals[1], 1.0),
-          .bits_per_byte = data::bits_per_byte(totals[0], static_cast<std::int64_t>(totals[2])),
-          .predictions = static_cast<std::int64_t>(totals[1])};
+  auto totals = detail::measure_part(step, held_out, tokenizer, windows, port.rank(), port.size());
+  parallel::all_reduce(port, totals.sums, comm::PortOp::sum);
+  return totals.result();
+}
+/// The same by this process alone.
+template <class Loss, class Device>
+Validation measure(TrainStep<Loss, Device>& step, data::ValidationLoader const& held_out,
+                   data::Tokenizer const* tokenizer, std::int64_t windows) {
+  return detail::measure_part(step, held_out, tokenizer, windows, 0, 1).result();
 }
 
 }  // namespace tutti::train

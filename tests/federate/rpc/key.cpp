@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/rpc/key.hpp>
 // Covers: <tutti/federate/throttle.hpp>
+#include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/federate/rpc/key.hpp>
@@ -15,13 +16,9 @@ using namespace tutti::federate;
 
 namespace {
 struct KeyFile {
-  std::string folder = [] {
-    std::string name = (std::filesystem::temp_directory_path() / "tutti_key_XXXXXX").string();
-    return std::string(::mkdtemp(name.data()));
-  }();
-  ~KeyFile() { std::filesystem::remove_all(folder); }
+  test::ScratchFolder folder;
   std::string operator()(std::string const& text, int permissions = 0600) const {
-    std::string const path = folder + "/key";
+    std::string const path = folder / "key";
     std::ofstream(path) << text;
     std::filesystem::permissions(path, std::filesystem::perms(permissions));
     return path;
@@ -59,7 +56,7 @@ TEST_CASE("a key that is no secret is refused, with the way out") {
     REQUIRE_ERROR(Key(file(good, permissions)), ErrorKind::configuration, "chmod 600");
   REQUIRE_ERROR(Key(file("too short")), ErrorKind::configuration, "head -c 32");
   REQUIRE_ERROR(Key(file(std::string(5000, 'x'))), ErrorKind::configuration, "16 to 4095 bytes");
-  REQUIRE_ERROR(Key(file.folder + "/none"), ErrorKind::io, "cannot be read");
+  REQUIRE_ERROR(Key(file.folder / "none"), ErrorKind::io, "cannot be read");
   static_cast<void>(Key(file(good, 0400)));
 }
 

@@ -7,6 +7,7 @@
 // Covers: <tutti/federate/trainer.hpp>
 // Covers: <tutti/federate/bench.hpp>
 #include "federate/federation.hpp"
+#include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/federate/rpc/shepherd.hpp>
@@ -23,35 +24,23 @@ using namespace tutti::federate;
 
 namespace {
 
-struct Folder {
-  std::string path = [] {
-    std::string name = (std::filesystem::temp_directory_path() / "tutti_federate_XXXXXX").string();
-    return std::string(::mkdtemp(name.data()));
-  }();
-  ~Folder() { std::filesystem::remove_all(path); }
+struct Folder : test::ScratchFolder {
   std::string file(char const* name, std::string const& text, bool secret = true) const {
-    std::ofstream(path + "/" + name) << text;
-    std::filesystem::permissions(path + "/" + name, std::filesystem::perms(secret ? 0600 : 0644));
-    return path + "/" + name;
+    std::string const path = *this / name;
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms(secret ? 0600 : 0644));
+    return path;
   }
 };
 
 Facts facts_of(std::int64_t samples) {
-  Facts facts;
+  Facts facts = federation::facts_of(samples);
   facts.run = 7;
-  facts.parameters = federation::dimensions;
-  facts.batch = 2;
-  facts.sequence = 8;
-  facts.samples = samples;
   facts.program = "a pull towards points";
   return facts;
 }
 Policy policy_of(std::int64_t workers) {
-  Policy policy;
-  policy.workers = workers;
-  policy.inner_steps = 10;
-  policy.chunk_bytes = 64;
-  policy.window = 2;
+  Policy policy = federation::policy_of(workers);
   policy.heartbeat = seconds(0.05);
   policy.lost_after = seconds(1);
   return policy;
@@ -93,7 +82,7 @@ struct Running {
 
   Running(Folder const& folder, Facts const& facts, Policy const& policy, std::string const& key = "",
           int port_wanted = 0) {
-    done = std::async(std::launch::async, [=, this, path = folder.path + "/shepherd"] {
+    done = std::async(std::launch::async, [=, this, path = folder / "shepherd"] {
       try {
         Shepherd shepherd({.host = "127.0.0.1", .port = port_wanted, .key = key, .folder = path}, facts, policy, model,
                           {.listening = [this](int at) { bound.set_value(at); },
@@ -125,7 +114,7 @@ std::future<std::string> worker_at(int port, Toy& toy, std::string const& key = 
 }
 std::string wrong_with(Folder const& folder, Facts const& facts, federation::Outer const& model) {
   federation::Disk disk;
-  disk.log = io::read_file(folder.path + "/shepherd/log.jsonl");
+  disk.log = io::read_file(folder / "shepherd/log.jsonl");
   disk.snapshots[parse_log(disk.log, "log").history.round()] = {model.at, model.velocity};
   return federation::wrong_with(disk, facts);
 }
@@ -181,7 +170,7 @@ TEST_CASE("who has another key, or none, is not let in, and told so") {
 TEST_CASE("without a key nothing listens to, or connects to, other machines") {
   Folder const folder;
   federation::Outer model;
-  REQUIRE_ERROR(Shepherd({.host = "0.0.0.0", .folder = folder.path}, facts_of(80), policy_of(1), model, {}),
+  REQUIRE_ERROR(Shepherd({.host = "0.0.0.0", .folder = folder.path()}, facts_of(80), policy_of(1), model, {}),
                 ErrorKind::configuration, "there is no --key");
   Toy toy;
   REQUIRE_ERROR(Worker({.host = "10.0.0.1"}, toy, {}), ErrorKind::configuration, "there is no --key");
@@ -205,7 +194,7 @@ TEST_CASE("a shepherd that was stopped goes on from its folder, and its workers 
     CHECK(!shepherd.done.get());
     rounds = shepherd.reports.size();
   }
-  REQUIRE_ERROR(RunFolder(folder.path + "/shepherd", "another program"), ErrorKind::configuration, "other settings");
+  REQUIRE_ERROR(RunFolder(folder / "shepherd", "another program"), ErrorKind::configuration, "other settings");
   Running shepherd(folder, facts, policy_of(2), "", port);
   REQUIRE(shepherd.port == port);
   for (auto& worker : workers) CHECK(worker.get() == "the run is complete");

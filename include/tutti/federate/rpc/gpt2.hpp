@@ -151,9 +151,7 @@ class Gpt2Shepherd {
          {"workers", command_.policy.workers},
          {"model", setup_.model.json},
          {"seed", setup_.options.seed},
-         {"prompt", setup_.tokenizer && setup_.validation
-                        ? train::detail::opening_words(setup_.validation->corpus(), setup_.tokenizer->tokenizer)
-                        : std::string()}});
+         {"prompt", train::opening_prompt(setup_)}});
     shared_ = core.ledger().committed();
     told_ = clock_now();
   }
