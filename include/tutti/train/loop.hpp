@@ -194,6 +194,7 @@ class Run {
     }
     parallel::broadcast(*port_, step_.state());
     parallel::require_equal(*port_, step_.state(), "at the start");
+    step_.mark_compared();
     std::visit([&](auto& algorithm) { algorithm.begin(setup_.resume ? &*setup_.resume : nullptr); }, algorithm_);
     setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
   }

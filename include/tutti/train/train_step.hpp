@@ -162,6 +162,8 @@ class TrainStep {
       return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
     });
   }
+  /// The caller has compared the state on all ranks since `connect`: the first step does not do it again.
+  void mark_compared() noexcept { compared_ = true; }
   /// Whether a node's ranks have one copy of the state, and share out its updates.
   bool divided() const noexcept {
     return std::any_of(state_.fields().begin(), state_.fields().end(),
