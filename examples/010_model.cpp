@@ -8,7 +8,6 @@
 #include <tutti/optim.hpp>
 #include <tutti/tutti.hpp>
 
-#include <cmath>
 #include <cstdio>
 
 using namespace tutti;
@@ -21,6 +20,7 @@ struct Network {
 };
 
 constexpr Network network{nn::linear_of(2, 16, 0.7), nn::linear_of(16, 1, 0.3)};
+constexpr optim::AdamW adamw{.beta2 = 0.99};
 
 // Traced by the compiler or at run time: the same graph.
 constexpr Var squared_error(graph::Builder& builder, Network const& model) {
@@ -38,7 +38,7 @@ int main() {
   std::printf("gradients agree with central differences: %s\n", check.worst < 1e-6 ? "yes" : "no");
 
   graph::Graph const training = graph::trace(network, [](graph::Builder& builder, Network const& model) {
-    optim::minimise(squared_error(builder, model), optim::Pass::whole, {.beta2 = 0.99}, {.clip = 1.0});
+    optim::minimise(squared_error(builder, model), optim::Pass::whole, adamw, {.clip = 1.0});
   });
   exec::Context context;
   graph::Program const program = graph::compile(training);
@@ -52,9 +52,7 @@ int main() {
     for (int row = 0; row < 64; ++row) y(row, 0) = x(row, 0) * x(row, 1);
     step.set("x", x.view());
     step.set("y", y.view());
-    step.set("learning_rate", 0.01 * (1 - i / 2001.0));
-    step.set("correction1", 1 - std::pow(0.9, i));
-    step.set("correction2", 1 - std::pow(0.99, i));
+    optim::set_step(step, adamw, 0.01 * (1 - i / 2001.0), i);
     step.run();
     if (i == 1 || i == 2000) std::printf("step %4d: loss %s 0.001\n", i, step.value("loss") < 1e-3 ? "below" : "above");
   }

@@ -3,6 +3,10 @@
 /// @file
 /// Optimizers, schedules, clipping.
 
+#include <tutti/optim/optimizer.hpp>
 #include <tutti/optim/adamw.hpp>
+#include <tutti/optim/parameter_groups.hpp>
+#include <tutti/optim/minimise.hpp>
+#include <tutti/optim/muon.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/optim/sgd.hpp>

@@ -9,6 +9,7 @@
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
+#include <tutti/train/own_updates.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
@@ -22,6 +23,7 @@
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/product_choices.hpp>
 #include <tutti/train/sample_text.hpp>
 #include <tutti/train/setup.hpp>

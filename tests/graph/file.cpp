@@ -9,7 +9,7 @@
 #include <tutti/graph/print.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -9,7 +9,7 @@
 #include <tutti/graph/custom.hpp>
 #include <tutti/graph/stablehlo/export.hpp>
 #include <tutti/nn/gpt2.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 
 #include <cctype>
 #include <map>

@@ -19,7 +19,7 @@
 #include <tutti/graph/stablehlo/export.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 
 #include <algorithm>
 #include <cmath>

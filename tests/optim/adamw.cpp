@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/optim/adamw.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/repeat.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 
 #include <cmath>
 #include <map>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// States that a loss updates, parameters that are not trained, and models that were not made ready.
-// Covers: <tutti/graph/differs.hpp> <tutti/train/initialisation.hpp>
+// Covers: <tutti/graph/differs.hpp> <tutti/train/initialisation.hpp> <tutti/train/own_updates.hpp>
 
 #include "support/catch.hpp"
 #include "train/own_states.hpp"
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/graph/custom.hpp>
+#include <tutti/optim.hpp>
 
 #include <memory>
 #include <string>
@@ -180,4 +181,51 @@ TEST_CASE("evaluation of a wrong shape names the shapes and the caller's line") 
   REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "must both be (2, 8)");
   REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "own_states.cpp:");
   REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "own_states.cpp:");
+}
+
+TEST_CASE("any optimizer trains alike on one rank and on two, with one copy of the state or two, and resumes bitwise") {
+  std::vector<optim::AnyOptimizer> const optimizers{
+      optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}, optim::Muon{.weight_decay = 0.1}};
+  using Step = TrainStep<nn::Gpt2Loss>;
+  for (optim::AnyOptimizer const& optimizer : optimizers) {
+    INFO(optimizer.describe());
+    auto const make = [&](exec::Context& context, std::int64_t rows) {
+      auto step = std::make_unique<Step>(context, test::small_gpt2, optimizer,
+                                         TrainStepOptions{.batch = rows, .sequence = 8, .micro_steps = 2, .clip = 0.5,
+                                                          .groups = {{.pattern = "*bias", .rate = 0.5},
+                                                                     {.pattern = "wpe", .frozen = true}}});
+      step->initialise(3);
+      return step;
+    };
+    // Losses of four steps; with a break after two, by another step that takes over what the first one had.
+    auto const train = [&](std::unique_ptr<Step> step, std::int64_t row, std::int64_t rows, auto&& takes_over) {
+      std::vector<float> losses;
+      for (std::int64_t i = 0; i < 4; ++i) {
+        if (i == 2) step = takes_over(std::move(step));
+        losses.push_back((*step)(Rows(i, row, 2 * rows).at(i), 1e-2).loss);
+      }
+      return std::pair(losses, test::contents_of(step->state()));
+    };
+    auto const goes_on = [](std::unique_ptr<Step> step) { return step; };
+    exec::Context context({.threads = 1});
+    auto const alone = train(make(context, 2), 0, 2, goes_on);
+    CHECK(train(make(context, 2), 0, 2, [&](std::unique_ptr<Step> step) {
+            auto next = make(context, 2);
+            test::restore(next->state(), test::contents_of(step->state()));
+            next->set_updates(2);
+            return next;
+          }) == alone);
+    for (parallel::Replicas replicas : {parallel::Replicas::per_node, parallel::Replicas::per_rank}) {
+      std::vector<std::vector<float>> losses(2);
+      threads::run(2, [&](Communicator<Threads>& communicator) {
+        exec::Context own({.threads = 1});
+        auto step = make(own, 1);
+        step->connect(parallel::data_parallel(communicator, replicas));
+        auto const rank = static_cast<std::size_t>(communicator.rank());
+        losses[rank] = train(std::move(step), 2 * communicator.rank(), 1, goes_on).first;
+      });
+      for (std::size_t i = 0; i < 4; ++i)
+        for (auto const& of_rank : losses) CHECK(of_rank[i] == Approx(alone.first[i]).epsilon(1e-5));
+    }
+  }
 }

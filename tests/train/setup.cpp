@@ -217,17 +217,20 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
   Data const data;
   fs::path const out = data.folder / "run", config = data.folder / "config.json";
   // A value that is neither the default nor the one of --config, which is not the default either.
-  std::map<std::string, nlohmann::json> recorded{
-      {"data", (data.folder / "train.bin").string()},
-      {"validation-data", (data.folder / "validation.bin").string()},
-      {"tokenizer", ""},
-      {"schedule", "wsd"},
-      {"compute", "bfloat16"},
-      {"algorithm", "diloco"},
-      {"outer-bits", "int8"},
-      {"sample-every", 0}};
-  std::map<std::string, nlohmann::json> filed{
-      {"schedule", "linear"}, {"compute", "float32"}, {"algorithm", "ddp"}, {"outer-bits", "int4"}};
+  std::map<std::string, nlohmann::json> recorded{{"data", (data.folder / "train.bin").string()},
+                                                 {"validation-data", (data.folder / "validation.bin").string()},
+                                                 {"tokenizer", ""},
+                                                 {"schedule", "wsd"},
+                                                 {"compute", "bfloat16"},
+                                                 {"algorithm", "diloco"},
+                                                 {"outer-bits", "int8"},
+                                                 {"optimizer", "muon"},
+                                                 {"muon-scale", "spectral"},
+                                                 {"nesterov", true},
+                                                 {"sample-every", 0}};
+  std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}, {"compute", "float32"}, {"algorithm", "ddp"},
+                                              {"outer-bits", "int4"}, {"optimizer", "sgd"},   {"muon-scale", "adamw"},
+                                              {"nesterov", false}};
   Options defaults;
   Json settings = Json::object(), file = Json::object();
   for_each_setting(defaults, [&](std::string const& name, auto const& value) {
@@ -275,6 +278,9 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
   CHECK(told.options.validate_every == 101);
   CHECK(told.changes == std::vector<std::string>{"learning-rate 0.0013 -> 0.5", "validation-batches 1 -> 7",
                                                  "keep 4 -> 9"});
+  CHECK(resumed({"--optimizer", "muon"}).options.optimizer == OptimizerName::muon);
+  REQUIRE_ERROR(resumed({"--optimizer", "sgd"}), ErrorKind::configuration,
+                "was trained with muon, whose state another optimizer cannot go on with. Leave out --optimizer");
 }
 
 TEST_CASE("a model that is given a second time must be the same") {

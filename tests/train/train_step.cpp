@@ -2,7 +2,7 @@
 // Covers: <tutti/train/algorithm.hpp>
 // Covers: <tutti/train/llama_files.hpp>
 // Covers: <tutti/train/loop.hpp> <tutti/train/profiling.hpp>
-// Covers: <tutti/train/models.hpp>
+// Covers: <tutti/train/models.hpp> <tutti/train/optimizer_choice.hpp>
 // Covers: <tutti/train/sample_text.hpp>
 // Covers: <tutti/train/start_table.hpp>
 // The loop around the step is exercised by trainer.py, as users run it.

@@ -281,6 +281,35 @@ def case_resume(bench):
         print(f"  {backend}: stopped twice by step {stopped}, then equal to the uninterrupted run")
 
 
+def case_optimizers(bench):
+    """--optimizer sgd and muon learn, the same on one rank and two, resume to the bit, also from ranks that kept a copy each; the state of another optimizer is refused."""
+    steps = ("--steps", "10", "--schedule", "constant")
+    for name, rate, flags in ("sgd", "0.3", ("--nesterov", "--momentum", "0.8")), ("muon", "3e-3", ("--weight-decay", "0.2")):
+        flags = ("--optimizer", name, "--learning-rate", rate, *flags)
+        alone = bench.folder / f"{name}1"
+        text, _ = bench.run("threads", 1, alone, "--batch", "4", *flags, *steps)
+        check({"sgd": "SGD, Nesterov momentum 0.8", "muon": "Muon, Nesterov momentum 0.95"}[name] in text and "WARNING: shared" not in text, text)
+        check(bench.losses(alone)[-1] < bench.losses(alone)[0] - 0.1, f"nothing was learned: {bench.losses(alone)}")
+        for backend in bench.backends():
+            two, own, parts = (bench.folder / f"{name}-{backend}-{what}" for what in ("two", "own", "parts"))
+            text, _ = bench.run(backend, 2, two, "--batch", "2", *flags, *steps)
+            check(("share one copy" in text) == (name == "muon") and "WARNING: shared" not in text, text)
+            print(f"  {name}, {backend}, 2 ranks: within {close(bench.losses(alone), bench.losses(two), 1e-5):.1e}")
+            bench.run(backend, 2, own, "--batch", "2", *flags, *steps, "--replicas-per-rank")
+            check(bench.parameters(own, 10) == bench.parameters(two, 10), f"{name}: other parameters with a copy for every rank")
+            bench.run(backend, 2, parts, "--batch", "2", *flags, "--steps", "5", *steps[2:])
+            bench.run(backend, 2, parts, "--resume", "latest", "--steps", "10", "--learning-rate", rate)
+            check(bench.losses(parts) == bench.losses(two), f"{name}, {backend}: other losses after resuming")
+            check(bench.parameters(parts, 10) == bench.parameters(two, 10), f"{name}, {backend}: other parameters after resuming")
+    for other in ("adamw", "muon"):
+        _, errors = bench.run("threads", 1, bench.folder / "sgd1", "--resume", "latest", "--steps", "12", "--optimizer", other, code=None)
+        check(f"--optimizer {other}: the checkpoint" in errors and "was trained with sgd" in errors, errors)
+    plain = bench.folder / "plain"
+    bench.run("threads", 1, plain, "--batch", "4", "--optimizer", "sgd", "--momentum", "0", "--steps", "2")
+    _, errors = bench.run("threads", 1, plain, "--resume", "latest", "--steps", "4", "--momentum", "0.9", code=None)
+    check("holds no 'velocity." in errors, errors)
+
+
 def case_diloco(bench):
     """DiLoCo: with one inner step, outer rate 1 and no momentum near data parallel; any stop resumes to the bit; others refused."""
     flags = ["--batch", "2", "--steps", "24", "--validation-data", str(bench.folder / "validation.bin"), "--checkpoint-every", "7",

@@ -8,7 +8,7 @@
 #include <tutti/federate/shepherd_actions.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/parallel/outer_optimizer.hpp>
 #include <tutti/train/checkpoint.hpp>

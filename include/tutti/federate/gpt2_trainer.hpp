@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Inner steps of a GPT-2: AdamW on this machine's processors, whose moments stay from round to round.
+/// Inner steps of a GPT-2: an optimizer on this machine's processors, whose moments stay from round to round.
 
 #include <tutti/data/loader.hpp>
 #include <tutti/exec/memory_limit.hpp>
@@ -14,6 +14,7 @@
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/data_files.hpp>
+#include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/train_step.hpp>
 
@@ -41,8 +42,7 @@ class Gpt2Trainer final : public Trainer {
     require_memory(facts);
     context_ = std::make_unique<exec::Context>(exec::ContextOptions{.threads = local_.threads});
     step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss>>(
-        *context_, program_.model,
-        optim::AdamW{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
+        *context_, program_.model, train::optimizer_of(o),
         train::TrainStepOptions{
             .batch = o.batch, .sequence = o.sequence, .clip = o.clip, .compute = o.compute_dtype()});
     fragment_ = parallel::fragments_of(step_->state(), 1).front();
@@ -109,9 +109,9 @@ class Gpt2Trainer final : public Trainer {
     double const parameters = static_cast<double>(facts.parameters);
     double const hidden = static_cast<double>(facts.batch) * static_cast<double>(facts.sequence) *
                           static_cast<double>(program_.model.channels);
-    train::detail::require_memory(program_.options, 1, true, 12 * parameters,
-                                  16 * parameters + static_cast<double>(facts.gradient_bytes()) + 4 * hidden,
-                                  exec::available_memory());
+    train::detail::require_memory(
+        program_.options, 1, true, train::state_bytes_of_parameter(program_.options) * parameters,
+        16 * parameters + static_cast<double>(facts.gradient_bytes()) + 4 * hidden, exec::available_memory());
   }
   /// Steps a second, of steps whose outcome is thrown away.
   double measure() {

@@ -3,7 +3,15 @@
 /// @file
 /// `Division`: how ranks on one node share the updates of their State.
 
+#include <tutti/graph/ir.hpp>
+
 namespace tutti::graph {
+
+/// Whether ranks can share out this update, each making a section of it: AdamW's, which treats every element for itself
+/// and writes where it reads. Another update is made whole, by every rank in memory of its own.
+constexpr bool is_divisible(Graph const& graph, Update const& update) noexcept {
+  return graph.op(update.value) == Op::result && graph.op(graph.operand(update.value, 0)) == Op::adamw;
+}
 
 /// This rank among those that share the fields of the State.
 struct Division {

@@ -48,6 +48,12 @@ class Ports {
     std::byte* const to = given(entry);
     if (!elements.empty()) std::memcpy(to, elements.data(), elements.size_bytes());
   }
+  /// Whether there is such an input.
+  bool takes(std::string_view name) const {
+    for (Entry const& entry : list_.inputs)
+      if (entry.name == name) return true;
+    return false;
+  }
   /// Sets every element of an input: for scalars. Errors: invalid_argument, dtype (the type has no such number).
   void set(std::string_view name, double value, std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);

@@ -9,7 +9,7 @@
 #include <tutti/core/hash.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/state.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 
 #include <algorithm>
 #include <cstddef>

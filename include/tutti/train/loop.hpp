@@ -13,6 +13,7 @@
 #include <tutti/train/console.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/metrics.hpp>
+#include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/product_choices.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/sample_text.hpp>
@@ -54,8 +55,7 @@ class Run {
         setup_(fitting(std::move(setup), place.ranks)),
         initial_(std::move(initial)),
         machine_(setup_.options, place),
-        step_(machine_.context(), config,
-              {.beta1 = o().beta1, .beta2 = o().beta2, .epsilon = o().epsilon, .weight_decay = o().weight_decay},
+        step_(machine_.context(), config, optimizer_of(o()),
               {.batch = share().count,
                .sequence = o().sequence,
                .evaluation_batch = setup_.rows,
@@ -74,9 +74,8 @@ class Run {
   }
   /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
   void prepare() {
-    detail::require_memory(o(), ranks_on_node_, step_.divided(),
-                           static_cast<double>(step_.state_bytes() + beyond_bytes()),
-                           static_cast<double>(step_.workspace_bytes()) + setup_.bytes_of_tokens(),
+    detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(common_bytes()),
+                           static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
   }
@@ -142,9 +141,13 @@ class Run {
   double weight() const noexcept {
     return static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows);
   }
-  std::int64_t beyond_bytes() const {
-    return std::visit([](auto const& algorithm) { return algorithm.bytes(); }, algorithm_);
+  /// Of the state, with what the algorithm keeps: what a node's ranks have together, or each has where they have none.
+  std::int64_t common_bytes() const {
+    if (step_.divided()) return step_.shared_bytes();
+    return step_.state_bytes() + std::visit([](auto const& algorithm) { return algorithm.bytes(); }, algorithm_);
   }
+  /// What each has beside it.
+  std::int64_t own_bytes() const { return step_.divided() ? step_.state_bytes() - step_.shared_bytes() : 0; }
   /// Of what is shown and kept, the model is the one that all agree on.
   template <class F>
   void with_agreed_model(F&& f) {
@@ -160,7 +163,9 @@ class Run {
   }
 
   Setup fitting(Setup setup, int ranks_on_node) const {
-    require_memory(setup, ranks_on_node, data_parallel_.node && setup.options.algorithm == AlgorithmName::ddp);
+    require_memory(setup, ranks_on_node,
+                   data_parallel_.node && setup.options.algorithm == AlgorithmName::ddp &&
+                       setup.options.optimizer != OptimizerName::sgd);
     return setup;
   }
   Options const& o() const noexcept { return setup_.options; }
@@ -214,6 +219,7 @@ class Run {
       return algorithm.describe_traffic(step_.parameter_count());
     };
     console_.table(start_table(setup_, {.device = machine_.describe(),
+                                        .optimizer = step_.optimizer().describe(),
                                         .products = machine_.describe_products(step_.options().compute),
                                         .algorithm = std::visit(describe, algorithm_),
                                         .traffic = std::visit(traffic, algorithm_),
@@ -223,12 +229,13 @@ class Run {
                                         .parameters = step_.parameter_count(),
                                         .flops_per_token = flops_per_token(),
                                         .peak_flops = peak_flops_,
-                                        .state_bytes = step_.state_bytes() + beyond_bytes(),
+                                        .state_bytes = common_bytes(),
+                                        .own_bytes = own_bytes(),
                                         .work_bytes = step_.workspace_bytes(),
                                         .one_state = step_.divided()}));
     for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
     for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
-    if (averages_gradients() && data_parallel_.node && !step_.divided())
+    if (averages_gradients() && data_parallel_.node && !step_.divided() && step_.divisible())
       console_.line(
           "WARNING: shared memory is too small for one copy of parameters and moments: every rank keeps its own. "
           "Enlarge /dev/shm, or say --replicas-per-rank");

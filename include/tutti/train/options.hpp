@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <set>
 #include <string>
@@ -33,6 +34,8 @@ enum class BackendName : unsigned char { automatic, mpi, threads, nccl };
 enum class DeviceName : unsigned char { cpu, cuda };
 enum class Architecture : unsigned char { gpt2, llama };
 enum class AlgorithmName : unsigned char { ddp, diloco };
+enum class OptimizerName : unsigned char { adamw, sgd, muon };
+enum class MuonScaleName : unsigned char { adamw, spectral };
 
 }  // namespace train
 
@@ -47,6 +50,10 @@ template <>
 inline constexpr auto setting::spelling<train::Architecture> = std::array<std::string_view, 2>{"gpt2", "llama"};
 template <>
 inline constexpr auto setting::spelling<train::AlgorithmName> = std::array<std::string_view, 2>{"ddp", "diloco"};
+template <>
+inline constexpr auto setting::spelling<train::OptimizerName> = std::array<std::string_view, 3>{"adamw", "sgd", "muon"};
+template <>
+inline constexpr auto setting::spelling<train::MuonScaleName> = std::array<std::string_view, 2>{"adamw", "spectral"};
 template <>
 inline constexpr auto setting::spelling<graph::Recompute> =
     std::array<std::string_view, 3>{"none", "pointwise", "block"};
@@ -74,6 +81,10 @@ struct Options {
   std::int64_t warmup = 0;
   Choice<optim::ScheduleKind> schedule = optim::ScheduleKind::cosine;
   double final_fraction = 0.0;
+  Choice<OptimizerName> optimizer = OptimizerName::adamw;
+  double momentum = 0.95;  ///< of sgd and muon
+  bool nesterov = false;   ///< of sgd
+  Choice<MuonScaleName> muon_scale = MuonScaleName::adamw;
   double weight_decay = 0.1;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   Choice<Compute> compute = Compute::float32;  ///< of matrix products
@@ -191,10 +202,19 @@ void for_each_flag(AnyOptions& o, F&& f) {
     Any{});
   f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak learning rate, at the last step"}, o.final_fraction,
     Real{0, 1});
+  f(Flag{"Optimizer", "optimizer", checkpoint,
+         "adamw, sgd, or muon: orthogonal moves of the matrices between hidden layers, adamw for the rest"},
+    o.optimizer, Any{});
   f(Flag{"Optimizer", "weight-decay", checkpoint, "on matrices and embeddings"}, o.weight_decay, Real{0, 1e3});
-  f(Flag{"Optimizer", "beta1", checkpoint, "AdamW"}, o.beta1, Real{0, 1, true});
-  f(Flag{"Optimizer", "beta2", checkpoint, "AdamW"}, o.beta2, Real{0, 1, true});
-  f(Flag{"Optimizer", "epsilon", checkpoint, "AdamW"}, o.epsilon, Real{1e-30, 1});
+  f(Flag{"Optimizer", "beta1", checkpoint, "adamw, muon"}, o.beta1, Real{0, 1, true});
+  f(Flag{"Optimizer", "beta2", checkpoint, "adamw, muon"}, o.beta2, Real{0, 1, true});
+  f(Flag{"Optimizer", "epsilon", checkpoint, "adamw, muon"}, o.epsilon, Real{1e-30, 1});
+  f(Flag{"Optimizer", "momentum", checkpoint, "sgd, muon"}, o.momentum, Real{0, 1, true});
+  f(Flag{"Optimizer", "nesterov", checkpoint, "sgd: Nesterov's momentum, which muon always has"}, o.nesterov, Any{});
+  f(Flag{"Optimizer", "muon-scale", checkpoint,
+         "muon: adamw moves elements as far as adamw would, for its learning rates; spectral is the published factor, "
+         "for learning rates of about 0.02"},
+    o.muon_scale, Any{});
   f(Flag{"Optimizer", "clip", checkpoint, "largest global norm of the gradient; 0 does not clip", "gradient-clip"},
     o.clip, Real{0, 1e30});
   f(Flag{"Optimizer", "compute", checkpoint,
@@ -329,6 +349,16 @@ inline void validate(Options const& o) {
     for (char const* name : {"inner-steps", "outer-learning-rate", "outer-momentum", "fragments", "outer-bits",
                              "outer-overlap", "outer-mix"})
       if (o.typed.contains(name)) refuse(name, "", "is of --algorithm diloco. Add that, or leave it out");
+  if (!remembered) {
+    auto const of_others = [&](std::initializer_list<char const*> names, std::string const& whose) {
+      for (char const* name : names)
+        if (o.typed.contains(name)) refuse(name, "", "is of --optimizer " + whose + ". Add that, or leave it out");
+    };
+    if (o.optimizer == OptimizerName::adamw) of_others({"momentum"}, "sgd or muon");
+    if (o.optimizer == OptimizerName::sgd) of_others({"beta1", "beta2", "epsilon"}, "adamw or muon");
+    if (o.optimizer != OptimizerName::sgd) of_others({"nesterov"}, "sgd");
+    if (o.optimizer != OptimizerName::muon) of_others({"muon-scale"}, "muon");
+  }
   if (o.fragments > o.inner_steps)
     refuse("fragments", std::to_string(o.fragments),
            "are more than the " + std::to_string(o.inner_steps) + " --inner-steps, in each of which one is averaged");

@@ -62,6 +62,14 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
                 checkpoint.folder().string() + " records no settings. Use another checkpoint");
   nlohmann::json const& settings = facts.at("settings");
   o.checkpoint = checkpoint.folder().string();
+  // Checkpoints from before there was a choice are AdamW's.
+  std::string const optimizer = settings.contains("optimizer") && settings.at("optimizer").is_string()
+                                    ? settings.at("optimizer").get<std::string>()
+                                    : "adamw";
+  if (o.typed.contains("optimizer") && o.optimizer.text() != optimizer)
+    refuse("--optimizer " + o.optimizer.text() + ": the checkpoint " + o.checkpoint + " was trained with " + optimizer +
+           ", whose state another optimizer cannot go on with. Leave out --optimizer");
+  if (!settings.contains("optimizer")) o.optimizer = OptimizerName::adamw;
   for_each_setting(o, [&](char const* name, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     if (!settings.contains(name)) return;
@@ -226,12 +234,17 @@ inline void warn_of_few_averages(Setup& s) {
 
 }  // namespace detail
 
+/// Bytes that the optimizer needs at least for a parameter, with the parameter itself.
+inline double state_bytes_of_parameter(Options const& o) noexcept {
+  if (o.optimizer == OptimizerName::adamw) return 12;
+  return o.optimizer == OptimizerName::sgd && o.momentum == 0 ? 4 : 8;
+}
 /// Refuses what memory cannot hold before any of it is asked for: the parameters, their moments and gradients, and the
 /// hidden state of one micro-step are needed whatever the plan. Errors: configuration.
 inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
                            std::int64_t available = exec::available_memory()) {
   double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
-  detail::require_memory(s.options, ranks_on_node, one_state, 12 * s.model.parameters,
+  detail::require_memory(s.options, ranks_on_node, one_state, state_bytes_of_parameter(s.options) * s.model.parameters,
                          4 * (s.model.parameters + hidden) + s.bytes_of_tokens(), available);
 }
 

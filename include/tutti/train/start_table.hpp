@@ -18,12 +18,13 @@ namespace tutti::train {
 
 /// What the setup does not say: where a run runs, and how.
 struct RunFacts {
-  std::string device, products, algorithm, traffic;
+  std::string device, optimizer, products, algorithm, traffic;
   int ranks = 1, ranks_on_node = 1, threads = 1;
   std::int64_t parameters = 0;
   double flops_per_token = 0;
   double peak_flops = 0;         ///< measured, of all ranks
   std::int64_t state_bytes = 0;  ///< parameters and moments
+  std::int64_t own_bytes = 0;    ///< those that each rank has for itself where others are shared
   std::int64_t work_bytes = 0;   ///< activations and gradients of a rank
   bool one_state = false;        ///< the ranks of a node share parameters and moments
 };
@@ -54,17 +55,17 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
                            o.sequence, count(setup.micro_steps, "micro-step"), flops / 1e9)},
       {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup.first_step + 1, setup.steps,
                             setup.train->epochs_at(setup.steps))},
-      {"optimizer",
-       fmt::format("AdamW, {} schedule with peak {:.3g} after {} steps of warm-up, betas {} {}, weight decay {}, "
-                   "clip {}",
-                   o.schedule.text(), o.learning_rate, o.warmup, o.beta1, o.beta2, o.weight_decay,
-                   o.clip == 0 ? std::string("none") : fmt::format("{}", o.clip))},
+      {"optimizer", fmt::format("{}; {} schedule with peak {:.3g} after {} steps of warm-up, clip {}", facts.optimizer,
+                                o.schedule.text(), o.learning_rate, o.warmup,
+                                o.clip == 0 ? std::string("none") : fmt::format("{}", o.clip))},
       {"recompute", describe_recompute(o.recompute)},
       {"memory",
        facts.one_state
-           ? fmt::format("{} activations and gradients a rank; {} parameters and moments, of which the node's {} share "
-                         "one copy and its updates",
-                         bytes(facts.work_bytes), bytes(facts.state_bytes), count(facts.ranks_on_node, "rank"))
+           ? fmt::format("{} activations and gradients{} a rank; {} parameters and moments, of which the node's {} "
+                         "share one copy and its updates",
+                         bytes(facts.work_bytes),
+                         facts.own_bytes > 0 ? fmt::format(", {} parameters and moments", bytes(facts.own_bytes)) : "",
+                         bytes(facts.state_bytes), count(facts.ranks_on_node, "rank"))
            : fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
                          bytes(facts.state_bytes + facts.work_bytes), bytes(facts.state_bytes),
                          bytes(facts.work_bytes))},

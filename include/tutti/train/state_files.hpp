@@ -4,7 +4,7 @@
 /// The state of a training step in a checkpoint, and back.
 
 #include <tutti/graph/state.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 #include <tutti/train/checkpoint.hpp>
 
 #include <algorithm>
@@ -47,12 +47,17 @@ inline void read_parameters(Checkpoint const& checkpoint, graph::State& state) {
     if (state.writer()) std::memcpy(field.data(), saved.data, saved.bytes());
   }
 }
-/// Moments of a checkpoint into a state of the same model, which this rank may write. Errors: format, naming what
-/// differs.
+/// The optimizer's states of a checkpoint into a state of the same model and optimizer, which this rank may write.
+/// Errors: format, naming what differs; also where the checkpoint is another optimizer's.
 inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
   bool const writes = state.writer();
   for (graph::Field& field : state.fields()) {
     if (field.parameter || optim::is_accumulator(field.name)) continue;
+    if (!checkpoint.optimizer().tensors().contains(field.name))
+      throw Error(ErrorKind::format, "read_moments",
+                  checkpoint.optimizer().path() + " holds no '" + field.name +
+                      "', which this optimizer keeps: another optimizer trained the checkpoint, or other parameters. "
+                      "Use the same optimizer and groups");
     TensorView<float const> const saved = checkpoint.optimizer().view<float>(field.name);
     if (!(saved.shape() == field.shape))
       throw Error(ErrorKind::format, "train_gpt2",

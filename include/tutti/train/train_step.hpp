@@ -9,15 +9,14 @@
 #include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/amp.hpp>
-#include <tutti/graph/differs.hpp>
 #include <tutti/graph/param.hpp>
-#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
+#include <tutti/train/own_updates.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,6 +48,7 @@ struct TrainStepOptions {
   /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
+  List<optim::ParameterGroup> groups{};  ///< parameters that decay, learn or stay otherwise than the rest
 };
 
 /// What matrix products are made of, and how on this processor.
@@ -87,11 +87,15 @@ class TrainStep {
   using Config = typename Loss::Config;
   using Context = typename Execution<Device>::Context;
 
-  /// Errors: configuration, shape, unavailable. Memory for parameters and moments is taken here, for activations at the
-  /// first run.
-  TrainStep(Context& context, Config const& config, optim::AdamW const& adamw, TrainStepOptions const& options,
+  /// Any optimizer (optim/optimizer.hpp); members in braces are AdamW's. Errors: configuration, shape, unavailable.
+  /// Memory for parameters and moments is taken here, for activations at the first run.
+  template <optim::Optimizer O = optim::AdamW>
+  TrainStep(Context& context, Config const& config, O const& optimizer, TrainStepOptions const& options,
             std::source_location where = std::source_location::current())
-      : config_(config), adamw_(adamw), options_(options), execution_(context, state_) {
+      : TrainStep(context, config, optim::AnyOptimizer(optimizer), options, where) {}
+  TrainStep(Context& context, Config const& config, optim::AnyOptimizer optimizer, TrainStepOptions const& options,
+            std::source_location where = std::source_location::current())
+      : config_(config), optimizer_(std::move(optimizer)), options_(options), execution_(context, state_) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     if (options.compute != DType::float32 && options.compute != DType::bfloat16)
       throw Error(ErrorKind::unavailable, "TrainStep",
@@ -111,15 +115,19 @@ class TrainStep {
                            "' is in a Stack of length 0, which has no layers. "
                            "Set the Stack's length"),
                     where);
-    check_updates(model, where);
+    require_sound_updates(model, where);
     state_.add(model);
-    state_.add(traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last));
+    graph::Graph const step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
+    state_.add(step);
+    for (graph::Update const& update : step.updates)
+      if (!graph::is_divisible(step, update)) updated_.emplace_back(step.name(update.target));
   }
   TrainStep(TrainStep const&) = delete;
   TrainStep& operator=(TrainStep const&) = delete;
 
   Config const& config() const noexcept { return config_; }
   TrainStepOptions const& options() const noexcept { return options_; }
+  optim::AnyOptimizer const& optimizer() const noexcept { return optimizer_; }
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
   graph::State& state() {
@@ -142,7 +150,7 @@ class TrainStep {
     updates_ = 0;
     if (divided()) parallel::barrier(*parallel_.node);
   }
-  /// Updates done so far: decides AdamW's bias correction. A resumed run sets it.
+  /// Updates done so far: decides what the optimizer's scalars are. A resumed run sets it.
   std::int64_t updates() const noexcept { return updates_; }
   void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
@@ -158,16 +166,26 @@ class TrainStep {
     state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
-    execution_.share(parallel_.node, [this](graph::Field const& field) {
-      return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
-    });
+    if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
   }
   /// The caller has compared the state on all ranks since `connect`: the first step does not do it again.
   void mark_compared() noexcept { compared_ = true; }
-  /// Whether a node's ranks have one copy of the state, and share out its updates.
+  /// Whether ranks could have fields of the state together: AdamW's, and parameters that are frozen.
+  bool divisible() const {
+    return std::any_of(state_.fields().begin(), state_.fields().end(),
+                       [this](auto const& field) { return may_share(field); });
+  }
+  /// Whether a node's ranks have one copy of such fields, and share out their updates.
   bool divided() const noexcept {
     return std::any_of(state_.fields().begin(), state_.fields().end(),
                        [](auto const& field) { return field.shared(); });
+  }
+
+  /// Of the fields that a node's ranks have together.
+  std::int64_t shared_bytes() const {
+    std::int64_t bytes = 0;
+    for (graph::Field const& field : state_.fields()) bytes += field.shared() ? field.bytes() : 0;
+    return bytes;
   }
 
   /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token;
@@ -199,12 +217,7 @@ class TrainStep {
       Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
       run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
-      if (last) {
-        double const step = static_cast<double>(updates_ + 1);
-        run.set("learning_rate", learning_rate);
-        run.set("correction1", 1.0 - std::pow(adamw_.beta1, step));
-        run.set("correction2", 1.0 - std::pow(adamw_.beta2, step));
-      }
+      if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::start(run);
     }
     ++updates_;
@@ -285,6 +298,9 @@ class TrainStep {
     compared_ = true;
     if (parallel_.port) parallel::require_equal(*parallel_.port, state(), "at the first step", where);
   }
+  bool may_share(graph::Field const& field) const {
+    return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
+  }
   void read(StepResult& result) const {
     Executor const& run = *programs_.back().executor;  // the one with collectives
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
@@ -301,40 +317,17 @@ class TrainStep {
       graph::Var const targets = builder.input("targets", DType::int32, shape);
       graph::Var const loss = Loss{}(parameters, tokens, targets);
       if (pass)
-        optim::minimise(loss, *pass, adamw_,
+        optim::minimise(loss, *pass, optimizer_,
                         {.clip = options_.clip,
                          .micro_steps = options_.micro_steps,
                          .reduce = reduce,
                          .weight = options_.weight,
                          .recompute = options_.recompute,
-                         .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end())});
+                         .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end()),
+                         .groups = options_.groups});
       else builder.output("loss", loss);
     };
     return graph::amp(graph::trace(make_parameters(config_), model), options_.compute);
-  }
-  /// Of what the loss updates itself, ranks may only differ in what it says. Each rank keeps these fields for itself.
-  void check_updates(graph::Graph const& model, std::source_location where) {
-    for (graph::Id id = 0; id < model.size(); ++id)
-      if (model[id].custom != nullptr && model[id].custom->updates != 0)
-        throw Error(ErrorKind::unavailable, "TrainStep",
-                    concat("operation '", model[id].custom->name, "' (", model.file(id), ":",
-                           std::to_string(model[id].line), ") changes a state in place, which several ranks, an "
-                           "evaluation and the backward pass would do again. Return the new value and `update` the "
-                           "state with it"),
-                    where);
-    List<bool> const differs = graph::differing(model);
-    for (graph::Update const& update : model.updates) {
-      std::string const name(model.name(update.target));
-      updated_.push_back(name);
-      bool const own = graph::state_update(model, update.target) == graph::StateUpdate::per_rank;
-      if (own || !differs[static_cast<std::size_t>(update.value)]) continue;
-      throw Error(ErrorKind::communication, "TrainStep",
-                  concat("'", name, "' is updated with a value of the batch (", model.file(update.value), ":",
-                         std::to_string(model[update.value].line), "), of which every rank has its own part, and must "
-                         "be the same on all ranks. Make the state with StateUpdate::averaged or "
-                         "StateUpdate::per_rank, or all_reduce the value"),
-                  where);
-    }
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;
@@ -380,10 +373,10 @@ class TrainStep {
   }
 
   Config config_;
-  optim::AdamW adamw_;
+  optim::AnyOptimizer optimizer_;
   TrainStepOptions options_;
   graph::State state_;
-  std::vector<std::string> updated_;  // fields that the loss updates
+  std::vector<std::string> updated_;  // fields that every rank updates whole: no rank's part of them is another's
   std::int64_t updates_ = 0;
   bool begun_ = false;     // a step or an evaluation has found initialised parameters
   bool compared_ = false;  // with those of the other ranks, since they were connected

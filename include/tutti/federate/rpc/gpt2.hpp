@@ -9,6 +9,7 @@
 #include <tutti/train/console.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/model_choice.hpp>
+#include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 
@@ -124,15 +125,15 @@ class Gpt2Shepherd {
         {{"listening",
           fmt::format("{}:{}, {}", command_.at.host, port,
                       command_.at.key.empty() ? "workers of this machine, without a key" : "workers with the key")},
-         {"model",
-          fmt::format("{}: {}, {} parameters", setup_.model.origin, setup_.model.sizes,
-                      train::with_commas(facts_.parameters))},
+         {"model", fmt::format("{}: {}, {} parameters", setup_.model.origin, setup_.model.sizes,
+                               train::with_commas(facts_.parameters))},
          {"data", fmt::format("{}: {} tokens", setup_.options.data, train::with_commas(program_.data_tokens))},
          {"run", fmt::format("{} samples of {} tokens, {:.2f} passes over the data", train::with_commas(facts_.samples),
                              facts_.sequence, setup_.train->epochs_at(setup_.steps))},
-         {"inner", fmt::format("AdamW, {} schedule with peak {:.3g}, batch {} x {}, {} steps a round on average",
-                               setup_.options.schedule.text(), setup_.options.learning_rate, facts_.batch,
-                               facts_.sequence, command_.policy.inner_steps)},
+         {"inner",
+          fmt::format("{}; {} schedule with peak {:.3g}, batch {} x {}, {} steps a round on average",
+                      train::optimizer_of(setup_.options).describe(), setup_.options.schedule.text(),
+                      setup_.options.learning_rate, facts_.batch, facts_.sequence, command_.policy.inner_steps)},
          {"outer", fmt::format("Nesterov, rate {}, momentum {}, gradients as {}: {} a worker and round",
                                program_.outer_learning_rate, program_.outer_momentum, command_.bits.text(),
                                train::human_bytes(static_cast<double>(facts_.gradient_bytes())))},

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Training as part of a program: gradient, reduction over ranks, clipping and an optimizer's updates join the graph of
+/// the loss, so that one plan and one run cover the whole step.
+
+#include <tutti/graph/grad.hpp>
+#include <tutti/optim/adamw.hpp>
+#include <tutti/optim/parameter_groups.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tutti::optim {
+
+/// Which part of a step a program does. A step of n micro-steps is `whole` for n = 1, else `first`, n - 2 times
+/// `middle`, `last`.
+enum class Pass : unsigned char { whole, first, middle, last };
+
+/// Whether a state holds one rank's sums between micro-steps: it differs between ranks and is no part of a checkpoint.
+constexpr bool is_accumulator(std::string_view state) noexcept { return state.starts_with("accumulated."); }
+
+struct StepOptions {
+  double clip = 0;               ///< largest global norm; 0 does not clip
+  std::int64_t micro_steps = 1;  ///< gradients are averaged over them
+  bool reduce = false;           ///< and over ranks
+  double weight = 1;             ///< of this rank in that average; 1 on every rank where shares are even
+  graph::Recompute recompute = graph::Recompute::none;  ///< by the backward loops of repeats
+  List<std::string_view> frozen{};  ///< names of parameters that stay as they are; '*' stands for any text
+  List<ParameterGroup> groups{};    ///< parameters that are trained otherwise, by name; later ones win
+};
+
+namespace detail {
+constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where) {
+  return reduce ? graph::all_reduce(graph::vary(value, comm::PortOp::avg, where), comm::PortOp::avg, where) : value;
+}
+/// Whether a parameter is a matrix of a layer in a stack, or one that products alone read whose results are no logits.
+constexpr bool is_hidden_matrix(graph::Graph const& graph, graph::Parameter const& parameter) {
+  using graph::Op;
+  if (!is_matrix(graph, parameter) || matrix_rank(graph, parameter) != 2) return false;
+  if (parameter.stacked) return true;
+  auto const makes_logits = [&](graph::Id product) {
+    for (graph::Id id = product + 1; id < graph.size(); ++id)
+      if (graph.op(id) == Op::cross_entropy && graph.operand(id, 0) == product) return true;
+    return false;
+  };
+  bool used = false;
+  for (graph::Id id = parameter.node + 1; id < graph.size(); ++id)
+    for (graph::Id operand : graph.operands(id)) {
+      if (operand != parameter.node) continue;
+      used = true;
+      bool const product = graph.op(id) == Op::linear || graph.op(id) == Op::dot_general;
+      if (!(product || graph.op(id) == Op::repeat) || makes_logits(id)) return false;
+    }
+  return used;
+}
+}  // namespace detail
+
+/// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it. Those that
+/// are frozen, and those on which the loss does not depend (behind stop_gradient, not used), stay as they are: they
+/// have no moments and do not decay. Weight decay applies to matrices and embeddings, parameters of rank two or more,
+/// the axis of layers not counted, unless a group says otherwise.
+/// Hidden matrices, of which optimizers such as Muon know: those of rank two in a Stack, and others of rank two that
+/// only `linear`, `dot_general` and loops read, but for heads, whose product a cross-entropy reads.
+/// Scalars    learning_rate, and those of the optimizer (of `whole` and `last`): `set_step` gives them
+/// States     the optimizer's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
+/// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
+///            and `last`)
+/// Computes   scale = clip / max(norm, clip), as PyTorch and llm.c clip; norm summed in double
+/// Errors     configuration: a pattern that names no parameter, or nothing to train
+template <Optimizer O = AdamW>
+constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOptions const& options,
+                        graph::Where where = graph::Where::current()) {
+  using graph::Var;
+  graph::Builder& builder = graph::detail::home(loss, where);
+  List<Trained> parameters = trained_parameters(builder.graph(), options.groups, options.frozen, where);
+  for (Trained& trained : parameters)
+    trained.hidden_matrix = !trained.group.vector && detail::is_hidden_matrix(builder.graph(), trained.parameter);
+  bool const reads = pass == Pass::middle || pass == Pass::last, writes = pass == Pass::first || pass == Pass::middle;
+  auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].parameter.node); };
+  // The accumulated value plus this micro-step's, kept for the next one where there is one.
+  auto const accumulated = [&](Var value, std::string_view name) {
+    if (pass == Pass::whole) return value;
+    bool const own = value.type(where).replication == graph::Replication::varying;
+    Var const sum =
+        builder.state(reflect::Path("accumulated.").append(name), value.shape(), graph::zeros(), value.dtype(),
+                      own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
+    if (reads) value = sum + value;
+    if (writes) builder.update(sum, value, where);
+    return value;
+  };
+
+  List<Var> wrt;
+  for (Trained const& trained : parameters) wrt.push_back({&builder, trained.parameter.node});
+  double const share = options.weight / static_cast<double>(options.micro_steps);
+  List<Var> gradients = graph::gradients(loss, wrt, share, options.recompute, where);
+  for (std::size_t i = gradients.size(); i-- > 0;)
+    if (is_absent(builder.graph(), gradients[i].id)) {
+      gradients.erase(i);
+      parameters.erase(i);
+      wrt.erase(i);
+    }
+  if (gradients.empty())
+    graph::refuse(where, "minimise", ErrorKind::configuration,
+                  "no parameter has a gradient: all are frozen, behind stop_gradient or not used by the loss");
+  Var const mean = accumulated(share == 1 ? loss : loss * share, "loss");
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = accumulated(gradients[i], name_of(i));
+  if (writes) return;
+
+  builder.output("loss", detail::averaged(mean, options.reduce, where), where);
+  Var squares{};
+  for (Var& gradient : gradients) {
+    gradient = detail::averaged(gradient, options.reduce, where);
+    squares = squares.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, squares, where);
+  }
+  Var const norm = convert(sqrt(squares, where), DType::float32, where);
+  builder.output("grad_norm", norm, where);
+  Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip)
+                                     : graph::constant(builder, 1, {}, DType::float32, where);
+  Var const learning_rate = builder.scalar("learning_rate", DType::float32, where);
+  for (std::size_t i = 0; i < wrt.size(); ++i) {
+    ParameterGroup const& group = parameters[i].group;
+    reflect::Path const name(name_of(i));
+    bool const decays = detail::is_matrix(builder.graph(), parameters[i].parameter);
+    optimizer.update({.builder = builder,
+                      .parameter = wrt[i],
+                      .gradient = gradients[i],
+                      .gradient_scale = scale,
+                      .learning_rate = group.rate == 1 ? learning_rate : learning_rate * group.rate,
+                      .weight_decay = group.decay ? *group.decay
+                                      : decays    ? double{optimizer.weight_decay}
+                                                  : 0.0,
+                      .name = name,
+                      .stacked = parameters[i].parameter.stacked,
+                      .hidden_matrix = parameters[i].hidden_matrix,
+                      .where = where});
+  }
+}
+
+}  // namespace tutti::optim
