@@ -6,6 +6,7 @@
 #include <tutti/optim/optimizer.hpp>
 #include <tutti/optim/adamw.hpp>
 #include <tutti/optim/parameter_groups.hpp>
+#include <tutti/optim/trained_parameters.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/optim/muon.hpp>
 #include <tutti/optim/schedule.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/optim/minimise.hpp> <tutti/optim/muon.hpp> <tutti/optim/optimizer.hpp>
-// Covers: <tutti/optim/parameter_groups.hpp> <tutti/optim/sgd.hpp>
+// Covers: <tutti/optim/parameter_groups.hpp> <tutti/optim/sgd.hpp> <tutti/optim/trained_parameters.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/graph/compile.hpp>
@@ -269,6 +269,22 @@ TEST_CASE("groups change decay and rate, freeze, and the last that says somethin
                                          {.pattern = "table", .frozen = true},
                                          {.pattern = "head", .decay = 0}}});
   CHECK(state.count("m.table") == 0);
+}
+
+TEST_CASE("groups are read as they are written; what is none is named") {
+  List<ParameterGroup> const groups = parse_groups(" blocks.*:decay=0,rate=1e-1 ;wte:frozen;; head:vector,rate=0");
+  REQUIRE(groups.size() == 3);
+  CHECK(groups[0].pattern == "blocks.*");
+  CHECK(groups[0].decay == 0.0);
+  CHECK(groups[0].rate == 0.1);
+  CHECK((groups[1].frozen && !groups[1].decay && groups[1].rate == 1));
+  CHECK((groups[2].vector && groups[2].rate == 0 && !groups[2].frozen));
+  CHECK(parse_groups("").empty());
+  for (char const* text : {"wte", "wte:", ":frozen", "wte:decay", "wte:decay=", "wte:decay=x", "wte:decay=-1", "wte:,",
+                           "wte:rate=nan", "wte:Frozen"}) {
+    INFO(text);
+    REQUIRE_ERROR(parse_groups(text), ErrorKind::configuration, "'" + std::string(text) + "': ");
+  }
 }
 
 TEST_CASE("a group that names nothing says which names there are; what is below zero is refused") {

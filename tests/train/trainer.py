@@ -282,7 +282,7 @@ def case_resume(bench):
 
 
 def case_optimizers(bench):
-    """--optimizer sgd and muon learn, the same on one rank and two, resume to the bit, also from ranks that kept a copy each; the state of another optimizer is refused."""
+    """--optimizer sgd and muon learn, the same on one rank and two, resume to the bit, also from ranks that kept a copy each; the state of another optimizer is refused; --groups names parameters that learn otherwise."""
     steps = ("--steps", "10", "--schedule", "constant")
     for name, rate, flags in ("sgd", "0.3", ("--nesterov", "--momentum", "0.8")), ("muon", "3e-3", ("--weight-decay", "0.2")):
         flags = ("--optimizer", name, "--learning-rate", rate, *flags)
@@ -304,6 +304,15 @@ def case_optimizers(bench):
     for other in ("adamw", "muon"):
         _, errors = bench.run("threads", 1, bench.folder / "sgd1", "--resume", "latest", "--steps", "12", "--optimizer", other, code=None)
         check(f"--optimizer {other}: the checkpoint" in errors and "was trained with sgd" in errors, errors)
+    _, errors = bench.run("threads", 2, bench.folder / "none", "--groups", "wet:frozen", "--steps", "2", code=None)
+    check("no parameter is named 'wet'" in errors and "There are: wte, wpe, blocks.ln_1.weight" in errors, errors)
+    groups, same = bench.folder / "groups", bench.folder / "same"
+    text, _ = bench.run("threads", 1, groups, "--batch", "4", "--groups", "blocks.*:frozen;*:decay=0,rate=0.5", "--steps", "4")
+    check("groups blocks.*:frozen" in text, text)
+    bench.run("threads", 1, same, "--batch", "4", "--groups", "blocks.*:frozen", "--weight-decay", "0", "--learning-rate", "1.5e-3", "--steps", "4")
+    check(close(bench.losses(groups), bench.losses(same), 1e-6) < 1e-6, "half the rate is not half the rate")
+    _, errors = bench.run("threads", 1, groups, "--resume", "latest", "--steps", "6", "--groups", "wte:frozen", code=None)
+    check("holds no 'm.blocks." in errors, errors)
     plain = bench.folder / "plain"
     bench.run("threads", 1, plain, "--batch", "4", "--optimizer", "sgd", "--momentum", "0", "--steps", "2")
     _, errors = bench.run("threads", 1, plain, "--resume", "latest", "--steps", "4", "--momentum", "0.9", code=None)

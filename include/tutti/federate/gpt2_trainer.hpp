@@ -43,8 +43,11 @@ class Gpt2Trainer final : public Trainer {
     context_ = std::make_unique<exec::Context>(exec::ContextOptions{.threads = local_.threads});
     step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss>>(
         *context_, program_.model, train::optimizer_of(o),
-        train::TrainStepOptions{
-            .batch = o.batch, .sequence = o.sequence, .clip = o.clip, .compute = o.compute_dtype()});
+        train::TrainStepOptions{.batch = o.batch,
+                                .sequence = o.sequence,
+                                .clip = o.clip,
+                                .compute = o.compute_dtype(),
+                                .groups = optim::parse_groups(o.groups)});
     fragment_ = parallel::fragments_of(step_->state(), 1).front();
     if (parallel::size(fragment_) != facts.parameters)
       throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");

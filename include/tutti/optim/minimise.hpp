@@ -6,7 +6,7 @@
 
 #include <tutti/graph/grad.hpp>
 #include <tutti/optim/adamw.hpp>
-#include <tutti/optim/parameter_groups.hpp>
+#include <tutti/optim/trained_parameters.hpp>
 
 #include <cstdint>
 #include <string>

@@ -3,12 +3,15 @@
 /// @file
 /// Parameters that are trained otherwise than the rest, by patterns of their names.
 
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/graph/builder.hpp>
+#include <tutti/core/setting.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti::optim {
 
@@ -31,65 +34,49 @@ constexpr bool matches(std::string_view pattern, std::string_view name) noexcept
   return false;
 }
 
-/// A parameter that is trained, and how.
-struct Trained {
-  graph::Parameter parameter;
-  ParameterGroup group;  ///< of all that name it: a later one wins where two say something
-  bool hidden_matrix = false;
-};
-
-namespace detail {
-
-/// Without the axis of layers.
-constexpr int matrix_rank(graph::Graph const& graph, graph::Parameter const& parameter) {
-  return graph.shape(parameter.node).rank() - (parameter.stacked ? 1 : 0);
-}
-constexpr bool is_matrix(graph::Graph const& graph, graph::Parameter const& parameter) {
-  return matrix_rank(graph, parameter) >= 2;
-}
-/// Errors: configuration, for a pattern that names none, with the names that there are.
-constexpr void require_named(graph::Graph const& graph, std::string_view pattern, std::string_view purpose,
-                             graph::Where where) {
-  for (graph::Parameter const& parameter : graph.parameters)
-    if (matches(pattern, graph.name(parameter.node))) return;
-  std::string text = "no parameter is named '" + std::string(pattern) + "'" + std::string(purpose) +
-                     "; give its whole name, with dots, or a pattern such as wte*. There are: ";
-  bool first = true;
-  for (graph::Parameter const& parameter : graph.parameters) {
-    text += (first ? "" : ", ") + std::string(graph.name(parameter.node));
-    first = false;
-  }
-  graph::refuse(where, "minimise", ErrorKind::configuration, text);
-}
-
-}  // namespace detail
-
-/// The graph's parameters without those that are frozen, and what groups say of each.
-/// Errors: configuration, for a pattern that names none, and for a decay or rate below 0.
-constexpr List<Trained> trained_parameters(graph::Graph const& graph, List<ParameterGroup> const& groups,
-                                           List<std::string_view> const& frozen, graph::Where where) {
-  for (std::string_view pattern : frozen) detail::require_named(graph, pattern, ", which should stay frozen", where);
-  for (ParameterGroup const& group : groups) {
-    detail::require_named(graph, group.pattern, ", of which a parameter group speaks", where);
-    if (!(group.rate >= 0) || (group.decay && !(*group.decay >= 0)))
-      graph::refuse(where, "minimise", ErrorKind::configuration,
-                    "parameter group '" + group.pattern + "': decay and rate must be at least 0");
-  }
-  List<Trained> result;
-  for (graph::Parameter const& parameter : graph.parameters) {
-    std::string_view const name = graph.name(parameter.node);
-    Trained trained{parameter, {}, false};
-    for (std::string_view pattern : frozen) trained.group.frozen |= matches(pattern, name);
-    for (ParameterGroup const& group : groups) {
-      if (!matches(group.pattern, name)) continue;
-      if (group.decay) trained.group.decay = group.decay;
-      if (group.rate != 1) trained.group.rate = group.rate;
-      trained.group.frozen |= group.frozen;
-      trained.group.vector |= group.vector;
+/// Groups as people write them: "PATTERN:SETTING,SETTING;PATTERN:SETTING", where a setting is decay=NUMBER,
+/// rate=NUMBER, frozen or vector. Blanks around groups do not count.
+/// Errors: configuration, naming what is none.
+inline List<ParameterGroup> parse_groups(std::string_view text) {
+  auto const next = [](std::string_view& rest, char end) {
+    std::size_t const at = rest.find(end);
+    std::string_view const part = rest.substr(0, at);
+    rest = at == rest.npos ? std::string_view() : rest.substr(at + 1);
+    return part;
+  };
+  auto const refuse = [](std::string_view group, std::string const& why) {
+    throw Error(ErrorKind::configuration, "parse_groups", "'" + std::string(group) + "': " + why);
+  };
+  List<ParameterGroup> groups;
+  while (!text.empty()) {
+    std::string_view whole = next(text, ';');
+    while (whole.starts_with(' ')) whole.remove_prefix(1);
+    while (whole.ends_with(' ')) whole.remove_suffix(1);
+    std::string_view settings = whole;
+    if (whole.empty()) continue;
+    ParameterGroup group;
+    group.pattern = next(settings, ':');
+    if (group.pattern.empty() || settings.empty())
+      refuse(whole, "a group is PATTERN:SETTING[,SETTING], as in blocks.*:decay=0,rate=0.1");
+    while (!settings.empty()) {
+      std::string_view const one = next(settings, ',');
+      std::size_t const equals = one.find('=');
+      std::string_view const name = one.substr(0, equals);
+      double number = 0;
+      if (one == "frozen") group.frozen = true;
+      else if (one == "vector") group.vector = true;
+      else if (equals != one.npos && (name == "decay" || name == "rate")) {
+        std::string_view const value = one.substr(equals + 1);
+        if (!setting::parse(value, number) || !(number >= 0 && number <= 1e3))
+          refuse(whole, std::string(one) + " must be a number between 0 and 1000");
+        if (name == "decay") group.decay = number;
+        else group.rate = number;
+      } else
+        refuse(whole, "'" + std::string(one) + "' is none of decay=NUMBER, rate=NUMBER, frozen and vector");
     }
-    if (!trained.group.frozen) result.push_back(trained);
+    groups.push_back(std::move(group));
   }
-  return result;
+  return groups;
 }
 
 }  // namespace tutti::optim

@@ -65,7 +65,8 @@ class Run {
                .compute = o().compute_dtype(),
                .recompute = o().recompute,
                .profile = o().profile,
-               .keep_packed = o().keep_packed}),
+               .keep_packed = o().keep_packed,
+               .groups = optim::parse_groups(o().groups)}),
         algorithm_(make_algorithm()) {}
 
   /// Ranks: all. Blocking.

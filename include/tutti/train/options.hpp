@@ -9,6 +9,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/setting.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/optim/parameter_groups.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/parallel/outer_gradient.hpp>
 
@@ -86,6 +87,7 @@ struct Options {
   bool nesterov = false;   ///< of sgd
   Choice<MuonScaleName> muon_scale = MuonScaleName::adamw;
   double weight_decay = 0.1;
+  std::string groups;  ///< as optim::parse_groups reads them
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   Choice<Compute> compute = Compute::float32;  ///< of matrix products
   double clip = 1.0;                           ///< global norm; 0 does not clip
@@ -215,6 +217,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "muon: adamw moves elements as far as adamw would, for its learning rates; spectral is the published factor, "
          "for learning rates of about 0.02"},
     o.muon_scale, Any{});
+  f(Flag{"Optimizer", "groups", checkpoint,
+         "parameters that are trained otherwise, as 'PATTERN:decay=0,rate=0.1;PATTERN:frozen', with * for any text; "
+         "vector is for muon: as adamw moves it"},
+    o.groups, Text{});
   f(Flag{"Optimizer", "clip", checkpoint, "largest global norm of the gradient; 0 does not clip", "gradient-clip"},
     o.clip, Real{0, 1e30});
   f(Flag{"Optimizer", "compute", checkpoint,
@@ -358,6 +364,11 @@ inline void validate(Options const& o) {
     if (o.optimizer == OptimizerName::sgd) of_others({"beta1", "beta2", "epsilon"}, "adamw or muon");
     if (o.optimizer != OptimizerName::sgd) of_others({"nesterov"}, "sgd");
     if (o.optimizer != OptimizerName::muon) of_others({"muon-scale"}, "muon");
+  }
+  try {
+    static_cast<void>(optim::parse_groups(o.groups));
+  } catch (Error const& error) {
+    throw Error(ErrorKind::configuration, "train_gpt2", "--groups " + error.message() + o.source_of("groups"));
   }
   if (o.fragments > o.inner_steps)
     refuse("fragments", std::to_string(o.fragments),
