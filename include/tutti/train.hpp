@@ -5,11 +5,13 @@
 
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
+#include <tutti/train/choices.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
+#include <tutti/train/step_options.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>

@@ -157,6 +157,8 @@ TEST_CASE("RMS norm, rotary embedding, SiLU and its gate equal their decompositi
       Var const gate = linear(x, b.parameter("gate", {7, 12}, zeros())),
                 up = linear(x, b.parameter("up", {7, 12}, zeros()));
       x = swiglu(gate, up) + silu(up);
+      Var const key = constant(b, 5, {}, DType::int64);
+      x = dropout(x, 0.25, {key, key, key, key});
       b.output("loss", mean_all(x * x * x));
       check(canonical(b.graph()), {.integers = 4});
     }

@@ -403,9 +403,36 @@ TEST_CASE("random bits depend on seed, step, stream and position") {
                           stream = b.scalar("stream", DType::int64);
                 b.output("bits", rng_bits({5, 7}, seed, step, stream));
                 b.output("one", rng_bits({}, seed, step + 1.0, stream));
+                b.output("later", rng_bits({3, 7}, seed, step, stream, convert(stream, DType::int32)));
                 b.output("uniform", convert(rng_bits({101}, seed, step, stream), DType::float32) * 0x1p-32);
               }),
               2e-5, 1 << 20);
+}
+
+TEST_CASE("dropout and its gradient have one mask, in a loop of layers too, whose streams differ") {
+  auto const dropped = [](Recompute recompute) {
+    return built([&](Builder& b) {
+      auto const whole = [&](char const* name) { return b.scalar(name, DType::int64); };
+      Var const seed = whole("seed"), step = whole("step"), first = whole("first");
+      Var const x = b.input("x", DType::float32, {5, 7});
+      Var const y = dropout(x, 0.3, {seed, step, whole("stream"), first});
+      b.output("y", y);
+      b.output("transposed", dropout(transpose(x, {1, 0}), 0.3, {seed, step, first, first}));
+      b.output("nothing", dropout(x, 0, {seed, step, first, first}) * 2.0);
+      RepeatTrace body(b, x, 3, Where::current());
+      Var const layer = body.slice(iota(b, {3}, 0, DType::int64), "layer");
+      Var const next = body.carried() + dropout(tanh(body.carried()), 0.5, {seed, step, layer + 1.0, first});
+      Var const z = body.finish(next);
+      b.output("z", z);
+      b.output("gradient", gradients(sum_all(y * y) + sum_all(z * x), {x}, 1, recompute)[0]);
+    });
+  };
+  for (Recompute recompute : {Recompute::none, Recompute::pointwise, Recompute::block})
+    check_graph(dropped(recompute), 2e-5, 1 << 20);
+  Builder b;
+  Var const zero = b.scalar("zero", DType::int64), x = b.input("x", DType::float32, {5});
+  REQUIRE_ERROR(dropout(x, 1, {zero, zero, zero, zero}), ErrorKind::invalid_argument, "at least 0 and below 1");
+  REQUIRE_ERROR(dropout(x, 0.5, {zero, zero, x, zero}), ErrorKind::shape, "must be a scalar");
 }
 
 TEST_CASE("composites without a gradient") {

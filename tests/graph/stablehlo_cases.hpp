@@ -384,8 +384,14 @@ class StablehloCases {
         b.output("bits " + to_string(shape), rng_bits(shape, seed, step, stream));
       b.output("narrow", rng_bits({9}, convert(seed, DType::int32), convert(step, DType::uint8), stream));
       b.output("constant", rng_bits({5}, constant(b, 1234567, {}, DType::int64), step, stream));
+      Var const first = b.input("first", DType::int64, {});
+      for (Shape const& shape : {Shape{}, Shape{7}, Shape{0}, Shape{3, 43}})
+        b.output("from " + to_string(shape), rng_bits(shape, seed, step, stream, first));
+      Var const x = constant(b, 3, {4, 9}, DType::float32);
+      b.output("dropout", dropout(x, 0.25, {seed, step, stream, first}));
     });
-    made.values = {{"seed", {-1234567890123.0}}, {"step", {5000000000.0}}, {"stream", {-3}}};
+    made.values = {
+        {"seed", {-1234567890123.0}}, {"step", {5000000000.0}}, {"stream", {-3}}, {"first", {17179869187.0}}};
   }
 
   /// Outputs, and gradients of one number made of them, by all floating inputs.

@@ -204,6 +204,12 @@ TEST_CASE("rules of composites agree with central differences") {
   check([](Builder& b) { return rms_norm(param(b, "x", {4}), param(b, "w", {4}), 1e-2); });
   check([](Builder& b) { return swiglu(param(b, "gate", {2, 3, 5}), param(b, "up", {2, 3, 5})); });
   check([](Builder& b) { return swiglu(param(b, "gate", {4}), b.input("up", DType::float32, {4})); });
+  for (double p : {0.0, 0.3})
+    check([&](Builder& b) {
+      auto const number = [&](double value) { return constant(b, value, {}, DType::int64); };
+      Var const x = param(b, "x", {3, 5});
+      return dropout(x * x, p, {number(3), number(2), number(1), number(6)});
+    });
   for (auto pairing : {kernel::RotaryPairing::half, kernel::RotaryPairing::interleaved}) {
     check([&](Builder& b) { return rotary(param(b, "x", {2, 3, 12}), rotations(b, 3, 4), pairing); });
     check([&](Builder& b) {  // any number of heads, and rotations that are trained

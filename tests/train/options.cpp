@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/train/command_line.hpp>
+// Covers: <tutti/train/choices.hpp> <tutti/train/command_line.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/train/command_line.hpp>
@@ -166,6 +166,8 @@ TEST_CASE("--help names every flag and leaves with code 0") {
                            "--nesterov",
                            "--muon-scale",
                            "--groups",
+                           "--dropout",
+                           "--attention-dropout",
                            "--weight-decay",
                            "--clip",
                            "--gradient-clip",
@@ -224,6 +226,8 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--optimizer", "sgd", "--beta1", "0.9"}, "--beta1: is of --optimizer adamw or muon"},
       {{"--data", "x", "--optimizer", "muon", "--nesterov"}, "--nesterov: is of --optimizer sgd"},
       {{"--data", "x", "--optimizer", "sgd", "--muon-scale", "spectral"}, "--muon-scale: is of --optimizer muon"},
+      {{"--data", "x", "--dropout", "1"}, "--dropout 1: must be at least 0 and below 1"},
+      {{"--data", "x", "--architecture", "llama", "--dropout", "0.1"}, "--dropout: is of --architecture gpt2"},
       {{"--data", "x", "--muon-scale", "rms"}, "--muon-scale rms: use adamw or spectral"},
       {{"--data", "x", "--groups", "wte"}, "--groups 'wte': a group is PATTERN:SETTING"},
       {{"--data", "x", "--groups", "wte:frozen; *:cold"}, "--groups '*:cold': 'cold' is none of decay=NUMBER"},

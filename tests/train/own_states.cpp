@@ -229,3 +229,47 @@ TEST_CASE("any optimizer trains alike on one rank and on two, with one copy of t
     }
   }
 }
+
+TEST_CASE("dropout drops the same on any number of ranks and micro-steps, other elements every step, none to measure") {
+  nn::Gpt2Config config = test::small_gpt2;
+  using Step = TrainStep<nn::Gpt2Loss>;
+  struct Outcome {
+    std::vector<float> losses;
+    double validation = 0;
+    bool operator==(Outcome const&) const = default;
+  };
+  auto const run = [&](int ranks, std::int64_t micro_steps, std::int64_t seed, double rate) {
+    Outcome outcome;
+    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      std::int64_t const rows = 4 / ranks, first = communicator.rank() * rows;
+      Step step(context, config, optim::AdamW{},
+                {.batch = rows / micro_steps, .sequence = 8, .evaluation_batch = 1, .micro_steps = micro_steps,
+                 .seed = seed, .first_row = first});
+      step.initialise(3);
+      step.connect(parallel::data_parallel(communicator));
+      Outcome mine;
+      Rows const held_out(9, 0, 1);
+      mine.validation = step.evaluate(held_out.tokens.view(), held_out.targets.view());
+      for (std::int64_t i = 0; i < 3; ++i) mine.losses.push_back(step(Rows(0, first, rows).at(i), rate).loss);
+      if (communicator.rank() == 0) outcome = mine;
+    });
+    return outcome;
+  };
+  Outcome const plain = run(1, 1, 5, 0);
+  CHECK(plain.losses[1] == plain.losses[0]);
+  config.dropout = 0.2;
+  config.attention_dropout = 0.1;
+  Outcome const standing = run(1, 1, 5, 0), dropped = run(1, 1, 5, 1e-2);
+  CHECK(standing.validation == plain.validation);
+  CHECK(standing.losses[0] != plain.losses[0]);
+  CHECK(standing.losses[1] != standing.losses[0]);  // the same batch and parameters, another mask
+  CHECK(run(1, 1, 6, 0).losses[0] != standing.losses[0]);
+  CHECK(run(1, 1, 5, 1e-2) == dropped);
+  using Layouts = std::initializer_list<std::pair<int, std::int64_t>>;
+  for (auto const& [ranks, micro_steps] : Layouts{{1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
+    INFO(ranks << " ranks, " << micro_steps << " micro-steps");
+    Outcome const other = run(ranks, micro_steps, 5, 1e-2);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(other.losses[i] == Approx(dropped.losses[i]).epsilon(1e-5));
+  }
+}

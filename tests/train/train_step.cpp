@@ -4,7 +4,7 @@
 // Covers: <tutti/train/loop.hpp> <tutti/train/profiling.hpp>
 // Covers: <tutti/train/models.hpp> <tutti/train/optimizer_choice.hpp>
 // Covers: <tutti/train/sample_text.hpp>
-// Covers: <tutti/train/start_table.hpp>
+// Covers: <tutti/train/start_table.hpp> <tutti/train/step_options.hpp>
 // The loop around the step is exercised by trainer.py, as users run it.
 #include "support/catch.hpp"
 #include "train/small_batches.hpp"

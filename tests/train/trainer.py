@@ -319,6 +319,27 @@ def case_optimizers(bench):
     check("holds no 'velocity." in errors, errors)
 
 
+def case_dropout(bench):
+    """--dropout and --attention-dropout: the same masks on one rank and two, resumed to the bit, none in validation."""
+    flags = ("--steps", "8", "--schedule", "constant", "--dropout", "0.2", "--attention-dropout", "0.1")
+    one, plain = bench.folder / "one", bench.folder / "plain"
+    text, _ = bench.run("threads", 1, one, "--batch", "4", "--sync-freq", "2", *flags)
+    check("0.2 of embeddings and residuals, 0.1 of attention" in text, text)
+    bench.run("threads", 1, plain, "--batch", "4", "--sync-freq", "2", *flags[:4])
+    check(min(abs(a - b) for a, b in zip(bench.losses(one), bench.losses(plain))) > 1e-4, "dropout changes nothing")
+    for backend in bench.backends():
+        two, parts = bench.folder / backend, bench.folder / f"{backend}-parts"
+        bench.run(backend, 2, two, "--batch", "2", "--sync-freq", "2", *flags)
+        print(f"  {backend}, 2 ranks: within {close(bench.losses(one), bench.losses(two), 1e-5):.1e}")
+        bench.run(backend, 2, parts, "--batch", "2", "--sync-freq", "2", "--steps", "3", *flags[2:])
+        bench.run(backend, 2, parts, "--resume", "latest", "--steps", "8")
+        check(bench.losses(parts) == bench.losses(two), f"{backend}: other losses after resuming")
+        check(bench.parameters(parts, 8) == bench.parameters(two, 8), f"{backend}: other parameters after resuming")
+    block = bench.folder / "block"
+    bench.run("threads", 1, block, "--batch", "4", "--sync-freq", "2", *flags, "--recompute", "block")
+    check(bench.losses(block) == bench.losses(one), "other masks where blocks are computed again")
+
+
 def case_diloco(bench):
     """DiLoCo: with one inner step, outer rate 1 and no momentum near data parallel; any stop resumes to the bit; others refused."""
     flags = ["--batch", "2", "--steps", "24", "--validation-data", str(bench.folder / "validation.bin"), "--checkpoint-every", "7",

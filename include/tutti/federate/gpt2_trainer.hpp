@@ -41,13 +41,17 @@ class Gpt2Trainer final : public Trainer {
     open_data();
     require_memory(facts);
     context_ = std::make_unique<exec::Context>(exec::ContextOptions{.threads = local_.threads});
+    nn::Gpt2Config model = program_.model;
+    model.dropout = o.dropout;
+    model.attention_dropout = o.attention_dropout;
     step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss>>(
-        *context_, program_.model, train::optimizer_of(o),
+        *context_, model, train::optimizer_of(o),
         train::TrainStepOptions{.batch = o.batch,
                                 .sequence = o.sequence,
                                 .clip = o.clip,
                                 .compute = o.compute_dtype(),
-                                .groups = optim::parse_groups(o.groups)});
+                                .groups = optim::parse_groups(o.groups),
+                                .seed = o.seed});
     fragment_ = parallel::fragments_of(step_->state(), 1).front();
     if (parallel::size(fragment_) != facts.parameters)
       throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");

@@ -21,6 +21,7 @@
 #include <tutti/kernel/cpu/copy.hpp>
 #include <tutti/kernel/cpu/cross_entropy.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>
+#include <tutti/kernel/cpu/dropout.hpp>
 #include <tutti/kernel/cpu/embedding.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/layer_norm.hpp>
@@ -188,6 +189,8 @@ TUTTI_INLINE Owner<Call> bind(Operands const& call, PackedOperands* packed) {
       return detail::call([args = arguments::rotary(call)](Context& context) { cpu::rotary(context, args); });
     case StepKind::swiglu:
       return detail::call([args = arguments::swiglu(call)](Context& context) { cpu::swiglu(context, args); });
+    case StepKind::dropout:
+      return detail::call([args = arguments::dropout(call)](Context& context) { cpu::dropout(context, args); });
     case StepKind::swiglu_gradient:
       return detail::call(
           [args = arguments::swiglu_gradient(call)](Context& context) { cpu::swiglu_gradient(context, args); });
@@ -231,9 +234,10 @@ TUTTI_INLINE Owner<Call> bind(Operands const& call, PackedOperands* packed) {
           [&s, y = call.writes[0]](Context& context) { generic::iota(context, s.writes[0], y, s.axis); });
     case StepKind::random_bits: {
       std::uint64_t const *const seed = call.read<std::uint64_t>(0), *const step = call.read<std::uint64_t>(1),
-                                 *const stream = call.read<std::uint64_t>(2);
-      return detail::call([&s, y = call.writes[0], seed, step, stream](Context& context) {
-        generic::random_bits(context, y, s.writes[0].shape.size(), *seed, *step, *stream);
+                                 *const stream = call.read<std::uint64_t>(2),
+                                 *const first = call.read<std::uint64_t>(3);
+      return detail::call([&s, y = call.writes[0], seed, step, stream, first](Context& context) {
+        generic::random_bits(context, y, s.writes[0].shape.size(), *seed, *step, *stream, first ? *first : 0);
       });
     }
     default: return nullptr;

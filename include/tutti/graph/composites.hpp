@@ -51,6 +51,22 @@ constexpr Var swiglu(Var gate, Var up, Where where = Where::current()) {
   return detail::composite(Op::swiglu, {gate, up}, {}, {}, where);
 }
 
+/// Which numbers a dropout draws: integers () all. Two dropouts of a step have different streams. `first` is the
+/// position of the tensor's first element in what all ranks and micro-steps have together, so that the mask of an
+/// element does not depend on who computes it.
+struct DropoutKey {
+  Var seed, step, stream, first;
+};
+/// Srivastava et al. 2014, scaled in training: each element is 0 with probability p, else x / (1 - p). Its gradient
+/// draws the same mask again: none is kept.
+/// Requires     0 <= p < 1
+/// Determinism  the mask is a function of the key and the position alone (op.hpp): Philox4x32-10
+constexpr Var dropout(Var x, double p, DropoutKey const& key, Where where = Where::current()) {
+  if (!(p >= 0 && p < 1)) refuse(where, "dropout", ErrorKind::invalid_argument, "p must be at least 0 and below 1");
+  if (p == 0) return x;
+  return detail::composite(Op::dropout, {x, key.seed, key.step, key.stream, key.first}, {}, {p}, where);
+}
+
 /// Shapes  cosine, sine (positions, head size / 2), float32
 struct Rotations {
   Var cosine, sine;

@@ -7,6 +7,7 @@
 #include <tutti/graph/canonical.hpp>
 #include <tutti/graph/composites.hpp>
 #include <tutti/graph/vjp.hpp>
+#include <tutti/kernel/dropout.hpp>
 
 namespace tutti::graph {
 
@@ -182,6 +183,12 @@ constexpr List<Var> written(Parts const& p) {
     case Op::swiglu_gradient: {
       Var const g = p.in(0), gate = p.in(1);
       return {g * p.in(2) * silu_slope(gate), g * (gate * logistic(gate))};
+    }
+    case Op::dropout: {
+      Var const x = p.in(0), bits = rng_bits(x.shape(), p.in(1), p.in(2), p.in(3), p.in(4));
+      double const threshold = static_cast<double>(kernel::dropout_threshold(p.real()));
+      Var const dropped = less(convert(bits, DType::float64), threshold);
+      return {select(dropped, 0.0, x * kernel::dropout_scale(p.real()))};
     }
     case Op::linear: {
       Var const y = matrix(product_type(p.graph, p.id), p.in(0), p.in(1));

@@ -50,7 +50,9 @@ constexpr Form form_of(Op op) {
     case Op::dynamic_update_slice: return {{2, -1}, 0, 0};
     case Op::dot_general: return {2, {2, -1}, 0};
     case Op::gather: case Op::swiglu: return {2, 0, 0};
-    case Op::scatter_add: case Op::rng_bits: case Op::swiglu_gradient: return {3, 0, 0};
+    case Op::scatter_add: case Op::swiglu_gradient: return {3, 0, 0};
+    case Op::rng_bits: return {{3, 4}, 0, 0};
+    case Op::dropout: return {5, 0, 1};
     case Op::linear: return {{2, 3}, {0, 1}, 0};
     case Op::layer_norm: return {3, 0, 1};
     case Op::layer_norm_gradient: return {5, 0, 0};
@@ -165,7 +167,7 @@ inline void check_composite(Operands const& in) {
     }
     case Op::adamw: float32(0, 8); break;
     case Op::rng_bits:
-      for (int i = 0; i < 3; ++i) in.indices(i);
+      for (int i = 0; i < in.count(); ++i) in.indices(i);
       break;
     case Op::dynamic_slice: case Op::dynamic_update_slice:
       for (int i = op == Op::dynamic_slice ? 1 : 2; i < in.count(); ++i) in.indices(i);
@@ -182,6 +184,7 @@ inline void check_attributes(Operands const& in) {
       break;
     case Op::constant: require_form(holds(draft.type.dtype, in.real(0)), "the type does not hold the value"); break;
     case Op::scalar: require_form(draft.type.shape.rank() == 0, "a scalar has no axes"); break;
+    case Op::dropout: require_form(in.real(0) >= 0 && in.real(0) < 1, "p is not at least 0 and below 1"); break;
     case Op::rank:
       require_form(draft.type.dtype == DType::int32 && draft.type.shape.rank() == 0, "a rank is an int32 without axes");
       break;

@@ -61,18 +61,19 @@ inline void iota(exec::Context& context, Ref const& y, std::byte* data, int axis
 }
 
 inline void random_bits(exec::Context& context, std::byte* data, std::int64_t count, std::uint64_t seed,
-                        std::uint64_t step, std::uint64_t stream) {
+                        std::uint64_t step, std::uint64_t stream, std::uint64_t first) {
   auto* const words = reinterpret_cast<std::uint32_t*>(data);
   context.parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
-      auto const block = static_cast<std::uint64_t>(i / 4);
+      std::uint64_t position = first + static_cast<std::uint64_t>(i);
+      std::uint64_t const block = position / 4;
       auto const four = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                                     static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(stream)},
                                    {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
       do {
-        words[i] = four[static_cast<std::size_t>(i % 4)];
-        ++i;
-      } while (i < end && i % 4 != 0);
+        words[i] = four[position % 4];
+        ++i, ++position;
+      } while (i < end && position % 4 != 0);
     }
   });
 }

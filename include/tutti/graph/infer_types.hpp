@@ -63,6 +63,11 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
       if (x.rank() == 0) refuse(where, op, "gate and up must have shape (..., C)", x);
       if (op == Op::swiglu_gradient) more.push_back(in[2]);
       return x;
+    case Op::dropout:
+      in.floating(0);
+      in.scalars(1, 5);
+      for (int i = 1; i < 5; ++i) in.indices(i);
+      return x;
     case Op::rotary: {
       in.same_dtype(0, 3);
       in.floating(0);
@@ -266,7 +271,7 @@ constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_locat
       break;
     }
     case Op::rng_bits:
-      in.scalars(0, 3);
+      in.scalars(0, in.count());
       type.dtype = DType::uint32;
       break;
     case Op::custom: type = draft.custom->type(in); break;

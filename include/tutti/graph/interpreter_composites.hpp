@@ -6,7 +6,9 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/graph/interpreter_kernels.hpp>
+#include <tutti/kernel/dropout.hpp>
 #include <tutti/kernel/rotary.hpp>
+#include <tutti/tensor/random.hpp>
 
 namespace tutti::graph::naive {
 
@@ -106,6 +108,18 @@ inline List<Values> swiglu_gradient(Call const& c) {
     dup[i] = c.in(0)[i] * Operation<Op::silu>::precise(c.in(1)[i]);
   }
   return {dgate, dup};
+}
+
+inline List<Values> dropout(Call const& c) {
+  Values y(c.in(0).size());
+  auto const whole = [&](int i) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(c.in(i)[0])); };
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    std::uint64_t const position = whole(4) + i;
+    CounterRandom const words{whole(1), (whole(2) & 0xffffffff) | whole(3) << 32};
+    bool const kept = words.bits(position) >= kernel::dropout_threshold(c.real());
+    y[i] = kept ? c.in(0)[i] * kernel::dropout_scale(c.real()) : 0.0;
+  }
+  return {y};
 }
 
 inline List<Values> rotary(Call const& c) {
@@ -298,6 +312,7 @@ inline List<Values> composite(Call const& c) {
     case Op::rotary: return rotary(c);
     case Op::swiglu: return swiglu(c);
     case Op::swiglu_gradient: return swiglu_gradient(c);
+    case Op::dropout: return dropout(c);
     case Op::attention: return attention(c);
     case Op::attention_gradient: return attention_gradient(c);
     case Op::embedding: return embedding(c);

@@ -278,12 +278,12 @@ inline Values primitive(Call const& c) {
       break;
     }
     case Op::rng_bits: {
+      auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+      std::uint64_t const seed = word(c.in(0)[0]), first = c.count() > 3 ? word(c.in(3)[0]) : 0;
       for (std::size_t i = 0; i < out.size(); ++i) {
-        std::uint64_t const block = i / 4;
-        out[i] = philox4x32(
-            {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-             static_cast<std::uint32_t>(word(c.in(1)[0])), static_cast<std::uint32_t>(word(c.in(2)[0]))},
-            {static_cast<std::uint32_t>(word(c.in(0)[0])), static_cast<std::uint32_t>(word(c.in(0)[0]) >> 32)})[i % 4];
+        std::uint64_t const position = first + i, block = position / 4;
+        out[i] = philox4x32({low(block), low(block >> 32), low(word(c.in(1)[0])), low(word(c.in(2)[0]))},
+                            {low(seed), low(seed >> 32)})[position % 4];
       }
       break;
     }

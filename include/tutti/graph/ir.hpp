@@ -252,6 +252,16 @@ constexpr void set_recompute(Graph& graph, Recompute policy) noexcept {
   for (Graph& body : graph.bodies) set_recompute(body, policy);
 }
 
+/// Every dropout of the graph and of its bodies lets everything pass: for evaluation.
+constexpr void stop_dropout(Graph& graph) {
+  for (Node& node : graph.nodes)
+    if (node.op == Op::dropout) {
+      node.reals = {static_cast<std::int32_t>(graph.real_pool.size()), 1};
+      graph.real_pool.push_back(0);
+    }
+  for (Graph& body : graph.bodies) stop_dropout(body);
+}
+
 /// The integers of a dot_general node by name.
 struct DotShape {
   std::span<std::int64_t const> batch_a, batch_b, contract_a, contract_b;

@@ -200,11 +200,22 @@ class Lowering {
       case Op::scatter_add:
         return simple(StepKind::scatter_add, {emit_.contiguous(x[0]), emit_.contiguous(x[1]), emit_.contiguous(x[2])},
                       type);
-      case Op::rng_bits:
-        return simple(StepKind::random_bits,
-                      {emit_.contiguous(x[0], DType::int64), emit_.contiguous(x[1], DType::int64),
-                       emit_.contiguous(x[2], DType::int64)},
-                      type);
+      case Op::rng_bits: {
+        List<Ref> reads;
+        for (Value const& operand : x) reads.push_back(emit_.contiguous(operand, DType::int64));
+        return simple(StepKind::random_bits, reads, type);
+      }
+      case Op::dropout: {
+        if (graph.real(id) == 0) return x[0];
+        List<Ref> reads{emit_.contiguous(x[0], DType::float32)};
+        for (std::size_t i = 1; i < 5; ++i) reads.push_back(emit_.contiguous(x[i], DType::int64));
+        Ref const y = emit_.fresh(DType::float32, type.shape);
+        Step& step = emit_.push(StepKind::dropout);
+        step.value = graph.real(id);
+        step.reads = reads;
+        step.writes = {y};
+        return emit_.as(y, type.dtype);
+      }
       case Op::linear: return lower_linear(emit_, graph, id, x);
       case Op::rotary: case Op::swiglu: return lower_rows(emit_, graph, id, x);
       case Op::attention_gradient: {

@@ -83,8 +83,9 @@ enum class Op : std::uint8_t {
                 ///< result: batch, a's free axes, b's free axes
   gather,       ///< table (R, ...), indices (...): rows
   scatter_add,  ///< base (R, ...), indices (...), rows: base plus every row at its index
-  rng_bits,     ///< seed, step, stream: int64 () each; uint32 of the node's shape. Word i % 4 of Philox4x32-10 with
-                ///< counter (i/4 low, i/4 high, step, stream) and key (seed low, seed high)
+  rng_bits,     ///< seed, step, stream [, first]: int64 () each; uint32 of the node's shape. Of element k, with i =
+                ///< first + k: word i % 4 of Philox4x32-10 with counter (i/4 low, i/4 high, step, stream) and key
+                ///< (seed low, seed high)
 
   // Composites of kernel/: each is one kernel call, results that nobody uses are not computed.
   linear,               ///< x (..., I), weight (O, I) [, bias (O)]; {[as dot_general]}: x weight^T + bias, (..., O)
@@ -95,6 +96,8 @@ enum class Op : std::uint8_t {
   rotary,               ///< x (..., T, C), cosine, sine (T, head size / 2); {RotaryPairing, inverse}: (..., T, C)
   swiglu,               ///< gate (..., C), up (..., C): silu(gate) * up
   swiglu_gradient,      ///< dy, gate, up -> dgate, dup
+  dropout,  ///< x, seed, step, stream, first: int64 () each but x; <p>: x / (1 - p) where the bits of rng_bits are
+            ///< p * 2^32 or more, else 0
   attention,  ///< qkv (B, T, (heads + 2 kv heads) size); {heads, kv heads[, as dot_general]} <scale>: causal ->
               ///< out (B, T, heads size), lse (B, heads, T)
   attention_gradient,  ///< dout, qkv, out, lse; {as attention} <scale>: dqkv
@@ -209,6 +212,7 @@ inline constexpr OpInfo op_rows[] = {
     {Op::rotary, "rotary", OpClass::composite, with_rule, 1},
     {Op::swiglu, "swiglu", OpClass::composite, with_rule, 1},
     {Op::swiglu_gradient, "swiglu_gradient", OpClass::composite, gradient_itself, 2},
+    {Op::dropout, "dropout", OpClass::composite, with_rule, 1, Linearity::first},
     {Op::attention, "attention", OpClass::composite, with_rule, 2},
     {Op::attention_gradient, "attention_gradient", OpClass::composite, gradient_itself, 1},
     {Op::embedding, "embedding", OpClass::composite, with_rule, 1},

@@ -11,6 +11,7 @@
 #include <tutti/kernel/adamw.hpp>
 #include <tutti/kernel/attention.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
+#include <tutti/kernel/dropout.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/embedding.hpp>
 #include <tutti/kernel/gemm.hpp>
@@ -169,6 +170,13 @@ struct Chain {
     return {step.writes[0].shape, inputs, step.instructions, outputs, step.registers == DType::float64};
   }
 };
+
+inline kernel::Dropout dropout(Operands const& call) {
+  return {detail::shape(call, 0).size(), call.read(0),
+          call.write(0),                 call.step.value,
+          call.read<std::uint64_t>(1),   call.read<std::uint64_t>(2),
+          call.read<std::uint64_t>(3),   call.read<std::uint64_t>(4)};
+}
 
 /// Without the step's scalars. Parts that lie one behind the other in all arrays are one.
 inline List<kernel::AdamW> adamw(Operands const& call) {

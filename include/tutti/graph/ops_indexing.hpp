@@ -41,6 +41,11 @@ constexpr Var scatter_add(Var base, Var indices, Var rows, Where where = Where::
 constexpr Var rng_bits(Shape const& shape, Var seed, Var step, Var stream, Where where = Where::current()) {
   return detail::with_starts(Op::rng_bits, {seed, step, stream}, {DType::uint32, {}, shape}, where);
 }
+/// The part of an endless row of such numbers that begins at position `first`, an integer () too.
+constexpr Var rng_bits(Shape const& shape, Var seed, Var step, Var stream, Var first,
+                       Where where = Where::current()) {
+  return detail::with_starts(Op::rng_bits, {seed, step, stream, first}, {DType::uint32, {}, shape}, where);
+}
 
 constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
   return detail::emit(builder, draft(Op::rank, {}, {}, {}, {DType::int32, Replication::varying, {}}), where);

@@ -5,6 +5,8 @@
 
 #include <tutti/graph/param.hpp>
 
+#include <concepts>
+
 namespace tutti::graph {
 
 /// Traces a body. Values of the outer graph may be used in it: they become invariants.
@@ -67,14 +69,20 @@ class RepeatTrace {
   List<Id> stacked_, slices_;
 };
 
-/// x after f(block i, x) for every block of the stack in turn. f runs once, to be traced; it may use outer values.
+/// x after f(block i, x), or f(block i, x, i) with i an int64 (), for every block of the stack in turn. f runs once, to
+/// be traced; it may use outer values.
 template <class Block, class F>
 constexpr Var repeat(Stack<Block> const& blocks, Var x, F&& f, Where where = Where::current()) {
   RepeatTrace body(detail::home(x, where), x, blocks.length, where);
   Block block = blocks.block;
   for_each_parameter(
       block, [&](std::string_view name, Param& param, std::int64_t) { param.var = body.slice(param.var, name); });
-  return body.finish(f(static_cast<Block const&>(block), body.carried()));
+  if constexpr (std::invocable<F&, Block const&, Var, Var>) {
+    Var const layer = body.slice(iota(detail::home(x, where), {blocks.length}, 0, DType::int64, where), "layer");
+    return body.finish(f(static_cast<Block const&>(block), body.carried(), layer));
+  } else {
+    return body.finish(f(static_cast<Block const&>(block), body.carried()));
+  }
 }
 
 }  // namespace tutti::graph

@@ -93,6 +93,7 @@ enum class StepKind : std::uint8_t {
   rotary,                ///< x (rows, C) of any row stride, cosine, sine -> y
   swiglu,                ///< gate, up (rows, C) of any row strides -> y
   swiglu_gradient,       ///< dy, gate, up (rows, C) of any row strides -> [dgate], [dup]
+  dropout,               ///< x, seed, step, stream, first -> y
   attention,             ///< qkv -> out, [lse]
   attention_gradient,    ///< dout, qkv, out, lse -> dqkv
   embedding,             ///< tokens, table, [positions] -> out
@@ -108,7 +109,7 @@ enum class StepKind : std::uint8_t {
   dynamic_update_slice,  ///< x, update, starts... -> y
   custom,                ///< x... -> y
   iota,                  ///< -> y
-  random_bits,           ///< seed, step, stream -> y
+  random_bits,           ///< seed, step, stream, [first] -> y
   rank,                  ///< -> y
   all_reduce,            ///< x -> y; none is left once buckets are made
   all_reduce_start,      ///< x... -> : all from the first to the end of the last, which lie in one bucket
@@ -135,6 +136,7 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::rotary: return "rotary";
     case StepKind::swiglu: return "swiglu";
     case StepKind::swiglu_gradient: return "swiglu_gradient";
+    case StepKind::dropout: return "dropout";
     case StepKind::attention: return "attention";
     case StepKind::attention_gradient: return "attention_gradient";
     case StepKind::embedding: return "embedding";
@@ -199,7 +201,7 @@ struct Step {
   std::int32_t ignored = -1;     ///< cross entropies
   std::int32_t root = 0;         ///< broadcast
   std::uint8_t operation = 0;    ///< collectives: comm::PortOp
-  double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale
+  double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale; dropout: p
   double eps = 1e-5;             ///< normalisation, adamw
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
   std::int32_t slot = -1;        ///< all_reduce: which one in flight

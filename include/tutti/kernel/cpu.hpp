@@ -28,6 +28,8 @@
 #include <tutti/kernel/cpu/attention.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/cpu/copy.hpp>
+#include <tutti/kernel/dropout.hpp>
+#include <tutti/kernel/cpu/dropout.hpp>
 #include <tutti/kernel/elementwise_functions.hpp>
 #include <tutti/kernel/cpu/tile.hpp>
 #include <tutti/kernel/cpu/elementwise.hpp>

@@ -4,6 +4,7 @@
 /// GPT-2 (Radford et al. 2019) as a struct of parameters and a function object; gradient, memory plan, communication
 /// and checkpoints are derived from the two.
 
+#include <tutti/nn/dropout.hpp>
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/nn/layers.hpp>
 
@@ -20,6 +21,26 @@ constexpr Var gpt2_block(Block const& p, Var x, Attend&& attend) {
 struct Gpt2Block {
   BOOST_HANA_DEFINE_STRUCT(Gpt2Block, (LayerNorm, ln_1), (Linear, qkv), (Linear, proj), (LayerNorm, ln_2), (Linear, fc),
                            (Linear, out));
+};
+
+/// The block of a training step that drops elements of what is added to the residual stream, for gpt2_block.
+struct DroppedGpt2Block {
+  struct Residual {
+    Linear const& linear;
+    double p;
+    StepRandom const& random;
+    Var stream;
+    constexpr Var operator()(Var x) const {
+      Var const y = linear(x);
+      return dropout(y, p, random.key(y, stream));
+    }
+  };
+  LayerNorm const& ln_1;
+  Linear const& qkv;
+  Residual proj;
+  LayerNorm const& ln_2;
+  Linear const& fc;
+  Residual out;
 };
 
 /// Tensors in the order of llm.c's model files. The head is the token embedding used a second time.
@@ -57,9 +78,29 @@ struct Gpt2Loss {
 
   constexpr Var operator()(Gpt2 const& p, Var tokens, Var targets) const {
     int const heads = static_cast<int>(p.config.heads);
+    if (p.config.dropout > 0 || p.config.attention_dropout > 0) return dropped(p, tokens, targets);
     Var x = embed(p.wte, p.wpe, tokens);
     x = repeat(p.blocks, x, [heads](Gpt2Block const& block, Var h) {
       return gpt2_block(block, h, [heads](Var qkv) { return attention(qkv, heads); });
+    });
+    return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);
+  }
+
+ private:
+  /// With dropout where GPT-2 was trained with it: stream 0 is the embedding's, and every layer has three.
+  static constexpr Var dropped(Gpt2 const& p, Var tokens, Var targets) {
+    int const heads = static_cast<int>(p.config.heads);
+    double const rate = p.config.dropout, of_attention = p.config.attention_dropout;
+    StepRandom const random(tokens);
+    Var x = embed(p.wte, p.wpe, tokens);
+    x = dropout(x, rate, random.key(x, 0));
+    x = repeat(p.blocks, x, [&](Gpt2Block const& b, Var h, Var layer) {
+      Var const stream = layer * 3.0;
+      DroppedGpt2Block const block{b.ln_1, b.qkv, {b.proj, rate, random, stream + 1.0},
+                                   b.ln_2, b.fc,  {b.out, rate, random, stream + 2.0}};
+      return gpt2_block(block, h, [&](Var qkv) {
+        return of_attention > 0 ? attention(qkv, heads, of_attention, random, stream + 3.0) : attention(qkv, heads);
+      });
     });
     return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);
   }

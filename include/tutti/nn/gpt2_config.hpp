@@ -20,6 +20,8 @@ struct Gpt2Config {
   std::int64_t padded_vocabulary = 50304;  ///< rows of the embedding: a multiple of 128 keeps the head's tiles whole
   std::int64_t max_tokens = 1024;          ///< rows of the position table
   float epsilon = 1e-5f;                   ///< of the layer norms
+  /// Shares that training drops: of embeddings and of what blocks add to them; of attention's probabilities.
+  double dropout = 0, attention_dropout = 0;
 
   constexpr std::int64_t head_size() const noexcept { return channels / heads; }
   friend constexpr bool operator==(Gpt2Config const&, Gpt2Config const&) = default;
@@ -43,6 +45,8 @@ constexpr void validate(Gpt2Config const& c, std::source_location where = std::s
     refuse("padded vocabulary " + std::to_string(c.padded_vocabulary) + " is below the vocabulary " +
            std::to_string(c.vocabulary));
   if (c.max_tokens < 1) refuse("max tokens " + std::to_string(c.max_tokens) + " must be at least 1");
+  for (double p : {c.dropout, c.attention_dropout})
+    if (!(p >= 0 && p < 1)) refuse("dropout " + std::to_string(p) + " must be at least 0 and below 1");
 }
 
 /// Trainable numbers, padding rows of the embedding included: V C + T C + L (12 C^2 + 13 C) + 2 C.

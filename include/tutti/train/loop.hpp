@@ -66,7 +66,9 @@ class Run {
                .recompute = o().recompute,
                .profile = o().profile,
                .keep_packed = o().keep_packed,
-               .groups = optim::parse_groups(o().groups)}),
+               .groups = optim::parse_groups(o().groups),
+               .seed = o().seed,
+               .first_row = share().begin * setup_.micro_steps}),
         algorithm_(make_algorithm()) {}
 
   /// Ranks: all. Blocking.

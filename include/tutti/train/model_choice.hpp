@@ -82,9 +82,15 @@ inline ModelChoice choose_model(Setup& s) {
   using detail::refuse;
   Options const& o = s.options;
   bool const sized = o.layers != 0, llama = o.architecture == Architecture::llama;
-  auto const chosen = [&](auto const& config, std::string origin) {
+  auto const chosen = [&](auto config, std::string origin) {
     s.model = facts_of(config);
     s.model.origin = std::move(origin);
+    if constexpr (requires { config.dropout; }) {
+      config.dropout = o.dropout;
+      config.attention_dropout = o.attention_dropout;
+    } else if (o.dropout > 0 || o.attention_dropout > 0) {
+      refuse("--dropout and --attention-dropout are of gpt2, and the checkpoint's model is none. Leave them out");
+    }
     return ModelChoice{config};
   };
   auto const require_vocabulary = [&](std::set<std::string> const& names) {

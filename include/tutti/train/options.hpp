@@ -8,10 +8,8 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/setting.hpp>
-#include <tutti/graph/op.hpp>
 #include <tutti/optim/parameter_groups.hpp>
-#include <tutti/optim/schedule.hpp>
-#include <tutti/parallel/outer_gradient.hpp>
+#include <tutti/train/choices.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -24,44 +22,10 @@
 #include <type_traits>
 #include <utility>
 
-namespace tutti {
-namespace train {
+namespace tutti::train {
 
 /// Tokens of a step: far beyond use, and sums and products with them stay in 64 bits.
 inline constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
-
-enum class Compute : unsigned char { float32, bfloat16 };
-enum class BackendName : unsigned char { automatic, mpi, threads, nccl };
-enum class DeviceName : unsigned char { cpu, cuda };
-enum class Architecture : unsigned char { gpt2, llama };
-enum class AlgorithmName : unsigned char { ddp, diloco };
-enum class OptimizerName : unsigned char { adamw, sgd, muon };
-enum class MuonScaleName : unsigned char { adamw, spectral };
-
-}  // namespace train
-
-template <>
-inline constexpr auto setting::spelling<train::Compute> = std::array<std::string_view, 2>{"float32", "bfloat16"};
-template <>
-inline constexpr auto setting::spelling<train::BackendName> =
-    std::array<std::string_view, 4>{"auto", "mpi", "threads", "nccl"};
-template <>
-inline constexpr auto setting::spelling<train::DeviceName> = std::array<std::string_view, 2>{"cpu", "cuda"};
-template <>
-inline constexpr auto setting::spelling<train::Architecture> = std::array<std::string_view, 2>{"gpt2", "llama"};
-template <>
-inline constexpr auto setting::spelling<train::AlgorithmName> = std::array<std::string_view, 2>{"ddp", "diloco"};
-template <>
-inline constexpr auto setting::spelling<train::OptimizerName> = std::array<std::string_view, 3>{"adamw", "sgd", "muon"};
-template <>
-inline constexpr auto setting::spelling<train::MuonScaleName> = std::array<std::string_view, 2>{"adamw", "spectral"};
-template <>
-inline constexpr auto setting::spelling<graph::Recompute> =
-    std::array<std::string_view, 3>{"none", "pointwise", "block"};
-template <>
-inline constexpr auto setting::spelling<optim::ScheduleKind> = optim::schedule_names;
-
-namespace train {
 
 using setting::Choice;
 
@@ -89,6 +53,7 @@ struct Options {
   double weight_decay = 0.1;
   std::string groups;  ///< as optim::parse_groups reads them
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double dropout = 0, attention_dropout = 0;   ///< shares; of gpt2
   Choice<Compute> compute = Compute::float32;  ///< of matrix products
   double clip = 1.0;                           ///< global norm; 0 does not clip
   std::string clip_flag = "--clip";            ///< as it was spelled
@@ -223,6 +188,13 @@ void for_each_flag(AnyOptions& o, F&& f) {
     o.groups, Text{});
   f(Flag{"Optimizer", "clip", checkpoint, "largest global norm of the gradient; 0 does not clip", "gradient-clip"},
     o.clip, Real{0, 1e30});
+  f(Flag{"Optimizer", "dropout", checkpoint,
+         "gpt2: share of embeddings, and of what blocks add to them, that training sets to zero"},
+    o.dropout, Real{0, 1, true});
+  f(Flag{"Optimizer", "attention-dropout", checkpoint,
+         "gpt2: share of attention's probabilities; keeps them for the backward pass, batch * heads * sequence^2 of a "
+         "layer"},
+    o.attention_dropout, Real{0, 1, true});
   f(Flag{"Optimizer", "compute", checkpoint,
          "matrix products: float32, or bfloat16 with sums, parameters and all else in float32"},
     o.compute, Any{});
@@ -351,6 +323,8 @@ inline void validate(Options const& o) {
   if (o.architecture == Architecture::gpt2 && o.resume.empty())
     for (char const* name : {"kv-heads", "hidden", "untied"})
       if (o.typed.contains(name)) refuse(name, "", "is of --architecture llama. Add that, or leave it out");
+  if (o.architecture == Architecture::llama && (o.dropout > 0 || o.attention_dropout > 0))
+    refuse(o.dropout > 0 ? "dropout" : "attention-dropout", "", "is of --architecture gpt2. Leave it out");
   if (o.algorithm == AlgorithmName::ddp && !remembered)
     for (char const* name : {"inner-steps", "outer-learning-rate", "outer-momentum", "fragments", "outer-bits",
                              "outer-overlap", "outer-mix"})
@@ -389,5 +363,4 @@ inline void validate(Options const& o) {
     refuse("resume", o.resume, "is a step and needs --out, the folder with the checkpoints");
 }
 
-}  // namespace train
-}  // namespace tutti
+}  // namespace tutti::train

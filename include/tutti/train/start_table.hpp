@@ -59,6 +59,9 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
                                 facts.optimizer, o.groups.empty() ? "" : "; groups " + o.groups,
                                 o.schedule.text(), o.learning_rate, o.warmup,
                                 o.clip == 0 ? std::string("none") : fmt::format("{}", o.clip))},
+      {"dropout", o.dropout == 0 && o.attention_dropout == 0
+                      ? "none"
+                      : fmt::format("{} of embeddings and residuals, {} of attention", o.dropout, o.attention_dropout)},
       {"recompute", describe_recompute(o.recompute)},
       {"memory",
        facts.one_state

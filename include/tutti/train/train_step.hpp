@@ -10,11 +10,13 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/amp.hpp>
 #include <tutti/graph/param.hpp>
+#include <tutti/nn/dropout.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
+#include <tutti/train/step_options.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -27,56 +29,11 @@
 
 namespace tutti::train {
 
-/// One step's tokens. Shapes: tokens, targets (micro-steps * batch, sequence); targets of -1 do not count.
-struct Batch {
-  std::int64_t step = 0;
-  TensorView<std::int32_t const> tokens, targets;
-};
-
-struct TrainStepOptions {
-  std::int64_t batch = 4, sequence = 64;  ///< of a micro-step on this rank
-  std::int64_t evaluation_batch = 0;      ///< of `evaluate`; 0: as `batch`
-  std::int64_t micro_steps = 1;
-  double weight = 1;                      ///< ranks * batch / batches of all ranks: 1 unless they differ
-  double clip = 0;                        ///< largest global norm; 0 does not clip
-  DType compute = DType::float32;         ///< of matrix products: float32, or bfloat16 as graph::amp says
-  graph::Recompute recompute = graph::Recompute::none;  ///< by the backward pass instead of kept by the forward pass
-  bool profile = false;                   ///< measure every step of the programs
-  /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
-  /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
-  bool keep_packed = false;
-  /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
-  /// weight decay, no moments. The state and its checkpoints hold them as before.
-  std::vector<std::string> frozen{};
-  List<optim::ParameterGroup> groups{};  ///< parameters that decay, learn or stay otherwise than the rest
-};
-
-/// What matrix products are made of, and how on this processor.
-inline std::string describe_products(DType compute, exec::Isa isa) {
-  if (compute == DType::float32) return "fp32";
-  if (isa == exec::Isa::avx512_bf16)
-    return "bfloat16, summed in fp32; master weights, norms, softmax, loss and updates in fp32";
-  return "bfloat16 values, multiplied as fp32: " + std::string(exec::name(isa)) + " has no instruction for bfloat16";
-}
-
-/// What the backward pass computes again.
-inline std::string describe_recompute(graph::Recompute policy) {
-  if (policy == graph::Recompute::none) return "nothing";
-  if (policy == graph::Recompute::block) return "every block, from what enters it";
-  return "norms, GELU and other elementwise operations";
-}
-
-struct StepResult {
-  float loss = 0;              ///< mean over all sequences of the step, before the update
-  float grad_norm = 0;         ///< global norm before clipping
-  double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
-};
-
 /// `Loss` is a function object over a parameter struct: Loss::Config, make_parameters(Config), and
-/// loss(parameters, tokens, targets) -> scalar Var. It may make states (`tokens.builder->state`) and update them; on
-/// several ranks they are what the state's StateUpdate says: checked to be the same on all, averaged (ranks count
-/// alike, whatever their weight), or each rank's own. A step's micro-steps update them one after another, `evaluate`
-/// never.
+/// loss(parameters, tokens, targets) -> scalar Var. It may drop elements (nn::StepRandom), but in `evaluate`. It may
+/// make states (`tokens.builder->state`) and update them; on several ranks they are what the state's StateUpdate
+/// says: checked to be the same on all, averaged (ranks count alike, whatever their weight), or each rank's own. A
+/// step's micro-steps update them one after another, `evaluate` never.
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
@@ -217,6 +174,7 @@ class TrainStep {
       Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
       run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
+      set_random(run, options_.first_row + micro * options_.batch);
       if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::start(run);
     }
@@ -249,6 +207,7 @@ class TrainStep {
     require_begun(where);
     evaluation_->executor->set("tokens", tokens, where);
     evaluation_->executor->set("targets", targets, where);
+    set_random(*evaluation_->executor, 0);
     evaluation_->executor->run(where);
     return evaluation_->executor->value("loss");
   }
@@ -298,6 +257,13 @@ class TrainStep {
     compared_ = true;
     if (parallel_.port) parallel::require_equal(*parallel_.port, state(), "at the first step", where);
   }
+  void set_random(Executor& run, std::int64_t row) const {
+    using Random = nn::StepRandom;
+    std::pair<std::string_view, std::int64_t> const scalars[]{
+        {Random::seed_name, options_.seed}, {Random::step_name, updates_}, {Random::row_name, row}};
+    for (auto const& [name, value] : scalars)
+      if (run.takes(name)) run.set(name, value);
+  }
   bool may_share(graph::Field const& field) const {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
@@ -327,7 +293,9 @@ class TrainStep {
                          .groups = options_.groups});
       else builder.output("loss", loss);
     };
-    return graph::amp(graph::trace(make_parameters(config_), model), options_.compute);
+    graph::Graph graph = graph::trace(make_parameters(config_), model);
+    if (!pass) graph::stop_dropout(graph);
+    return graph::amp(graph, options_.compute);
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;

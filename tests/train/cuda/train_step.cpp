@@ -12,6 +12,7 @@
 #include <tutti/backend/threads.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
+#include <tutti/optim.hpp>
 #include <tutti/train/cuda/execution.hpp>
 #include <tutti/train/train_step.hpp>
 
@@ -55,8 +56,9 @@ struct Outcome {
 };
 
 template <class Device>
-Outcome run_steps(typename Execution<Device>::Context& context, TrainStepOptions const& of, int steps) {
-  TrainStep<nn::Gpt2Loss, Device> step(context, config, adamw, of);
+Outcome run_steps(typename Execution<Device>::Context& context, TrainStepOptions const& of, int steps,
+                  optim::AnyOptimizer const& optimizer = adamw, nn::Gpt2Config const& model = config) {
+  TrainStep<nn::Gpt2Loss, Device> step(context, model, optimizer, of);
   step.initialise(42);
   Outcome outcome;
   for (int i = 0; i < steps; ++i) {
@@ -92,6 +94,27 @@ TEST_CASE("losses of twenty steps on a device are within 1e-4 of those on proces
   CHECK(device.validation == Approx(processors.validation).margin(1e-4));
   CHECK(device.losses == again.losses);
   CHECK(device.hash == again.hash);
+}
+
+TEST_CASE("every optimizer moves parameters on a device as on processors, and dropout drops the same") {
+  nn::Gpt2Config dropped = config;
+  dropped.dropout = 0.2;
+  dropped.attention_dropout = 0.1;
+  optim::AnyOptimizer const optimizers[]{optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
+                                         optim::Muon{.weight_decay = 0.1}};
+  for (DType compute : {DType::float32, DType::bfloat16})
+    for (optim::AnyOptimizer const& optimizer : optimizers) {
+      INFO(optimizer.describe() << " in " << name(compute));
+      TrainStepOptions const of = options(2, 2, compute);
+      exec::Context processors({.threads = 1});
+      kernel::cuda::Blas blas(cuda_context(), little);
+      Outcome const expected = run_steps<Cpu>(processors, of, 4, optimizer, dropped),
+                    found = run_steps<Cuda>(blas, of, 4, optimizer, dropped);
+      double const bound = compute == DType::float32 ? 1e-4 : 1e-2;
+      for (std::size_t i = 0; i < expected.losses.size(); ++i)
+        CHECK(found.losses[i] == Approx(expected.losses[i]).epsilon(bound));
+      CHECK(found.validation == Approx(expected.validation).epsilon(bound));
+    }
 }
 
 TEST_CASE("micro-steps on a device add up to the step") {

@@ -17,6 +17,7 @@
 #include <tutti/kernel/cuda/column_sum.hpp>
 #include <tutti/kernel/cuda/copy.hpp>
 #include <tutti/kernel/cuda/cross_entropy.hpp>
+#include <tutti/kernel/cuda/dropout.hpp>
 #include <tutti/kernel/cuda/embedding.hpp>
 #include <tutti/kernel/cuda/gemm.hpp>
 #include <tutti/kernel/cuda/layer_norm.hpp>
@@ -224,6 +225,8 @@ inline Owner<Call> bind(Operands const& call) {
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
         return detail::launch([args = arguments::swiglu<T>(call)](Context& context) { device::swiglu(context, args); });
       });
+    case StepKind::dropout:
+      return detail::launch([args = arguments::dropout(call)](Context& context) { device::dropout(context, args); });
     case StepKind::swiglu_gradient:
       return detail::with_float(s.reads[0].dtype, [&]<class T>(T) {
         return detail::launch(
@@ -292,9 +295,10 @@ inline Owner<Call> bind(Operands const& call) {
           [&s, y = call.writes[0]](Context& context) { generic::iota(context, s.writes[0], y, s.axis); });
     case StepKind::random_bits: {
       std::uint64_t const *const seed = call.read<std::uint64_t>(0), *const step = call.read<std::uint64_t>(1),
-                                 *const stream = call.read<std::uint64_t>(2);
-      return detail::launch([&s, y = call.writes[0], seed, step, stream](Context& context) {
-        generic::random_bits(context, y, s.writes[0].shape.size(), seed, step, stream);
+                                 *const stream = call.read<std::uint64_t>(2),
+                                 *const first = call.read<std::uint64_t>(3);
+      return detail::launch([&s, y = call.writes[0], seed, step, stream, first](Context& context) {
+        generic::random_bits(context, y, s.writes[0].shape.size(), seed, step, stream, first);
       });
     }
     default: return nullptr;

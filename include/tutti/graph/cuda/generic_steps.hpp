@@ -98,19 +98,20 @@ __global__ void count_up(Iota const args) {
 struct RandomBits {
   std::uint32_t* words;
   std::int64_t count;
-  std::uint64_t const *seed, *step, *stream;
+  std::uint64_t const *seed, *step, *stream, *first;  // first may be null: 0
 };
 template <class = void>
 __global__ void draw_bits(RandomBits const args) {
   kernel::cuda::begin_kernel();
-  std::int64_t const block = element_of_thread();
-  if (4 * block >= args.count) return;
-  auto const number = static_cast<std::uint64_t>(block);
+  std::uint64_t const first = args.first == nullptr ? 0 : *args.first;
+  std::uint64_t const number = first / 4 + static_cast<std::uint64_t>(element_of_thread());
   auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   auto const four = philox4x32({low(number), low(number >> 32), low(*args.step), low(*args.stream)},
                                {low(*args.seed), low(*args.seed >> 32)});
-  for (std::int64_t k = 0; k < 4; ++k)
-    if (4 * block + k < args.count) args.words[4 * block + k] = four[static_cast<std::size_t>(k)];
+  for (std::uint64_t k = 0; k < 4; ++k) {
+    std::uint64_t const i = 4 * number + k - first;  // what is before `first` wraps, and is beyond the end
+    if (i < static_cast<std::uint64_t>(args.count)) args.words[i] = four[k];
+  }
 }
 
 struct Gather {
@@ -321,9 +322,10 @@ inline void iota(Context& context, Ref const& y, std::byte* data, int axis) {
 
 /// Seed, step and stream are read on the device, when the kernel runs.
 inline void random_bits(Context& context, std::byte* data, std::int64_t count, std::uint64_t const* seed,
-                        std::uint64_t const* step, std::uint64_t const* stream) {
-  detail::for_each(context, (count + 3) / 4, detail::draw_bits<>,
-                   detail::RandomBits{reinterpret_cast<std::uint32_t*>(data), count, seed, step, stream});
+                        std::uint64_t const* step, std::uint64_t const* stream, std::uint64_t const* first) {
+  if (count == 0) return;
+  detail::for_each(context, (count + 6) / 4, detail::draw_bits<>,
+                   detail::RandomBits{reinterpret_cast<std::uint32_t*>(data), count, seed, step, stream, first});
 }
 
 /// An index outside the table is reported in the context's error word; its row becomes zeros.

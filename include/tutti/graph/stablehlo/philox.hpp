@@ -15,9 +15,17 @@ class Philox {
  public:
   Philox(Call const& e, std::int64_t blocks) : e_(e), blocks_(blocks) {}
 
-  /// Word i of every block, (blocks) each, of counters (block low, block high, step, stream).
-  std::array<Value, 4> words() const {
-    Value const number = e_.out.op("iota", {}, DType::uint64, Shape{blocks_}, "iota_dimension = 0 : i64");
+  Value count_up() const {
+    return e_.out.op("iota", {}, DType::uint64, Shape{blocks_}, "iota_dimension = 0 : i64");
+  }
+  /// count_up() from operand i on.
+  Value count_up_from(int i) const {
+    Value const first =
+        e_.out.op("broadcast_in_dim", {wide(i)}, DType::uint64, Shape{blocks_}, "broadcast_dimensions = array<i64>");
+    return e_.map("add", count_up(), first);
+  }
+  /// Word i of every block, (blocks) each, of counters (number low, number high, step, stream).
+  std::array<Value, 4> words(Value const& number) const {
     Value const seed = wide(0);
     std::array<Value, 4> counter{low(number), high(number), each(low(wide(1))), each(low(wide(2)))};
     std::array<Value, 2> key{each(low(seed)), each(high(seed))};
@@ -54,11 +62,27 @@ class Philox {
   std::int64_t blocks_;
 };
 
+/// From a position that is known when the module runs: a block for every element, of whose words one is its own.
+inline Value rng_bits_from(Call const& e, std::int64_t size) {
+  Philox const philox(e, size);
+  Value const position = philox.count_up_from(3);
+  auto const words = philox.words(e.map("shift_right_logical", position, e.out.number(position, 2)));
+  Value const place = e.map("and", position, e.out.number(position, 3));
+  Value bits = words[3];
+  for (std::size_t k = 3; k-- > 0;) {
+    Value const here = e.compare("EQ", place, e.out.number(place, static_cast<double>(k)));
+    bits = e.select(here, words[k], bits);
+  }
+  return e.out.reshape(bits, e.shape());
+}
+
 inline Value rng_bits(Call const& e) {
   std::int64_t const size = e.shape().size(), blocks = (size + 3) / 4;
   if (size == 0) return e.out.number(DType::uint32, e.shape(), 0);
+  if (e.count() > 3) return rng_bits_from(e, size);
   Values columns;
-  for (Value const& word : Philox(e, blocks).words()) columns.push_back(e.out.reshape(word, Shape{blocks, 1}));
+  Philox const philox(e, blocks);
+  for (Value const& word : philox.words(philox.count_up())) columns.push_back(e.out.reshape(word, Shape{blocks, 1}));
   Value bits = e.out.op("concatenate", columns, DType::uint32, Shape{blocks, 4}, "dimension = 1 : i64");
   bits = e.out.reshape(bits, Shape{4 * blocks});
   if (4 * blocks != size)

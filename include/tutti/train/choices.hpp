@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Settings of a training run that are one of several words, and how these are spelled.
+
+#include <tutti/core/setting.hpp>
+#include <tutti/graph/op.hpp>
+#include <tutti/optim/schedule.hpp>
+#include <tutti/parallel/outer_gradient.hpp>
+
+#include <array>
+#include <string_view>
+
+namespace tutti {
+namespace train {
+
+enum class Compute : unsigned char { float32, bfloat16 };
+enum class BackendName : unsigned char { automatic, mpi, threads, nccl };
+enum class DeviceName : unsigned char { cpu, cuda };
+enum class Architecture : unsigned char { gpt2, llama };
+enum class AlgorithmName : unsigned char { ddp, diloco };
+enum class OptimizerName : unsigned char { adamw, sgd, muon };
+enum class MuonScaleName : unsigned char { adamw, spectral };
+
+}  // namespace train
+
+template <>
+inline constexpr auto setting::spelling<train::Compute> = std::array<std::string_view, 2>{"float32", "bfloat16"};
+template <>
+inline constexpr auto setting::spelling<train::BackendName> =
+    std::array<std::string_view, 4>{"auto", "mpi", "threads", "nccl"};
+template <>
+inline constexpr auto setting::spelling<train::DeviceName> = std::array<std::string_view, 2>{"cpu", "cuda"};
+template <>
+inline constexpr auto setting::spelling<train::Architecture> = std::array<std::string_view, 2>{"gpt2", "llama"};
+template <>
+inline constexpr auto setting::spelling<train::AlgorithmName> = std::array<std::string_view, 2>{"ddp", "diloco"};
+template <>
+inline constexpr auto setting::spelling<train::OptimizerName> = std::array<std::string_view, 3>{"adamw", "sgd", "muon"};
+template <>
+inline constexpr auto setting::spelling<train::MuonScaleName> = std::array<std::string_view, 2>{"adamw", "spectral"};
+template <>
+inline constexpr auto setting::spelling<graph::Recompute> =
+    std::array<std::string_view, 3>{"none", "pointwise", "block"};
+template <>
+inline constexpr auto setting::spelling<optim::ScheduleKind> = optim::schedule_names;
+
+}  // namespace tutti

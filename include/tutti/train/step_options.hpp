@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What a training step takes and gives, and how that is said to people.
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/exec/isa.hpp>
+#include <tutti/graph/op.hpp>
+#include <tutti/optim/parameter_groups.hpp>
+#include <tutti/tensor/view.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti::train {
+
+/// One step's tokens. Shapes: tokens, targets (micro-steps * batch, sequence); targets of -1 do not count.
+struct Batch {
+  std::int64_t step = 0;
+  TensorView<std::int32_t const> tokens, targets;
+};
+
+struct TrainStepOptions {
+  std::int64_t batch = 4, sequence = 64;  ///< of a micro-step on this rank
+  std::int64_t evaluation_batch = 0;      ///< of `evaluate`; 0: as `batch`
+  std::int64_t micro_steps = 1;
+  double weight = 1;                      ///< ranks * batch / batches of all ranks: 1 unless they differ
+  double clip = 0;                        ///< largest global norm; 0 does not clip
+  DType compute = DType::float32;         ///< of matrix products: float32, or bfloat16 as graph::amp says
+  graph::Recompute recompute = graph::Recompute::none;  ///< by the backward pass instead of kept by the forward pass
+  bool profile = false;                   ///< measure every step of the programs
+  /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
+  /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
+  bool keep_packed = false;
+  /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
+  /// weight decay, no moments. The state and its checkpoints hold them as before.
+  std::vector<std::string> frozen{};
+  List<optim::ParameterGroup> groups{};  ///< parameters that decay, learn or stay otherwise than the rest
+  std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
+  std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
+};
+
+/// What matrix products are made of, and how on this processor.
+inline std::string describe_products(DType compute, exec::Isa isa) {
+  if (compute == DType::float32) return "fp32";
+  if (isa == exec::Isa::avx512_bf16)
+    return "bfloat16, summed in fp32; master weights, norms, softmax, loss and updates in fp32";
+  return "bfloat16 values, multiplied as fp32: " + std::string(exec::name(isa)) + " has no instruction for bfloat16";
+}
+
+/// What the backward pass computes again.
+inline std::string describe_recompute(graph::Recompute policy) {
+  if (policy == graph::Recompute::none) return "nothing";
+  if (policy == graph::Recompute::block) return "every block, from what enters it";
+  return "norms, GELU and other elementwise operations";
+}
+
+struct StepResult {
+  float loss = 0;              ///< mean over all sequences of the step, before the update
+  float grad_norm = 0;         ///< global norm before clipping
+  double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
+};
+
+}  // namespace tutti::train
