@@ -409,6 +409,28 @@ TEST_CASE("random bits depend on seed, step, stream and position") {
               2e-5, 1 << 20);
 }
 
+TEST_CASE("cumulative sums along any axis, forwards and backwards, of any numbers") {
+  for (Shape const& shape : {Shape{1}, Shape{7}, Shape{3, 4, 5}, Shape{2, 0, 3}, Shape{2, 1, 300}})
+    for (DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::int32, DType::uint8})
+      check_graph(built([&](Builder& b) {
+                    Var const x = b.input("x", dtype, shape);
+                    for (int axis = 0; axis < shape.rank(); ++axis)
+                      for (bool reversed : {false, true}) {
+                        std::string const name = std::to_string(axis) + (reversed ? " reversed" : "");
+                        Var const y = cumsum(x, axis, reversed);
+                        b.output(name, y);
+                        if (dtype == DType::float32)
+                          b.output("gradient " + name, gradients(sum_all(y * y), {x})[0]);
+                      }
+                  }),
+                  dtype == DType::bfloat16 ? 2e-2 : 2e-5, 3);
+  Builder b;
+  Var const x = b.input("x", DType::float32, {2, 3});
+  CHECK(cumsum(x, -1).id == cumsum(x, 1).id);
+  REQUIRE_ERROR(cumsum(x, 2), ErrorKind::shape, "the axis must be below the rank");
+  REQUIRE_ERROR(cumsum(less(x, x), 0), ErrorKind::dtype, "truth values have no sum");
+}
+
 TEST_CASE("dropout and its gradient have one mask, in a loop of layers too, whose streams differ") {
   auto const dropped = [](Recompute recompute) {
     return built([&](Builder& b) {

@@ -439,6 +439,11 @@ class StablehloCases {
                          {"root", sqrt(p) * rsqrt(p + 1.0)},
                          {"quotient", log(p) / exp(y)}});
     });
+    add("cumulative_sums", [&](Builder& b) {
+      Var const x = b.input("x", f32, {2, 5, 3});
+      differentiated(b, {{"forwards", cumsum(x, 1)}, {"backwards", cumsum(x, 2, true)}});
+      b.output("integers", cumsum(b.input("i", DType::int32, {7}), 0));
+    });
     for (auto pairing : {kernel::RotaryPairing::half, kernel::RotaryPairing::interleaved})
       add(pairing == kernel::RotaryPairing::half ? "rotary_half" : "rotary_interleaved", [&](Builder& b) {
         Var const x = b.input("x", f32, {2, 5, 12});

@@ -204,6 +204,12 @@ TEST_CASE("rules of composites agree with central differences") {
   check([](Builder& b) { return rms_norm(param(b, "x", {4}), param(b, "w", {4}), 1e-2); });
   check([](Builder& b) { return swiglu(param(b, "gate", {2, 3, 5}), param(b, "up", {2, 3, 5})); });
   check([](Builder& b) { return swiglu(param(b, "gate", {4}), b.input("up", DType::float32, {4})); });
+  for (bool reversed : {false, true})
+    for (int axis : {0, 1, 2})
+      check([&](Builder& b) {
+        Var const x = param(b, "x", {3, 2, 4});
+        return cumsum(x * x, axis, reversed);
+      });
   for (double p : {0.0, 0.3})
     check([&](Builder& b) {
       auto const number = [&](double value) { return constant(b, value, {}, DType::int64); };

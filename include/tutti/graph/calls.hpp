@@ -232,6 +232,10 @@ TUTTI_INLINE Owner<Call> bind(Operands const& call, PackedOperands* packed) {
     case StepKind::iota:
       return detail::call(
           [&s, y = call.writes[0]](Context& context) { generic::iota(context, s.writes[0], y, s.axis); });
+    case StepKind::cumsum:
+      return detail::call([&s, x = call.reads[0], y = call.writes[0]](Context& context) {
+        generic::cumsum(context, s.reads[0], x, y, s.axis, s.inverse);
+      });
     case StepKind::random_bits: {
       std::uint64_t const *const seed = call.read<std::uint64_t>(0), *const step = call.read<std::uint64_t>(1),
                                  *const stream = call.read<std::uint64_t>(2),

@@ -51,6 +51,13 @@ constexpr Var swiglu(Var gate, Var up, Where where = Where::current()) {
   return detail::composite(Op::swiglu, {gate, up}, {}, {}, where);
 }
 
+/// Along an axis (a negative one counts from the end), the sum of every element and of all before it; `reversed`: of
+/// all behind it. Integers wrap. In order, floating sums in float64, rounded for each element.
+constexpr Var cumsum(Var x, int axis, bool reversed = false, Where where = Where::current()) {
+  std::int64_t const from_front = axis < 0 ? axis + x.rank(where) : axis;
+  return detail::composite(Op::cumsum, {x}, {from_front, reversed ? 1 : 0}, {}, where);
+}
+
 /// Which numbers a dropout draws: integers () all. Two dropouts of a step have different streams. `first` is the
 /// position of the tensor's first element in what all ranks and micro-steps have together, so that the mask of an
 /// element does not depend on who computes it.

@@ -162,6 +162,21 @@ constexpr List<Var> written_linear_cross_entropy(Parts const& p) {
   return {loss[0], dx, pad(dot_general_of(product, dz, x, rows, rows), {0, 0}, {w[0] - vocabulary, 0}), loss[2]};
 }
 
+/// Sums over 1, 2, 4, ... elements, each of two of those before (Hillis, Steele 1986).
+constexpr Var written_cumsum(Var x, int axis, bool reversed) {
+  Shape const shape = x.shape();
+  auto const at = static_cast<std::size_t>(axis);
+  for (std::int64_t by = 1; by < shape[axis]; by *= 2) {
+    List<std::int64_t> none(static_cast<std::size_t>(shape.rank()), 0), shift = none, starts = none;
+    List<std::int64_t> limits(shape.begin(), shape.end());
+    shift[at] = by;
+    (reversed ? starts[at] : limits[at]) = reversed ? by : shape[axis] - by;
+    Var const moved = slice(x, starts, limits);
+    x = x + (reversed ? pad(moved, none, shift) : pad(moved, shift, none));
+  }
+  return x;
+}
+
 constexpr List<Var> written_adamw(Parts const& p) {
   double const b1 = p.real(0), b2 = p.real(1);
   Var const g = p.in(1) * p.in(7), m = p.in(2) * b1 + g * (1 - b1), v = p.in(3) * b2 + g * g * (1 - b2);
@@ -184,6 +199,7 @@ constexpr List<Var> written(Parts const& p) {
       Var const g = p.in(0), gate = p.in(1);
       return {g * p.in(2) * silu_slope(gate), g * (gate * logistic(gate))};
     }
+    case Op::cumsum: return {written_cumsum(p.in(0), static_cast<int>(p.integer(0)), p.integer(1) != 0)};
     case Op::dropout: {
       Var const x = p.in(0), bits = rng_bits(x.shape(), p.in(1), p.in(2), p.in(3), p.in(4));
       double const threshold = static_cast<double>(kernel::dropout_threshold(p.real()));

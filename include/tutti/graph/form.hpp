@@ -53,6 +53,7 @@ constexpr Form form_of(Op op) {
     case Op::scatter_add: case Op::swiglu_gradient: return {3, 0, 0};
     case Op::rng_bits: return {{3, 4}, 0, 0};
     case Op::dropout: return {5, 0, 1};
+    case Op::cumsum: return {1, 2, 0};
     case Op::linear: return {{2, 3}, {0, 1}, 0};
     case Op::layer_norm: return {3, 0, 1};
     case Op::layer_norm_gradient: return {5, 0, 0};
@@ -184,6 +185,7 @@ inline void check_attributes(Operands const& in) {
       break;
     case Op::constant: require_form(holds(draft.type.dtype, in.real(0)), "the type does not hold the value"); break;
     case Op::scalar: require_form(draft.type.shape.rank() == 0, "a scalar has no axes"); break;
+    case Op::cumsum: require_form(in.integer(1) == 0 || in.integer(1) == 1, "the direction is unknown"); break;
     case Op::dropout: require_form(in.real(0) >= 0 && in.real(0) < 1, "p is not at least 0 and below 1"); break;
     case Op::rank:
       require_form(draft.type.dtype == DType::int32 && draft.type.shape.rank() == 0, "a rank is an int32 without axes");

@@ -78,6 +78,45 @@ inline void random_bits(exec::Context& context, std::byte* data, std::int64_t co
   });
 }
 
+/// In order along the axis, floating sums in double. y may be x.
+inline void cumsum(exec::Context& context, Ref const& x, std::byte const* from, std::byte* to, int axis,
+                   bool reversed) {
+  std::int64_t const extent = x.shape[axis], inner = x.shape.row_major_strides()[static_cast<std::size_t>(axis)];
+  if (x.shape.size() == 0) return;
+  auto const each = [&](auto add) {
+    context.parallel_for(x.shape.size() / extent, std::max<std::int64_t>(1, 4096 / extent),
+                         [&](std::int64_t begin, std::int64_t end) {
+                           for (std::int64_t column = begin; column < end; ++column) {
+                             std::int64_t const first = column / inner * extent * inner + column % inner;
+                             add(reversed ? first + (extent - 1) * inner : first, reversed ? -inner : inner);
+                           }
+                         });
+  };
+  if (x.dtype == DType::float32) {
+    each([&](std::int64_t at, std::int64_t step) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < extent; ++k, at += step) {
+        sum += double{reinterpret_cast<float const*>(from)[at]};
+        reinterpret_cast<float*>(to)[at] = static_cast<float>(sum);
+      }
+    });
+  } else if (is_floating(x.dtype)) {
+    each([&](std::int64_t at, std::int64_t step) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < extent; ++k, at += step)
+        store_number(x.dtype, to, at, sum += number_at(x.dtype, from, at));
+    });
+  } else {
+    each([&](std::int64_t at, std::int64_t step) {
+      std::uint64_t sum = 0;
+      for (std::int64_t k = 0; k < extent; ++k, at += step) {
+        sum += static_cast<std::uint64_t>(integer_at(x.dtype, from, at));
+        store_integer(x.dtype, to, at, static_cast<std::int64_t>(sum));
+      }
+    });
+  }
+}
+
 inline void check_indices(char const* operation, Ref const& indices, std::byte const* data, std::int64_t rows) {
   for (std::int64_t i = 0; i < indices.shape.size(); ++i) {
     std::int64_t const index = index_at(indices.dtype, data, i);

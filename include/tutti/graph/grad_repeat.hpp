@@ -118,6 +118,7 @@ class BodyGradient {
       case Op::layer_norm:
       case Op::rms_norm:
       case Op::rotary:
+      case Op::cumsum:
       case Op::dropout:
       case Op::swiglu: return true;
       default: return info(op).kind == OpClass::elementwise || info(op).kind == OpClass::shape;

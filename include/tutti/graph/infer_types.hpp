@@ -63,6 +63,12 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
       if (x.rank() == 0) refuse(where, op, "gate and up must have shape (..., C)", x);
       if (op == Op::swiglu_gradient) more.push_back(in[2]);
       return x;
+    case Op::cumsum:
+      if (in.dtype(0) == DType::boolean)
+        refuse(where, op, "truth values have no sum; convert them", in.dtype(0), DType::int32);
+      if (in.integer(0) < 0 || in.integer(0) >= x.rank())
+        refuse(where, op, "the axis must be below the rank of the operand", x);
+      return x;
     case Op::dropout:
       in.floating(0);
       in.scalars(1, 5);

@@ -110,6 +110,27 @@ inline List<Values> swiglu_gradient(Call const& c) {
   return {dgate, dup};
 }
 
+inline List<Values> cumsum(Call const& c) {
+  Shape const shape = c.out();
+  int const axis = static_cast<int>(c.integer(0));
+  std::int64_t const extent = shape[axis], inner = shape.row_major_strides()[at(axis)];
+  bool const reversed = c.integer(1) != 0;
+  auto const wrapped = [&](double sum) {
+    return with_dtype(c.graph.dtype(c.id), [&](auto zero) {
+      if constexpr (std::is_integral_v<decltype(zero)>)
+        return static_cast<double>(static_cast<decltype(zero)>(static_cast<std::int64_t>(sum)));
+      else return sum;
+    });
+  };
+  Values y = c.in(0);
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(y.size()); ++i) {
+    std::int64_t const flat = reversed ? static_cast<std::int64_t>(y.size()) - 1 - i : i, k = flat / inner % extent;
+    if (k != (reversed ? extent - 1 : 0))
+      y[at(flat)] = wrapped(y[at(flat)] + y[at(reversed ? flat + inner : flat - inner)]);
+  }
+  return {y};
+}
+
 inline List<Values> dropout(Call const& c) {
   Values y(c.in(0).size());
   auto const whole = [&](int i) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(c.in(i)[0])); };
@@ -312,6 +333,7 @@ inline List<Values> composite(Call const& c) {
     case Op::rotary: return rotary(c);
     case Op::swiglu: return swiglu(c);
     case Op::swiglu_gradient: return swiglu_gradient(c);
+    case Op::cumsum: return cumsum(c);
     case Op::dropout: return dropout(c);
     case Op::attention: return attention(c);
     case Op::attention_gradient: return attention_gradient(c);

@@ -205,6 +205,13 @@ class Lowering {
         for (Value const& operand : x) reads.push_back(emit_.contiguous(operand, DType::int64));
         return simple(StepKind::random_bits, reads, type);
       }
+      case Op::cumsum: {
+        Value const value = simple(StepKind::cumsum, {emit_.contiguous(x[0])}, type);
+        Step& step = emit_.list.steps.back();
+        step.axis = static_cast<std::int32_t>(integers[0]);
+        step.inverse = integers[1] != 0;
+        return value;
+      }
       case Op::dropout: {
         if (graph.real(id) == 0) return x[0];
         List<Ref> reads{emit_.contiguous(x[0], DType::float32)};

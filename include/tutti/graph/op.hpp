@@ -98,6 +98,7 @@ enum class Op : std::uint8_t {
   swiglu_gradient,      ///< dy, gate, up -> dgate, dup
   dropout,  ///< x, seed, step, stream, first: int64 () each but x; <p>: x / (1 - p) where the bits of rng_bits are
             ///< p * 2^32 or more, else 0
+  cumsum,     ///< x; {axis, reversed}: along the axis, the sum of every element and all before it, or behind it
   attention,  ///< qkv (B, T, (heads + 2 kv heads) size); {heads, kv heads[, as dot_general]} <scale>: causal ->
               ///< out (B, T, heads size), lse (B, heads, T)
   attention_gradient,  ///< dout, qkv, out, lse; {as attention} <scale>: dqkv
@@ -213,6 +214,7 @@ inline constexpr OpInfo op_rows[] = {
     {Op::swiglu, "swiglu", OpClass::composite, with_rule, 1},
     {Op::swiglu_gradient, "swiglu_gradient", OpClass::composite, gradient_itself, 2},
     {Op::dropout, "dropout", OpClass::composite, with_rule, 1, Linearity::first},
+    {Op::cumsum, "cumsum", OpClass::composite, with_rule, 1, Linearity::any},
     {Op::attention, "attention", OpClass::composite, with_rule, 2},
     {Op::attention_gradient, "attention_gradient", OpClass::composite, gradient_itself, 1},
     {Op::embedding, "embedding", OpClass::composite, with_rule, 1},

@@ -118,7 +118,7 @@ inline std::span<std::array<std::size_t, 2> const> in_place_operands(StepKind ki
                         rms[] = {{0, 4}, {0, 0}}, gate[] = {{0, 0}, {0, 1}, {1, 0}}, loss[] = {{1, 0}};
   switch (kind) {
     case StepKind::layer_norm: case StepKind::rms_norm: case StepKind::rotary: case StepKind::scatter_add:
-    case StepKind::dropout:
+    case StepKind::cumsum: case StepKind::dropout:
     case StepKind::dynamic_update_slice: return first;
     case StepKind::embedding_gradient: return embedding;
     case StepKind::layer_norm_gradient: return norm;

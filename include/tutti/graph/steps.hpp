@@ -93,6 +93,7 @@ enum class StepKind : std::uint8_t {
   rotary,                ///< x (rows, C) of any row stride, cosine, sine -> y
   swiglu,                ///< gate, up (rows, C) of any row strides -> y
   swiglu_gradient,       ///< dy, gate, up (rows, C) of any row strides -> [dgate], [dup]
+  cumsum,                ///< x -> y
   dropout,               ///< x, seed, step, stream, first -> y
   attention,             ///< qkv -> out, [lse]
   attention_gradient,    ///< dout, qkv, out, lse -> dqkv
@@ -136,6 +137,7 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::rotary: return "rotary";
     case StepKind::swiglu: return "swiglu";
     case StepKind::swiglu_gradient: return "swiglu_gradient";
+    case StepKind::cumsum: return "cumsum";
     case StepKind::dropout: return "dropout";
     case StepKind::attention: return "attention";
     case StepKind::attention_gradient: return "attention_gradient";
@@ -191,11 +193,11 @@ struct Step {
 
   bool maximum = false;          ///< reduce
   bool gelu = false;             ///< gemm
-  std::int32_t axis = 0;         ///< gather, iota
+  std::int32_t axis = 0;         ///< gather, iota, cumsum
   std::uint32_t axes = 0;        ///< reduce
   DType product = DType::float32;  ///< gemm, linear_cross_entropy, attention: what float32 operands are rounded to
   kernel::RotaryPairing pairing{};  ///< rotary
-  bool inverse = false;          ///< rotary
+  bool inverse = false;          ///< rotary, cumsum: reversed
   std::int64_t heads = 0, kv_heads = 0;  ///< attention
   std::int64_t vocabulary = 0;   ///< linear_cross_entropy: classes; embedding: rows of the table
   std::int32_t ignored = -1;     ///< cross entropies

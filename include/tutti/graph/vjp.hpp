@@ -296,6 +296,10 @@ inline constexpr Rule rules[] = {
     {Op::rms_norm, back_rms_norm},
     {Op::rotary, back_rotary},
     {Op::swiglu, back_swiglu},
+    {Op::cumsum,
+     [](Back const& n) {
+       n.give(0, cumsum(n.g(), static_cast<int>(n.integer(0)), n.integer(1) == 0, n.where));
+     }},
     {Op::dropout,
      [](Back const& n) {
        n.give(0, dropout(n.g(), n.real(), {n.in(1), n.in(2), n.in(3), n.in(4)}, n.where));

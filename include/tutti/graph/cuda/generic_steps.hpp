@@ -3,7 +3,7 @@
 /// @file
 /// The twin of tutti/graph/generic_steps.hpp on a device: steps that have no kernel of their own, a thread an element,
 /// with the same results, bit for bit. Correct before fast: types are told apart at every access. A kernel for each of
-/// ten steps, hence its length.
+/// eleven steps, hence its length.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/graph/elements.hpp>
@@ -111,6 +111,35 @@ __global__ void draw_bits(RandomBits const args) {
   for (std::uint64_t k = 0; k < 4; ++k) {
     std::uint64_t const i = 4 * number + k - first;  // what is before `first` wraps, and is beyond the end
     if (i < static_cast<std::uint64_t>(args.count)) args.words[i] = four[k];
+  }
+}
+
+struct Cumsum {
+  std::byte const* x;
+  std::byte* y;
+  std::int64_t columns, extent, inner;
+  DType dtype;
+  bool reversed;
+};
+/// A column a thread, in order.
+template <class = void>
+__global__ void cumsum_columns(Cumsum const args) {
+  kernel::cuda::begin_kernel();
+  std::int64_t const column = element_of_thread();
+  if (column >= args.columns) return;
+  std::int64_t const step = args.reversed ? -args.inner : args.inner;
+  std::int64_t at = column / args.inner * args.extent * args.inner + column % args.inner;
+  if (args.reversed) at += (args.extent - 1) * args.inner;
+  double sum = 0;
+  std::uint64_t whole = 0;
+  for (std::int64_t k = 0; k < args.extent; ++k, at += step) {
+    if (is_floating(args.dtype)) {
+      sum += number_at(args.dtype, args.x, at);
+      store_number(args.dtype, args.y, at, sum);
+    } else {
+      whole += static_cast<std::uint64_t>(integer_at(args.dtype, args.x, at));
+      store_integer(args.dtype, args.y, at, static_cast<std::int64_t>(whole));
+    }
   }
 }
 
@@ -318,6 +347,15 @@ inline void iota(Context& context, Ref const& y, std::byte* data, int axis) {
   detail::for_each(context, y.shape.size(), detail::count_up<>,
                    detail::Iota{data, y.shape.size(), y.shape.row_major_strides()[static_cast<std::size_t>(axis)],
                                 y.shape[axis], y.dtype});
+}
+
+/// y may be x.
+inline void cumsum(Context& context, Ref const& x, std::byte const* from, std::byte* to, int axis, bool reversed) {
+  if (x.shape.size() == 0) return;
+  std::int64_t const extent = x.shape[axis], inner = x.shape.row_major_strides()[static_cast<std::size_t>(axis)];
+  std::int64_t const columns = x.shape.size() / extent;
+  detail::for_each(context, columns, detail::cumsum_columns<>,
+                   detail::Cumsum{from, to, columns, extent, inner, x.dtype, reversed});
 }
 
 /// Seed, step and stream are read on the device, when the kernel runs.
