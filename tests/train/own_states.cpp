@@ -183,9 +183,28 @@ TEST_CASE("evaluation of a wrong shape names the shapes and the caller's line") 
   REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "own_states.cpp:");
 }
 
+namespace {
+
+/// An optimizer from outside of the library: a moving average, which it keeps, and of which no element goes far.
+struct BoundedDescent {
+  double weight_decay = 0.1;
+
+  void update(optim::ParameterUpdate const& p) const {
+    graph::Var const average = p.state("average"), next = average * p.scalar("kept") + p.gradient * p.gradient_scale;
+    p.builder.update(average, next);
+    graph::Var const kept = p.parameter * (1.0 - p.learning_rate * p.weight_decay);
+    p.builder.update(p.parameter, kept - tanh(next * 10.0) * p.learning_rate);
+  }
+  List<optim::StepScalar> scalars(std::int64_t step) const { return {{"kept", step == 1 ? 0.0 : 0.9}}; }
+  std::string describe() const { return "bounded descent"; }
+};
+
+}  // namespace
+
 TEST_CASE("any optimizer trains alike on one rank and on two, with one copy of the state or two, and resumes bitwise") {
   std::vector<optim::AnyOptimizer> const optimizers{
-      optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}, optim::Muon{.weight_decay = 0.1}};
+      optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}, optim::Muon{.weight_decay = 0.1},
+      BoundedDescent{}};
   using Step = TrainStep<nn::Gpt2Loss>;
   for (optim::AnyOptimizer const& optimizer : optimizers) {
     INFO(optimizer.describe());

@@ -46,16 +46,16 @@ class Run {
   using Initialise = std::function<void(graph::State&)>;
 
   /// The ranks of `place` share this node's processors and devices. Without `initial` a new run begins as TrainStep's
-  /// `initialise` says. Does not communicate.
+  /// `initialise` says, and without `optimizer` the options choose one. Does not communicate.
   Run(parallel::DataParallel data_parallel, NodePlace const& place, Setup setup, Config const& config,
-      Initialise initial = {})
+      Initialise initial = {}, std::optional<optim::AnyOptimizer> const& optimizer = {})
       : data_parallel_(std::move(data_parallel)),
         port_(data_parallel_.port),
         ranks_on_node_(place.ranks),
         setup_(fitting(std::move(setup), place.ranks)),
         initial_(std::move(initial)),
         machine_(setup_.options, place),
-        step_(machine_.context(), config, optimizer_of(o()),
+        step_(machine_.context(), config, optimizer ? *optimizer : optimizer_of(o()),
               {.batch = share().count,
                .sequence = o().sequence,
                .evaluation_batch = setup_.rows,
@@ -463,10 +463,12 @@ class Run {
 /// Ranks     all, with the same arguments but for `place`. Blocking. Errors: those of the training itself.
 template <class Loss, class Device = Cpu>
 int run_training(parallel::DataParallel const& ranks, NodePlace const& place, Setup setup,
-                 typename Loss::Config const& config, std::function<void(graph::State&)> initial = {}) {
+                 typename Loss::Config const& config, std::function<void(graph::State&)> initial = {},
+                 std::optional<optim::AnyOptimizer> const& optimizer = {}) {
   comm::Port& port = *ranks.port;
   std::optional<Run<Loss, Device>> run;
-  if (!all_succeed(port, [&] { run.emplace(ranks, place, std::move(setup), config, std::move(initial)); })) return 1;
+  if (!all_succeed(port, [&] { run.emplace(ranks, place, std::move(setup), config, std::move(initial), optimizer); }))
+    return 1;
   run->connect();
   if (!all_succeed(port, [&] { run->prepare(); })) return 1;
   if (!all_succeed(port, [&] { run->open(); })) return 1;

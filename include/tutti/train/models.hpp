@@ -53,9 +53,11 @@ int train_model(Communicator<B>& communicator, Options const& options) {
 }
 
 /// Trains a model of your own: `Loss` as TrainStep wants it, its configuration from make_config(setup), which knows the
-/// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them.
+/// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them. An `optimizer` of
+/// your own is used in the place of the one that the options choose.
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
-int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config) {
+int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
+                std::optional<optim::AnyOptimizer> const& optimizer = {}) {
   parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
   std::optional<Setup> setup;
   std::optional<typename Loss::Config> config;
@@ -69,7 +71,7 @@ int train_model(Communicator<B>& communicator, Options const& options, MakeConfi
       }))
     return 1;
   return run_training<Loss, Device>(ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup),
-                                    *config);
+                                    *config, {}, optimizer);
 }
 
 }  // namespace tutti::train
