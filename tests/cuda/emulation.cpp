@@ -63,6 +63,12 @@ __global__ void all_wait(Args) { kernel::cuda::wait_for_previous_kernel(); }
 __global__ void one_does_not_wait(Args) {
   if (blockIdx.x != 1 || threadIdx.x != 9) kernel::cuda::wait_for_previous_kernel();
 }
+__global__ void waits_for_the_next_block(Args args) {
+  auto* const turns = reinterpret_cast<unsigned*>(args.out);
+  if (threadIdx.x == 0 && blockIdx.x + 1 < gridDim.x) kernel::cuda::wait_for_turn(turns + blockIdx.x + 1, 1);
+  __syncthreads();
+  if (threadIdx.x == 0) kernel::cuda::hand_on(turns + blockIdx.x, 1);
+}
 __global__ void is_not_in_its_mask(Args) { __shfl_sync(0x0000ffffu, 1, 0); }
 __global__ void traps(Args) { __trap(); }
 
@@ -166,6 +172,14 @@ TEST_CASE("a kernel that may overlap with the one before it, and a thread of whi
   event.record(Stream(0));
   stream.wait_for(event);  // a kernel behind an event overlaps with none
   CHECK(diagnosis_of(stream, overlapping, one_does_not_wait).empty());
+}
+
+TEST_CASE("a block that waits for one that may not have begun is found") {
+  Stream const stream(0);
+  cuda::DeviceMemory const turns(stream, 64 * sizeof(unsigned));
+  cuda::fill_bytes(stream, turns.data(), 0, turns.bytes());
+  CHECK(test::contains(diagnosis_of(stream, {64, 32}, waits_for_the_next_block, static_cast<int*>(turns.data())),
+                       "wait_for_turn: for a block that has not begun"));
 }
 
 TEST_CASE("a missing barrier makes results differ under some seed") {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -117,6 +118,34 @@ TEST_CASE("heads of queries share heads of keys and values on devices too") {
   check<bfloat16>({1, 129, 2, 128, 1});
   check<float>({1, 40, 4, 32, 2});
   check<float>({1, 97, 2, 64, 1});
+}
+
+TEST_CASE("blocks of keys give their shares of dq one after another, over many of them and any number of tokens") {
+  check<bfloat16>({1, 257, 1, 32});  // 128 keys a block, the last of one key
+  check<bfloat16>({1, 161, 2, 64, 1});
+  check<bfloat16>({1, 130, 2, 96, 1});  // 64 keys a block
+  check<float>({1, 129, 1, 32});
+  check<float>({1, 79, 2, 128, 1});  // 16 queries a tile
+  check<float>({1, 150, 1, 64, 0, kernel::Product::bfloat16});
+}
+
+TEST_CASE("the gradient of attention has the same bits whichever block begins first, and beside another sequence") {
+  auto const same = [](auto zero, AttentionCase one) {
+    using T = decltype(zero);
+    AttentionCase two = one;
+    two.batch = 2;
+    test::Random random(5);
+    auto const qkv = in_type<T>(random.floats(2 * one.tokens * one.row())),
+               dout = in_type<T>(random.floats(2 * one.tokens * one.channels()));
+    auto const second = [](auto const& values) {
+      return std::vector(values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    };
+    std::vector<float> const all = run(two, qkv, dout).dqkv;
+    for (int round = 0; round < 2; ++round) REQUIRE(test::same_bits(run(two, qkv, dout).dqkv, all));
+    REQUIRE(test::same_bits(run(one, second(qkv), second(dout)).dqkv, second(all)));
+  };
+  same(bfloat16(), {1, 260, 2, 8, 1});
+  same(float(), {1, 130, 2, 8, 1});
 }
 
 TEST_CASE("attention on devices stays finite and right where scores are large") {

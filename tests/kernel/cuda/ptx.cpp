@@ -94,6 +94,48 @@ TEST_CASE("kernels that overlap see what those before them wrote, on a stream an
   CHECK(a.read() == expected);
 }
 
+namespace {
+
+struct TurnArgs {
+  unsigned* drawn;  ///< how many blocks have begun
+  unsigned* turns;  ///< of each of the sums, how many blocks have added
+  float* sums;      ///< (sums, 64)
+  int count;        ///< of sums
+};
+
+/// Of every block's number: s = s / 2 + number, an order of which every other one gives another result.
+__global__ void add_in_turns(TurnArgs args) {
+  kernel::cuda::begin_kernel();
+  __shared__ unsigned number;
+  if (threadIdx.x == 0) number = atomicAdd(args.drawn, 1u);
+  __syncthreads();
+  for (int sum = 0; sum < args.count; ++sum) {
+    if (threadIdx.x == 0) kernel::cuda::wait_for_turn(args.turns + sum, number);
+    __syncthreads();
+    float* const at = args.sums + sum * 64 + static_cast<int>(threadIdx.x + number * 7) % 64;  // another thread's
+    __stcg(at, __ldcg(at) / 2 + static_cast<float>(number));
+    __syncthreads();
+    if (threadIdx.x == 0) kernel::cuda::hand_on(args.turns + sum, number + 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("blocks that take turns by number add in one order, however many run at once") {
+  for (int const blocks : {1, 2, 700}) {
+    CAPTURE(blocks);
+    int const count = 5;
+    OnDevice const drawn(std::vector<unsigned>(1, 0u)), turns(std::vector<unsigned>(count, 0u));
+    OnDevice const sums(std::vector<float>(count * 64, 0.0f));
+    kernel::cuda::launch_own(test::cuda_context().stream(), {.grid = dim3(static_cast<unsigned>(blocks)), .block = 64},
+                             add_in_turns, {drawn.data(), turns.data(), sums.data(), count});
+    float expected = 0;
+    for (int number = 0; number < blocks; ++number) expected = expected / 2 + static_cast<float>(number);
+    CHECK(sums.read() == std::vector<float>(count * 64, expected));
+    CHECK(turns.read() == std::vector<unsigned>(count, static_cast<unsigned>(blocks)));
+  }
+}
+
 TEST_CASE("a product of bfloat16 on tensor cores, its operand by asynchronous copies and ldmatrix") {
   test::Random random(1);
   auto const a = rounded(random.floats(16 * 16)), b = rounded(random.floats(8 * 16));

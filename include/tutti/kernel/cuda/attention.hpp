@@ -134,29 +134,42 @@ void attention(Context& context, AttentionOf<T> const& a) {
 }
 inline void attention(Context& context, Attention const& a) { attention<float>(context, a); }
 
-/// Contract, requirements, numerics and errors as above. Uses B * heads * T floats of scratch memory.
+/// Contract, requirements, numerics and errors as above; the same bits every time.
+/// Memory     working memory of 4 (1 + W) bytes for each token and head: W is the head size rounded up to a multiple of
+///            32 (bfloat16) or 64 (float). Tokens of a sequence are rounded up to 32.
 template <class T>
 void attention_gradient(Context& context, AttentionGradientOf<T> const& a) {
   detail::check_attention(a, "attention_gradient");
   if (a.batch <= 0 || a.heads <= 0 || a.tokens <= 0 || a.head_size <= 0) return;
-  std::int64_t const rows = a.batch * a.tokens;
+  std::int64_t const rows = a.batch * a.tokens, items = rows * a.heads;
   detail::AttentionSizes const sizes = detail::attention_sizes(a);
-  auto* const row_dots =
-      static_cast<float*>(context.scratch(static_cast<std::size_t>(rows * a.heads) * sizeof(float)));
-  detail::AttentionGradientArguments<T> const arguments{sizes, rows, a.scale, a.dout, a.qkv, a.out, a.lse, row_dots,
-                                                        a.dqkv};
-  std::int64_t const items = rows * a.heads, warps = detail::row_dot_threads / 32;
-  launch_own(context.stream(),
-             {.grid = dim3(static_cast<unsigned>((items + warps - 1) / warps)), .block = dim3(detail::row_dot_threads)},
-             detail::attention_row_dots<T>, arguments);
   detail::with_attention_shape<T>(a.product, a.head_size, [&](auto planes, auto width) {
     using Shape = detail::AttentionGradientShape<T, width()>;
-    tutti::cuda::LaunchShape shape{.grid = detail::attention_grid(a.batch * sizes.kv_heads, a.tokens, Shape::owned),
-                                   .block = dim3(32 * Shape::warps),
-                                   .shared_bytes = Shape::shared};
-    launch_own(context.stream(), shape, detail::attention_gradient_of_keys<T, planes(), width()>, arguments);
-    shape.grid = detail::attention_grid(a.batch * a.heads, a.tokens, Shape::owned);
-    launch_own(context.stream(), shape, detail::attention_gradient_of_queries<T, planes(), width()>, arguments);
+    std::int64_t const tiles = a.batch * a.heads * Shape::tiles(a.tokens), turns = tiles + 1;
+    std::int64_t const sums = tiles * Shape::walked * width(), dots = (items + 3) / 4 * 4;  // aligned to 16 bytes
+    auto* const scratch = static_cast<float*>(context.scratch(static_cast<std::size_t>(sums + dots + turns) * 4));
+    detail::AttentionGradientArguments<T> const arguments{sizes,
+                                                          rows,
+                                                          a.scale,
+                                                          a.dout,
+                                                          a.qkv,
+                                                          a.out,
+                                                          a.lse,
+                                                          scratch + sums,
+                                                          reinterpret_cast<float4*>(scratch),
+                                                          reinterpret_cast<unsigned*>(scratch + sums + dots),
+                                                          turns,
+                                                          a.dqkv};
+    std::int64_t const warps = detail::row_dot_threads / 32;
+    launch_own(
+        context.stream(),
+        {.grid = dim3(static_cast<unsigned>((items + warps - 1) / warps)), .block = dim3(detail::row_dot_threads)},
+        detail::attention_row_dots<T>, arguments);
+    launch_own(context.stream(),
+               {.grid = detail::attention_grid(a.batch * sizes.kv_heads, a.tokens, Shape::owned),
+                .block = dim3(32 * Shape::warps),
+                .shared_bytes = Shape::shared},
+               detail::attention_gradient_walk<T, planes(), width()>, arguments);
   });
 }
 inline void attention_gradient(Context& context, AttentionGradient const& a) { attention_gradient<float>(context, a); }

@@ -1,14 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The gradient of causal attention on mma.sync, without atomics: every element of dqkv has one block that sums it.
+/// The gradient of causal attention on mma.sync in one walk with five products, the same bits every time.
 ///
-/// Three kernels: the row sums of dout * out; dk and dv by blocks that own keys and walk over the queries that see
-/// them, head after head of those that share them; dq by blocks that own queries and walk over the keys they see.
-/// Scores and dout v^T are made twice, 7 products for 5: what that costs, atomics or a T x T buffer would cost too, and
-/// neither would be the same bits every time. In both walks the owned rows are left factors, so that weights pass from
-/// one product to the next in registers, and shared memory holds only the owned rows and two stages of the rows walked
-/// over. A block of four warps with up to 255 registers a thread: two on each SM.
+/// Two kernels: the row sums of dout * out; then blocks that own keys, walk over the queries that see them, head after
+/// head of those that share them, and make each score and each dout v^T once:
+///
+///   p^T = exp(k q^T - lse)            dv += p^T dout
+///   ds^T = p^T * (v dout^T - dots)    dk += ds^T q      dq = the blocks' sum of ds k
+///
+/// dk and dv stay in registers. The owned keys are left factors, so that p^T and ds^T pass from one product to the next
+/// there; a copy of ds^T goes through shared memory for ds k, which sums over the keys of all warps: each makes 16
+/// queries x a part of the width of it.
+///
+/// Order of dq: a tile of queries gets the shares of the blocks that see it one after another, the block of its own
+/// keys first, that of the first keys last; a counter for each tile says whose turn it is. The sum so far lies in
+/// working memory in fp32, in the order of the fragments, and in L2 while it is in use. The last block writes dq
+/// itself, so nothing is cleared before or converted after. All blocks walk towards later queries: a block comes to a
+/// tile one step after the one whose share goes before, so that with equal speed none waits. Turns are safe in any
+/// order of blocks: they draw their keys by number, and wait for lower numbers alone (`wait_for_turn`).
+///
+/// Shapes: dout and out (B, T, heads, D), qkv and dqkv (B, T, heads + 2 kv_heads, D), lse and row_dots (B, heads, T);
+/// lse in natural units. Working memory: that of row_dots, dq_sums and turns. A block of four warps with up to 255
+/// registers a thread: two on each SM of sm_90.
+/// Source: Dao, FlashAttention-2 (2023), algorithm 2, its atomic sums of dq replaced by turns; docs/adr/0023.
 
 #include <tutti/kernel/cuda/attention_tile.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>
@@ -29,21 +44,26 @@ struct AttentionGradientArguments {
   T const* out = nullptr;
   float const* lse = nullptr;
   float* row_dots = nullptr;  ///< (B, heads, T): rowsum(dout * out)
+  float4* dq_sums = nullptr;  ///< (B, heads, tiles of queries, warps, fragments, 32): of dq so far
+  unsigned* turns = nullptr;  ///< (B, heads, tiles of queries): shares in dq_sums; then one, how many blocks have begun
+  std::int64_t turn_count = 0;  ///< with that one
   T* dqkv = nullptr;
 };
 
 inline constexpr int row_dot_threads = 256;
 inline constexpr float log2_e = 1.44269504088896f;
 
-/// A warp per (token, head).
+/// A warp per (token, head). Clears the turns of the kernel that follows: they are fewer than this one's threads.
 template <class T>
 __global__ void __launch_bounds__(row_dot_threads)
     attention_row_dots(__grid_constant__ AttentionGradientArguments<T> const arguments) {
   begin_kernel();
   AttentionSizes const& sizes = arguments.sizes;
   int const lane = static_cast<int>(threadIdx.x) % 32;
-  std::int64_t const item =
-      (std::int64_t{blockIdx.x} * row_dot_threads + static_cast<std::int64_t>(threadIdx.x)) / 32;
+  std::int64_t const index_in_grid =
+      std::int64_t{blockIdx.x} * row_dot_threads + static_cast<std::int64_t>(threadIdx.x);
+  if (index_in_grid < arguments.turn_count) arguments.turns[index_in_grid] = 0;
+  std::int64_t const item = index_in_grid / 32;
   if (item >= arguments.rows * sizes.heads) return;
   std::int64_t const row = item / sizes.heads, head = item % sizes.heads;
   T const* const a = arguments.dout + item * sizes.head_size;
@@ -62,78 +82,100 @@ __global__ void __launch_bounds__(row_dot_threads)
     arguments.row_dots[(row / sizes.tokens * sizes.heads + head) * sizes.tokens + row % sizes.tokens] = sum;
 }
 
-/// How blocks of both walks cut their work.
+/// How blocks of the walk cut their work.
 template <class T, int Width>
 struct AttentionGradientShape {
   static constexpr int warps = 4;
   static constexpr int row_tiles = sizeof(T) == 2 && Width <= 64 ? 2 : 1;
   static constexpr int owned = warps * 16 * row_tiles;
-  static constexpr int walked = 32;
+  static constexpr int walked = sizeof(T) == 4 && Width > 64 ? 16 : 32;
   static constexpr int stage = 2 * Tile<T, Width>::bytes(walked) + 2 * walked * static_cast<int>(sizeof(float));
-  static constexpr int shared = 2 * Tile<T, Width>::bytes(owned) + 2 * stage;
+  static constexpr int shared = 2 * Tile<T, Width>::bytes(owned) + 2 * stage + Tile<T, walked>::bytes(owned);
+  static constexpr int columns = Width / (warps / (walked / 16));  ///< of dq that a warp makes of 16 queries
+  static constexpr int fragments = columns / 8;                    ///< float4 of dq that a thread has of a tile
+
+  static std::int64_t tiles(std::int64_t tokens) { return (tokens + walked - 1) / walked; }
 };
 
-/// dk and dv of `owned` keys.
+/// dk and dv of `owned` keys, and their share of dq.
 template <class T, int Planes, int Width>
 __global__ void __launch_bounds__(128, 2)
-    attention_gradient_of_keys(__grid_constant__ AttentionGradientArguments<T> const arguments) {
+    attention_gradient_walk(__grid_constant__ AttentionGradientArguments<T> const arguments) {
   begin_kernel();
   using Shape = AttentionGradientShape<T, Width>;
   constexpr int row_tiles = Shape::row_tiles, owned = Shape::owned, walked = Shape::walked, threads = 32 * Shape::warps;
   constexpr int owned_bytes = Tile<T, Width>::bytes(owned), walked_bytes = Tile<T, Width>::bytes(walked);
   AttentionSizes const& sizes = arguments.sizes;
-  int const size = sizes.head_size, group = sizes.heads / sizes.kv_heads;
-  int const tokens = sizes.tokens, kv_head = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * owned;
-  int const thread = static_cast<int>(threadIdx.x), lane = thread % 32, row = thread / 32 * 16 * row_tiles;
+  int const size = sizes.head_size, group = sizes.heads / sizes.kv_heads, tokens = sizes.tokens;
+  int const thread = static_cast<int>(threadIdx.x);
+  auto const row_of = [](int of_thread) { return of_thread / 32 * 16 * row_tiles; };
+
+  // The last keys of a head come first: their share of dq goes before that of all others.
+  __shared__ unsigned drawn;
+  if (thread == 0) drawn = atomicAdd(arguments.turns + arguments.turn_count - 1, 1u);
+  __syncthreads();
+  int const kv_head = static_cast<int>(drawn / gridDim.y),
+            first = static_cast<int>(gridDim.y - 1 - drawn % gridDim.y) * owned;
 
   unsigned char* const memory = tutti::cuda::dynamic_shared<unsigned char>();
   Tile<T, Width> const keys(memory), values(memory + owned_bytes);
   auto const stage = [&](int index) { return memory + 2 * owned_bytes + index * Shape::stage; };
   auto const statistics = [&](int index) { return reinterpret_cast<float*>(stage(index) + 2 * walked_bytes); };
+  Tile<T, walked> const shared_slopes(stage(2));
 
   // The walk: for each head that shares these keys, the tiles of queries from the first that sees one of them.
-  int const begin = first / walked * walked, tiles = (tokens - begin + walked - 1) / walked;
-  int const steps = tiles * group;
-  auto const fetch = [&](int step) {
-    int const head = kv_head * group + step / tiles, query = begin + step % tiles * walked;
-    unsigned char* const at = stage(step % 2);
-    Tile<T, Width>(at).template fetch<walked, threads>(arguments.qkv + sizes.query(head) + query * sizes.row(),
-                                                       sizes.row(), tokens - query, size);
-    Tile<T, Width>(at + walked_bytes)
+  int const end = (kv_head + 1) * group;
+  auto const advance = [&](int& head, int& query) {
+    query += walked;
+    if (query >= tokens) query = first, ++head;
+  };
+  auto const fetch = [&](int head, int query, int to) {
+    Tile<T, Width>(stage(to)).template fetch<walked, threads>(arguments.qkv + sizes.query(head) + query * sizes.row(),
+                                                              sizes.row(), tokens - query, size);
+    Tile<T, Width>(stage(to) + walked_bytes)
         .template fetch<walked, threads>(arguments.dout + sizes.out(head) + query * sizes.out_row(), sizes.out_row(),
                                          tokens - query, size);
   };
-  // Of thread `index` and, above `walked`, thread `index - walked`: log sums and dots of the step's queries.
-  auto const statistic = [&](int step) {
-    int const head = kv_head * group + step / tiles, query = begin + step % tiles * walked + thread % walked;
-    if (thread >= 2 * walked || query >= tokens) return 0.0f;
-    return thread < walked ? arguments.lse[std::int64_t{head} * tokens + query] * log2_e
-                           : arguments.row_dots[std::int64_t{head} * tokens + query];
+  // Of thread `index` and, above `walked`, thread `index - walked`: log sums and dots of a step's queries.
+  auto const statistic = [&](int head, int query, int index) {
+    query += index % walked;
+    if (index >= 2 * walked || query >= tokens) return 0.0f;
+    return index < walked ? arguments.lse[std::int64_t{head} * tokens + query] * log2_e
+                          : arguments.row_dots[std::int64_t{head} * tokens + query];
   };
+  // Of all tiles of queries, and how many blocks give it their share before this one.
+  auto const tile_of = [&](int head, int query) {
+    return std::int64_t{head} * ((tokens + walked - 1) / walked) + query / walked;
+  };
+  auto const before_us = [&](int query) { return static_cast<unsigned>((query - first) / owned); };
 
   T const* const k = arguments.qkv + sizes.key(kv_head) + first * sizes.row();
   keys.template fetch<owned, threads>(k, sizes.row(), tokens - first, size);
   values.template fetch<owned, threads>(k + std::int64_t{sizes.kv_heads} * size, sizes.row(), tokens - first, size);
-  fetch(0);
+  int head = kv_head * group, query = first;
+  fetch(head, query, 0);
   copy_async_commit();
-  if (thread < 2 * walked) statistics(0)[thread] = statistic(0);
+  if (thread < 2 * walked) statistics(0)[thread] = statistic(head, query, thread);
 
   float dk[row_tiles][Width / 8][4], dv[row_tiles][Width / 8][4];
   clear(dk);
   clear(dv);
-  float const scale = arguments.scale * log2_e;
-  for (int step = 0; step < steps; ++step) {
-    int const current = step % 2;
+  float const scale = arguments.scale * log2_e, ones[2] = {1, 1};
+  for (int step = 0;; ++step) {
     copy_async_wait<0>();
-    __syncthreads();  // this stage is there, and the other one has been used
-    float next = 0;
-    if (step + 1 < steps) {
-      fetch(step + 1);
-      next = statistic(step + 1);
+    __syncthreads();  // this stage is there, the other one and the slopes have been used, and the share of dq is there
+    if (step > 0) {
+      if (first > 0 && thread == 0) hand_on(arguments.turns + tile_of(head, query), before_us(query) + 1);
+      advance(head, query);
+      if (head == end) break;
     }
+    int const current = step % 2;
+    int next_head = head, next_query = query;
+    advance(next_head, next_query);
+    if (next_head < end) fetch(next_head, next_query, 1 - current);
     copy_async_commit();
 
-    int const query = begin + step % tiles * walked;
+    int const row = row_of(computed_anew(thread));
     if (query + walked - 1 >= first + row) {  // else none of them sees this warp's keys
       Tile<T, Width> const q(stage(current)), dout(stage(current) + walked_bytes);
       float const* const log_sums = statistics(current);
@@ -141,7 +183,7 @@ __global__ void __launch_bounds__(128, 2)
       clear(weights);
       multiply_rows<Planes>(weights, keys, row, q);
       bool const diagonal = query < first + row + 16 * row_tiles - 1;
-      int const place = computed_anew(lane);
+      int const place = computed_anew(thread) % 32;
 #pragma unroll
       for (int tile = 0; tile < row_tiles; ++tile)
 #pragma unroll
@@ -157,112 +199,64 @@ __global__ void __launch_bounds__(128, 2)
       clear(slopes);
       multiply_rows<Planes>(slopes, values, row, dout);
 #pragma unroll
-      for (int tile = 0; tile < row_tiles; ++tile)
+      for (int tile = 0; tile < row_tiles; ++tile) {
 #pragma unroll
         for (int column = 0; column < walked / 8; ++column)
 #pragma unroll
           for (int index = 0; index < 4; ++index)
             slopes[tile][column][index] =
                 weights[tile][column][index] *
-                (slopes[tile][column][index] - log_sums[walked + 8 * column + 2 * (lane % 4) + index % 2]);
+                (slopes[tile][column][index] - log_sums[walked + 8 * column + 2 * (place % 4) + index % 2]);
+        shared_slopes.put(slopes[tile], ones, row + 16 * tile, place);
+      }
       multiply_weights<Planes>(dk, slopes, q);
     }
-    if (thread < 2 * walked) statistics(1 - current)[thread] = next;
+
+    // dq: of 16 queries a part of the width. Keys behind the queries, whose warps wrote no slopes, are left out.
+    int const me = computed_anew(thread), warp = me / 32, lane = me % 32;
+    next_head = head, next_query = query;
+    advance(next_head, next_query);
+    float const next = next_head < end ? statistic(next_head, next_query, me) : 0;
+    std::int64_t const tile = tile_of(head, query);
+    unsigned const before = before_us(query);
+    if (me == 0 && before > 0) wait_for_turn(arguments.turns + tile, before);
+    __syncthreads();                                                  // the slopes are there, and the sum so far
+    constexpr int fragments = Shape::fragments, parts = walked / 16;  // of the queries
+    int const in_sight = query - first + walked;
+    int const line = query + warp % parts * 16 + lane / 4, from = warp / parts * Shape::columns;
+    float4* const sums = arguments.dq_sums + (tile * Shape::warps + warp) * fragments * 32 + lane;
+    float4 so_far[fragments];
+#pragma unroll
+    for (int part = 0; part < fragments; ++part) so_far[part] = before > 0 ? __ldcg(sums + 32 * part) : float4{};
+    float dq[1][fragments][4];
+    clear(dq);
+    multiply_columns<Planes>(dq[0], shared_slopes, warp % parts, keys, from,
+                             (in_sight < owned ? in_sight : owned) / 16);
+#pragma unroll
+    for (int part = 0; part < fragments; ++part) {
+      float4 const sum{so_far[part].x + dq[0][part][0], so_far[part].y + dq[0][part][1],
+                       so_far[part].z + dq[0][part][2], so_far[part].w + dq[0][part][3]};
+      if (first > 0) {
+        __stcg(sums + 32 * part, sum);
+        continue;
+      }
+      if (from + 8 * part >= size) continue;
+      T* const to = arguments.dqkv + sizes.query(head) + line * sizes.row() + from + 8 * part + 2 * (lane % 4);
+      if (line < tokens) store_pair(to, sum.x * arguments.scale, sum.y * arguments.scale);
+      if (line + 8 < tokens) store_pair(to + 8 * sizes.row(), sum.z * arguments.scale, sum.w * arguments.scale);
+    }
+    if (me < 2 * walked) statistics(1 - step % 2)[me] = next;
   }
 
+  int const row = row_of(thread);
   T* const to = arguments.dqkv + sizes.key(kv_head);
 #pragma unroll
   for (int tile = 0; tile < row_tiles; ++tile) {
     int const at = first + row + 16 * tile;
-    float const scales[2] = {arguments.scale, arguments.scale}, ones[2] = {1, 1};
+    float const scales[2] = {arguments.scale, arguments.scale};
     keys.store(dk[tile], scales, row + 16 * tile, to + at * sizes.row(), sizes.row(), tokens - at, size);
     values.store(dv[tile], ones, row + 16 * tile, to + std::int64_t{sizes.kv_heads} * size + at * sizes.row(),
                  sizes.row(), tokens - at, size);
-  }
-}
-
-/// dq of `owned` queries; those that see most keys come first.
-template <class T, int Planes, int Width>
-__global__ void __launch_bounds__(128, 2)
-    attention_gradient_of_queries(__grid_constant__ AttentionGradientArguments<T> const arguments) {
-  begin_kernel();
-  using Shape = AttentionGradientShape<T, Width>;
-  constexpr int row_tiles = Shape::row_tiles, owned = Shape::owned, walked = Shape::walked, threads = 32 * Shape::warps;
-  constexpr int owned_bytes = Tile<T, Width>::bytes(owned), walked_bytes = Tile<T, Width>::bytes(walked);
-  AttentionSizes const& sizes = arguments.sizes;
-  int const size = sizes.head_size;
-  int const tokens = sizes.tokens, head = static_cast<int>(blockIdx.x);
-  int const first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * owned;
-  int const thread = static_cast<int>(threadIdx.x), lane = thread % 32, row = thread / 32 * 16 * row_tiles;
-
-  unsigned char* const memory = tutti::cuda::dynamic_shared<unsigned char>();
-  Tile<T, Width> const queries(memory), dout(memory + owned_bytes);
-  auto const stage = [&](int index) { return memory + 2 * owned_bytes + index * Shape::stage; };
-  T const* const k = arguments.qkv + sizes.key(head / (sizes.heads / sizes.kv_heads));
-  auto const fetch = [&](int step) {
-    int const key = step * walked;
-    unsigned char* const at = stage(step % 2);
-    Tile<T, Width>(at).template fetch<walked, threads>(k + key * sizes.row(), sizes.row(), tokens - key, size);
-    Tile<T, Width>(at + walked_bytes)
-        .template fetch<walked, threads>(k + std::int64_t{sizes.kv_heads} * size + key * sizes.row(), sizes.row(),
-                                         tokens - key, size);
-  };
-  queries.template fetch<owned, threads>(arguments.qkv + sizes.query(head) + first * sizes.row(), sizes.row(),
-                                         tokens - first, size);
-  dout.template fetch<owned, threads>(arguments.dout + sizes.out(head) + first * sizes.out_row(), sizes.out_row(),
-                                      tokens - first, size);
-  fetch(0);
-  copy_async_commit();
-
-  float log_sums[row_tiles][2], dots[row_tiles][2];
-#pragma unroll
-  for (int tile = 0; tile < row_tiles; ++tile)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int const query = first + row + 16 * tile + lane / 4 + 8 * half;
-      log_sums[tile][half] = query < tokens ? arguments.lse[std::int64_t{head} * tokens + query] * log2_e : 0;
-      dots[tile][half] = query < tokens ? arguments.row_dots[std::int64_t{head} * tokens + query] : 0;
-    }
-  float dq[row_tiles][Width / 8][4];
-  clear(dq);
-  float const scale = arguments.scale * log2_e;
-  int const end = first + owned < tokens ? first + owned : tokens, steps = (end + walked - 1) / walked;
-  for (int step = 0; step < steps; ++step) {
-    copy_async_wait<0>();
-    __syncthreads();  // this stage is there, and the other one has been used
-    if (step + 1 < steps) fetch(step + 1);
-    copy_async_commit();
-
-    int const key = step * walked;
-    if (key > first + row + 16 * row_tiles - 1) continue;  // behind this warp's queries
-    Tile<T, Width> const keys(stage(step % 2)), values(stage(step % 2) + walked_bytes);
-    float weights[row_tiles][walked / 8][4], slopes[row_tiles][walked / 8][4];
-    clear(weights);
-    multiply_rows<Planes>(weights, queries, row, keys);
-    clear(slopes);
-    multiply_rows<Planes>(slopes, dout, row, values);
-    bool const diagonal = key + walked - 1 > first + row;
-#pragma unroll
-    for (int tile = 0; tile < row_tiles; ++tile)
-#pragma unroll
-      for (int column = 0; column < walked / 8; ++column)
-#pragma unroll
-        for (int index = 0; index < 4; ++index) {
-          float const weight =
-              exp2_approximate(fmaf(weights[tile][column][index], scale, -log_sums[tile][index / 2]));
-          float const slope = weight * (slopes[tile][column][index] - dots[tile][index / 2]);
-          bool const hidden = diagonal && key + 8 * column + 2 * (lane % 4) + index % 2 >
-                                              first + row + 16 * tile + lane / 4 + index / 2 * 8;
-          slopes[tile][column][index] = hidden ? 0 : slope;
-        }
-    multiply_weights<Planes>(dq, slopes, keys);
-  }
-#pragma unroll
-  for (int tile = 0; tile < row_tiles; ++tile) {
-    int const at = first + row + 16 * tile;
-    float const scales[2] = {arguments.scale, arguments.scale};
-    queries.store(dq[tile], scales, row + 16 * tile, arguments.dqkv + sizes.query(head) + at * sizes.row(),
-                  sizes.row(), tokens - at, size);
   }
 }
 

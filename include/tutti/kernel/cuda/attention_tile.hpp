@@ -3,14 +3,14 @@
 /// @file
 /// Tiles of q, k, v and their gradients in shared memory, and products of them by a warp's tensor cores.
 ///
-/// Every product of attention, forward and backward, is one of two:
-///   multiply_rows     c (m, n) += A (m, width) B (n, width)^T    A and B rows of tiles:       scores, dout v^T
-///   multiply_weights  c (m, width) += P (m, n) B (n, width)      P is another product's c:    p v, ds k, ds^T q, p^T
-///   dout
-/// so weights never leave registers. Factors are bfloat16 with fp32 sums (mma.sync m16n8k16). A float is split into
-/// `Planes` of them: one (products rounded to bfloat16), or three that hold all of its 24 bits; of the nine products of
-/// planes the six above 2^-24 are summed, the smallest first. That is what 3xTF32 costs, with fragments, tiles and
-/// loops of the bfloat16 kernels, and 3 bits more.
+/// Every product of attention, forward and backward, is one of three:
+///   multiply_rows     c (m, n) += A (m, width) B (n, width)^T    A and B rows of tiles       scores, dout v^T
+///   multiply_weights  c (m, width) += P (m, n) B (n, width)      P is another product's c    p v, ds^T q, p^T dout
+///   multiply_columns  c (m, width) += A (n, m)^T B (n, width)    A and B rows of tiles       ds k
+/// so weights leave registers only where other warps need them. Factors are bfloat16 with fp32 sums (mma.sync
+/// m16n8k16). A float is split into `Planes` of them: one (products rounded to bfloat16), or three that hold all of its
+/// 24 bits; of the nine products of planes the six above 2^-24 are summed, the smallest first. That is what 3xTF32
+/// costs, with fragments, tiles and loops of the bfloat16 kernels, and 3 bits more.
 ///
 /// Registers are what these kernels have too few of. Addresses in tiles follow from the thread's number in a few
 /// instructions, but compilers compute all of them once and keep them, dozens; `computed_anew` stops that.
@@ -61,6 +61,13 @@ __device__ __forceinline__ void multiply(float (&left_half)[4], float (&right_ha
       mma_bfloat16(left_half, left, {right[0], right[1]});
       mma_bfloat16(right_half, left, {right[2], right[3]});
     }
+}
+
+/// Two neighbours, the first at an even place.
+template <class T>
+__device__ __forceinline__ void store_pair(T* to, float first, float second) {
+  if constexpr (std::is_same_v<T, bfloat16>) *reinterpret_cast<std::uint32_t*>(to) = pack_bfloat16(first, second);
+  else *reinterpret_cast<float2*>(to) = float2{first, second};
 }
 
 /// Rows of `Width` elements in shared memory: bfloat16 with 16-byte chunks swizzled, so that the eight rows of an
@@ -118,6 +125,22 @@ class Tile {
     }
     return fragment;
   }
+  /// Rows [row, row + 16) as k, elements [16 part, 16 part + 16) as rows of the factor.
+  template <int Planes>
+  __device__ __forceinline__ LeftFragment<Planes> left_of_columns(int row, int part, int lane) const {
+    LeftFragment<Planes> fragment;
+    if constexpr (narrow) {
+      load_matrices_transposed(fragment.words[0], chunk_at(row + lane / 16 * 8 + lane % 8, 2 * part + lane / 8 % 2));
+    } else {
+#pragma unroll
+      for (int index = 0; index < 4; ++index) {
+        float const* const first =
+            data_ + (row + 2 * (lane % 4) + 8 * (index >> 1)) * stride + 16 * part + 8 * (index & 1) + lane / 4;
+        split<Planes>(first[0], first[stride], fragment.words, index);
+      }
+    }
+    return fragment;
+  }
   /// Rows [row, row + 16) as columns, elements [16 part, 16 part + 16) as k.
   template <int Planes>
   __device__ __forceinline__ RightFragment<Planes> right_of_rows(int row, int part, int lane) const {
@@ -151,22 +174,27 @@ class Tile {
     return fragment;
   }
 
+  /// Keeps what a warp's products hold, times `factors` of its lower and upper half, as rows [row, row + 16).
+  __device__ __forceinline__ void put(float const (&sums)[Width / 8][4], float const (&factors)[2], int row,
+                                      int lane) const {
+#pragma unroll
+    for (int part = 0; part < Width / 8; ++part)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        T* const at = chunk_at(row + lane / 4 + 8 * half, 8 / chunk * part) + 2 * (lane % 4);
+        store_pair(at, sums[part][2 * half] * factors[half], sums[part][2 * half + 1] * factors[half]);
+      }
+  }
+
   /// Writes what a warp's products hold of rows [row, row + 16), times `factors` of their lower and upper half, to the
   /// rows that exist at `to`. Uses these rows of the tile, which nobody else may be reading.
   __device__ __forceinline__ void store(float const (&sums)[Width / 8][4], float const (&factors)[2], int row, T* to,
                                         std::int64_t row_stride, int valid, int size) const {
-    int const lane = static_cast<int>(threadIdx.x) % 32, pair = 2 * (lane % 4);
+    int const lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (narrow) {
       // Through shared memory, so that rows are written 16 bytes at a time.
       __syncwarp();
-#pragma unroll
-      for (int part = 0; part < Width / 8; ++part)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          T* const at = chunk_at(row + lane / 4 + 8 * half, part) + pair;
-          *reinterpret_cast<std::uint32_t*>(at) = pack_bfloat16(sums[part][2 * half] * factors[half],
-                                                                      sums[part][2 * half + 1] * factors[half]);
-        }
+      put(sums, factors, row, lane);
       __syncwarp();
 #pragma unroll
       for (int item = lane; item < 16 * chunks; item += 32) {
@@ -182,8 +210,8 @@ class Tile {
         for (int half = 0; half < 2; ++half) {
           int const line = lane / 4 + 8 * half;
           if (line < valid && part * 8 < size)
-            *reinterpret_cast<float2*>(to + line * row_stride + part * 8 + pair) =
-                float2{sums[part][2 * half] * factors[half], sums[part][2 * half + 1] * factors[half]};
+            store_pair(to + line * row_stride + part * 8 + 2 * (lane % 4), sums[part][2 * half] * factors[half],
+                       sums[part][2 * half + 1] * factors[half]);
         }
     }
   }
@@ -231,6 +259,23 @@ __device__ __forceinline__ void multiply_weights(float (&sums)[RowTiles][Width /
       RightFragment<Planes> const b = right.template right_of_columns<Planes>(16 * part, column / 2, lane);
 #pragma unroll
       for (int tile = 0; tile < RowTiles; ++tile) multiply(sums[tile][column], sums[tile][column + 1], a[tile], b);
+    }
+  }
+}
+
+/// Columns [16 left_part, 16 left_part + 16) of the first 16 `parts` rows of `left`, as rows, times elements [first,
+/// first + 8 Columns) of these rows of `right`.
+template <int Planes, int Columns, class T, int Across, int Width>
+__device__ __forceinline__ void multiply_columns(float (&sums)[Columns][4], Tile<T, Across> left, int left_part,
+                                                 Tile<T, Width> right, int first, int parts) {
+  int const lane = computed_anew(static_cast<int>(threadIdx.x)) % 32;
+#pragma unroll(Planes == 1 ? 2 : 1)
+  for (int part = 0; part < parts; ++part) {
+    LeftFragment<Planes> const a = left.template left_of_columns<Planes>(16 * part, left_part, lane);
+#pragma unroll
+    for (int column = 0; column < Columns; column += 2) {
+      RightFragment<Planes> const b = right.template right_of_columns<Planes>(16 * part, first / 16 + column / 2, lane);
+      multiply(sums[column], sums[column + 1], a, b);
     }
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What C++ cannot say: tensor cores, asynchronous copies, packed conversions, kernels that overlap. The one home of
-/// inline PTX; the emulation brings a twin with the same functions.
+/// What C++ cannot say: tensor cores, asynchronous copies, packed conversions, kernels that overlap, blocks that wait
+/// for each other. The one home of inline PTX; the emulation brings a twin with the same functions.
 ///
 /// The first four are operations of a whole warp: its 32 lanes call them together from one place. Letters of fragments:
 /// g = lane / 4, t = lane % 4. Reference: PTX ISA, "Matrix multiply-accumulate instructions".
@@ -102,6 +102,20 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 __device__ __forceinline__ void begin_kernel() {
   let_next_kernel_start();
   wait_for_previous_kernel();
+}
+/// Hands on to other blocks: who waited for `value` sees what this thread wrote before, and what other threads of its
+/// block wrote before a barrier that both came to.
+__device__ __forceinline__ void hand_on(unsigned* turn, unsigned value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;\n" ::"l"(turn), "r"(value) : "memory");
+}
+/// Blocks until another block has handed on `value`. Only a block that has begun already may be waited for: blocks
+/// begin in any order, and one that has not begun may find no room as long as those that wait stay. So blocks draw
+/// numbers by an atomic count when they begin, take their work by number, and wait for lower numbers alone.
+__device__ __forceinline__ void wait_for_turn(unsigned const* turn, unsigned value) {
+  unsigned now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(now) : "l"(turn) : "memory");
+  } while (now != value);
 }
 /// `value`, but computed again wherever this stands: what follows from it is not kept in registers across loops.
 __device__ __forceinline__ int computed_anew(int value) {

@@ -168,6 +168,12 @@ inline void begin_kernel() {
   let_next_kernel_start();
   wait_for_previous_kernel();
 }
+inline void hand_on(unsigned* turn, unsigned value) { *turn = value; }
+/// Blocks run one after another: whoever is waited for has run, or never will.
+inline void wait_for_turn(unsigned const* turn, unsigned value,
+                          std::source_location where = std::source_location::current()) {
+  if (*turn != value) emulated::fail("wait_for_turn: for a block that has not begun", where);
+}
 inline int computed_anew(int value) { return value; }
 
 }  // namespace tutti::kernel::cuda
