@@ -37,7 +37,7 @@ class Race {
   void run(std::string const& name, double bytes, std::function<void()> kernel, std::function<void()> prepare = {}) {
     std::vector<Contender> contenders{
         {name, std::move(kernel), std::move(prepare)},
-        {"copy", [this] { cuda::copy_on_device(context_.stream(), to_.data(), from_.data(), from_.bytes()); }}};
+        {"copy", [this] { tutti::cuda::copy_on_device(context_.stream(), to_.data(), from_.data(), from_.bytes()); }}};
     bench::take_turns(context_, contenders, flags_.rounds);
     report_.add(name + " vs copy", 1e-6 * bytes / contenders[0].median(),
                 2e-6 * static_cast<double>(from_.bytes()) / contenders[1].median(), "GB/s");
@@ -167,7 +167,7 @@ void cross_entropy(kernel::cuda::Context& context, bench::Flags const& flags, Ra
   args.rows = rows, args.vocabulary = vocabulary, args.stride = args.padded = padded, args.count = count.data();
   args.logits = args.gradient = logits.data(), args.targets = targets.data(), args.row_losses = losses.data();
   // The gradient takes the place of the logits: they come back before each run.
-  auto const prepare = [&] { cuda::copy_on_device(context.stream(), logits.data(), kept.data(), kept.bytes()); };
+  auto const prepare = [&] { tutti::cuda::copy_on_device(context.stream(), logits.data(), kept.data(), kept.bytes()); };
   auto const run = [&] { kernel::cuda::cross_entropy_rows(context, args); };
   prepare();
   run();
