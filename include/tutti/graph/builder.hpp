@@ -16,9 +16,8 @@ class Builder;
 namespace detail {
 inline constexpr char unbound[] =
     "this value belongs to no graph. A parameter is bound by trace, which finds it as a member of the model's struct: "
-    "that struct, and those in it, list their members with BOOST_HANA_DEFINE_STRUCT, this one too, and equal layers "
-    "are a "
-    "Stack, not a vector";
+    "that struct, and those in it, list their members with BOOST_HANA_DEFINE_STRUCT, this one too; layers may be in "
+    "a Stack, a std::vector or a std::array";
 template <class T>
 constexpr Range pooled(List<T>& pool, List<T> const& values) {
   Range const range{static_cast<std::int32_t>(pool.size()), static_cast<std::int32_t>(values.size())};
@@ -33,8 +32,9 @@ struct Var {
   Builder* builder = nullptr;
   Id id = none;
 
-  constexpr Type const& type(std::source_location where = std::source_location::current()) const;
-  constexpr Shape const& shape(std::source_location where = std::source_location::current()) const {
+  // By value: the graph moves its nodes as it grows, also between the arguments of one call.
+  constexpr Type type(std::source_location where = std::source_location::current()) const;
+  constexpr Shape shape(std::source_location where = std::source_location::current()) const {
     return type(where).shape;
   }
   constexpr DType dtype(std::source_location where = std::source_location::current()) const {
@@ -342,7 +342,7 @@ class Builder {
   std::int32_t copied_file_ = none, copied_line_ = 0;
 };
 
-constexpr Type const& Var::type(std::source_location where) const {
+constexpr Type Var::type(std::source_location where) const {
   if (builder == nullptr)
     refuse(where, "graph", ErrorKind::invalid_argument,
            detail::unbound);

@@ -9,6 +9,12 @@
 namespace tutti::graph {
 
 namespace detail {
+/// first, first + 1, ... end - 1.
+constexpr List<std::int64_t> ascending(std::int64_t first, std::int64_t end) {
+  List<std::int64_t> values;
+  for (std::int64_t i = first; i < end; ++i) values.push_back(i);
+  return values;
+}
 constexpr Var composite(Op op, std::initializer_list<Var> operands, List<std::int64_t> integers, List<double> reals,
                         Where where) {
   Builder* builder = nullptr;

@@ -6,7 +6,6 @@
 
 #include <tutti/graph/canonical.hpp>
 #include <tutti/graph/composites.hpp>
-#include <tutti/graph/vjp.hpp>
 #include <tutti/kernel/dropout.hpp>
 
 namespace tutti::graph {

@@ -6,21 +6,24 @@
 /// order of evaluation.
 
 #include <tutti/graph/canonical.hpp>
+#include <tutti/graph/decompose.hpp>
 #include <tutti/graph/vjp.hpp>
 #include <tutti/reflect/members.hpp>
 
 namespace tutti::graph {
 
-/// The reverse pass over one graph or body.
+/// The reverse pass over one graph or body. Where an operation's own rule ends - it is a gradient itself, or another
+/// result than its first is differentiated - it is written out in primitives, and the pass goes through these.
 class Reverse {
  public:
-  constexpr Reverse(Builder& builder, List<Id> const& outputs, List<Id> const& wrt)
+  /// `leaves`: of what `wrt` was computed from is no matter.
+  constexpr Reverse(Builder& builder, List<Id> const& outputs, List<Id> const& wrt, bool leaves = false)
       : builder_(builder),
         order_(reachable_order(builder.graph(), outputs)),
         active_(builder.graph().nodes.size(), char{0}),
         cotangents_(builder.graph().nodes.size(), none) {
     Graph const& graph = builder_.graph();
-    for (Id id : wrt) active_[at(id)] = 1;
+    for (Id id : wrt) active_[at(id)] = leaves ? leaf : 1;
     for (Id id : order_) {
       if (active(id)) continue;
       if (info(graph.op(id)).differentiability == Differentiability::none && graph.op(id) != Op::result) continue;
@@ -47,7 +50,7 @@ class Reverse {
   constexpr void run() {
     for (std::size_t i = order_.size(); i-- > 0;) {
       Id const id = order_[i];
-      if (!active(id)) continue;
+      if (!active(id) || active_[at(id)] == leaf) continue;
       Graph const& graph = builder_.graph();
       Op const op = graph.op(id);
       if (op == Op::result) {
@@ -57,19 +60,21 @@ class Reverse {
       }
       Back node{builder_, *this, id, {graph.operands(id).begin(), graph.operands(id).end()},
                 List<Id>(static_cast<std::size_t>(graph.results(id)), none)};
-      bool reached = cotangents_[at(id)] != none;
+      bool reached = cotangents_[at(id)] != none, beyond_first = false;
       node.cotangents[0] = cotangents_[at(id)];
       for (ResultCotangent const& result : results_)
         if (result.node == id) {
           node.cotangents[static_cast<std::size_t>(result.index)] = result.cotangent;
           reached = true;
+          beyond_first = beyond_first || result.index > 0;
         }
       if (!reached || info(op).kind == OpClass::leaf) continue;
-      if (info(op).differentiability == Differentiability::first_order)
-        refuse(Where::current(), op, ErrorKind::unavailable,
-               "this is itself a gradient and has no rule; decompose the graph before taking the second derivative");
       builder_.inherit_source(id);
-      if (info(op).differentiability == Differentiability::rule) detail::rule_of[static_cast<std::size_t>(op)](node);
+      if (info(op).differentiability == Differentiability::first_order ||
+          (beyond_first && info(op).kind == OpClass::composite))
+        through_primitives(node);
+      else if (info(op).differentiability == Differentiability::rule)
+        detail::rule_of[static_cast<std::size_t>(op)](node);
     }
     builder_.inherit_source(none);
   }
@@ -80,7 +85,30 @@ class Reverse {
     int index;
     Id cotangent;
   };
+  static constexpr char leaf = 2;
   static constexpr std::size_t at(Id id) { return static_cast<std::size_t>(id); }
+
+  /// The operands' cotangents, from those of the node's results, by the rules of the primitives that it stands for.
+  constexpr void through_primitives(Back const& node) {
+    detail::Parts parts{builder_, builder_.graph(), node.id, {}};
+    for (Id operand : node.operands) parts.operands.push_back({&builder_, operand});
+    List<Var> const results = detail::written(parts);
+    if (results.empty())
+      refuse(node.where, builder_.graph().op(node.id), ErrorKind::unavailable,
+             "this is a gradient that has none itself and stands for no primitives");
+    List<Id> outputs, wrt;
+    for (Var v : results) outputs.push_back(v.id);
+    for (Id operand : node.operands)
+      if (active(operand) && !detail::contains(wrt, operand)) wrt.push_back(operand);
+    Reverse inner(builder_, outputs, wrt, true);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (node.cotangents[i] != none && inner.active(outputs[i]))
+        inner.add(outputs[i], {&builder_, node.cotangents[i]});
+    inner.run();
+    builder_.inherit_source(node.id);
+    for (Id operand : wrt)
+      if (inner.cotangent(operand) != none) add(operand, {&builder_, inner.cotangent(operand)});
+  }
 
   /// A table's gradient that stands on nothing can be made to stand on the rest of the sum: rows are then added in
   /// place.

@@ -249,7 +249,8 @@ class BodyGradient {
   RepeatShape shape_;
   List<Id> forward_inputs_;
   List<Output> forward_outputs_;
-  Builder body_;
+  Builder outermost_;
+  Builder body_{&outermost_};  // the gradient of a gradient has leaves of equal names
   Id forward_size_ = 0;
   List<Carry> carries_;
   List<Id> stacked_results_;    // in the body

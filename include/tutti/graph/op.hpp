@@ -155,7 +155,7 @@ enum class OpClass : std::uint8_t { leaf, elementwise, shape, reduction, composi
 enum class Differentiability : std::uint8_t {
   rule,        ///< has a VJP in graph/vjp.hpp
   none,        ///< its gradient is zero by definition: integers, comparisons, leaves, stop_gradient
-  first_order, ///< a gradient itself: differentiating again throws (decompose the graph first)
+  first_order, ///< a gradient itself: differentiated again by way of its primitives
 };
 
 /// Of which operands a result is a linear function, so that addends of a sum over ranks pass through.

@@ -41,22 +41,10 @@ struct Back {
   constexpr Var make(Op op, std::initializer_list<Var> of) const { return detail::composite(op, of, {}, {}, where); }
   constexpr bool wants(int i) const;
   constexpr void give(int i, Var cotangent) const;
-  /// Only the first result of this composite may be differentiated.
-  constexpr void first_result_only() const {
-    for (std::size_t i = 1; i < cotangents.size(); ++i)
-      if (cotangents[i] != none)
-        refuse(where, builder.graph().op(id), ErrorKind::invalid_argument,
-               "only the first result of this operation has a gradient; use the primitives it decomposes into");
-  }
 };
 
 namespace detail {
 
-constexpr List<std::int64_t> ascending(std::int64_t first, std::int64_t end) {
-  List<std::int64_t> values;
-  for (std::int64_t i = first; i < end; ++i) values.push_back(i);
-  return values;
-}
 constexpr List<std::int64_t> inverse(List<std::int64_t> const& permutation) {
   List<std::int64_t> values(permutation.size(), 0);
   for (std::size_t i = 0; i < permutation.size(); ++i)
@@ -184,13 +172,11 @@ constexpr void back_linear(Back const& n) {
   if (n.count() == 3 && n.wants(2)) n.give(2, reduce(Op::reduce_sum, g, rows, n.where));
 }
 constexpr void back_layer_norm(Back const& n) {
-  n.first_result_only();
   Var const d = composite(Op::layer_norm_gradient, {n.g(), n.in(0), n.in(1), n.out(1), n.out(2)}, {}, {}, n.where);
   for (int i = 0; i < 3; ++i)
     if (n.wants(i)) n.give(i, result(d, i, n.where));
 }
 constexpr void back_rms_norm(Back const& n) {
-  n.first_result_only();
   Var const d = composite(Op::rms_norm_gradient, {n.g(), n.in(0), n.in(1), n.out(1)}, {}, {}, n.where);
   for (int i = 0; i < 2; ++i)
     if (n.wants(i)) n.give(i, result(d, i, n.where));
@@ -211,7 +197,6 @@ constexpr void back_rotary(Back const& n) {
   if (n.wants(2)) n.give(2, reduce_sum(inverse != 0 ? g.a * x.b - g.b * x.a : g.b * x.a - g.a * x.b, {0, 2}));
 }
 constexpr void back_attention(Back const& n) {
-  n.first_result_only();
   n.give(0, composite(Op::attention_gradient, {n.g(), n.in(0), n.out(0), n.out(1)}, n.integers(), {n.real()}, n.where));
 }
 constexpr void back_embedding(Back const& n) {
@@ -223,15 +208,6 @@ constexpr void back_embedding(Back const& n) {
 /// The loss kernels make their gradients themselves: a constant cotangent goes into their scale, any other one
 /// multiplies what they made.
 constexpr void back_loss(Back const& n) {
-  int const losses = static_cast<int>(n.cotangents.size()) - 1;  // of tokens: its last result; gradients before it
-  for (int i = 1; i <= losses; ++i)
-    if (n.has_g(i))
-      refuse(n.where, n.builder.graph().op(n.id), i == losses ? ErrorKind::invalid_argument : ErrorKind::unavailable,
-             i == losses
-                 ? "the losses of single tokens have no gradient, only their mean has; build the sum that you mean "
-                   "from its tokens' logits"
-                 : "a gradient of this loss is differentiated again, and it makes its first derivative alone; "
-                   "decompose the graph before taking the first one");
   Var node = n.out();
   double scale = n.real();
   auto const seed = constant_value(n.g());

@@ -68,8 +68,11 @@ class Shape {
     return product;
   }
   constexpr std::int64_t operator[](int axis) const noexcept { return extents_[static_cast<std::size_t>(axis)]; }
-  constexpr std::int64_t const* begin() const noexcept { return extents_.data(); }
-  constexpr std::int64_t const* end() const noexcept { return extents_.data() + rank_; }
+  constexpr std::int64_t const* begin() const& noexcept { return extents_.data(); }
+  constexpr std::int64_t const* end() const& noexcept { return extents_.data() + rank_; }
+  // v(x.shape().begin(), x.shape().end()) would take the begin of one temporary and the end of another.
+  constexpr std::int64_t const* begin() const&& = delete;
+  constexpr std::int64_t const* end() const&& = delete;
   /// Elements that one step along each axis skips, for rows stored one after another.
   constexpr std::array<std::int64_t, max_rank> row_major_strides() const noexcept {
     std::array<std::int64_t, max_rank> strides{};
