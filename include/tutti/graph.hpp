@@ -31,6 +31,7 @@
 #include <tutti/graph/ops.hpp>
 #include <tutti/graph/ops_indexing.hpp>
 #include <tutti/graph/composites.hpp>
+#include <tutti/graph/decompose.hpp>
 #include <tutti/graph/vjp.hpp>
 #include <tutti/graph/grad_repeat.hpp>
 #include <tutti/graph/grad.hpp>
@@ -50,7 +51,6 @@
 #include <tutti/graph/share.hpp>
 #include <tutti/graph/compile.hpp>
 #include <tutti/graph/custom.hpp>
-#include <tutti/graph/decompose.hpp>
 #include <tutti/graph/differs.hpp>
 #include <tutti/graph/memory.hpp>
 #include <tutti/graph/state.hpp>
@@ -61,6 +61,7 @@
 #include <tutti/graph/file.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>
+#include <tutti/graph/probabilities.hpp>
 #include <tutti/graph/repeat.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/tensor/copy.hpp>

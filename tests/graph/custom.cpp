@@ -105,7 +105,7 @@ TEST_CASE("operations from outside the library are merged, repeated, written out
   CHECK(softsign(x).id == softsign(x).id);
   CHECK(custom<RunningSum>({x}, {1}).id != custom<RunningSum>({x}, {2}).id);
   Var const w = b.parameter("w", {4, 3}, normal(1));
-  RepeatTrace loop(b, x, 4, std::source_location::current());
+  Scan loop(b, x, 4, std::source_location::current());
   Var const row = loop.slice(w, "row");
   b.output("loss", sum_all(loop.finish(softsign(loop.carried() * row))));
   Graph const graph = canonical(b.graph());

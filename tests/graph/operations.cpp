@@ -441,7 +441,7 @@ TEST_CASE("dropout and its gradient have one mask, in a loop of layers too, whos
       b.output("y", y);
       b.output("transposed", dropout(transpose(x, {1, 0}), 0.3, {seed, step, first, first}));
       b.output("nothing", dropout(x, 0, {seed, step, first, first}) * 2.0);
-      RepeatTrace body(b, x, 3, Where::current());
+      Scan body(b, x, 3, Where::current());
       Var const layer = body.slice(iota(b, {3}, 0, DType::int64), "layer");
       Var const next = body.carried() + dropout(tanh(body.carried()), 0.5, {seed, step, layer + 1.0, first});
       Var const z = body.finish(next);
@@ -547,7 +547,7 @@ TEST_CASE("rotations that are made outside of a loop serve every layer, forwards
     Var const x = builder.input("x", DType::float32, {2, 5, 12});
     Var const w = builder.parameter("w", {length, 12}, normal(1), true);
     Rotations const by = rotations(builder, 5, 6);
-    RepeatTrace body(builder, x, length, Where::current());
+    Scan body(builder, x, length, Where::current());
     Var const y = body.finish(rotary(rms_norm(body.carried(), body.slice(w, "w")), by) + body.carried());
     builder.output("y", y);
     List<Var> const g = gradients(sum_all(y * y), {w, x});
@@ -585,7 +585,7 @@ TEST_CASE("a loop runs over slices of its stacked operands, and zero times") {
     Builder builder;
     Var const x = builder.input("x", DType::float32, {4, 6}), outer = builder.input("outer", DType::float32, {6});
     Var const w = builder.parameter("w", {length, 6, 6}, normal(1), true);
-    RepeatTrace body(builder, x, length, Where::current());
+    Scan body(builder, x, length, Where::current());
     Var const slice = body.slice(w, "w");
     Var const y = body.finish(tanh(linear(body.carried(), slice)) + outer);
     builder.output("y", y);

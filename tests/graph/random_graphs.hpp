@@ -107,7 +107,7 @@ class RandomGraph {
   Var loop(Var x) {
     Var const start = replicated(x);
     bool const computes = pick(2) == 0;
-    RepeatTrace body(*start.builder, start, pick(4), Where::current());
+    Scan body(*start.builder, start, pick(4), Where::current());
     Var const carried = body.carried(), made = computes ? tanh(carried) * 0.75 + start * 0.25 : carried;
     return body.finish(reduced(made));
   }

@@ -270,7 +270,7 @@ TEST_CASE("a loop within a loop computes again too, both of them or the inner on
     Builder b;
     Var const outer = b.parameter("outer", {2, 3}, zeros()), inner = b.parameter("inner", {4, 3}, zeros());
     Var const x = b.parameter("x", {3}, zeros());
-    RepeatTrace loop(b, x, 2, Where::current());
+    Scan loop(b, x, 2, Where::current());
     Var const scale = loop.slice(outer, "scale");
     Stack<Layer> blocks;
     blocks.block.weight = Param{{3}, zeros(), inner};

@@ -89,7 +89,7 @@ TEST_CASE("a repeat within a repeat differentiates") {
   Builder b;
   Var const outer = b.parameter("outer", {2, 3}, zeros()), inner = b.parameter("inner", {2, 3}, zeros());
   Var const x = b.parameter("x", {3}, zeros());
-  RepeatTrace loop(b, x, 2, Where::current());
+  Scan loop(b, x, 2, Where::current());
   Var const scale = loop.slice(outer, "scale");
   Stack<Inner> const blocks{{Param{{3}, zeros(), inner}}, 2};
   Var const next =
@@ -171,4 +171,98 @@ TEST_CASE("mistakes in a body are named") {
   Var const own = b.input("own", DType::float32, {2, 3}, Replication::varying);
   REQUIRE_ERROR(repeat(p.layers, x, [&](Layer const&, Var h) { return h + own; }), ErrorKind::communication,
                 "is not replicated as its argument is");
+}
+
+namespace {
+
+/// An LSTM over time (T, B, C), its hidden states (T, B, H) kept; the sum of their squares and of the last cell's.
+Graph lstm(bool reversed, bool backward_only_last) {
+  std::int64_t const time = 4, batch = 2, channels = 3, hidden = 2;
+  Builder b;
+  Var const x = b.parameter("x", {time, batch, channels}, zeros());
+  Var const input = b.parameter("input", {4 * hidden, channels}, zeros()),
+            recurrent = b.parameter("recurrent", {4 * hidden, hidden}, zeros());
+  Var const h0 = b.parameter("h", {batch, hidden}, zeros()), c0 = b.parameter("c", {batch, hidden}, zeros());
+  Scanned const states = scan(
+      {h0, c0}, {x},
+      [&](List<Var> const& carried, List<Var> const& elements) {
+        Var const gates = linear(elements[0], input) + linear(carried[0], recurrent);
+        auto const gate = [&](std::int64_t i) { return slice(gates, {0, i * hidden}, {batch, (i + 1) * hidden}); };
+        Var const c = logistic(gate(0)) * carried[1] + logistic(gate(1)) * tanh(gate(2));
+        Var const h = logistic(gate(3)) * tanh(c);
+        return ScanStep{{h, c}, {h}};
+      },
+      reversed);
+  b.output("h", states.carried[0]);
+  b.output("all", states.outputs[0]);
+  Var loss = sum_all(states.carried[1] * states.carried[1]);
+  if (!backward_only_last) loss = loss + sum_all(states.outputs[0] * states.outputs[0]);
+  b.output("loss", loss);
+  return canonical(b.graph());
+}
+
+}  // namespace
+
+TEST_CASE("a scan carries several values and keeps what every iteration gives, in both directions") {
+  for (bool reversed : {false, true})
+    for (bool only_last : {false, true}) {
+      CAPTURE(reversed, only_last);
+      Graph const graph = lstm(reversed, only_last);
+      GradientCheck const result = check_gradients(graph, {.samples = 9});
+      INFO(result.where);
+      CHECK(result.worst < 1e-6);
+      Interpreter run(graph);
+      randomise(run, {});
+      run.run();
+      naive::Values const last = run.output("h"), all = run.output("all");
+      std::size_t const at = reversed ? 0 : 3 * last.size();  // the last iteration's place
+      for (std::size_t i = 0; i < last.size(); ++i) CHECK(all[at + i] == last[i]);
+    }
+}
+
+TEST_CASE("a scan over every rank's own sequence starts from what is the same on all") {
+  Builder b;
+  Var const x = b.input("x", DType::float32, {3, 2}, Replication::varying), w = b.parameter("w", {2}, zeros());
+  Var const learned = b.parameter("learned", {2}, zeros()), zero = constant(b, 0, {2});
+  Scanned const sums = scan({learned, zero}, {x}, [&](List<Var> const& carried, List<Var> const& elements) {
+    Var const next = tanh(carried[0] + elements[0] * w);
+    return ScanStep{{next, carried[1] + next}};
+  });
+  b.output("loss", sum_all(sums.carried[1] * sums.carried[0]));
+  GradientCheck const result = check_gradients(canonical(b.graph()), {}, {}, 3);
+  INFO(result.where);
+  CHECK(result.worst < 1e-6);
+}
+
+TEST_CASE("a scan may reduce what it carries over ranks, and stand in the body of another loop") {
+  Builder b;
+  Var const x = b.parameter("x", {2}, zeros()), d = b.input("d", DType::float32, {3, 2}, Replication::varying);
+  Scanned const sums = scan({x}, {d}, [](List<Var> const& carried, List<Var> const& elements) {
+    return ScanStep{{all_reduce(carried[0] * elements[0], comm::PortOp::avg)}};
+  });
+  b.output("loss", sum_all(sums.carried[0] * sums.carried[0]));
+  CHECK(check_gradients(canonical(b.graph()), {}, {}, 2).worst < 1e-6);
+
+  Builder outer;
+  Var const start = outer.parameter("start", {4, 2}, zeros()), zero = constant(outer, 0, {2});
+  Scan layers(outer, start, 2, Where::current());
+  Scanned const inner = scan({zero}, {layers.carried()}, [](List<Var> const& carried, List<Var> const& elements) {
+    Var const next = tanh(carried[0] + elements[0]);
+    return ScanStep{{next}, {next}};
+  });
+  outer.output("loss", sum_all(layers.finish(inner.outputs[0])));
+  CHECK(check_gradients(canonical(outer.graph())).worst < 1e-6);
+}
+
+TEST_CASE("a scan whose body returns something else than it takes is refused") {
+  Builder b;
+  Var const x = b.input("x", DType::float32, {3, 2}), h = b.input("h", DType::float32, {2});
+  REQUIRE_ERROR(scan({h}, {x}, [](List<Var> const&, List<Var> const& e) { return ScanStep{{e[0], e[0]}}; }),
+                ErrorKind::invalid_argument, "as many carried values as it takes, at least one: 2 for 1");
+  REQUIRE_ERROR(scan({h}, {x, h}, [](List<Var> const& c, List<Var> const&) { return ScanStep{c}; }), ErrorKind::shape,
+                "one element per iteration");
+  REQUIRE_ERROR(scan({}, {x}, [](List<Var> const& c, List<Var> const&) { return ScanStep{c}; }),
+                ErrorKind::invalid_argument, "needs a carried value and a sequence");
+  REQUIRE_ERROR(scan({h}, {x}, [](List<Var> const&, List<Var> const& e) { return ScanStep{{reduce_sum(e[0], {0})}}; }),
+                ErrorKind::shape, "the shape that it takes");
 }

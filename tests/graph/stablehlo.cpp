@@ -320,7 +320,7 @@ TEST_CASE("messages and locations name the user's line, of composites and in bod
   int line = 0;
   Graph const graph = built([&](Builder& b) {
     Var const x = b.input("x", DType::float32, {4, 3}, Replication::varying), g = b.input("g", DType::float32, {3});
-    RepeatTrace body(b, x, 2, Where::current());
+    Scan body(b, x, 2, Where::current());
     line = __LINE__ + 1;
     Var const y = rms_norm(body.carried(), g);
     b.output("y", all_gather(body.finish(y), 2));
@@ -344,7 +344,7 @@ TEST_CASE("messages and locations name the user's line, of composites and in bod
 TEST_CASE("loops count up, or down for gradients, and draw on stacks and results by the count") {
   Graph const graph = built([](Builder& b) {
     Var const x = b.input("x", DType::float32, {3}), stack = b.input("stack", DType::float32, {5, 3});
-    RepeatTrace body(b, x, 5, Where::current());
+    Scan body(b, x, 5, Where::current());
     Var const row = body.slice(stack, "row");
     Var const y = body.finish(tanh(body.carried() * row));
     b.output("gradient", gradients(sum_all(y), {x})[0]);

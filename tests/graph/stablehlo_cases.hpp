@@ -501,7 +501,7 @@ class StablehloCases {
         add("loop_" + std::to_string(length) + "_" + std::string(graph::name(recompute)), [&](Builder& b) {
           Var const x = b.input("x", f32, {3, 5}), stacked = b.input("stack", f32, {length, 3, 5}),
                     bias = b.input("bias", f32, {5});
-          RepeatTrace body(b, x, length, Where::current());
+          Scan body(b, x, length, Where::current());
           Var const w = body.slice(stacked, "w"), h = body.carried();
           Var const y = body.finish(tanh(h * w + bias) + exp(h * 0.1) * x);
           differentiated(b, {{"y", y}}, recompute);
@@ -509,22 +509,22 @@ class StablehloCases {
       }
     add("loop_in_loop", [&](Builder& b) {
       Var const x = b.input("x", f32, {4}), outer_stack = b.input("outer", f32, {3, 2, 4});
-      RepeatTrace body(b, x, 3, Where::current());
+      Scan body(b, x, 3, Where::current());
       Var const rows = body.slice(outer_stack, "rows");
-      RepeatTrace inner(*body.carried().builder, body.carried(), 2, Where::current());
+      Scan inner(*body.carried().builder, body.carried(), 2, Where::current());
       Var const row = inner.slice(rows, "row");
       Var const y = body.finish(inner.finish(sin(inner.carried() * row) + x * 0.5));
       differentiated(b, {{"y", y}});
     });
     add("loop_of_integers", [&](Builder& b) {
       Var const x = b.input("x", DType::int32, {4}), stack = b.input("stack", DType::int32, {5, 4});
-      RepeatTrace body(b, x, 5, Where::current());
+      Scan body(b, x, 5, Where::current());
       Var const row = body.slice(stack, "row");
       b.output("y", body.finish(body.carried() * 3.0 + row));
     });
     add("loop_without_stack", [&](Builder& b) {
       Var const x = b.input("x", f32, {});
-      RepeatTrace body(b, x, 3, Where::current());
+      Scan body(b, x, 3, Where::current());
       b.output("y", body.finish(body.carried() * 0.5 + 1.0));
     });
     for (Recompute recompute : {Recompute::none, Recompute::block}) {

@@ -148,7 +148,7 @@ constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) 
   std::int64_t previous = -1;
   for (std::int64_t axis : axes) {
     if (axis <= previous || axis >= in.shape(0).rank())
-      refuse(in.where, in.draft.op, "axes must be ascending and below the rank of the operand", in.shape(0));
+      refuse(in.where, in.draft.op, "every axis must stand once and be below the rank of the operand", in.shape(0));
     previous = axis;
   }
   return Shape(kept);

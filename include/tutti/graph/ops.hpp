@@ -6,6 +6,8 @@
 
 #include <tutti/graph/op/table.hpp>
 
+#include <algorithm>
+
 namespace tutti::graph {
 
 /// The value without a gradient.
@@ -67,18 +69,42 @@ constexpr Var concatenate(std::initializer_list<Var> parts, int axis, Where wher
   return detail::emit(*builder, draft(Op::concatenate, std::move(ids), {axis}), where);
 }
 
-/// Drops the axes; negative ones count from the end.
-constexpr Var reduce(Op op, Var x, List<std::int64_t> axes, Where where) {
-  for (std::int64_t& axis : axes) axis += axis < 0 ? x.rank(where) : 0;
+/// Whether a reduction keeps its axes, with an extent of 1, so that the result broadcasts against what was reduced.
+enum class KeepAxes : bool { no, yes };
+
+/// Axes in any order; negative ones count from the end. Errors: shape, for an axis that is not there or stands twice.
+constexpr Var reduce(Op op, Var x, List<std::int64_t> axes, Where where, KeepAxes keep = KeepAxes::no) {
+  Shape kept = x.shape(where);
+  for (std::int64_t& axis : axes) {
+    axis += axis < 0 ? kept.rank() : 0;
+    if (keep == KeepAxes::yes && axis >= 0 && axis < kept.rank()) kept = kept.with(static_cast<int>(axis), 1);
+  }
+  std::sort(axes.begin(), axes.end());
   if (axes.empty()) return x;
-  return detail::emit(detail::home(x, where), draft(op, {x.id}, std::move(axes)), where);
+  Var const reduced = detail::emit(detail::home(x, where), draft(op, {x.id}, std::move(axes)), where);
+  return keep == KeepAxes::yes ? reshape(reduced, kept, where) : reduced;
+}
+constexpr Var reduce_sum(Var x, Axes axes, KeepAxes keep, Where where = Where::current()) {
+  return reduce(Op::reduce_sum, x, detail::listed(axes), where, keep);
 }
 constexpr Var reduce_sum(Var x, Axes axes, Where where = Where::current()) {
-  return reduce(Op::reduce_sum, x, detail::listed(axes), where);
+  return reduce_sum(x, axes, KeepAxes::no, where);
 }
 /// Ties share the gradient evenly.
+constexpr Var reduce_max(Var x, Axes axes, KeepAxes keep, Where where = Where::current()) {
+  return reduce(Op::reduce_max, x, detail::listed(axes), where, keep);
+}
 constexpr Var reduce_max(Var x, Axes axes, Where where = Where::current()) {
-  return reduce(Op::reduce_max, x, detail::listed(axes), where);
+  return reduce_max(x, axes, KeepAxes::no, where);
+}
+/// Sums in the type of x, which must be floating: divided by the number of what was summed. Zero for no elements.
+constexpr Var reduce_mean(Var x, Axes axes, KeepAxes keep, Where where = Where::current()) {
+  Var const sum = reduce_sum(x, axes, keep, where);
+  std::int64_t const sums = sum.shape().size(), count = sums > 0 ? x.shape().size() / sums : 0;
+  return Operand(sum, where) * (1.0 / static_cast<double>(count > 0 ? count : 1));
+}
+constexpr Var reduce_mean(Var x, Axes axes, Where where = Where::current()) {
+  return reduce_mean(x, axes, KeepAxes::no, where);
 }
 constexpr Var sum_all(Var x, Where where = Where::current()) {
   List<std::int64_t> axes;

@@ -61,7 +61,9 @@ constexpr Var vary(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Whe
 /// This rank's addend of a sum that `all_reduce` or `reduce_scatter` will make; anything not linear refuses it.
 constexpr Var partial(Var x, Where where = Where::current()) { return detail::unary(Op::partial, x, where); }
 
-/// sum or avg over ranks; the result is replicated.
+/// sum or avg over ranks; the result is replicated. A replicated value that met a varying one counts as under a loss
+/// that is averaged over the ranks: where the sum itself is the loss, as in all_reduce(sum(x * d)) / all_reduce(n), say
+/// vary(x) first, or the gradient of x is divided by the number of ranks.
 constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
   if (op != comm::PortOp::sum && op != comm::PortOp::avg)
     refuse(where, Op::all_reduce, ErrorKind::invalid_argument,

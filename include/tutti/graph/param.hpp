@@ -7,6 +7,9 @@
 #include <tutti/graph/ops.hpp>
 #include <tutti/reflect/members.hpp>
 
+#include <array>
+#include <vector>
+
 namespace tutti::graph {
 
 /// A trained tensor: shape and initialisation, and, once bound to a graph, its value there.
@@ -33,6 +36,13 @@ template <class T>
 inline constexpr bool is_stack = false;
 template <class Block>
 inline constexpr bool is_stack<Stack<Block>> = true;
+/// Layers of one type with parameters of their own, each traced by itself.
+template <class T>
+inline constexpr bool is_list = false;
+template <class T, class Allocator>
+inline constexpr bool is_list<std::vector<T, Allocator>> = true;
+template <class T, std::size_t N>
+inline constexpr bool is_list<std::array<T, N>> = true;
 }  // namespace detail
 
 /// In place of a number of layers: not in a stack.
@@ -40,7 +50,8 @@ inline constexpr std::int64_t not_stacked = -1;
 
 /// Calls f(name, param, layers) for every Param of a model that is not absent, in the order of its definition; `layers`
 /// is `not_stacked` outside stacks. Members of other types (sizes, configuration) are passed over. A stack's own name
-/// stands before those of its block: "blocks.ln_1.gamma".
+/// stands before those of its block: "blocks.ln_1.gamma"; an element of a std::vector or std::array has its number:
+/// "convolutions.0.weight".
 template <class Model, class F>
 constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix = {},
                                   std::int64_t layers = not_stacked) {
@@ -50,7 +61,17 @@ constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix =
   } else if constexpr (detail::is_stack<Plain>) {
     static_assert(reflect::Reflected<typename Plain::block_type>,
                   "the block of a Stack must be a struct defined with BOOST_HANA_DEFINE_STRUCT");
+    if (layers != not_stacked)
+      refuse(Where::current(), "Stack", ErrorKind::invalid_argument,
+             "'" + std::string(prefix) + "' is a Stack inside of a Stack, whose layers would be stored over one "
+             "another. Use a std::vector or std::array for one of them");
     for_each_parameter(model.block, f, prefix, model.length);
+  } else if constexpr (detail::is_list<Plain>) {
+    int number = 0;
+    for (auto& element : model) {
+      reflect::Path const path = reflect::joined(prefix, reflect::Path().append(number++));
+      for_each_parameter(element, f, path, layers);
+    }
   } else if constexpr (reflect::Reflected<Plain>) {
     reflect::for_each_member(model, [&](std::string_view name, auto& member) {
       reflect::Path const path = reflect::joined(prefix, name);

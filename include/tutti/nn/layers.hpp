@@ -43,6 +43,20 @@ struct Linear {
   }
 };
 
+/// A row for every integer. Shapes  weight (rows, C); tokens (B, T) gives (B, T, C)
+struct Embedding {
+  BOOST_HANA_DEFINE_STRUCT(Embedding, (Param, weight));
+
+  constexpr Var operator()(Var tokens, graph::Where where = graph::Where::current()) const {
+    return embed(weight, tokens, where);
+  }
+};
+
+constexpr Embedding embedding_of(std::int64_t rows, std::int64_t channels, double deviation = 0.02) {
+  Embedding layer;
+  layer.weight = {{rows, channels}, graph::normal(deviation)};
+  return layer;
+}
 constexpr LayerNorm layer_norm_of(std::int64_t channels, double epsilon = 1e-5) {
   LayerNorm layer;
   layer.weight = {{channels}, graph::ones()};
