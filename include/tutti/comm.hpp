@@ -65,6 +65,7 @@
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>
 #include <tutti/core/setting.hpp>

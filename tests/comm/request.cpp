@@ -51,9 +51,24 @@ class TestProgress final : public comm::Progress {
     while (!job.poll()) {}
   }
   void adopt(Owner<comm::Job> job) noexcept override { adopted = std::move(job); }
+  double deadline_seconds() const noexcept override { return 1; }
 };
 
 }  // namespace
+
+TEST_CASE("a request that was completed keeps its result until it is waited for") {
+  auto const progress = tutti::make_shared_owner<TestProgress>();
+  Step step;
+  Request<int> request(progress, tutti::make_owner<StepTask>(step));
+  CHECK(request.deadline_seconds() == 1);
+  request.complete();
+  CHECK(request.valid());
+  CHECK(request.test());
+  CHECK(request.wait() == 3);
+  CHECK(progress->enlisted == 0);
+  CHECK(request.deadline_seconds() == 0);
+  REQUIRE_ERROR(request.complete(), ErrorKind::invalid_argument, "holds no operation");
+}
 
 TEST_CASE("a request is tested, waited for once, and then holds nothing") {
   auto const progress = tutti::make_shared_owner<TestProgress>();

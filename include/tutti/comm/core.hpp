@@ -99,7 +99,7 @@ class Core final : public Progress, public Relative {
   }
 
   CommunicatorOptions const& options() const noexcept { return options_; }
-  double deadline_seconds() const noexcept { return options_.deadline_seconds; }
+  double deadline_seconds() const noexcept override { return options_.deadline_seconds; }
   void set_deadline_seconds(double seconds, std::source_location where) {
     if (!(seconds > 0 && seconds < 1e9))
       throw Error(ErrorKind::invalid_argument, "set_deadline",

@@ -108,6 +108,8 @@ class Progress {
   virtual bool test(Job& job, std::source_location where) = 0;
   virtual void wait(Job& job, CallSite where) = 0;
   virtual void adopt(Owner<Job> job) noexcept = 0;
+  /// Of waits that say nothing else.
+  virtual double deadline_seconds() const noexcept = 0;
 };
 
 }  // namespace comm
@@ -147,8 +149,9 @@ class [[nodiscard]] Request {
       throw;
     }
   }
-  /// Blocks within the communicator's deadline, or that of this call (`within`), and hands over the result.
-  Result wait(CallSite where = std::source_location::current()) {
+  /// Blocks within the communicator's deadline, or that of this call (`within`), until it is complete. The result
+  /// stays: `wait` hands it over without blocking.
+  void complete(CallSite where = std::source_location::current()) {
     require(where);
     try {
       progress_->wait(*task_, where);
@@ -156,10 +159,17 @@ class [[nodiscard]] Request {
       drop_failed();
       throw;
     }
+  }
+  /// Blocks as `complete` does, and hands over the result.
+  Result wait(CallSite where = std::source_location::current()) {
+    complete(where);
     progress_->dismiss(*task_);
     auto const task = std::move(task_);
     return task->take();
   }
+
+  /// How long `wait` may take where it is not told; 0 of one that holds no operation.
+  double deadline_seconds() const noexcept { return task_ == nullptr ? 0 : progress_->deadline_seconds(); }
 
  private:
   void require(std::source_location where) const {
