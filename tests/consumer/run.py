@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Builds and runs an outside program: run.py pkgconfig|cmake|subproject SOURCE_ROOT BUILD_ROOT -- COMPILER..."""
+"""Builds and runs an outside program: run.py pkgconfig|cmake|subproject SOURCE_ROOT BUILD_ROOT MPIEXEC -- COMPILER...
+
+MPIEXEC is - where tutti was built without MPI."""
 import os
 import pathlib
 import shutil
@@ -17,7 +19,7 @@ def run(command, **options):
 
 
 def main():
-    kind, source, build, _, *compiler = sys.argv[1:]
+    kind, source, build, launcher, _, *compiler = sys.argv[1:]
     here = pathlib.Path(source) / "tests" / "consumer"
     if kind == "cmake" and not shutil.which("cmake"):
         print("skipped: cmake is not installed")
@@ -55,6 +57,11 @@ def main():
                     stdout=subprocess.DEVNULL)
                 run(["cmake", "--build", folder / "build"], stdout=subprocess.DEVNULL)
                 program = folder / "build" / "consumer"
+                over_mpi = folder / "build" / "consumer_mpi"
+                if launcher != "-" and not over_mpi.exists():
+                    sys.exit("failed: tutti was built with an MPI, and find_package(tutti) has no tutti::mpi")
+                if over_mpi.exists() and launcher != "-":
+                    run([launcher, "-n", "2", over_mpi])
         run([program])
     return 0
 
