@@ -68,6 +68,7 @@
 #include <tutti/exec/processors.hpp>
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/enqueued.hpp>
+#include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>
 #include <tutti/core/setting.hpp>

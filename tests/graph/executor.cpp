@@ -314,6 +314,7 @@ TEST_CASE("buckets live in the communicator's memory, and an error in a kernel c
   MeetingPort port(meeting, 0);
   exec::Context context({.threads = 1, .ranks_on_node = 1, .isa = exec::best_isa()});
   State state(graph);
+  state.initialise(1);
   ExecutorOptions options;
   options.port = &port;
   Executor executor(context, program, state, options);
@@ -450,6 +451,7 @@ TEST_CASE("the profile counts every kind of step") {
   Program const program = compile(graph);
   exec::Context context({.threads = 1, .ranks_on_node = 1, .isa = exec::best_isa()});
   State state(graph);
+  state.initialise(1);
   ExecutorOptions options;
   options.profile = true;
   Executor executor(context, program, state, options);

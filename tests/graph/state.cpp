@@ -5,7 +5,10 @@
 
 #include "support/catch.hpp"
 
-#include <tutti/graph/builder.hpp>
+#include <tutti/graph/canonical.hpp>
+#include <tutti/graph/executor.hpp>
+#include <tutti/graph/ops.hpp>
+#include <tutti/graph/program.hpp>
 #include <tutti/graph/state.hpp>
 
 #include <cmath>
@@ -97,4 +100,19 @@ TEST_CASE("a state refers to memory of the caller's, under a name of its own") {
   REQUIRE_ERROR(state.refer("w", DType::float32, {4}, values), ErrorKind::invalid_argument, "already");
   REQUIRE_ERROR(state.add("w", DType::float32, {4}), ErrorKind::shape, "another name");
   CHECK(state.add("w", DType::float32, {2, 2})->data() == values);
+}
+
+TEST_CASE("a program whose parameters were never initialised does not run") {
+  Builder b;
+  Var const w = b.parameter("w", {3}, normal(0.1)), zero = b.parameter("zero", {3}, zeros());
+  b.output("loss", sum_all(w * zero));
+  Program const program = compile(canonical(b.graph()));
+  State state(canonical(b.graph()));
+  exec::Context context({.threads = 1});
+  Executor never(context, program, state);
+  REQUIRE_ERROR(never.run(), ErrorKind::invalid_argument, "parameter 'w' starts with random values");
+  REQUIRE_ERROR(never.run(), ErrorKind::invalid_argument, "state.cpp:");
+  state.initialise(1);
+  never.run();
+  CHECK(never.value("loss") == 0);
 }

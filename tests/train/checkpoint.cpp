@@ -299,5 +299,6 @@ TEST_CASE("a state goes into a checkpoint without sums between micro-steps, and 
 
   graph::State wider;
   wider.add("m.weight", DType::float32, {3});
-  CHECK_THROWS_WITH(read_moments(saved, wider), Catch::Contains("'m.weight' has shape (2,), the model needs (3,)"));
+  CHECK_THROWS_WITH(read_moments(saved, wider),
+                    Catch::Contains("'m.weight' is float32 (2,), the model needs float32 (3,)"));
 }

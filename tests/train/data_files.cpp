@@ -95,6 +95,20 @@ TEST_CASE("data made with another tokenizer than the checkpoint's is refused, wh
   refuse({}, "--data " + texts.path("cats"));  // prepared again from another text, under the same name
 }
 
+TEST_CASE("data that says nothing of its tokenizer continues a run with a warning") {
+  Texts const texts;
+  texts.save(texts.fresh({"--data", texts.path("cats")}));
+  auto const warned = [](Setup const& setup) {
+    return std::any_of(setup.warnings.begin(), setup.warnings.end(),
+                       [](std::string const& text) { return text.find("no tokenizer.json in ") != text.npos; });
+  };
+  CHECK(!warned(texts.resumed({"--data", texts.path("cats_again")})));
+  fs::remove(texts.folder / "hens" / "tokenizer.json");
+  CHECK(warned(texts.resumed({"--data", texts.path("hens")})));
+  fs::remove(texts.folder / "cats" / "tokenizer.json");
+  CHECK(!warned(texts.resumed({})));  // what the run had is known
+}
+
 TEST_CASE("a text made with a checkpoint's tokenizer continues its run, and one with another tokenizer starts none") {
   Texts const texts;
   Setup const cats = texts.fresh({"--data", texts.path("cats")});

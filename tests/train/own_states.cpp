@@ -3,12 +3,16 @@
 /// States that a loss updates, parameters that are not trained, and models that were not made ready.
 // Covers: <tutti/graph/differs.hpp> <tutti/train/initialisation.hpp> <tutti/train/own_updates.hpp>
 
+#include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 #include "train/own_states.hpp"
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/graph/custom.hpp>
 #include <tutti/optim.hpp>
+#include <tutti/train/algorithm.hpp>
+#include <tutti/train/checkpoint.hpp>
+#include <tutti/train/state_files.hpp>
 
 #include <memory>
 #include <string>
@@ -103,7 +107,7 @@ TEST_CASE("what differs between ranks is found through operations, collectives a
             own = b.state("own", {2}, StateUpdate::per_rank), same = b.state("same", {2}, StateUpdate::averaged);
   Var const reduced = all_reduce(vary(x), comm::PortOp::avg);
   auto const loop = [&](Var start, Var added, std::int64_t length) {
-    RepeatTrace body(b, start, length, Where::current());
+    Scan body(b, start, length, Where::current());
     Var const next = body.carried() + added;
     return body.finish(next);
   };
@@ -181,6 +185,69 @@ TEST_CASE("evaluation of a wrong shape names the shapes and the caller's line") 
   REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "must both be (2, 8)");
   REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "own_states.cpp:");
   REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "own_states.cpp:");
+}
+
+TEST_CASE("a checkpoint of several ranks gives every rank its own states back, and states of any type") {
+  test::ScratchFolder const folder;
+  std::vector<test::Contents> saved(2), read(2);
+  threads::run(2, [&](Communicator<Threads>& communicator) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    exec::Context context({.threads = 1});
+    using Step = TrainStep<Averaged>;
+    auto const ranks = parallel::data_parallel(communicator);
+    auto const make = [&] {
+      auto step = std::make_unique<Step>(context, test::CountedConfig{}, optim::AdamW{},
+                                         TrainStepOptions{.batch = 2, .sequence = 8});
+      step->initialise(42);
+      return step;
+    };
+    auto const first = make();
+    DataParallelTraining<Step> training(*first, 2);
+    training.connect(ranks);
+    for (std::int64_t i = 0; i < 3; ++i) (*first)(Rows(i, 2 * communicator.rank(), 2).at(i), 1e-2);
+    CheckpointContents contents = contents_of(first->state(), 3);
+    training.keep(contents, folder.path());
+    contents.facts = {{"model", {{"layers", 2}}}};
+    if (rank == 0) save_checkpoint(folder.path(), contents, 0);
+    communicator.barrier();
+    saved[rank] = test::contents_of(first->state());
+
+    Checkpoint const checkpoint(std::filesystem::path(folder.path()) / "checkpoints" / "step_00000003");
+    auto const second = make();
+    DataParallelTraining<Step> resumed(*second, 2);
+    resumed.connect(ranks);
+    if (rank == 0) {
+      read_parameters(checkpoint, second->state());
+      read_moments(checkpoint, second->state());
+    }
+    parallel::broadcast(*ranks.port, second->state());
+    resumed.begin(&checkpoint);
+    read[rank] = test::contents_of(second->state());
+  });
+  for (std::size_t rank : {0u, 1u}) CHECK(read[rank] == saved[rank]);
+  CHECK(saved[0].at("own") != saved[1].at("own"));
+}
+
+TEST_CASE("a model may start some of its random parameters at zero") {
+  exec::Context context({.threads = 1});
+  TrainStep<nn::Gpt2Loss> step(context, test::small_gpt2, optim::AdamW{}, {.batch = 2, .sequence = 8});
+  step.initialise(1);
+  for (float& x : step.state()["wpe"].elements()) x = 0;
+  Rows const rows(0, 0, 2);
+  CHECK(std::isfinite(step(rows.at(0), 1e-3).loss));
+}
+
+TEST_CASE("a token outside the vocabulary is told at the caller's line, with the line of the model") {
+  exec::Context context({.threads = 1});
+  TrainStep<Averaged> step(context, {}, {}, {.batch = 2, .sequence = 8});
+  step.initialise(1);
+  Rows rows(0, 0, 2);
+  rows.tokens(1, 3) = 500;
+  std::string const model = "[traced at own_states.hpp:";
+  REQUIRE_ERROR(step(rows.at(0), 1e-3), ErrorKind::out_of_range, "token 500 of sequence 1, position 3");
+  REQUIRE_ERROR(step(rows.at(0), 1e-3), ErrorKind::out_of_range, model);
+  REQUIRE_ERROR(step.evaluate(rows.tokens.view(), rows.targets.view()), ErrorKind::out_of_range, model);
+  REQUIRE_ERROR(step.evaluate(rows.tokens.view(), rows.targets.view()), ErrorKind::out_of_range, "(own_states.cpp:");
 }
 
 namespace {

@@ -49,6 +49,8 @@ struct CountedLoss {
     Var const count = b.state("count", {}), mean = b.state("mean", {}, across),
               own = b.state("own", {}, StateUpdate::per_rank);
     b.update(count, count + 1.0);
+    Var const turns = b.state("turns", {}, zeros(), DType::int32);  // a state that is no float
+    b.update(turns, turns + 1.0);
     Var const seen = mean_all(convert(tokens, DType::float32));
     b.update(mean, mean * 0.75 + seen * 0.25);
     b.update(own, own * 0.75 + seen * 0.25);

@@ -178,11 +178,11 @@ class TokenizerReader {
   }
   std::int32_t id_of(Json const& content, char const* who) const {
     if (!content.is_string()) refuse(std::string(who) + " is not text");
+    std::string const text = content.get<std::string>();
     for (SpecialToken const& special : parts_.specials)
-      if (special.content == content) return special.id;
-    auto const found = ids_.find(content.get<std::string>());
-    if (found == ids_.end())
-      refuse(std::string(who) + " " + io::quote_json(content.get<std::string>()) + " does not exist");
+      if (special.content == text) return special.id;
+    auto const found = ids_.find(text);
+    if (found == ids_.end()) refuse(std::string(who) + " " + io::quote_json(text) + " does not exist");
     return found->second;
   }
 

@@ -55,7 +55,7 @@ struct Workspace {
 struct ExecutorOptions {
   comm::Port* port = nullptr;            ///< null: this rank is alone. Outlives the executor
   comm::Port* node = nullptr;            ///< of the ranks of the program's Division. Outlives the executor
-  Shared<Workspace> workspace;  ///< null: one of its own
+  Shared<Workspace> workspace{};         ///< null: one of its own
   PackedOperands* packed = nullptr;      ///< keeps what products read of the state. Who writes a field lets it expire
   bool poison = false;                   ///< dead and unwritten memory holds NaN: whatever reads it shows
   bool profile = false;                  ///< measure every step
@@ -70,6 +70,7 @@ class Executor : public Ports {
       : Ports(program.list),
         context_(context),
         program_(program),
+        state_(state),
         options_(std::move(options)),
         port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
     StepList const& list = program.list;
@@ -116,9 +117,14 @@ class Executor : public Ports {
   /// One run. Inputs keep their values between runs; each must have been set once.
   /// Ranks      all ranks run the same program in the same order.
   /// Blocking   until everything is done, collectives included. No memory is allocated but, once, for packed operands.
-  /// Errors     of kernels (a token outside the vocabulary) and of the communicator; what is in flight is cancelled.
+  /// Errors     of kernels (a token outside the vocabulary) and of the communicator; what is in flight is cancelled;
+  ///            invalid_argument, at the first run, for parameters that were never initialised.
   void run(std::source_location where = std::source_location::current()) {
     require_given(where);
+    if (runs_ == 0)
+      state_.require_initialised(
+          "Executor::run", [&](Field const& field) { return Program::find(program_.list.fields, field.name) >= 0; },
+          where);
     waited_ns_ = 0;
     oldest_ = 0;
     started_ = 0;
@@ -128,10 +134,10 @@ class Executor : public Ports {
       for (std::size_t s = 0; s < calls_.size(); ++s) {
         if (profile_.measures()) {
           std::int64_t const begin = exec::now_ns();
-          execute(s);
+          execute(s, where);
           profile_.add(s, begin, exec::now_ns());
         } else {
-          execute(s);
+          execute(s, where);
         }
         if (options_.poison)
           for (Dead const& dead : dead_after_[s]) std::memset(dead.memory, 0xff, dead.bytes);
@@ -174,9 +180,16 @@ class Executor : public Ports {
     return base + program_.plan.offset[lowering::at(ref.buffer)] + ref.offset;
   }
 
-  void execute(std::size_t s) {
-    if (calls_[s]) return calls_[s]->run(context_);
+  /// What a kernel refuses is told as of who called `run`, beside the line of the model that it belongs to.
+  void execute(std::size_t s, std::source_location where) {
     Step const& step = program_.list.steps[s];
+    if (calls_[s]) try {
+        return calls_[s]->run(context_);
+      } catch (Error const& error) {
+        Error told = error.at(where);
+        if (!step.where.empty() && told.native().empty()) told.with_native(concat("traced at ", step.where));
+        throw told;
+      }
     switch (step.kind) {
       case StepKind::all_reduce_start:
         if (port_ == nullptr) break;
@@ -284,6 +297,7 @@ class Executor : public Ports {
 
   exec::Context& context_;
   Program const& program_;
+  State const& state_;
   ExecutorOptions options_;
   comm::Port* port_;
   List<std::byte*> roots_;   // of fields, inputs and outputs, by buffer

@@ -175,6 +175,27 @@ class State {
       if (field.parameter && (writer_ || !field.shared())) f(field);
   }
 
+  /// Errors: invalid_argument, where there are parameters that start with random values and all of them hold zeros
+  /// alone; a single one may be meant to. `wanted(field)` says of which fields.
+  template <class F>
+  void require_initialised(std::string const& operation, F&& wanted, std::source_location where) const {
+    Field const* never = nullptr;
+    for (Field const& field : fields_) {
+      if (!field.parameter || field.init.kind != Init::Kind::normal || field.bytes() == 0 ||
+          field.init.deviation == 0 || !wanted(field))
+        continue;
+      std::span const bytes(static_cast<unsigned char const*>(field.data()), static_cast<std::size_t>(field.bytes()));
+      if (!std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0; })) return;
+      if (never == nullptr) never = &field;
+    }
+    if (never != nullptr)
+      throw Error(ErrorKind::invalid_argument, operation,
+                  "parameter '" + never->name +
+                      "' starts with random values and was never given any. Call initialise(seed) first, or write "
+                      "the parameters into the state",
+                  where);
+  }
+
   std::deque<Field>& fields() noexcept { return fields_; }
   std::deque<Field> const& fields() const noexcept { return fields_; }
   /// Null where there is none.

@@ -50,7 +50,45 @@ inline parallel::DilocoOptions diloco_options(Options const& o, double weight) {
           .weight = weight};
 }
 
-/// Gradients are averaged within every step.
+/// Writes what each rank alone knows beside a checkpoint. Ranks: all. Errors: io, on all of them.
+inline void save_replicas(comm::Port& port, std::string const& out, std::vector<io::NamedTensor> own,
+                          CheckpointContents& contents) {
+  sort_by_name(own);
+  char hash[16] = {};
+  std::string failed;
+  try {
+    save_replica(out, contents.step, port.rank(), own).copy(hash, sizeof(hash));
+  } catch (std::exception const& error) {
+    failed = error.what();
+  }
+  std::vector<char> all(sizeof(hash) * static_cast<std::size_t>(port.size()));
+  port.wait(port.start_all_gather(hash, all.data(), sizeof(hash), DType::byte, std::source_location::current()));
+  if (!failed.empty()) throw Error(ErrorKind::io, "checkpoint", failed);
+  for (int rank = 0; rank < port.size(); ++rank) {
+    std::string const one(all.data() + sizeof(hash) * static_cast<std::size_t>(rank), sizeof(hash));
+    if (one[0] == '\0')
+      throw Error(ErrorKind::io, "checkpoint", "rank " + std::to_string(rank) + " could not write its replica")
+          .with_rank(port.rank());
+    contents.replicas.push_back(one);
+  }
+}
+/// Adds the tensors of a file whose names begin so.
+inline void copy_into(graph::State& state, io::Safetensors const& file, std::string const& prefix) {
+  for (auto const& [name, tensor] : file.tensors()) {
+    if (!name.starts_with(prefix)) continue;
+    std::memcpy(state.add(name, tensor.dtype, tensor.shape)->data(), tensor.data, tensor.bytes());
+  }
+}
+/// Fields of the state that are not parameters and that a replica holds, as they were saved.
+inline void take_back(graph::State& state, graph::State const& saved) {
+  for (graph::Field& field : state.fields())
+    if (graph::Field const* const own = saved.find(field.name);
+        own != nullptr && !field.parameter && own->shape == field.shape && own->dtype == field.dtype)
+      std::memcpy(field.data(), own->data(), static_cast<std::size_t>(field.bytes()));
+}
+
+/// Gradients are averaged within every step. A checkpoint holds the per-rank states of a model's own for every rank;
+/// on another number of ranks, rank r goes on with those of rank r modulo the number that was saved.
 template <class Step>
 class DataParallelTraining {
  public:
@@ -59,12 +97,22 @@ class DataParallelTraining {
   DataParallelTraining(Step& step, int ranks) : step_(step), ranks_(ranks) {}
 
   void connect(parallel::DataParallel const& ranks) {
+    port_ = ranks.port;
     if (ranks_ > 1) step_.connect(ranks);
   }
-  void begin(Checkpoint const*) {}
+  void begin(Checkpoint const* resumed) {
+    if (resumed == nullptr || resumed->replicas() == 0 || own().empty()) return;
+    int const rank = port_ ? port_->rank() : 0;
+    graph::State saved;
+    copy_into(saved, resumed->replica(rank % resumed->replicas()), "");
+    take_back(step_.state(), saved);
+  }
   void finish_step(std::int64_t, StepResult&) {}
   void exchange() noexcept {}
-  void keep(CheckpointContents&, std::string const&) {}
+  void keep(CheckpointContents& contents, std::string const& out) {
+    std::vector<io::NamedTensor> const mine = own();
+    if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
+  }
   std::int64_t bytes() const noexcept { return 0; }
   std::string describe() const { return "gradients averaged every step"; }
   std::string describe_traffic(std::int64_t parameters) const {
@@ -74,8 +122,16 @@ class DataParallelTraining {
   }
 
  private:
+  std::vector<io::NamedTensor> own() {
+    std::vector<io::NamedTensor> fields;
+    for (graph::Field const& field : step_.state().fields())
+      if (field.per_rank && !optim::is_accumulator(field.name)) fields.push_back(named_tensor(field));
+    return fields;
+  }
+
   Step& step_;
   int ranks_;
+  Shared<comm::Port> port_;
 };
 
 /// Every rank trains a replica, with moments of its own; parallel::Diloco brings them together.
@@ -97,12 +153,10 @@ class DilocoTraining {
     if (resumed == nullptr || resumed->replicas() == 0) return;  // moments are what the checkpoint's model had
     graph::State agreed, own;
     copy_into(agreed, resumed->optimizer(), "outer.");
+    if (agreed.fields().empty()) return;  // another algorithm's, with states of each rank's own
     io::Safetensors const replica = resumed->replica(port_->rank() % resumed->replicas());
     copy_into(own, replica, "");
-    for (graph::Field& field : state.fields())
-      if (graph::Field const* const saved = own.find(field.name);
-          saved != nullptr && !field.parameter && saved->shape == field.shape && saved->dtype == field.dtype)
-        std::memcpy(field.data(), saved->data(), static_cast<std::size_t>(field.bytes()));
+    take_back(state, own);
     diloco_.resume(agreed, own);
   }
   void finish_step(std::int64_t done, StepResult& result) {
@@ -124,24 +178,7 @@ class DilocoTraining {
     for (graph::Field const& field : kept_.own.fields()) own.push_back(named_tensor(field));
     for (graph::Field const& field : step_.state().fields())
       if (!field.parameter && !optim::is_accumulator(field.name)) own.push_back(named_tensor(field));
-    sort_by_name(own);
-    char hash[16] = {};
-    std::string failed;
-    try {
-      save_replica(out, contents.step, port_->rank(), own).copy(hash, sizeof(hash));
-    } catch (std::exception const& error) {
-      failed = error.what();
-    }
-    std::vector<char> all(sizeof(hash) * static_cast<std::size_t>(port_->size()));
-    port_->wait(port_->start_all_gather(hash, all.data(), sizeof(hash), DType::byte, std::source_location::current()));
-    if (!failed.empty()) throw Error(ErrorKind::io, "checkpoint", failed);
-    for (int rank = 0; rank < port_->size(); ++rank) {
-      std::string const one(all.data() + sizeof(hash) * static_cast<std::size_t>(rank), sizeof(hash));
-      if (one[0] == '\0')
-        throw Error(ErrorKind::io, "checkpoint", "rank " + std::to_string(rank) + " could not write its replica")
-            .with_rank(port_->rank());
-      contents.replicas.push_back(one);
-    }
+    save_replicas(*port_, out, std::move(own), contents);
     for (graph::Field const& field : kept_.agreed.fields()) contents.optimizer.push_back(named_tensor(field));
     sort_by_name(contents.optimizer);
   }
@@ -164,12 +201,6 @@ class DilocoTraining {
   }
 
  private:
-  static void copy_into(graph::State& state, io::Safetensors const& file, std::string const& prefix) {
-    for (auto const& [name, tensor] : file.tensors()) {
-      if (!name.starts_with(prefix)) continue;
-      std::memcpy(state.add(name, tensor.dtype, tensor.shape)->data(), tensor.data, tensor.bytes());
-    }
-  }
 
   Step& step_;
   Shared<comm::Port> port_;

@@ -80,14 +80,19 @@ inline std::optional<RunTokenizer> choose_tokenizer(Options const& o, std::optio
 }
 
 /// Refuses token files beside which lies another tokenizer than the run's: with that one they were made.
+/// Gives a folder of them that has no tokenizer.json, with which nothing can be compared; empty where all have one.
 /// Errors: configuration, naming flag and files; format, for a tokenizer.json that cannot be read.
-inline void require_data_of_tokenizer(std::string const& flag, data::TokenCorpus const& corpus,
+inline std::string require_data_of_tokenizer(std::string const& flag, data::TokenCorpus const& corpus,
                                       RunTokenizer const& run) {
   std::set<std::filesystem::path> folders;
+  std::string without;
   for (io::TokenShard const& shard : corpus.shards()) folders.insert(std::filesystem::path(shard.path()).parent_path());
   for (std::filesystem::path const& folder : folders) {
     std::string const beside = tokenizer_beside(folder);
-    if (beside.empty()) continue;
+    if (beside.empty()) {
+      without = folder.empty() ? std::string(".") : folder.string();
+      continue;
+    }
     data::Tokenizer const made = said_of(flag, [&] { return data::parse_tokenizer(io::read_file(beside), beside); });
     if (data::tokenizer_to_json(made) != data::tokenizer_to_json(run.tokenizer))
       throw Error(ErrorKind::configuration, "train_gpt2",
@@ -96,6 +101,7 @@ inline void require_data_of_tokenizer(std::string const& flag, data::TokenCorpus
                       ": from another text, or with another vocabulary. Its token ids mean something else "
                       "to this model. Make it with that tokenizer (prepare_text --tokenizer FILE), or start a new run");
   }
+  return without;
 }
 
 /// Three words in a row from the beginning of held-out text, for a first prompt; empty where there are none.

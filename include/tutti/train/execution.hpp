@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <utility>
 
@@ -63,7 +64,7 @@ class Execution<Cpu> {
   }
   /// A step begins: what was packed of the state before is out of date.
   void begin_step() { packed_.expire(); }
-  static void start(Executor& executor) { executor.run(); }
+  static void start(Executor& executor, std::source_location where) { executor.run(where); }
   /// Somebody looks at the state from outside, and may write it.
   void show_state() noexcept {}
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// How the parameters of a model start: by a hook of the model's own, or each by its Init; and whether they have.
+/// How the parameters of a model start: by a hook of the model's own, or each by its Init.
 
-#include <tutti/core/error.hpp>
 #include <tutti/graph/state.hpp>
 
-#include <algorithm>
 #include <cstdint>
-#include <source_location>
-#include <span>
-#include <string>
+#include <type_traits>
+#include <utility>
 
 namespace tutti::train {
 
@@ -43,12 +40,46 @@ concept HasHookOfOtherName = requires(Config& config, graph::State& state, std::
     requires(Config& config, graph::State& state) { initialise(config, state); } ||
     requires(Config& config, graph::State& state, std::uint64_t seed) { initialize(config, state, seed); } ||
     requires(Config& config, graph::State& state, std::uint64_t seed) { initialize_parameters(config, state, seed); };
+/// Names under which a member would be taken for the hook. Beside one of its own, a class that inherits from both has
+/// two of a name, also where it is overloaded or a template.
+struct HookNames {
+  void initialise_parameters();
+  void initialise();
+  void initialize_parameters();
+  void initialize();
+};
+template <class T>
+struct BesideHookNames : T, HookNames {};
+template <class T>
+concept HasMemberHook = std::is_class_v<T> && !std::is_final_v<T> &&
+    !(requires { &BesideHookNames<T>::initialise_parameters; } && requires { &BesideHookNames<T>::initialise; } &&
+      requires { &BesideHookNames<T>::initialize_parameters; } && requires { &BesideHookNames<T>::initialize; });
+template <class Parameters>
+concept IsTakenByHook = requires(Parameters& parameters, graph::State& state, std::uint64_t seed) {
+  initialise_parameters(parameters, state, seed);
+} || requires(Parameters& parameters, Anything any, graph::State& state, std::uint64_t seed) {
+  initialise_parameters(parameters, any, state, seed);
+} || requires(Parameters& parameters, graph::State& state) { initialise_parameters(parameters, state); };
+/// What make_parameters(config) gives; `void` where there is no such function.
+template <class Config>
+struct ParametersOf {
+  using type = void;
+};
+template <class Config>
+  requires requires(Config& config) { make_parameters(config); }
+struct ParametersOf<Config> {
+  using type = std::remove_cvref_t<decltype(make_parameters(std::declval<Config&>()))>;
+};
+template <class Config>
+concept HasHookOfParameters = IsTakenByHook<typename ParametersOf<Config>::type>;
+template <class Config>
+concept HasHookInParameters = HasMemberHook<typename ParametersOf<Config>::type>;
 
 }  // namespace detail
 
 /// Every field by its Init; then by the hook, a free `initialise_parameters(config, state, seed)` beside the
-/// configuration's type, where there is one.
-template <class Config>
+/// configuration's type, where there is one. `Loss`: what may hold a function of that name by mistake.
+template <class Loss = void, class Config>
 void initialise_state(Config& config, graph::State& state, std::uint64_t seed) {
   constexpr bool hook = detail::HasHook<Config>;
   static_assert(
@@ -58,25 +89,15 @@ void initialise_state(Config& config, graph::State& state, std::uint64_t seed) {
   static_assert(hook || !detail::HasHookOfOtherName<Config>,
                 "the function that initialises a model is called initialise_parameters(config, state, seed): rename "
                 "this one, or give its arguments in this order");
+  static_assert(hook || !(detail::HasMemberHook<Config> || detail::HasMemberHook<Loss> ||
+                          detail::HasHookInParameters<Config>),
+                "a model's parameters are initialised by a free function initialise_parameters(config, state, seed) in "
+                "the namespace of its Config: no member function is called");
+  static_assert(hook || !detail::HasHookOfParameters<Config>,
+                "initialise_parameters(config, state, seed) takes the model's Config, not its parameters: these have "
+                "no memory before they are traced. State::at gives a parameter by its name");
   state.initialise(seed);
   if constexpr (hook) initialise_parameters(config, state, seed);
-}
-
-/// Errors: invalid_argument, for a parameter that starts with random values and holds zeros alone.
-inline void require_initialised(graph::State const& state,
-                                std::source_location where = std::source_location::current()) {
-  for (graph::Field const& field : state.fields()) {
-    if (!field.parameter || field.init.kind != graph::Init::Kind::normal || field.bytes() == 0 ||
-        field.init.deviation == 0)
-      continue;
-    std::span const bytes(static_cast<unsigned char const*>(field.data()), static_cast<std::size_t>(field.bytes()));
-    if (std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0; }))
-      throw Error(ErrorKind::invalid_argument, "TrainStep",
-                  "parameter '" + field.name +
-                      "' starts with random values and was never given any. Call initialise(seed) "
-                      "before the first step, or write the parameters into state()",
-                  where);
-  }
 }
 
 }  // namespace tutti::train

@@ -289,7 +289,13 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
   detail::divide_batch(s, ranks);
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
     data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
-    if (s.tokenizer) detail::require_data_of_tokenizer(flag, corpus, *s.tokenizer);
+    if (s.tokenizer) {
+      std::string const without = detail::require_data_of_tokenizer(flag, corpus, *s.tokenizer);
+      if (!without.empty() && s.resume && o.typed.contains(flag + 2))
+        s.warnings.push_back(std::string(flag) + " " + pattern + ": no tokenizer.json in " + without +
+                             " says with which tokenizer these tokens were made. With another one than " +
+                             s.tokenizer->origin + " they mean something else to this model");
+    }
     if (classes > 0) detail::said_of(flag, [&] { corpus.require_vocabulary(classes); });
     return corpus;
   };

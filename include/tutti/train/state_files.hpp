@@ -58,12 +58,13 @@ inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
                   checkpoint.optimizer().path() + " holds no '" + field.name +
                       "', which this optimizer keeps: another optimizer trained the checkpoint, or other parameters. "
                       "Use the same optimizer and groups");
-    TensorView<float const> const saved = checkpoint.optimizer().view<float>(field.name);
-    if (!(saved.shape() == field.shape))
+    io::NamedTensor const& saved = checkpoint.optimizer().at(field.name);
+    if (saved.dtype != field.dtype || !(saved.shape == field.shape))
       throw Error(ErrorKind::format, "train_gpt2",
-                  checkpoint.optimizer().path() + ": '" + field.name + "' has shape " + to_string(saved.shape()) +
-                      ", the model needs " + to_string(field.shape) + ". Use another checkpoint");
-    if (writes) std::copy_n(saved.data(), saved.size(), field.view<float>().data());
+                  checkpoint.optimizer().path() + ": '" + field.name + "' is " + std::string(name(saved.dtype)) + " " +
+                      to_string(saved.shape) + ", the model needs " + std::string(name(field.dtype)) + " " +
+                      to_string(field.shape) + ". Use another checkpoint");
+    if (writes) std::memcpy(field.data(), saved.data, saved.bytes());
   }
 }
 

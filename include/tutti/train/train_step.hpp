@@ -74,7 +74,12 @@ class TrainStep {
                     where);
     require_sound_updates(model, where);
     state_.add(model);
-    graph::Graph const step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
+    graph::Graph step;
+    try {
+      step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
+    } catch (Error const& error) {  // of the options; what the loss says wrong was told above
+      throw error.at(where);
+    }
     state_.add(step);
     for (graph::Update const& update : step.updates)
       if (!graph::is_divisible(step, update)) updated_.emplace_back(step.name(update.target));
@@ -103,7 +108,7 @@ class TrainStep {
   /// found by its arguments, else each by its Init), moments zero.
   void initialise(std::uint64_t seed) {
     execution_.show_state();
-    initialise_state(config_, state_, seed);
+    initialise_state<Loss>(config_, state_, seed);
     updates_ = 0;
     if (divided()) parallel::barrier(*parallel_.node);
   }
@@ -176,7 +181,7 @@ class TrainStep {
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       set_random(run, options_.first_row + micro * options_.batch);
       if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
-      Execution<Device>::start(run);
+      Execution<Device>::start(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -251,7 +256,7 @@ class TrainStep {
 
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
   void require_begun(std::source_location where, bool together = false) {
-    if (!begun_) require_initialised(state_, where);
+    if (!begun_) state_.require_initialised("TrainStep", [](graph::Field const&) { return true; }, where);
     begun_ = true;
     if (!together || compared_) return;
     compared_ = true;

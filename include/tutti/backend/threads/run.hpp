@@ -89,7 +89,9 @@ class Run {
   template <class = void>
   static exec::WaitPolicy policy(int ranks) {
     exec::WaitPolicy policy;
-    policy.yields = 2000;
+    // Spinning for long would keep the processor from the very rank that is awaited, where something else runs too.
+    policy.spins = 200;
+    policy.yields = 50'000;
     if (ranks > exec::available_processors()) policy.spins = 0;
     return policy;
   }

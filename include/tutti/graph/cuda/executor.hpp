@@ -47,7 +47,7 @@ enum class Reach : std::uint8_t {
 struct ExecutorOptions {
   comm::Port* port = nullptr;   ///< null: this rank is alone. Outlives the executor
   Reach reach = Reach::host;    ///< of the port
-  Shared<Workspace> workspace;  ///< null: one of its own
+  Shared<Workspace> workspace{};  ///< null: one of its own
   /// Whether a run that ends tells of mistakes and clears the word: of several programs that make one step the last.
   bool forgets_mistakes = true;
   bool capture = true;          ///< false: every run launches kernel by kernel

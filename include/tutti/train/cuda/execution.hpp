@@ -44,7 +44,7 @@ class Execution<Cuda> {
   template <class F>
   void share(Shared<comm::Port> const&, F&&) {}
   void begin_step() {}
-  static void start(Executor& executor) { executor.start(); }
+  static void start(Executor& executor, std::source_location where) { executor.start(where); }
   void show_state() {
     device_state_.to_host();
     device_state_.host_wrote();
