@@ -6,9 +6,10 @@
 /// passed over, so that one list serves from the first to the last. Results stay in their requests: `wait` of a
 /// complete one does not block.
 ///
-///     auto a = comm.async_recv(x, 0), b = comm.async_all_reduce(y, sum);
+///     auto a = comm.recv_async(x, 0);
+///     auto b = comm.all_reduce_async(y, sum);
 ///     wait_all({a, b});
-///     while (int const next = wait_any(requests); next >= 0) use(requests[next].wait());
+///     for (int next = 0; (next = wait_any(requests)) >= 0;) use(requests[next].wait());
 ///
 /// Progress   of everything in flight on the requests' communicators. Blocking, within the deadline.
 /// Errors     of the first request that fails, which then holds nothing; the others are as they were. At the deadline,
@@ -111,7 +112,10 @@ void wait_for_some(Requests& requests, CallSite where, F&& done) {
     }
     if (found || begun.seconds() <= deadline) continue;
     for (auto& each : requests)  // the first one's own wait throws: it knows for whom it waits
-      if (RequestRef const request(each); request.valid()) return request.complete(CallSite(where, 1e-6));
+      if (RequestRef const request(each); request.valid()) {
+        request.complete(CallSite(where, 1e-6));
+        break;  // it came at the last moment: the next look finds it
+      }
   }
 }
 template <RequestRange Requests>
