@@ -68,6 +68,13 @@ class Builder {
                        std::source_location where = std::source_location::current()) {
     return leaf(Op::scalar, name, {dtype, Replication::replicated, {}}, graph_.scalars, where);
   }
+  /// The scalar of this name: of several places that read one number of a step, the first makes it.
+  constexpr Var shared_scalar(std::string_view name, DType dtype = DType::float32,
+                              std::source_location where = std::source_location::current()) {
+    for (Id id : graph_.scalars)
+      if (graph_.name(id) == name) return {this, id};
+    return scalar(name, dtype, where);
+  }
   /// A tensor that outlives runs and is not trained; `update` overwrites it, on several ranks as `across` says.
   constexpr Var state(std::string_view name, Shape const& shape, Init init = zeros(), DType dtype = DType::float32,
                       StateUpdate across = StateUpdate::replicated,

@@ -12,6 +12,13 @@
 
 namespace tutti::graph {
 
+namespace detail {
+/// A replicated value, as each rank's own from here on; also a constant, of which `vary` knows that it needs none.
+constexpr Var each_ranks_own(Builder& builder, Id replicated, Where where) {
+  return emit(builder, draft(Op::vary, {replicated}, {static_cast<std::int64_t>(comm::PortOp::avg)}), where);
+}
+}  // namespace detail
+
 /// What a loop leaves behind: the carried values after the last iteration, and what every iteration gave, stacked
 /// (length, ...).
 struct Scanned {
@@ -100,7 +107,7 @@ class Scan {
       refuse(where_, Op::repeat, "the body must return a value of the dtype that it takes", wanted.dtype, got.dtype);
     // What is the same on all ranks may go on as each rank's own; the other way round is the caller's to say.
     if (wanted.replication == Replication::varying && got.replication == Replication::replicated)
-      return detail::emit(body_, draft(Op::vary, {out}, {static_cast<std::int64_t>(comm::PortOp::avg)}), where_).id;
+      return detail::each_ranks_own(body_, out, where_).id;
     if (wanted.replication != got.replication)
       refuse(where_, Op::repeat, ErrorKind::communication,
              "the body's result is not replicated as its argument is; pass vary(x), or all_reduce the result");
@@ -144,9 +151,7 @@ constexpr Scanned scan(List<Var> const& first, List<Var> const& sequences, F&& f
   for (Var v : first) {  // zeros, or what is learned, before every rank's own sequence
     Var const here{home, home->adopt(v, where)};
     bool const own = varies && here.type().replication == Replication::replicated;
-    carried.push_back(body.carry(
-        own ? detail::emit(*home, draft(Op::vary, {here.id}, {static_cast<std::int64_t>(comm::PortOp::avg)}), where)
-            : here));
+    carried.push_back(body.carry(own ? detail::each_ranks_own(*home, here.id, where) : here));
   }
   for (std::size_t i = 0; i < sequences.size(); ++i)
     elements.push_back(body.slice(sequences[i], reflect::Path("element.").append(static_cast<int>(i))));

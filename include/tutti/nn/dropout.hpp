@@ -23,9 +23,9 @@ class StepRandom {
 
   /// `any` is a value of the loss.
   explicit constexpr StepRandom(Var any, graph::Where where = graph::Where::current()) {
-    seed_ = scalar(*any.builder, seed_name, where);
-    step_ = scalar(*any.builder, step_name, where);
-    row_ = scalar(*any.builder, row_name, where);
+    seed_ = any.builder->shared_scalar(seed_name, DType::int64, where);
+    step_ = any.builder->shared_scalar(step_name, DType::int64, where);
+    row_ = any.builder->shared_scalar(row_name, DType::int64, where);
   }
   /// For x whose first axis is the batch. `stream` is an integer () that no other dropout of the step has.
   constexpr graph::DropoutKey key(Var x, Var stream, graph::Where where = graph::Where::current()) const {
@@ -40,11 +40,6 @@ class StepRandom {
   }
 
  private:
-  static constexpr Var scalar(graph::Builder& builder, std::string_view name, graph::Where where) {
-    for (graph::Id id : builder.graph().scalars)
-      if (builder.graph().name(id) == name) return {&builder, id};
-    return builder.scalar(name, DType::int64, where);
-  }
   Var seed_, step_, row_;
 };
 

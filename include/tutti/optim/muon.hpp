@@ -84,9 +84,7 @@ struct Muon {
     Var const next = value(velocity) * number(momentum) + value(part);
     Var const move = nesterov ? value(part) + value(value(next) * number(momentum)) : next;
     Var const step = value(orthogonalised(move, steps, p.where)) * (value(p.learning_rate) * number(factor));
-    Var const shrink = value(p.learning_rate * -p.weight_decay) + number(1);
-    Var const kept = p.weight_decay == 0 ? p.parameter : Var(value(p.parameter) * value(shrink));
-    p.builder.update(p.parameter, value(kept) - value(step), p.where);
+    p.builder.update(p.parameter, value(p.decayed()) - value(step), p.where);
     p.builder.update(velocity, next, p.where);
   }
   List<StepScalar> scalars(std::int64_t step) const { return adamw.scalars(step); }

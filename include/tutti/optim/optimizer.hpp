@@ -37,9 +37,15 @@ struct ParameterUpdate {
   }
   /// A number of the step, float32 (), which `scalars` gives; the same for all parameters.
   constexpr graph::Var scalar(std::string_view scalar_name) const {
-    for (graph::Id id : builder.graph().scalars)
-      if (builder.graph().name(id) == scalar_name) return {&builder, id};
-    return builder.scalar(scalar_name, DType::float32, where);
+    return builder.shared_scalar(scalar_name, DType::float32, where);
+  }
+  /// The parameter less learning_rate * weight_decay of it, which no moment sees (Loshchilov, Hutter 2019).
+  constexpr graph::Var decayed() const {
+    using graph::Operand;
+    if (weight_decay == 0) return parameter;
+    graph::Var const product = Operand(learning_rate, where) * Operand(-weight_decay, where);
+    graph::Var const shrink = Operand(product, where) + Operand(1.0, where);
+    return Operand(parameter, where) * Operand(shrink, where);
   }
 };
 

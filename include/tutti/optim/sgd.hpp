@@ -48,8 +48,7 @@ constexpr SgdStep sgd(graph::Var parameter, graph::Var gradient, graph::Var velo
 constexpr void Sgd::update(ParameterUpdate const& p) const {
   using graph::Operand, graph::Var;
   Var const gradient = Operand(p.gradient, p.where) * p.gradient_scale;
-  Var const shrink = p.learning_rate * -p.weight_decay + 1.0;
-  Var const kept = p.weight_decay == 0 ? p.parameter : Var(Operand(p.parameter, p.where) * shrink);
+  Var const kept = p.decayed();
   if (momentum == 0)
     return p.builder.update(p.parameter, Operand(kept, p.where) - Operand(gradient, p.where) * p.learning_rate,
                             p.where);
