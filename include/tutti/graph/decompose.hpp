@@ -88,14 +88,23 @@ constexpr Var scores_of(DType product, Heads const& h, double scale) {
   return dot_general_of(product, h.q, h.k, {3}, {3}, {0, 2}, {0, 2}) * scale;
 }
 
+/// exp(scores - top) where a key is allowed, else 0, and top, the largest allowed score of a query, (B, heads, T, 1).
+struct Weights {
+  Var top, e;
+};
+constexpr Weights weights_of(Var scores, Var allowed) {
+  Shape const kept = scores.shape().with(3, 1);
+  Var const top = stop_gradient(reshape(reduce_max(select(allowed, scores, -1e30), {3}), kept));
+  return {top, select(allowed, exp(select(allowed, scores - top, 0.0)), 0.0)};
+}
+
 constexpr List<Var> written_attention(Parts const& p) {
   Var const qkv = p.in(0);
   DType const product = product_type(p.graph, p.id);
   Heads const h = heads_of(qkv, p.integer(), p.integer(1));
-  Var const s = scores_of(product, h, p.real()), allowed = causal(p.builder, s.shape());
-  Shape const kept = s.shape().with(3, 1);
-  Var const top = stop_gradient(reshape(reduce_max(select(allowed, s, -1e30), {3}), kept));
-  Var const e = select(allowed, exp(select(allowed, s - top, 0.0)), 0.0), sum = last_sum(e);
+  Var const s = scores_of(product, h, p.real());
+  Weights const weights = weights_of(s, causal(p.builder, s.shape()));
+  Var const top = weights.top, e = weights.e, sum = last_sum(e);
   Var const out = dot_general_of(product, e, h.v, {3}, {1}, {0, 1}, {0, 2}) / sum;  // (B, heads, T, size)
   std::int64_t const channels = p.integer() * h.q.shape()[3];
   return {reshape(transpose(out, {0, 2, 1, 3}), qkv.shape().with(2, channels)),

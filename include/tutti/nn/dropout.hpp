@@ -54,9 +54,7 @@ constexpr Var attention(Var qkv, int heads, double p, StepRandom const& random, 
   std::int64_t const channels = packed[2] / 3;
   Heads const h = heads_of(qkv, heads, heads);
   Var const s = scores_of(DType::float32, h, reciprocal_root(static_cast<double>(channels) / heads));
-  Var const allowed = causal(*qkv.builder, s.shape());
-  Var const top = stop_gradient(reshape(reduce_max(select(allowed, s, -1e30), {3}), s.shape().with(3, 1)));
-  Var const e = select(allowed, exp(select(allowed, s - top, 0.0)), 0.0);
+  Var const e = weights_of(s, causal(*qkv.builder, s.shape())).e;
   Var const probability = e / last_sum(e);
   Var const dropped = dropout(probability, p, random.key(probability, stream, where), where);
   Var const out = graph::dot_general(dropped, h.v, {3}, {1}, {0, 1}, {0, 2}, where);  // (B, heads, T, size)
