@@ -109,7 +109,7 @@ TEST_CASE("a wait for several ends at its deadline with the words of the one tha
   REQUIRE(texts.size() == 2);
   for (std::string const& text : texts) {
     CAPTURE(text);
-    CHECK(test::contains(text, "not complete after"));
+    CHECK(test::contains(text, "not complete after 0.2 s"));
     CHECK(test::contains(text, "rank 1"));
     CHECK(test::contains(text, "wait.cpp:"));
   }

@@ -18,11 +18,15 @@ class CallSite {
       : place_(place), deadline_seconds_(deadline_seconds) {}
   operator std::source_location const&() const noexcept { return place_; }
   /// 0 where the communicator's deadline holds.
-  double deadline_seconds() const noexcept { return deadline_seconds_; }
+  double deadline_seconds() const noexcept { return deadline_seconds_ < 0 ? 1e-6 : deadline_seconds_; }
+  /// The same place after `seconds` that other waits have used up: one look is left, and errors tell the whole time.
+  CallSite expired(double seconds) const noexcept { return {place_, -seconds}; }
+  /// What errors say of the deadline. 0 where the communicator's holds.
+  double whole_seconds() const noexcept { return deadline_seconds_ < 0 ? -deadline_seconds_ : deadline_seconds_; }
 
  private:
   std::source_location place_;
-  double deadline_seconds_ = 0;
+  double deadline_seconds_ = 0;  // negative: expired
 };
 
 /// A deadline of one call instead of the communicator's: `comm.barrier(within(0.5))`, `request.wait(within(2))`. Given

@@ -422,8 +422,9 @@ class Core final : public Progress, public Relative {
       std::string const awaited = job.awaiting();
       job.withdraw();
       if (job.poll()) return;  // a rank that failed first has said why before it left what is awaited
+      double const told = where.whole_seconds() > deadline ? where.whole_seconds() : deadline;
       throw Error(ErrorKind::timeout, job.operation(),
-                  concat("not complete after ", deadline, " s: ", awaited,
+                  concat("not complete after ", told, " s: ", awaited,
                          ". Look at what these ranks do, or raise the deadline"));
     }
   }

@@ -73,7 +73,7 @@ class SharedDeadline {
   CallSite next() const noexcept {
     if (where_.deadline_seconds() <= 0) return where_;
     double const left = where_.deadline_seconds() - seconds();
-    return CallSite(where_, left > 1e-6 ? left : 1e-6);
+    return left > 1e-6 ? CallSite(where_, left) : where_.expired(where_.deadline_seconds());
   }
   double seconds() const noexcept { return static_cast<double>(exec::now_ns() - begin_) / 1e9; }
 
@@ -113,7 +113,7 @@ void wait_for_some(Requests& requests, CallSite where, F&& done) {
     if (found || begun.seconds() <= deadline) continue;
     for (auto& each : requests)  // the first one's own wait throws: it knows for whom it waits
       if (RequestRef const request(each); request.valid()) {
-        request.complete(CallSite(where, 1e-6));
+        request.complete(where.expired(deadline));
         break;  // it came at the last moment: the next look finds it
       }
   }
