@@ -44,6 +44,7 @@
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/misuse.hpp>
+#include <tutti/tensor/foreign.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/core/function_ref.hpp>
 #include <tutti/comm/collective_job.hpp>
@@ -52,9 +53,9 @@
 #include <tutti/comm/staged.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/collectives.hpp>
+#include <tutti/comm/message_group.hpp>
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/plan.hpp>
-#include <tutti/comm/message_group.hpp>
 #include <tutti/comm/ragged.hpp>
 #include <tutti/comm/inferred.hpp>
 #include <tutti/comm/vector_collectives.hpp>
@@ -62,6 +63,8 @@
 #include <tutti/comm/plans.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/enqueued.hpp>
+#include <tutti/comm/port.hpp>
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>

@@ -66,4 +66,5 @@
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
+#include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/print.hpp>

@@ -13,5 +13,6 @@
 #include <tutti/io/named_tensor.hpp>
 #include <tutti/io/token_shard.hpp>
 #include <tutti/io/llmc_model.hpp>
+#include <tutti/io/npy.hpp>
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>

@@ -30,7 +30,6 @@
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/call_site.hpp>
-#include <tutti/comm/mesh.hpp>
 #include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
 #include <tutti/comm/inbox.hpp>
@@ -48,15 +47,17 @@
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/misuse.hpp>
+#include <tutti/tensor/foreign.hpp>
 #include <tutti/comm/operand.hpp>
 #include <tutti/core/function_ref.hpp>
 #include <tutti/comm/collective_job.hpp>
-#include <tutti/comm/plan.hpp>
-#include <tutti/comm/message.hpp>
 #include <tutti/comm/collective_task.hpp>
+#include <tutti/comm/message.hpp>
 #include <tutti/comm/staged.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/message_group.hpp>
+#include <tutti/comm/mesh.hpp>
+#include <tutti/comm/plan.hpp>
 #include <tutti/comm/collectives.hpp>
 #include <tutti/comm/ragged.hpp>
 #include <tutti/comm/inferred.hpp>
@@ -68,6 +69,8 @@
 #include <tutti/exec/processors.hpp>
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/enqueued.hpp>
+#include <tutti/comm/port.hpp>
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>

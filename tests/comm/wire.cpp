@@ -10,7 +10,10 @@
 
 #include <complex>
 #include <cstring>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 using namespace tutti;
 
@@ -39,7 +42,47 @@ struct Partly {
 
 static_assert(Record<Outer> && !Record<Undescribed> && !Record<Named> && !Record<Empty>);
 static_assert(Storable<Outer> && Storable<std::complex<double>> && Storable<Located<float>>);
-static_assert(!Storable<Undescribed> && !Storable<Named> && !Storable<int*> && !Storable<std::complex<long double>>);
+static_assert(!Storable<Named> && !Storable<int*> && !Storable<std::complex<long double>>);
+
+// Without a description a struct is plain, if it is an aggregate of values.
+struct Nested {
+  Undescribed inner;
+  int grid[2][3];
+  bfloat16 narrow;
+};
+struct Pointing {
+  int a;
+  char const* name;
+};
+struct PointingToMember {
+  int Undescribed::* member;
+};
+class Built {
+ public:
+  explicit Built(int a) : a_(a) {}
+  int a() const { return a_; }
+
+ private:
+  int a_;
+};
+class Said {
+ public:
+  explicit Said(int a) : a_(a) {}
+
+ private:
+  int a_;
+};
+struct Nothing {};
+static_assert(PlainStruct<Undescribed> && PlainStruct<Nested> && comm::wire_bytes<Nested>() == sizeof(Nested));
+static_assert(!Storable<Pointing> && !Storable<PointingToMember> && !Storable<Built> && !Storable<Nothing>);
+static_assert(!Storable<std::string_view> && !Storable<std::span<int>> && !Storable<TensorView<int>>);
+static_assert(!PlainStruct<Inner> && !PlainStruct<bfloat16> && !PlainStruct<Located<float>>);
+using Pair = std::pair<std::int8_t, std::int64_t>;
+static_assert(Storable<Pair> && comm::is_padded<Pair> && comm::wire_bytes<Pair>() == 9);
+static_assert(!Storable<std::pair<int, std::string>> && !Storable<std::array<int*, 2>>);
+static_assert(Storable<std::array<Pair, 2>>);
+static_assert(comm::layout_of<Pair>() == comm::layout_of<Inner>());  // the same members
+static_assert(comm::layout_of<Undescribed>() != comm::layout_of<Nested>());
 static_assert(!Element<Outer> && !Element<std::complex<float>>);
 static_assert(comm::wire_bytes<Inner>() == 9 && comm::wire_bytes<Outer>() == 19 && comm::is_padded<Outer>);
 static_assert(comm::wire_bytes<Located<float>>() == 12 && comm::wire_bytes<Located<double>>() == 16);
@@ -68,6 +111,10 @@ static_assert(comm::layout_of<Located<float>>() != comm::layout_of<Located<std::
 static_assert(comm::layout_of<Outer>() != comm::layout_of<Inner>());
 
 }  // namespace
+
+template <>
+inline constexpr bool tutti::travels_as_bytes<Said> = true;
+static_assert(Storable<Said>);
 
 TEST_CASE("packing takes the members, and unpacking writes nothing else") {
   Outer x;

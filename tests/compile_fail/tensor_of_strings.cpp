@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: a tensor holds numbers, std::byte, char, bool, complex numbers or described structs
+// Expect: a tensor holds numbers, std::byte, char, bool, complex numbers or plain structs
 // Lines: 15
 #include <tutti/tutti.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expect: a view refers to numbers, std::byte, char, bool, complex numbers or described structs
+// Expect: a view refers to numbers, std::byte, char, bool, complex numbers or plain structs
 // Lines: 15
 #include <tutti/tutti.hpp>
 

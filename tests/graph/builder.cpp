@@ -178,7 +178,8 @@ TEST_CASE("replicated operands of an operation on varying ones get a vary node, 
   CHECK(b.graph().op(b.graph().operand(y.id, 1)) == Op::vary);
   CHECK(all_reduce(y).type().replication == Replication::replicated);
   CHECK((w * 2).type().replication == Replication::replicated);
-  REQUIRE_ERROR(all_reduce(w), ErrorKind::communication, "counts as equal on all ranks, as inputs do unless they are declared varying");
+  REQUIRE_ERROR(all_reduce(w), ErrorKind::communication,
+                "counts as equal on all ranks, as inputs do unless they are declared varying");
   REQUIRE_ERROR(all_reduce(y, comm::PortOp::max), ErrorKind::invalid_argument, "sum and avg alone");
   Var const addend = partial(y);
   CHECK((addend * w).type().replication == Replication::partial);

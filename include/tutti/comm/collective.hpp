@@ -19,6 +19,9 @@ namespace tutti {
 /// Wildcards of receives and probes.
 inline constexpr int any_source = -1;
 inline constexpr int any_tag = -1;
+/// The partner of who has none, as at the edge of a grid: a send to it does nothing, a receive or probe of it is
+/// complete at once, with this source and no bytes, and leaves its buffer as it was; recv<T> gives an empty tensor.
+inline constexpr int proc_null = -2;
 
 /// What is known of a message once it is matched.
 struct MessageInfo {

@@ -381,11 +381,12 @@ class Collectives : public Endpoint<B> {
  protected:
   using Endpoint<B>::Endpoint;
 
- private:
   template <class T>
   static auto one(T& value) {
     return Operand<T, Cpu, false>(Borrow(), TensorView<T>(&value, Shape{}));
   }
+
+ private:
   template <Buffer X>
   auto contribution(X const& x, typename Endpoint<B>::Where where) const {
     if constexpr (requires { x.moved_from(); })

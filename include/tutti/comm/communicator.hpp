@@ -12,6 +12,8 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -73,27 +75,15 @@ class Communicator : public comm::Plans<B> {
   /// Communicator of the ranks that pass the same color, ordered by (key, rank). Collective, blocks.
   /// Errors     invalid_argument, on all ranks, when one passes a negative color.
   Communicator split(int color, int key = 0, Where where = std::source_location::current()) {
-    auto const stay = this->held(where).visit("split", where);
-    if constexpr (requires { this->core_->backend.check_can_split(where); })
-      this->core_->backend.check_can_split(where);  // before the others can wait in it
-    auto const all = everyones(color, key, where);
-    auto const color_of = [&](int r) { return all[static_cast<std::size_t>(2 * r)]; };
-    auto const key_of = [&](int r) { return all[static_cast<std::size_t>(2 * r) + 1]; };
-    if (color_of(this->rank()) != color || key_of(this->rank()) != key)
-      this->refuse("split", "this rank's color and key came back changed. The transport damages what it carries", where,
-                   ErrorKind::communication);
-    for (int r = 0; r < this->size(); ++r)
-      if (color_of(r) < 0)
-        this->refuse("split",
-                     concat("rank ", r, " passes color ", color_of(r), ", which is negative. Colors count from 0"),
-                     where);
-    List<int> members;
-    for (int r = 0; r < this->size(); ++r)
-      if (color_of(r) == color) members.push_back(r);
-    members.stable_sort([&](int a, int b) { return key_of(a) < key_of(b); });
-    std::string const group = concat(this->core_->collectives(), "-", color);
-    return Communicator(
-        make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members), *this->core_, group));
+    return split_by(color == no_color ? -1 : color, key, where);
+  }
+  /// The same where ranks may pass no color, `split(std::nullopt)`, and get no communicator. All ranks of the call may
+  /// take either form.
+  std::optional<Communicator> split(std::optional<int> color, int key = 0,
+                                    Where where = std::source_location::current()) {
+    Communicator part = split_by(color ? *color : no_color, key, where);
+    if (!color) return std::nullopt;
+    return std::optional<Communicator>(std::move(part));
   }
   /// Communicator of the same ranks, whose messages and collectives are independent of this one's. Collective, blocks.
   Communicator duplicate(Where where = std::source_location::current()) {
@@ -108,6 +98,36 @@ class Communicator : public comm::Plans<B> {
 
  private:
   explicit Communicator(Shared<comm::Core<B>> core) noexcept : comm::Plans<B>(std::move(core)) {}
+
+  static constexpr int no_color = std::numeric_limits<int>::min();
+  Communicator split_by(int color, int key, Where where) {
+    auto const stay = this->held(where).visit("split", where);
+    if constexpr (requires { this->core_->backend.check_can_split(where); })
+      this->core_->backend.check_can_split(where);  // before the others can wait in it
+    auto const all = everyones(color, key, where);
+    auto const color_of = [&](int r) { return all[static_cast<std::size_t>(2 * r)]; };
+    auto const key_of = [&](int r) { return all[static_cast<std::size_t>(2 * r) + 1]; };
+    if (color_of(this->rank()) != color || key_of(this->rank()) != key)
+      this->refuse("split", "this rank's color and key came back changed. The transport damages what it carries", where,
+                   ErrorKind::communication);
+    for (int r = 0; r < this->size(); ++r)
+      if (color_of(r) < 0 && color_of(r) != no_color)
+        this->refuse("split",
+                     concat("rank ", r, " passes color ", color_of(r), ", which is negative. Colors count from 0"),
+                     where);
+    List<int> members;
+    for (int r = 0; r < this->size(); ++r)
+      if (color_of(r) == color) members.push_back(r);
+    members.stable_sort([&](int a, int b) { return key_of(a) < key_of(b); });
+    if (color == no_color) {  // these ranks get a communicator that they drop
+      color = 0;
+      for (int r = 0; r < this->size(); ++r)
+        if (color_of(r) == color) ++color, r = -1;
+    }
+    std::string const group = concat(this->core_->collectives(), "-", color);
+    return Communicator(
+        make_shared_owner<comm::Core<B>>(this->core_->backend.split(color, key, members), *this->core_, group));
+  }
 
   /// Color and key of each rank.
   List<std::int32_t> everyones(std::int32_t color, std::int32_t key, Where where) {
@@ -126,5 +146,18 @@ class Communicator : public comm::Plans<B> {
     return all;
   }
 };
+
+/// The same as comm.recv<T>(from, tag), which in a function template whose communicator is `auto&` would have to be
+/// written with the keyword `template`.
+template <comm::Sendable T, Backend B>
+[[nodiscard]] auto recv(Communicator<B>& comm, int from = any_source, int tag = any_tag,
+                        CallSite where = std::source_location::current()) {
+  return comm.template recv<T>(from, tag, where);
+}
+template <comm::Sendable T, Backend B>
+auto recv_async(Communicator<B>& comm, int from = any_source, int tag = any_tag,
+                CallSite where = std::source_location::current()) {
+  return comm.template recv_async<T>(from, tag, where);
+}
 
 }  // namespace tutti

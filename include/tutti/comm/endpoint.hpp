@@ -162,7 +162,7 @@ class Endpoint {
   }
   void check_source(char const* operation, int from, int tag, Where where) const {
     static_cast<void>(held(where));
-    if (from != any_source) check_rank(operation, "source rank", from, where);
+    if (from != any_source && from != proc_null) check_rank(operation, "source rank", from, where);
     if (tag != any_tag) check_tag(operation, tag, where);
   }
 
@@ -295,7 +295,7 @@ class Endpoint {
     char const* const operation = task.operation();
     if constexpr (!std::same_as<Out, NoOperand>) {
       check_here(task.out, where);
-      check_rank(operation, "destination rank", route.to, where);
+      if (route.to != proc_null) check_rank(operation, "destination rank", route.to, where);
       check_tag(operation, route.send_tag, where);
     }
     if constexpr (!std::same_as<In, NoOperand>) {

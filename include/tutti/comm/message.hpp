@@ -92,6 +92,10 @@ class TransferJob : public Job {
     dtype_ = dtype;
     receive_ = core_.backend.start_recv(match, to, bytes);
   }
+  /// From proc_null.
+  void receive_nothing() noexcept { info_.source = proc_null; }
+  /// Whether something comes, or has come, into the buffer.
+  bool receives() const noexcept { return expected_ >= 0; }
   /// Has it counted from now on.
   void count() {
     if (counted_.row == nullptr) counted_ = core_.tally.begin(operation());
@@ -201,6 +205,7 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
     auto const send = [&] {
       if constexpr (!std::same_as<Out, NoOperand>) {
         using T = typename Out::Value;
+        if (to == proc_null) return;
         transfer.send(out.wire(), out.size() * wire_bytes<T>(), wire_dtype<T>, to, send_tag, where);
       }
     };
@@ -209,7 +214,8 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
       if (first) send();
       if constexpr (!std::same_as<In, NoOperand>) {
         using T = typename In::Value;
-        transfer.receive(in.wire(), in.size() * wire_bytes<T>(), wire_dtype<T>, from, recv_tag, where);
+        if (from == proc_null) transfer.receive_nothing();
+        else transfer.receive(in.wire(), in.size() * wire_bytes<T>(), wire_dtype<T>, from, recv_tag, where);
       }
       if (!first) send();
     } catch (...) {
@@ -219,9 +225,7 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
 
   bool abandon() noexcept override { return transfer.give_up(); }
   bool borrows() const noexcept override { return Out::borrows || In::borrows; }
-  bool cancel() noexcept override {
-    return cancelled_ = transfer.cancel();
-  }
+  bool cancel() noexcept override { return transfer.cancel(); }
   void withdraw() noexcept override { transfer.withdraw(); }
   bool lent() const noexcept override { return out.lent() || in.lent(); }
   std::string awaiting() const override { return transfer.awaiting(); }
@@ -233,12 +237,9 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
  protected:
   bool advance() override {
     if (!transfer.poll()) return false;
-    if (!cancelled_) in.store();
+    if (transfer.receives()) in.store();  // else it was cancelled, or there is nobody to receive from
     return true;
   }
-
- private:
-  bool cancelled_ = false;
 };
 
 /// Waits for a message, without receiving it: only looks at it, or takes it out of the queue.
@@ -271,8 +272,9 @@ class ProbeJob final : public Job {
 
  protected:
   bool advance() override {
-    if (mode_ == Mode::look ? !core_.inbox.look(core_.backend, from_, tag_, info_)
-                            : !core_.inbox.match(core_.backend, from_, tag_, match_, info_))
+    if (from_ == proc_null) info_.source = proc_null;
+    else if (mode_ == Mode::look ? !core_.inbox.look(core_.backend, from_, tag_, info_)
+                                 : !core_.inbox.match(core_.backend, from_, tag_, match_, info_))
       return false;
     core_.flight_recorder.set_bytes(flight_, info_.bytes);
     core_.flight_recorder.complete(flight_);
@@ -349,7 +351,8 @@ class SizedReceiveTask final : public Task<Tensor<T, D>> {
     core_.flight_recorder.set_bytes(flight_, message.bytes());
     result_ = make_owner<Received>(Result(Shape{message.template count<T>()}));
     if constexpr (passes_host<D, typename B::Device>) result_->stage(false);
-    transfer_.receive(message.take(), result_->wire(), message.bytes(), wire_dtype<T>);
+    if (message.source() == proc_null) transfer_.receive_nothing();
+    else transfer_.receive(message.take(), result_->wire(), message.bytes(), wire_dtype<T>);
     matched_ = true;
   }
 

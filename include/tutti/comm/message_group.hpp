@@ -45,8 +45,8 @@ class MessageGroup : private comm::Endpoint<B> {
   }
   template <comm::Buffer X>
   void recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    static_assert(!comm::is_owned<X>,
-                  "tutti: a group hands no buffers back. Keep the tensor in a variable and pass it by reference");
+    static_assert(!comm::is_owned<X> && !comm::is_moved_container<X>,
+                  "tutti: a group hands no buffers back. Keep the buffer in a variable and pass it by reference");
     check_here(where);
     add(this->transfer(
             "recv", Base::nothing, [&] { return comm::operand_of(std::forward<X>(x)); }, {0, 0, from, tag}, where),

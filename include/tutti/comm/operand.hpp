@@ -7,6 +7,8 @@
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/checked.hpp>
+#include <tutti/core/owner.hpp>
+#include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/tensor.hpp>
 
 #include <concepts>
@@ -43,7 +45,14 @@ auto view_of(X& x) noexcept {
                                                                Shape{static_cast<std::int64_t>(elements.size())});
 }
 
-/// A tensor, a view of one, or contiguous host memory.
+/// What another library's view refers to.
+template <class X>
+  requires ForeignView<std::remove_cv_t<X>>
+auto view_of(X& x) {
+  return as_view<std::remove_cv_t<X>>(x);
+}
+
+/// A tensor, a view of one or of another library, or contiguous host memory.
 template <class X>
 concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
 
@@ -272,18 +281,42 @@ template <class X>
 inline constexpr bool is_owned =
     is_tensor<X> && !std::is_const_v<X>;  // X as deduced by X&&: no reference for an rvalue
 
+/// A container that owns its elements, moved in: the request hands it back.
+template <class X>
+inline constexpr bool is_moved_container = !std::is_reference_v<X> && !std::is_const_v<X> && !is_tensor<X> &&
+                                           !is_view<X> && requires { typename X::allocator_type; };
+
 /// A temporary container would be gone before an asynchronous operation is done.
 template <class X>
 inline constexpr bool outlives_call =
-    std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || std::ranges::enable_borrowed_range<X>;
+    std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || ForeignView<X> || is_moved_container<X> ||
+    std::ranges::enable_borrowed_range<X>;
 
-/// What the request of an operation returns for a buffer that it fills, and for one that it only reads: the tensor that
-/// was moved in, or a view of what was lent.
+/// Of a container that was moved in; T is const for an input.
+template <class T, class Container>
+class ContainerOperand : public Operand<T, Cpu, false> {
+  using Base = Operand<T, Cpu, false>;
+
+ public:
+  static constexpr bool borrows = false;
+  using Result = Container;
+  explicit ContainerOperand(Container&& container)
+      : ContainerOperand(make_owner<Container>(std::move(container))) {}
+  static constexpr bool lent() noexcept { return false; }
+  Container take() { return std::move(*container_); }
+
+ private:
+  explicit ContainerOperand(Owner<Container> container)
+      : Base(Borrow(), *container), container_(std::move(container)) {}
+  Owner<Container> container_;  // where its elements stay when this is moved, even those inside of the object
+};
+/// What the request of an operation returns for a buffer that it fills, and for one that it only reads: the tensor or
+/// container that was moved in, or a view of what was lent.
 template <Buffer X>
-using Received = std::conditional_t<is_owned<X>, Tensor<ValueOf<X>, DeviceOf<X>>, ViewOf<X>>;
+using Received = std::conditional_t<is_owned<X> || is_moved_container<X>, std::remove_reference_t<X>, ViewOf<X>>;
 template <Buffer X>
-using Sent =
-    std::conditional_t<is_owned<X>, Tensor<ValueOf<X>, DeviceOf<X>>, TensorView<ValueOf<X> const, DeviceOf<X>>>;
+using Sent = std::conditional_t<is_owned<X> || is_moved_container<X>, std::remove_reference_t<X>,
+                                TensorView<ValueOf<X> const, DeviceOf<X>>>;
 
 template <class X>
 auto operand_of(X&& x) {
@@ -292,11 +325,11 @@ auto operand_of(X&& x) {
                 "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
                 "the members so that there is no padding");
   static_assert(outlives_call<X>,
-                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
+                "tutti: an asynchronous operation cannot borrow a temporary array. Keep it in a variable, or move "
                 "in a Tensor");
   constexpr bool sendable = is_sendable<ValueOf<X>>();
   static_assert(sendable,
-                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
+                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, plain structs, pairs "
                 "and std::arrays of these. One of this struct's is something else");
   using V = ViewOf<X>;
   using T = std::remove_pointer_t<decltype(std::declval<V>().data())>;
@@ -304,6 +337,7 @@ auto operand_of(X&& x) {
   static_assert(is_writable,
                 "tutti: the receive buffer of this operation is const. Pass a tensor or view of mutable elements");
   if constexpr (is_owned<X>) return Operand<T, DeviceOf<X>, true>(std::move(x));
+  else if constexpr (is_moved_container<X>) return ContainerOperand<T, X>(std::move(x));
   else return Operand<T, DeviceOf<X>, false>(Borrow(), x);
 }
 /// The same for a buffer that is only read.
@@ -314,13 +348,14 @@ auto input_of(X&& x) {
                 "tutti: structs with padding are packed by the host, which cannot touch memory of this device. Order "
                 "the members so that there is no padding");
   static_assert(outlives_call<X>,
-                "tutti: an asynchronous operation cannot borrow a temporary container. Keep it in a variable, or move "
+                "tutti: an asynchronous operation cannot borrow a temporary array. Keep it in a variable, or move "
                 "in a Tensor");
   constexpr bool sendable = is_sendable<ValueOf<X>>();
   static_assert(sendable,
-                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, described structs, "
+                "tutti: a struct is sent by its members: elements, complex numbers, enumerations, plain structs, pairs "
                 "and std::arrays of these. One of this struct's is something else");
   if constexpr (is_owned<X>) return Operand<ValueOf<X>, DeviceOf<X>, true>(std::move(x));
+  else if constexpr (is_moved_container<X>) return ContainerOperand<ValueOf<X> const, X>(std::move(x));
   else return Operand<ValueOf<X> const, DeviceOf<X>, false>(Borrow(), x);
 }
 

@@ -31,7 +31,7 @@ inline constexpr bool receives<B, From, Tag, Where> =
 /// Messages of one pair and tag arrive in order. Tags are 0 to 32767; receives also take any_source and any_tag.
 template <Backend B>
 class PointToPoint : public VectorCollectives<B> {
-  using Base = Endpoint<B>;
+  using Base = Collectives<B>;
 
  public:
   using typename Base::Device;
@@ -41,6 +41,12 @@ class PointToPoint : public VectorCollectives<B> {
   void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
     this->exchange(
         "send", [&] { return input_of(x); }, Base::nothing, {to, tag, any_source, any_tag}, where);
+  }
+  /// One number or struct, which the other side receives as one, or as a buffer with one element.
+  template <Value T>
+  void send(T const& value, int to, int tag = 0, Where where = std::source_location::current()) {
+    this->exchange(
+        "send", [&] { return Base::one(value); }, Base::nothing, {to, tag, any_source, any_tag}, where);
   }
   template <Buffer X>
   Request<Sent<X>> send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
@@ -56,6 +62,12 @@ class PointToPoint : public VectorCollectives<B> {
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
     return this->exchange(
         "recv", Base::nothing, [&] { return operand_of(x); }, {0, 0, from, tag}, where);
+  }
+  /// One number or struct, in place. The first argument keeps recv<int>(from, tag) from meaning this.
+  template <int = 0, Variable T>
+  MessageInfo recv(T& value, int from, int tag = any_tag, Where where = std::source_location::current()) {
+    return this->exchange(
+        "recv", Base::nothing, [&] { return Base::one(value); }, {0, 0, from, tag}, where);
   }
   template <Buffer X>
   Request<Received<X>> recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
@@ -169,8 +181,9 @@ class PointToPoint : public VectorCollectives<B> {
     task.in.detach(copied_bytes(this->core_->backend, false), false);
     if constexpr (Base::template is_staged<In>) task.in.stage(false);
     task.transfer.record(message.info(), where);
-    task.transfer.receive(message.take(), task.in.wire(), task.in.size() * Base::template element_bytes<In>,
-                          wire_dtype<ValueOf<X>>);
+    if (message.source() == proc_null) task.transfer.receive_nothing();
+    else task.transfer.receive(message.take(), task.in.wire(), task.in.size() * Base::template element_bytes<In>,
+                               wire_dtype<ValueOf<X>>);
     return this->complete(task, where);
   }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a communicator moves, and how it travels: elements and complex numbers as they are, structs described by
-/// reflection member by member, so that their padding, whose bytes mean nothing, is neither sent nor written.
+/// What a communicator moves, and how it travels: elements, complex numbers and enumerations as they are; pairs,
+/// std::arrays and structs described by reflection member by member, so that their padding, whose bytes mean nothing,
+/// is neither sent nor written; plain structs without a description as the bytes that they are, padding included.
 
 #include <tutti/comm/located.hpp>
 #include <tutti/core/dtype.hpp>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace tutti {
 
@@ -23,26 +25,86 @@ namespace tutti {
 template <class T>
 concept Record = reflect::Reflected<T> && std::is_trivially_copyable_v<T> && reflect::member_count<T> != 0;
 
+/// Say `template <> inline constexpr bool tutti::travels_as_bytes<X> = true;` of a trivially copyable class that is no
+/// aggregate, as one with a constructor is not, and whose bytes mean the same on every rank.
 template <class T>
-  requires Record<T>
-inline constexpr bool is_compound<T> = true;
+inline constexpr bool travels_as_bytes = false;
 
-namespace comm {
-
-namespace detail {
+namespace comm::detail {
 
 template <class T>
 inline constexpr std::int64_t array_extent = -1;
 template <class T, std::size_t N>
 inline constexpr std::int64_t array_extent<std::array<T, N>> = static_cast<std::int64_t>(N);
 
-}  // namespace detail
+template <class T>
+inline constexpr bool is_pair = false;
+template <class T, class U>
+inline constexpr bool is_pair<std::pair<T, U>> = true;
+
+// A member of an aggregate, to find out how many it has, and whether one of them is a pointer.
+struct AnyMember {
+  template <class T>
+  constexpr operator T() const noexcept;
+};
+struct AnyButPointer {
+  template <class T>
+    requires(!std::is_pointer_v<T> && !std::is_member_pointer_v<T>)
+  constexpr operator T() const noexcept;
+};
+template <class T, class Member, std::size_t... I>
+constexpr bool is_made_of(std::index_sequence<I...>) {
+  return requires { T{(static_cast<void>(I), Member{})...}; };
+}
+inline constexpr std::size_t most_members = 64;
+template <class T, std::size_t Members = most_members>
+constexpr bool has_pointer() {
+  if constexpr (Members == 0) return false;
+  else if constexpr (is_made_of<T, AnyMember>(std::make_index_sequence<Members>()))
+    return !is_made_of<T, AnyButPointer>(std::make_index_sequence<Members>());
+  else return has_pointer<T, Members - 1>();
+}
+
+}  // namespace comm::detail
+
+/// A struct of at most 64 members without a description: an aggregate that is trivially copyable. It travels as the
+/// bytes that it is. Pointers among its own members are seen and refused, those in members of members are not: they
+/// mean nothing on another rank.
+template <class T>
+concept PlainStruct =
+    std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Element<T> && !Complex<T> && !is_located<T> &&
+    !reflect::Reflected<T> && comm::detail::array_extent<T> < 0 &&
+    (travels_as_bytes<T> || (std::is_aggregate_v<T> && !std::is_empty_v<T> && !comm::detail::has_pointer<T>()));
+
+namespace comm::detail {
+
+/// What is storable beside elements, complex numbers and records.
+template <class T>
+constexpr bool is_made_of_elements() {
+  if constexpr (Element<T> || Complex<T> || is_located<T> || Record<T>) return false;  // said elsewhere
+  else if constexpr (array_extent<T> >= 0) return array_extent<T> > 0 && is_storable<typename T::value_type>;
+  else if constexpr (is_pair<T>) return is_storable<typename T::first_type> && is_storable<typename T::second_type>;
+  else return std::is_enum_v<T> || PlainStruct<T>;
+}
+
+}  // namespace comm::detail
+
+template <class T>
+  requires Record<T>
+inline constexpr bool is_compound<T> = true;
+template <class T>
+  requires(comm::detail::is_made_of_elements<T>())
+inline constexpr bool is_compound<T> = true;
+
+namespace comm {
 
 /// Whether T can travel: a struct with a pointer among its members cannot.
 template <class T>
 constexpr bool is_sendable() {
   if constexpr (detail::array_extent<T> >= 0) {
     return is_sendable<typename T::value_type>();
+  } else if constexpr (detail::is_pair<T>) {
+    return is_sendable<typename T::first_type>() && is_sendable<typename T::second_type>();
   } else if constexpr (Record<T>) {
     bool all = true;
     reflect::for_each_member_type<T>([&all]<class Member>(std::type_identity<Member>) {
@@ -50,7 +112,7 @@ constexpr bool is_sendable() {
     });
     return all;
   } else {
-    return Element<T> || Complex<T> || is_located<T> || std::is_enum_v<T>;
+    return Element<T> || Complex<T> || is_located<T> || std::is_enum_v<T> || PlainStruct<T>;
   }
 }
 
@@ -63,6 +125,8 @@ constexpr std::int64_t wire_bytes() {
     return detail::array_extent<T> * wire_bytes<typename T::value_type>();
   } else if constexpr (is_located<T>) {
     return wire_bytes<typename T::Value>() + wire_bytes<std::int64_t>();
+  } else if constexpr (detail::is_pair<T>) {
+    return wire_bytes<typename T::first_type>() + wire_bytes<typename T::second_type>();
   } else if constexpr (Record<T> && is_sendable<T>()) {
     std::int64_t bytes = 0;
     reflect::for_each_member_type<T>([&bytes]<class Member>(std::type_identity<Member>) {
@@ -70,7 +134,7 @@ constexpr std::int64_t wire_bytes() {
     });
     return bytes;
   } else {
-    return sizeof(T);  // refused where it would be sent
+    return sizeof(T);  // a plain struct; another one is refused where it would be sent
   }
 }
 
@@ -88,6 +152,8 @@ std::byte* pack(T const& x, std::byte* to) {
     return to;
   } else if constexpr (is_located<T>) {
     return pack(x.index, pack(x.value, to));
+  } else if constexpr (detail::is_pair<T>) {
+    return pack(x.second, pack(x.first, to));
   } else {
     reflect::for_each_member(x, [&to](std::string_view, auto const& member) { to = pack(member, to); });
     return to;
@@ -97,13 +163,15 @@ std::byte* pack(T const& x, std::byte* to) {
 template <class T>
 std::byte const* unpack(std::byte const* from, T& x) {
   if constexpr (!is_padded<T>) {
-    std::memcpy(&x, from, sizeof(T));
+    std::memcpy(static_cast<void*>(&x), from, sizeof(T));  // a pair is not trivially copyable for its assignment alone
     return from + sizeof(T);
   } else if constexpr (detail::array_extent<T> >= 0) {
     for (auto& element : x) from = unpack(from, element);
     return from;
   } else if constexpr (is_located<T>) {
     return unpack(unpack(from, x.value), x.index);
+  } else if constexpr (detail::is_pair<T>) {
+    return unpack(unpack(from, x.first), x.second);
   } else {
     reflect::for_each_member(x, [&from](std::string_view, auto& member) { from = unpack(from, member); });
     return from;
@@ -129,6 +197,12 @@ struct WireType<T> {
 
 namespace detail {
 
+/// For a type whose members nobody lists.
+template <class T>
+constexpr std::string_view name_of() noexcept {
+  return __PRETTY_FUNCTION__;
+}
+
 /// What a T is made of.
 template <class T>
 constexpr void add_layout(Fnv1a& hash) {
@@ -144,10 +218,17 @@ constexpr void add_layout(Fnv1a& hash) {
   } else if constexpr (is_located<T>) {
     hash.add(0x300);
     add_layout<typename T::Value>(hash);
+  } else if constexpr (is_pair<T>) {  // as a struct of two members
+    hash.add(0x400);
+    add_layout<typename T::first_type>(hash);
+    add_layout<typename T::second_type>(hash);
+    hash.add(0x500);
   } else if constexpr (Record<T> && is_sendable<T>()) {
     hash.add(0x400);
     reflect::for_each_member_type<T>([&hash]<class Member>(std::type_identity<Member>) { add_layout<Member>(hash); });
     hash.add(0x500);
+  } else {
+    hash.add(0x600).add(sizeof(T)).add(name_of<T>());
   }
 }
 
@@ -157,7 +238,8 @@ constexpr void add_layout(Fnv1a& hash) {
 inline constexpr std::uint16_t layouts = 1 << 14;
 inline constexpr std::uint16_t complex_layout = 1;
 /// A number for what `wire_dtype<T>` does not tell: 0 of elements, 1 of complex numbers, else by the types of the
-/// members in their order, whatever their names. Two structs in sixteen thousand have the same.
+/// members in their order, whatever their names, or by the name of a struct whose members nobody lists. Two structs in
+/// sixteen thousand have the same.
 template <class T>
 constexpr std::uint16_t layout_of() {
   if constexpr (Element<T>) return 0;

@@ -70,8 +70,8 @@ constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where
            "graphs reduce by sum and avg alone: others have no gradient");
   if (x.type(where).replication == Replication::replicated && !detail::constant_value(x))
     refuse(where, Op::all_reduce, ErrorKind::communication,
-           "the value counts as equal on all ranks, as inputs do unless they are declared varying; pass vary(x) to mean "
-           "each rank's own");
+           "the value counts as equal on all ranks, as inputs do unless they are declared varying; pass vary(x) to "
+           "mean each rank's own");
   return detail::emit(detail::home(x, where), draft(Op::all_reduce, {x.id}, {static_cast<std::int64_t>(op)}), where);
 }
 /// root's value on every rank.

@@ -32,7 +32,7 @@ class Tensor {
   static_assert(!std::is_const_v<T> && !std::is_volatile_v<T>,
                 "tutti: a tensor owns elements that can be written; TensorView<T const> refers to read-only ones");
   static_assert(is_storable<std::remove_cv_t<T>>,
-                "tutti: a tensor holds numbers, std::byte, char, bool, complex numbers or described structs");
+                "tutti: a tensor holds numbers, std::byte, char, bool, complex numbers or plain structs");
   static constexpr bool on_device = Device<D>;
   static_assert(on_device, "tutti: the second argument of Tensor is a device, such as tutti::Cpu");
 };
@@ -101,6 +101,33 @@ class Tensor<T, D> {
   ConstView view() const noexcept { return {data(), shape_, device()}; }
   operator View() noexcept { return view(); }
   operator ConstView() const noexcept { return view(); }
+
+  T* begin() noexcept
+    requires D::host_accessible
+  {
+    return data();
+  }
+  T* end() noexcept
+    requires D::host_accessible
+  {
+    return data() + size();
+  }
+  T const* begin() const noexcept
+    requires D::host_accessible
+  {
+    return data();
+  }
+  T const* end() const noexcept
+    requires D::host_accessible
+  {
+    return data() + size();
+  }
+  /// A copy of the elements in row-major order in a container: `std::vector<float> copy(tensor)`.
+  template <class Container>
+    requires detail::takes_elements<Container, T, D>
+  explicit operator Container() const {
+    return Container(begin(), end());
+  }
 
   std::span<T> elements() noexcept { return view().elements(); }
   std::span<T const> elements() const noexcept { return view().elements(); }

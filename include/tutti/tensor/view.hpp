@@ -47,6 +47,11 @@ struct NoBraces {
   static_assert(braces, "tutti: extents and axes stand in braces: x.reshape({2, 3}), x.transpose({1, 0})");
 };
 
+/// A container that is made of a range of elements, which are then its own.
+template <class Container, class T, class D>
+concept takes_elements = D::host_accessible && std::is_same_v<typename Container::value_type, std::remove_const_t<T>> &&
+                         std::is_constructible_v<Container, T*, T*> && requires { typename Container::allocator_type; };
+
 /// "2, -1, 3"
 template <class = void>
 std::string listed(std::int64_t const* numbers, std::size_t count) {
@@ -69,7 +74,7 @@ class TensorView {
 
  private:
   static_assert(is_storable<std::remove_cv_t<T>>,
-                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or described structs");
+                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or plain structs");
   static constexpr bool on_device = Device<D>;
   static_assert(on_device, "tutti: the second argument of TensorView is a device, such as tutti::Cpu");
 };
@@ -167,6 +172,24 @@ class TensorView<T, D> {
       throw Error(ErrorKind::shape, "TensorView::elements",
                   concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
     return {data_, static_cast<std::size_t>(size())};
+  }
+
+  /// The elements in row-major order. Errors: shape, unless contiguous.
+  T* begin() const
+    requires D::host_accessible
+  {
+    return elements().data();
+  }
+  T* end() const
+    requires D::host_accessible
+  {
+    return elements().data() + size();
+  }
+  /// The same in a container: `std::vector<float> copy(view)`. Errors: shape, unless contiguous.
+  template <class Container>
+    requires detail::takes_elements<Container, T, D>
+  explicit operator Container() const {
+    return Container(begin(), end());
   }
 
   /// Elements in row-major order as iterators of the device's algorithms. They come with a header of the device: for

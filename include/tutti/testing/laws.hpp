@@ -7,6 +7,7 @@
 #include <tutti/testing/laws/collectives.hpp>
 #include <tutti/testing/laws/contributions.hpp>
 #include <tutti/testing/laws/elements.hpp>
+#include <tutti/testing/laws/everyday.hpp>
 #include <tutti/testing/laws/plans.hpp>
 #include <tutti/testing/laws/scans.hpp>
 #include <tutti/testing/laws/vectors.hpp>

@@ -140,20 +140,4 @@ inline MPI_Datatype reduction_type(DType dtype) noexcept {
   }
   return MPI_DATATYPE_NULL;
 }
-inline MPI_Op reduction_op(Operator op) noexcept {
-  switch (op) {
-    case Operator::sum: return MPI_SUM;
-    case Operator::prod: return MPI_PROD;
-    case Operator::min: return MPI_MIN;
-    case Operator::max: return MPI_MAX;
-    case Operator::logical_and: return MPI_LAND;
-    case Operator::logical_or: return MPI_LOR;
-    case Operator::none: case Operator::avg: case Operator::callable: case Operator::logical_xor:
-    case Operator::bitwise_and: case Operator::bitwise_or: case Operator::bitwise_xor: case Operator::min_location:
-    case Operator::max_location:
-      break;
-  }
-  return MPI_OP_NULL;
-}
-
 }  // namespace tutti::mpi

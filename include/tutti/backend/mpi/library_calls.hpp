@@ -4,6 +4,7 @@
 /// A collective by the library's own non-blocking calls.
 
 #include <tutti/backend/mpi/calls.hpp>
+#include <tutti/backend/mpi/operations.hpp>
 #include <tutti/comm/collective.hpp>
 
 #include <mpi.h>
@@ -79,7 +80,7 @@ struct LibraryCalls {
   /// In parts of at most the limit. A reduce-scatter above it is a reduction to each rank in turn.
   void reduce(tutti::comm::Collective const& call, MPI_Request& first, std::vector<MPI_Request>& parts) const {
     MPI_Datatype const type = mpi::reduction_type(call.dtype);
-    MPI_Op const op = mpi::reduction_op(call.reduction.op);
+    MPI_Op const op = mpi::reduction_op(call.reduction.op, call.dtype);
     auto const element = static_cast<std::int64_t>(size_of(call.dtype));
     auto const* const from = static_cast<std::byte const*>(call.from);
     auto* const to = static_cast<std::byte*>(call.to);
