@@ -36,6 +36,7 @@ enum class Collective : std::uint8_t {
   send_recv,
   ping_pong,  ///< to the neighbour and back, in pairs of ranks
   halo,       ///< a step of heat on a grid whose rows the ranks share: rows to the neighbours, then a mean of four
+  put,        ///< into a window of the next rank, and a fence
   barrier
 };
 inline constexpr Collective collectives[] = {Collective::broadcast,      Collective::reduce,
@@ -47,13 +48,15 @@ inline constexpr Collective collectives[] = {Collective::broadcast,      Collect
                                              Collective::scatter_v,      Collective::reduce_scatter_v,
                                              Collective::all_to_all_v,   Collective::all_reduce_contributions,
                                              Collective::send_recv,      Collective::ping_pong,
-                                             Collective::halo,           Collective::barrier};
+                                             Collective::halo,           Collective::put,
+                                             Collective::barrier};
 constexpr std::string_view name(Collective collective) {
   constexpr std::string_view names[] = {"broadcast",  "reduce",           "all_reduce",     "gather",
                                         "all_gather", "scatter",          "reduce_scatter", "all_to_all",
                                         "scan",       "exscan",           "gather_v",       "all_gather_v",
                                         "scatter_v",  "reduce_scatter_v", "all_to_all_v",   "all_reduce_contributions",
-                                        "send_recv",  "ping_pong",        "halo",           "barrier"};
+                                        "send_recv",  "ping_pong",        "halo",           "put",
+                                        "barrier"};
   return names[static_cast<std::size_t>(collective)];
 }
 
@@ -115,7 +118,7 @@ constexpr bool has_blocks(Collective c) {
 constexpr bool exists(Collective c, bool in_place) {
   if (c == Collective::broadcast || c == Collective::barrier) return in_place;  // one buffer, or none
   bool const two_buffers = c == Collective::send_recv || c == Collective::ping_pong || c == Collective::halo ||
-                           c == Collective::all_reduce_contributions;
+                           c == Collective::all_reduce_contributions || c == Collective::put;
   return !two_buffers || !in_place;
 }
 /// Rows of each rank where a collective takes several.
@@ -215,6 +218,7 @@ inline Operands operands(Case const& c, Slot const& slot, int rank) {
     case Collective::all_reduce:
     case Collective::all_to_all:
     case Collective::ping_pong:
+    case Collective::put:
     case Collective::send_recv: return {c.in_place ? b : a, b, all, all};
     case Collective::gather: return {c.in_place && at_root ? b + mine : a, b, c.block, all};
     case Collective::all_gather: return {c.in_place ? b + mine : a, b, c.block, all};
@@ -245,6 +249,7 @@ constexpr comm::Kind kind_of(Collective c) {
     case Collective::send_recv:
     case Collective::ping_pong:
     case Collective::halo:
+    case Collective::put:
     case Collective::barrier: break;  // they have no factor
   }
   return comm::Kind::barrier;
@@ -259,6 +264,7 @@ inline double least_traffic(Case const& c) {
   switch (c.collective) {
     case Collective::barrier:
     case Collective::ping_pong:
+    case Collective::put:
     case Collective::halo: return 0;  // latency decides
     case Collective::broadcast: return n * size;
     case Collective::reduce:

@@ -22,6 +22,7 @@ inline constexpr MessageRow message_rows[] = {
     {"ping-pong, there and back, 64 KiB", Collective::ping_pong, DType::float64, Op::sum, 8192},
     {"send_recv of one double", Collective::send_recv, DType::float64, Op::sum, 1},
     {"heat step, 64 x 64 doubles", Collective::halo, DType::float64, Op::sum, 64 * 64},
+    {"put of 1,000 doubles and a fence", Collective::put, DType::float64, Op::sum, 1000},
     {"all_reduce of 50,000 doubles, a lambda", Collective::all_reduce, DType::float64, Op::callable, 50000},
     {"broadcast of 1,000 doubles", Collective::broadcast, DType::float64, Op::sum, 1000},
 };

@@ -95,6 +95,7 @@ inline Call naive_call(NaiveGroup& group, std::vector<std::byte>& scratch, Case 
         }
         case Collective::broadcast: copy(to, group.from(c.root), block); break;
         case Collective::scatter: copy(to, group.from(c.root) + rank * block, block); break;
+        case Collective::put:
         case Collective::send_recv: copy(to, group.from((rank + c.ranks - 1) % c.ranks), block); break;
         case Collective::gather:
         case Collective::all_gather:

@@ -69,7 +69,7 @@ inline void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("-C,--collective", words.collectives,
                  "broadcast, reduce, all_reduce, gather, all_gather, scatter, reduce_scatter, all_to_all, scan, "
                  "exscan, gather_v, all_gather_v, scatter_v, reduce_scatter_v, all_to_all_v, "
-                 "all_reduce_contributions, send_recv, ping_pong, halo (of float and double; the size is the "
+                 "all_reduce_contributions, send_recv, ping_pong, put, halo (of float and double; the size is the "
                  "grid's), barrier, a list, or all");
   app.add_option("--backend", o.backend, "whose collectives: mpi or threads")->check(CLI::IsMember({"mpi", "threads"}));
   app.add_option("--ranks", o.ranks, "ranks that are threads (default 2); under mpiexec the launcher says")

@@ -7,8 +7,10 @@
 #include "round.hpp"
 
 #include <tutti/comm.hpp>
+#include <tutti/comm/window.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -97,6 +99,15 @@ Call ours_of(Comm& comm, Case const& c) {
       return [&comm, to, partner](Slot const& s) {
         comm.recv(to(s), partner);
         comm.send(to(s), partner);
+      };
+    }
+    case Collective::put: {
+      auto const there = std::make_shared<decltype(window<T>(comm, c.block))>(window<T>(comm, c.block));
+      int const next = (rank + 1) % comm.size();
+      return [there, from, to, next](Slot const& s) {
+        there->put(from(s), next);
+        there->fence();
+        copy(there->part(), to(s));
       };
     }
     case Collective::halo:

@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <climits>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -196,6 +197,24 @@ inline Call raw_call(Case const& c, int rank) {
         Operands const o = in(s);
         must(MPI_Recv(o.to, count, type, partner, 0, world, MPI_STATUS_IGNORE), "MPI_Recv");
         must(MPI_Send(o.to, count, type, partner, 0, world), "MPI_Send");
+      };
+    }
+    case Collective::put: {
+      std::shared_ptr<MPI_Win> const window(new MPI_Win(MPI_WIN_NULL), [](MPI_Win* win) {
+        if (*win != MPI_WIN_NULL) MPI_Win_free(win);
+        delete win;
+      });
+      void* part = nullptr;
+      MPI_Aint const bytes = c.bytes();
+      must(MPI_Win_allocate(bytes, static_cast<int>(c.element()), MPI_INFO_NULL, world, &part, window.get()),
+           "MPI_Win_allocate");
+      must(MPI_Win_fence(0, *window), "MPI_Win_fence");
+      int const next = (rank + 1) % c.ranks;
+      return [=](Slot const& s) {
+        Operands const o = in(s);
+        must(MPI_Put(o.from, count, type, next, 0, count, type, *window), "MPI_Put");
+        must(MPI_Win_fence(0, *window), "MPI_Win_fence");
+        std::memcpy(o.to, part, static_cast<std::size_t>(bytes));
       };
     }
     case Collective::halo: {

@@ -77,6 +77,7 @@ inline double got(Case const& c, int r, std::int64_t j) {
       if (i == 0 || i == all - 1 || k == 0 || k == columns - 1) return at(i, k);
       return 0.25 * (at(i - 1, k) + at(i + 1, k) + at(i, k - 1) + at(i, k + 1));
     }
+    case Collective::put:
     case Collective::send_recv: return put((r + c.ranks - 1) % c.ranks, j);
   }
   return 0;

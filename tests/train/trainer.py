@@ -1042,6 +1042,39 @@ def case_script_stopped(bench):
         print(f"{stop.name} to {'all' if whole_group else 'the script'}: stopped with a checkpoint")
 
 
+def case_script_restart(bench):
+    """./tutti train --restart goes on from the last checkpoint when a rank was killed, on fewer ranks when it is told so, and gives up in the end."""
+    root = script_root(bench, bench.args.trainer)
+    text = bench.folder / "text.txt"
+    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    flags = "--threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 256 --vocabulary 300 --warmup 2 --checkpoint-every 5 --steps 100000000"
+    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+    out = bench.folder / "out"
+    process = subprocess.Popen([root / "tutti", "train", "--text", text, "--out", out, "--restart=1", "--restart-ranks", "1", *flags.split()], env=environment, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        for wanted, above in ((2, 0), (1, 7)):
+            for _ in range(LIMIT * 10):
+                ranks = trainer_ranks(bench, process.pid)
+                done = [int(path.name[5:]) for path in (out / "checkpoints").glob("step_*") if (path / "COMPLETE").exists()]
+                if len(ranks) == wanted and max(done, default=0) > above:
+                    break
+                check(process.poll() is None, f"it has ended: {process.stdout.read() if process.poll() is not None else ''}")
+                time.sleep(0.1)
+            check(len(ranks) == wanted, f"expected {wanted} ranks, found {ranks}")
+            os.kill(ranks[-1], signal.SIGKILL)
+        said = process.communicate(timeout=LIMIT)[0]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+    check(process.returncode == 1 and said.count("goes on from its last checkpoint with 1 ranks, 0 more times") == 1, said)
+    check("training ended with status" in said and "There is a checkpoint" in said and "--restart" in said[said.rindex("There is a checkpoint"):], said)
+    steps = [row["step"] for row in bench.metrics(out)]
+    check(steps == list(range(1, len(steps) + 1)), f"the history has gaps or repeats: {steps[-20:]}")
+    print(f"killed twice, went on once, {len(steps)} steps in one history")
+
+
 def case_script_sample(bench):
     """./tutti train prints a sample as the model wrote it, whatever characters are in it."""
     sample = 'tab\t quote" backslash\\n brace} comma, "loss": \v\f\x1f \u00e9 end\nline two'
