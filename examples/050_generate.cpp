@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Continues a text with a model from a GGUF file: 050_generate MODEL.gguf "Once upon a time"
+// Continues a text with a model from a GGUF file or a folder of safetensors: 050_generate MODEL "Once upon a time"
 
 #include <tutti/infer/completion.hpp>
-#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/model_file.hpp>
 
 #include <cstdio>
 #include <string_view>
 
 int main(int argc, char** argv) try {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: 050_generate MODEL.gguf PROMPT\n");
+    std::fprintf(stderr, "usage: 050_generate MODEL PROMPT\n");
     return 2;
   }
-  auto const loaded = tutti::infer::load_gguf(argv[1]);  // weights stay in the mapped file
+  auto const loaded = tutti::infer::load_model(argv[1]);  // weights stay in the mapped file
   tutti::exec::Context context;
   tutti::infer::Decoder decoder(context, loaded.model, {.capacity = 512});
   tutti::infer::Sequence sequence(decoder);

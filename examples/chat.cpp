@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A conversation in the terminal with a model from a GGUF file.
+// A conversation in the terminal with a model.
 
 #include <tutti/data/chat_template.hpp>
 #include <tutti/infer/completion.hpp>
-#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/train/sampling_flags.hpp>
 
 #include <CLI/CLI.hpp>
@@ -44,8 +44,10 @@ int main(int argc, char** argv) {
   bool quiet = false;
   tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 40, .top_p = 0.95};
 
-  CLI::App app{"Talks with a model from a GGUF file.", "chat"};
-  app.add_option("--model", path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
+  CLI::App app{"Talks with a model.", "chat"};
+  app.add_option("--model", path,
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+      ->required();
   app.add_option("--system", system, "system message (default: the chat template's)");
   app.add_option("--chat-template", format,
                  "chatml, llama2, llama3, phi3, zephyr, gemma or mistral (default: recognised)");
@@ -59,7 +61,7 @@ int main(int argc, char** argv) {
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
-    auto const loaded = tutti::infer::load_gguf(path);
+    auto const loaded = tutti::infer::load_model(path);
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
     tutti::exec::Context context({.threads = threads});
     if (context_tokens == 0) context_tokens = std::min<std::int64_t>(loaded.model.max_tokens(), 8192);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tells how well the model of a GGUF file foretells a text.
+// Tells how well a model foretells a text.
 
 #include <tutti/infer/evaluation.hpp>
-#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/train/flags.hpp>
 
@@ -20,7 +20,9 @@ int main(int argc, char** argv) {
   int threads = 0;
   bool quiet = false;
   CLI::App app{"Prints the perplexity of a text, as llama.cpp's perplexity tool counts it.", "evaluate"};
-  app.add_option("--model", model_path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
+  app.add_option("--model", model_path,
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+      ->required();
   app.add_option("--text", text_path, "text file")->required();
   tutti::train::add_setting(app, "--context", window, {4, 1 << 24}, "tokens that the model sees at a time");
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
@@ -28,7 +30,7 @@ int main(int argc, char** argv) {
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
-    auto const loaded = tutti::infer::load_gguf(model_path);
+    auto const loaded = tutti::infer::load_model(model_path);
     if (window > loaded.model.max_tokens())
       throw tutti::Error(tutti::ErrorKind::configuration, "evaluate",
                          "the model was made for " + std::to_string(loaded.model.max_tokens()) +

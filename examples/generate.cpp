@@ -6,7 +6,7 @@
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
-#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
@@ -42,7 +42,7 @@ tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& s
           [&](std::string_view text) { return tokenizer.encode(text); }};
 }
 
-struct GgufRun {
+struct ModelRun {
   std::string model, prompt;
   std::vector<std::string> stops;
   std::int64_t tokens = 0, context_tokens = 0;
@@ -51,7 +51,7 @@ struct GgufRun {
 };
 
 /// `before`: what every text begins with, where the tokenizer does not say.
-void run_decoder(GgufRun const& run, tutti::infer::SamplerOptions const& sampling,
+void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampling,
                  tutti::infer::LoadedModel const& loaded, std::vector<std::int32_t> const& before,
                  std::vector<std::int32_t> const& ends) {
   tutti::data::Tokenizer const& tokenizer = loaded.tokenizer;
@@ -85,8 +85,8 @@ void run_decoder(GgufRun const& run, tutti::infer::SamplerOptions const& samplin
                  std::string(name(answer.reason)).c_str(), prompt.size(), answer.prompt_seconds, answer.tokens.size(),
                  answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
 }
-void run_gguf(GgufRun const& run, tutti::infer::SamplerOptions const& sampling) {
-  auto const loaded = tutti::infer::load_gguf(run.model);
+void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
+  auto const loaded = tutti::infer::load_model(run.model);
   run_decoder(run, sampling, loaded, {}, tutti::infer::end_tokens(loaded.tokenizer));
 }
 /// A checkpoint of a LLaMA, or nothing where `path` is something else.
@@ -109,7 +109,9 @@ int main(int argc, char** argv) {
   CLI::App app{"Continues a prompt with a trained model; the text is printed as it is drawn.", "generate"};
   auto* const from = app.add_option("--checkpoint", checkpoint,
                                     "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file");
-  app.add_option("--model", model_path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3, in the place of --checkpoint")
+  app.add_option("--model", model_path,
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, in the place of "
+                 "--checkpoint")
       ->excludes(from);
   app.add_option("--stop", stops, "with --model: text that ends the answer, and is not part of it; may be repeated");
   tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
@@ -131,8 +133,8 @@ int main(int argc, char** argv) {
     if (!model_path.empty()) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                           "a GGUF file has its own tokenizer. Leave --tokenizer out");
-      run_gguf({model_path, prompt, stops, count, context_tokens, threads, to_the_end, quiet}, sampling);
+                           "a model has its own tokenizer. Leave --tokenizer out");
+      run_model({model_path, prompt, stops, count, context_tokens, threads, to_the_end, quiet}, sampling);
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A model from a GGUF file behind the OpenAI interface.
+// A model behind the OpenAI interface.
 
-#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/http/server.hpp>
 #include <tutti/train/flags.hpp>
 
@@ -25,10 +25,12 @@ int main(int argc, char** argv) {
   int threads = 0, queue = 50;
 
   CLI::App app{
-      "Serves a model from a GGUF file: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, and "
+      "Serves a model: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, and "
       "a page to chat in. The environment variable TUTTI_API_KEY is the key that clients must send.",
       "serve"};
-  app.add_option("--model", path, "GGUF file of a GPT-2, LLaMA, Qwen2 or Phi-3")->required();
+  app.add_option("--model", path,
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+      ->required();
   app.add_option("--host", options.host, "address to listen on; one that others can reach needs TUTTI_API_KEY")
       ->capture_default_str();
   tutti::train::add_setting(app, "--port", options.port, {0, 65535}, "0: any free one");
@@ -52,14 +54,16 @@ int main(int argc, char** argv) {
     ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
 
-    auto const loaded = tutti::infer::load_gguf(path);
+    auto const loaded = tutti::infer::load_model(path);
+    auto const full = std::filesystem::absolute(path).lexically_normal();
+    std::string const name = (full.has_filename() ? full : full.parent_path()).stem().string();
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
     tutti::exec::Context context({.threads = threads});
     service_options.queue.most = static_cast<std::size_t>(queue);
     service_options.decoder.capacity =
         context_tokens > 0 ? context_tokens : std::min<std::int64_t>(loaded.model.max_tokens(), 4096);
     tutti::infer::Service service(context, loaded.model, loaded.tokenizer, service_options);
-    tutti::infer::Server server(service, loaded.tokenizer, chat, std::filesystem::path(path).stem().string(), options);
+    tutti::infer::Server server(service, loaded.tokenizer, chat, name, options);
     std::fprintf(stderr, "%s: chat template %s (%s); %lld answers at once of %lld tokens each\nhttp://%s:%d\n",
                  path.c_str(), std::string(name_of(chat.format)).c_str(), chat.chosen_by.c_str(),
                  static_cast<long long>(service_options.decoder.slots), static_cast<long long>(service.capacity()),

@@ -17,9 +17,12 @@
 #include <tutti/infer/evaluation.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/generation.hpp>
+#include <tutti/infer/stored_reader.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/hugging_face.hpp>
 #include <tutti/infer/json_schema.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/request_queue.hpp>
 #include <tutti/infer/slots.hpp>
 #include <tutti/infer/service.hpp>

@@ -6,6 +6,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/data/vocabulary.hpp>
+#include <tutti/infer/stored_reader.hpp>
 #include <tutti/io/gguf.hpp>
 #include <tutti/nn/rotation.hpp>
 #include <tutti/nn/stored_model.hpp>
@@ -24,10 +25,10 @@ namespace tutti::infer {
 namespace detail {
 
 /// Reads one file; every refusal names it.
-class GgufReader {
+class GgufReader : StoredReader {
  public:
-  explicit GgufReader(std::shared_ptr<io::Gguf const> file) : file_(std::move(file)) {
-    model_.source = file_->path();
+  explicit GgufReader(std::shared_ptr<io::Gguf const> file)
+      : StoredReader(file->path(), "read_gguf_model", "Convert the model again"), file_(std::move(file)) {
     model_.keep.push_back(file_);
   }
 
@@ -44,10 +45,6 @@ class GgufReader {
 
  private:
   io::GgufMetadata const& metadata() const noexcept { return file_->metadata(); }
-  [[noreturn]] void refuse(std::string const& why, char const* advice) const {
-    throw Error(ErrorKind::format, "read_gguf_model",
-                "'" + file_->path() + "' is not a usable model: " + why + ". " + advice);
-  }
   std::string key(char const* name) const { return architecture_ + "." + name; }
   std::int64_t count(char const* name) const { return metadata().get<std::int64_t>(key(name)); }
   std::int64_t count_or(char const* name, std::int64_t otherwise) const {
@@ -58,7 +55,7 @@ class GgufReader {
   void add(io::GgufTensor const& tensor) {
     auto const* const data = static_cast<std::byte const*>(tensor.data);
     std::string name = tensor.name == "pos_embd.weight" ? "position_embd.weight" : tensor.name;
-    if (tensor.shape.rank() > 2) refuse("tensor '" + name + "' has more than two axes", "Convert the model again");
+    if (tensor.shape.rank() > 2) refuse("tensor '" + name + "' has more than two axes");
     if (tensor.shape.rank() == 2) {
       model_.tensors.push_back({std::move(name), tensor.type, tensor.shape[0], tensor.shape[1], data});
       return;
@@ -67,24 +64,12 @@ class GgufReader {
     dequantise(tensor.type, data, tensor.shape.size(), values.data());
     own(std::move(name), std::move(values));
   }
-  void own(std::string name, std::vector<float> values) {
-    auto const kept = std::make_shared<std::vector<float> const>(std::move(values));
-    model_.keep.push_back(kept);
-    model_.tensors.push_back({std::move(name), BlockType::f32, 1, static_cast<std::int64_t>(kept->size()),
-                              reinterpret_cast<std::byte const*>(kept->data())});
-  }
-  /// The row count of the embedding, and how many of them are tokens.
-  std::int64_t classes() const {
-    nn::StoredTensor const* const table = model_.find("token_embd.weight");
-    if (table == nullptr) refuse("it has no tensor 'token_embd.weight'", "Convert the model again");
-    return table->rows;
-  }
   std::int64_t vocabulary() const {
     auto const* const tokens = metadata().list<std::string>("tokenizer.ggml.tokens");
     std::int64_t const rows = classes();
     auto const named = tokens == nullptr ? rows : static_cast<std::int64_t>(tokens->size());
     if (named > rows)
-      refuse(concat("it has ", named, " tokens and an embedding of ", rows, " rows"), "Convert the model again");
+      refuse(concat("it has ", named, " tokens and an embedding of ", rows, " rows"));
     return named;
   }
 
@@ -129,53 +114,6 @@ class GgufReader {
     model_.rotation = rotation(c);
     return c;
   }
-  template <class Config>
-  void validated(Config const& c) const {
-    // Every layer is looked for by name: a damaged count would take for ever.
-    if (c.layers > 1024)
-      refuse("it claims " + std::to_string(c.layers) + " layers; there may be 1024", "Fetch or write the file again");
-    try {
-      nn::validate(c);
-    } catch (Error const& error) {
-      refuse(error.message(), "Convert the model again");
-    }
-  }
-
-  /// Phi-3 keeps gate and up in one matrix.
-  void split_gates(nn::LlamaConfig const& c) {
-    for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-      std::string const block = concat("blk.", layer, ".");
-      if (model_.find(block + "ffn_gate.weight") != nullptr) continue;
-      for (nn::StoredTensor& tensor : model_.tensors)
-        if (tensor.name == block + "ffn_up.weight" && tensor.rows == 2 * c.hidden) {
-          nn::StoredTensor gate = tensor;
-          gate.name = block + "ffn_gate.weight";
-          gate.rows = tensor.rows = c.hidden;
-          tensor.data += gate.bytes();
-          model_.tensors.push_back(std::move(gate));
-          break;
-        }
-    }
-  }
-  /// One bias for queries, keys and values, as they are computed.
-  void join_biases(nn::LlamaConfig& c) {
-    for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-      std::string const block = concat("blk.", layer, ".");
-      std::vector<float> joined;
-      for (char const* const part : {"attn_q.bias", "attn_k.bias", "attn_v.bias"})
-        if (nn::StoredTensor const* const bias = model_.find(block + part)) {
-          auto const* const values = reinterpret_cast<float const*>(bias->data);
-          joined.insert(joined.end(), values, values + bias->columns);
-        }
-      if (joined.empty()) continue;
-      if (static_cast<std::int64_t>(joined.size()) != (c.heads + 2 * c.kv_heads) * c.head_size)
-        refuse("layer " + std::to_string(layer) + " has biases for some of queries, keys and values alone",
-               "Convert the model again");
-      own(block + "attn_qkv.bias", std::move(joined));
-      c.qkv_bias = true;
-    }
-  }
-
   nn::Rotation rotation(nn::LlamaConfig const& c) const {
     nn::RotationScaling scaling;
     scaling.kind = metadata().get_or<std::string>(key("rope.scaling.type"), "none");
@@ -190,16 +128,11 @@ class GgufReader {
         auto const* const values = reinterpret_cast<float const*>(factors->data);
         scaling.factors.assign(values, values + factors->columns);
       }
-    try {
-      return nn::rotation_of(rotated, c.head_size, c.rotary_base, scaling, c.max_tokens);
-    } catch (Error const& error) {
-      refuse(error.message(), "Use another model");
-    }
+    return StoredReader::rotation(c, rotated, scaling);
   }
 
   std::shared_ptr<io::Gguf const> file_;
   std::string architecture_;
-  nn::StoredModel model_;
 };
 
 }  // namespace detail
@@ -244,12 +177,6 @@ inline data::GgufVocabulary gguf_vocabulary(io::Gguf const& file) {
   return v;
 }
 
-/// A model ready to decode.
-struct LoadedModel {
-  nn::StoredModel model;
-  data::Tokenizer tokenizer;
-  std::string chat_template;  ///< the model's own; empty: it has none
-};
 /// Model and tokenizer of a GGUF file. Errors: format.
 inline LoadedModel load_gguf(std::shared_ptr<io::Gguf const> file) {
   data::GgufVocabulary const vocabulary = gguf_vocabulary(*file);
