@@ -217,7 +217,8 @@ TEST_CASE("Folders that are no usable model are refused with a sentence") {
   Folder other(TinyModel{.architecture = "qwen2"});
   std::filesystem::remove(other.path() + "/model.safetensors");
   float const one = 1;
-  std::vector<io::NamedTensor> const odd{{"model.layers.0.self_attn.q_proj.lora_A.weight", DType::float32, {1, 1}, &one}};
+  std::string const name = "model.layers.0.self_attn.q_proj.lora_A.weight";
+  std::vector<io::NamedTensor> const odd{{name, DType::float32, {1, 1}, &one}};
   io::write_safetensors_shards(other.path(), odd);
   REQUIRE_ERROR(infer::load_model(other.path()), ErrorKind::format, "lora_A");
 }

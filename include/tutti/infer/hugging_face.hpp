@@ -156,7 +156,8 @@ class HuggingFaceReader : StoredReader {
     unknown(name);
   }
   [[noreturn]] void unknown(std::string_view name) const {
-    refuse(concat("nothing of its kind has a tensor ", io::quote_json(name)), "Use a model without adapters and parts of others");
+    refuse(concat("nothing of its kind has a tensor ", io::quote_json(name)),
+           "Use a model without adapters and parts of others");
   }
 
   void add(std::string const& theirs, io::NamedTensor const& tensor) {
