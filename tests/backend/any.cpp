@@ -58,6 +58,14 @@ TEST_CASE("a launcher's ranks are no reason to start a world in each of them") {
   CHECK(contains(text, "code 2"));
 }
 
+TEST_CASE("a name that is null is no backend's") {
+  char const* const name = nullptr;
+  int code = 0;
+  std::string const text = errors_of([&] { code = with_backend(name, {.ranks = 1}, [](auto&) { return 0; }); });
+  CHECK(code == 2);
+  CHECK(contains(text, "(null)"));
+}
+
 TEST_CASE("arguments that are null are refused with a sentence, and options take their place") {
   char program[] = "program";
   char* short_of_one[] = {program, nullptr};

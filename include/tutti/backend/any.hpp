@@ -18,6 +18,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -74,12 +75,25 @@ List<comm::BackendInfo> backends() {
   return Set::infos();
 }
 
+/// A backend's name as programs have it; a null one, as std::getenv gives, is no backend's.
+class BackendName {
+ public:
+  BackendName(char const* text) noexcept : text_(text != nullptr ? text : "(null)") {}
+  template <class S>
+    requires std::is_convertible_v<S const&, std::string_view>
+  BackendName(S const& text) noexcept : text_(text) {}
+  operator std::string_view() const noexcept { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
 /// The name of the backend that `wanted` stands for: itself when it is available, the one of the highest priority for
 /// "auto", which is nccl under a launcher whose ranks have a GPU each, mpi under any other, and threads elsewhere.
 /// Starts nothing.
 /// Errors     see comm::choose_backend.
 template <class Set = Backends>
-std::string choose_backend(std::string_view wanted, std::source_location where = std::source_location::current()) {
+std::string choose_backend(BackendName wanted, std::source_location where = std::source_location::current()) {
   return comm::choose_backend(Set::infos(), wanted, where);
 }
 
@@ -89,7 +103,7 @@ std::string choose_backend(std::string_view wanted, std::source_location where =
 /// Errors     none are thrown. A backend that is not there: a sentence on the error stream, and 2. So are
 ///            argc and argv that do not go together: a null argv is for argc 0.
 template <class Set = Backends, class F>
-int with_backend(std::string_view wanted, int argc, char** argv, F&& f,
+int with_backend(BackendName wanted, int argc, char** argv, F&& f,
                  std::source_location where = std::source_location::current()) {
   std::string name;
   try {
@@ -109,7 +123,7 @@ struct BackendOptions {
   int ranks = 0;
 };
 template <class Set = Backends, class F>
-int with_backend(std::string_view wanted, BackendOptions const& options, F&& f,
+int with_backend(BackendName wanted, BackendOptions const& options, F&& f,
                  std::source_location where = std::source_location::current()) {
   comm::Announced const announced = comm::announced_ranks();
   try {

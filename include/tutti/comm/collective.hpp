@@ -311,6 +311,10 @@ std::string place(std::source_location const& where) {
 
 /// "no message from rank 1 with any tag"
 template <class = void>
+std::string not_received(int to, int tag) {
+  return concat("rank ", to, " has not received the message with tag ", tag);
+}
+template <class = void>
 std::string no_message(MessageInfo const& wanted) {
   return concat("no message from ", wanted.source < 0 ? "any rank" : concat("rank ", wanted.source), " with ",
                 wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));

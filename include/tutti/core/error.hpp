@@ -93,7 +93,8 @@ class Latest {
 /// Thrown by everything in tutti that fails at run time. Copyable, self-contained: it may cross threads.
 class Error : public std::exception, private detail::Latest {
  public:
-  /// `operation` is the name the user called ("all_reduce"), `message` follows the grammar above.
+  /// `operation` is the name the user called ("all_reduce"), `message` follows the grammar above. A default constructed
+  /// place is none, of what was found where no line of the user's stands.
   template <class = void>
   Error(ErrorKind kind, std::string operation, std::string message,
         std::source_location where = std::source_location::current())
@@ -151,7 +152,7 @@ class Error : public std::exception, private detail::Latest {
     if (!native_.empty()) what_ += concat(" [", native_, "]");
     std::string_view file = where_.file_name();
     if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-    what_ += concat(" (", file, ":", where_.line(), ")");
+    if (where_.line() != 0) what_ += concat(" (", file, ":", where_.line(), ")");
     note(what_);
   }
 

@@ -46,9 +46,9 @@ MISTAKES = {
     "leave_message": (r"rank 1 has left the communicator|no message from rank 1", {0}, {0}),
     "async": (r"ranks disagree: rank 0 calls all_reduce\(max, float32, count 60000\)", ALL, ALL),
     "message": (r"(waits in recv at|waits in barrier at) " + PLACE, {0}, {0}),
-    "send_to_each_other": (r"rank 1 has not received the message; rank 1 waits in send at " + PLACE +
-                           r"|rank 0 has not received the message; rank 0 waits in send at " + PLACE, {0, 1}, {0, 1}),
-    "send_to_oneself": (r"rank 1 has not received the message; rank 1 waits in send at " + PLACE, {1}, {1}),
+    "send_to_each_other": (r"rank 1 has not received the message with tag \d+; rank 1 waits in send at " + PLACE +
+                           r"|rank 0 has not received the message with tag \d+; rank 0 waits in send at " + PLACE, {0, 1}, {0, 1}),
+    "send_to_oneself": (r"rank 1 has not received the message with tag \d+; rank 1 waits in send at " + PLACE, {1}, {1}),
     "other_tag": (r"no message from rank 1 with tag 7.*; from rank 1 with tag 5 there is one of 32 bytes", {0}, {0}),
     "other_source": (r"(no message from rank 1 with tag 5|rank 1 has left the communicator).*; from rank [123] with tag 5 there is one of 12 bytes", {0}, {0}),
     "message_type": (rf"the message from rank 1 with tag 5 holds float32, the buffer int32\. Receive it as what was sent \({PLACE}\)", ALL, ALL),

@@ -134,6 +134,7 @@ class Mpi {
                   where);
     mpi::Environment::check_open("Mpi", where);
     mpi::check(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
+    mpi::Environment::watch();
     comm::Visit const stay = visit("Mpi", where);
     int joins_two = 0;
     mpi::check(MPI_Comm_test_inter(parent, &joins_two), "MPI_Comm_test_inter");
@@ -325,14 +326,14 @@ class Mpi {
     if (operation.between_nodes_ != nullptr) return hierarchy_->awaiting(operation.between_nodes_);
     if (auto const* const transfer = operation.transfer_) {
       if (transfer->sends)
-        return concat("rank ", transfer->peer, " has not received the message", whereabouts(transfer->peer));
+        return comm::not_received(transfer->peer, transfer->tag) + whereabouts(transfer->peer);
       return comm::no_message({transfer->peer, transfer->tag, 0}) + whereabouts(transfer->peer);
     }
     if (operation.library_ == nullptr || !operation.library_->under_way()) return {};
     MessageInfo const& wanted = operation.library_->wanted;
     if (operation.library_->receives) return comm::no_message(wanted) + whereabouts(wanted.source);
     if (wanted.source >= 0)
-      return concat("rank ", wanted.source, " has not received the message", whereabouts(wanted.source));
+      return comm::not_received(wanted.source, wanted.tag) + whereabouts(wanted.source);
     return "MPI reports it as incomplete on this rank; some rank of " + std::to_string(size_) +
            " has not made the matching call";
   }
@@ -662,7 +663,7 @@ class Mpi {
                                                 : job_->place(handles_->user, r) == returned);
       if (!ended) text += concat(text.empty() ? "rank " : ", ", r);
     }
-    return text + ", still at work or stuck";
+    return text.empty() ? "others, which have left too and not said so yet" : text + ", still at work or stuck";
   }
   /// Where a rank waits, as far as it has told.
   std::string place(int rank) const {

@@ -103,6 +103,11 @@ class Process {
     Guard const guard(mutex_);
     return thread_level_;
   }
+  /// From now on what finalises MPI is seen, whoever does it.
+  void watch() {
+    Guard const guard(mutex_);
+    watch_finalise();
+  }
   bool owns() noexcept {
     Guard const guard(mutex_);
     return owns_;
@@ -383,6 +388,8 @@ class Environment {
   static void keep() { detail::Process::get().keep(); }
   /// Ends MPI in a process that is about to exit because its job has failed.
   static void end() noexcept { detail::Process::get().end(); }
+  /// From now on calls after the application's MPI_Finalize are errors, where no environment is alive.
+  static void watch() { detail::Process::get().watch(); }
   /// All ranks have agreed on no code.
   static void disagree() noexcept { detail::Process::get().agreed_code.store(-1); }
   /// Set by the beginning of MPI_Finalize, whoever calls it.

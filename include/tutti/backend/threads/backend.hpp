@@ -246,7 +246,7 @@ class Threads {
     State const* const state = operation.state_;
     if (state == nullptr) return {};
     if (state->type == State::send)
-      return concat("rank ", state->peer, " has not received the message", whereabouts(state->peer));
+      return comm::not_received(state->peer, state->letter->tag) + whereabouts(state->peer);
     return comm::no_message({state->peer, state->info.tag, 0}) + whereabouts(state->peer);
   }
   /// "; rank 2 waits in barrier at app.cpp:12, ..."

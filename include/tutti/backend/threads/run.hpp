@@ -57,11 +57,11 @@ class Run {
       if (error.rank() < 0) error.with_rank(failed_rank_);
       throw;
     } catch (std::exception const& error) {
-      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", concat("threw ", error.what()))
+      std::throw_with_nested(Error(ErrorKind::communication, "threads::run", concat("threw ", error.what()), {})
                                  .with_rank(failed_rank_));
     } catch (...) {
       std::throw_with_nested(
-          Error(ErrorKind::communication, "threads::run", "threw something that is no std::exception")
+          Error(ErrorKind::communication, "threads::run", "threw something that is no std::exception", {})
               .with_rank(failed_rank_));
     }
   }

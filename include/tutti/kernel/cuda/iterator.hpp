@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// begin() and end() of views of device memory, which Thrust's algorithms take, and CUB's: elements in row-major order,
-/// whatever the strides. For nvcc. The emulation has a twin of this header.
+/// whatever the strides. For nvcc. The emulation has a twin of this header. Thrust's headers name ::cuda: do not say
+/// `using namespace tutti` at global scope beside them.
 
 #include <tutti/exec/cuda/device.hpp>
 #include <tutti/kernel/cuda/view_offset.hpp>
