@@ -19,10 +19,9 @@ namespace tutti {
 /// Wildcards of receives and probes.
 inline constexpr int any_source = -1;
 inline constexpr int any_tag = -1;
-/// The partner of who has none, as at the edge of a grid: a send to it does nothing, a receive or probe of it is
-/// complete at once, with this source and no bytes, and leaves its buffer as it was; recv<T> gives an empty tensor.
+/// The partner of who has none: a send to it does nothing, a receive or probe of it is complete at once, with this
+/// source and no bytes, and leaves its buffer; recv<T> is empty.
 inline constexpr int proc_null = -2;
-
 /// What is known of a message once it is matched.
 struct MessageInfo {
   int source = any_source;
@@ -309,11 +308,11 @@ std::string place(std::source_location const& where) {
   return concat(base_name(where.file_name()), ":", where.line());
 }
 
-/// "no message from rank 1 with any tag"
 template <class = void>
 std::string not_received(int to, int tag) {
   return concat("rank ", to, " has not received the message with tag ", tag);
 }
+/// "no message from rank 1 with any tag"
 template <class = void>
 std::string no_message(MessageInfo const& wanted) {
   return concat("no message from ", wanted.source < 0 ? "any rank" : concat("rank ", wanted.source), " with ",

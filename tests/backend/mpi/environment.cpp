@@ -8,6 +8,7 @@
 
 #include <tutti/backend/mpi/backend.hpp>
 #include <tutti/backend/mpi/environment.hpp>
+#include <tutti/comm.hpp>
 
 #include <mpi.h>
 
@@ -152,6 +153,29 @@ TEST_CASE("where the application uses MPI, an environment neither initialises no
           PMPI_Finalize();
           return text;
         }) == "not owned same level 1000");
+}
+
+TEST_CASE("calls after the application's MPI_Finalize are errors where no environment is alive") {
+  for (int const level : {MPI_THREAD_SINGLE, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE})
+    CHECK(contains(in_child({}, [&] {
+            int granted = -1;
+            PMPI_Init_thread(nullptr, nullptr, level, &granted);
+            Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
+            std::vector<int> x(3);
+            auto pending = comm.recv_async(x, 0, 5);  // dropped at the end
+            PMPI_Finalize();
+            std::string text;
+            for (int call = 0; call < 2; ++call) {
+              try {
+                if (call == 0) comm.barrier();
+                else static_cast<void>(comm.split(0));
+                text += "went on ";
+              } catch (Error const& error) {
+                text += contains(error.what(), "MPI was finalised before this call") ? "told " : error.what();
+              }
+            }
+            return text;
+          }), "told told"));
 }
 
 TEST_CASE("thread_level is what MPI is asked for and grants") {

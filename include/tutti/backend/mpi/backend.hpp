@@ -604,7 +604,7 @@ class Mpi {
   /// A message that has come through MPI, unless an earlier receive would get it.
   bool receive_natively(Operation& operation) {
     comm::shared::Transfer& transfer = *operation.transfer_;
-    if (!mail_->is_first(transfer)) return false;
+    if (!mail_->is_first(transfer) || mpi::Environment::closed()) return false;
     Match match;
     int flag = 0;
     check(MPI_Improbe(transfer.peer < 0 ? MPI_ANY_SOURCE : transfer.peer, transfer.tag < 0 ? MPI_ANY_TAG : transfer.tag,
