@@ -2,6 +2,8 @@
 // Covers: <tutti/train/state_files.hpp>
 #include "support/catch.hpp"
 
+#include <tutti/graph/builder.hpp>
+#include <tutti/graph/ops.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/state_files.hpp>
@@ -301,4 +303,31 @@ TEST_CASE("a state goes into a checkpoint without sums between micro-steps, and 
   wider.add("m.weight", DType::float32, {3});
   CHECK_THROWS_WITH(read_moments(saved, wider),
                     Catch::Contains("'m.weight' is float32 (2,), the model needs float32 (3,)"));
+}
+
+TEST_CASE("a program's state is saved and loaded by one call each") {
+  Folder const folder;
+  std::string const path = folder.path / "state.safetensors";
+  auto const program = [](std::int64_t width) {
+    graph::Builder b;
+    graph::Var const w = b.parameter("w", {2, width}, graph::normal(1));
+    graph::Var const seen = b.state("seen", {}, graph::StateUpdate::replicated);
+    b.update(seen, seen + 1.0f);
+    b.output("y", w * w);
+    return b.graph();
+  };
+  graph::State one(program(3)), other(program(3));
+  one.initialise(7);
+  one.at("seen").view<float>()() = 5;
+  train::save_state(path, one);
+  train::load_state(path, other);
+  CHECK(other.at("seen").view<float>()() == 5);
+  CHECK(other.at("w").view<float>()(1, 2) == one.at("w").view<float>()(1, 2));
+  graph::State wider(program(4));
+  REQUIRE_ERROR(train::load_state(path, wider), ErrorKind::format,
+                "holds 'w' as float32 (2, 3), and it is float32 (2, 4)");
+  graph::State none(graph::Graph{});
+  REQUIRE_ERROR(train::load_state(path, none), ErrorKind::format, "which is no field here");
+  io::write_safetensors(path, std::vector<io::NamedTensor>{});
+  REQUIRE_ERROR(train::load_state(path, other), ErrorKind::format, "holds no 'w'");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The state of a training step in a checkpoint, and back.
+/// The state of a training step in a checkpoint, and back; and any program's state in a file of its own.
 
 #include <tutti/graph/state.hpp>
 #include <tutti/optim/minimise.hpp>
@@ -65,6 +65,38 @@ inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
                       to_string(saved.shape) + ", the model needs " + std::string(name(field.dtype)) + " " +
                       to_string(field.shape) + ". Use another checkpoint");
     if (writes) std::memcpy(field.data(), saved.data, saved.bytes());
+  }
+}
+
+/// All of a state, parameters and what is beside them, as one safetensors file, which is there whole or not at all. Of
+/// ranks that share memory one calls it. Errors: io.
+inline void save_state(std::string const& path, graph::State const& state) {
+  std::vector<io::NamedTensor> tensors;
+  for (graph::Field const& field : state.fields()) tensors.push_back(named_tensor(field));
+  sort_by_name(tensors);
+  io::write_safetensors(path, tensors);
+}
+/// Back into a state with the same fields. Ranks: all, each from the file; one that shares memory and may not write it
+/// only checks. Errors: io; format, naming the field that is missing, another one, or too many.
+inline void load_state(std::string const& path, graph::State& state) {
+  io::Safetensors const file(path);
+  auto const refuse = [&](std::string const& why) {
+    throw Error(ErrorKind::format, "load_state", "'" + path + "' " + why + ". Load what this program saved");
+  };
+  for (graph::Field const& field : state.fields()) {  // before any is written
+    if (!file.contains(field.name)) refuse("holds no '" + field.name + "'");
+    io::NamedTensor const& saved = file.at(field.name);
+    if (saved.dtype != field.dtype || !(saved.shape == field.shape))
+      refuse("holds '" + field.name + "' as " + std::string(name(saved.dtype)) + " " + to_string(saved.shape) +
+             ", and it is " + std::string(name(field.dtype)) + " " + to_string(field.shape) + " here");
+  }
+  for (auto const& [tensor, ignored] : file.tensors())
+    if (std::none_of(state.fields().begin(), state.fields().end(), [&](auto const& f) { return f.name == tensor; }))
+      refuse("holds '" + tensor + "', which is no field here");
+  if (!state.writer()) return;
+  for (graph::Field& field : state.fields()) {
+    io::NamedTensor const& saved = file.at(field.name);
+    if (saved.bytes() != 0) std::memcpy(field.data(), saved.data, saved.bytes());
   }
 }
 
