@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A network of floats in and floats out, with batch norm: it learns a surface from points with noise. What batch norm
+// has seen on average is a state beside the parameters, averaged over the ranks, which the program that predicts reads.
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/graph.hpp>
+#include <tutti/nn.hpp>
+#include <tutti/optim.hpp>
+#include <tutti/parallel.hpp>
+#include <tutti/tutti.hpp>
+
+#include <cmath>
+#include <cstdio>
+
+using namespace tutti;
+using graph::Var;
+
+constexpr std::int64_t batch = 64, hidden = 32;
+
+struct Surface {
+  BOOST_HANA_DEFINE_STRUCT(Surface, (nn::Linear, first), (graph::Param, scale), (graph::Param, shift),
+                           (nn::Linear, second), (nn::Linear, last));
+
+  /// (batch, 2) to (batch, 1). While training batches are normalised by their own mean and variance.
+  Var operator()(Var x, bool training) const {
+    graph::Builder& b = *x.builder;
+    Var const h = first(x);
+    Var const seen_mean = b.state("norm.mean", {hidden}, graph::StateUpdate::averaged);
+    Var const seen_variance = b.state("norm.variance", {hidden}, graph::StateUpdate::averaged);
+    Var mean = seen_mean, variance = seen_variance;
+    if (training) {
+      mean = reduce_mean(h, {0});
+      variance = reduce_mean((h - mean) * (h - mean), {0});
+      b.update(seen_mean, 0.95f * seen_mean + 0.05f * stop_gradient(mean));
+      b.update(seen_variance, 0.95f * seen_variance + 0.05f * stop_gradient(variance));
+    }
+    Var const normed = (h - mean) / sqrt(variance + 1e-5f) * scale + shift;
+    return last(tanh(second(tanh(normed))));
+  }
+};
+
+int main(int argc, char** argv) {
+  return launch<Threads>(argc, argv, [](auto& comm) {
+    Surface const surface{nn::linear_of(2, hidden, 0.7), {{hidden}, graph::ones()}, {{hidden}, graph::zeros()},
+                          nn::linear_of(hidden, hidden, 0.2), nn::linear_of(hidden, 1, 0.2)};
+    std::int64_t const rows = batch / comm.size();
+    optim::AdamW const adamw{};
+    graph::Graph const training = graph::trace(surface, [&](graph::Builder& b, Surface const& model) {
+      Var const x = b.input("x", DType::float32, {rows, 2}, graph::Replication::varying);
+      Var const y = b.input("y", DType::float32, {rows, 1}, graph::Replication::varying);
+      Var const error = model(x, true) - y;
+      optim::minimise(mean_all(error * error), optim::Pass::whole, adamw, {.reduce = true});
+    });
+    graph::Graph const predicting = graph::trace(surface, [&](graph::Builder& b, Surface const& model) {
+      b.output("y", model(b.input("x", DType::float32, {4, 2}), false));
+    });
+    graph::State state(training);
+    state.initialise(3);
+    exec::Context context(comm.context_options());
+    graph::Program const steps = graph::compile(training), answers = graph::compile(predicting);
+    auto const ranks = parallel::data_parallel(comm);
+    graph::Executor step(context, steps, state, {.port = ranks.port.get()}), predict(context, answers, state);
+    auto const height = [](float a, float b) { return std::sin(2 * a) * b; };
+
+    auto x = empty<float>({rows, 2}), y = empty<float>({rows, 1});
+    for (int i = 1; i <= 1200; ++i) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        CounterRandom const random{static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(comm.rank() * rows + row)};
+        x(row, 0) = static_cast<float>(random.bits(0) % 2001) / 1000 - 1;
+        x(row, 1) = static_cast<float>(random.bits(1) % 2001) / 1000 - 1;
+        y(row, 0) = height(x(row, 0), x(row, 1)) + static_cast<float>(random.bits(2) % 201) / 2000 - 0.05f;
+      }
+      step.set("x", x.view());
+      step.set("y", y.view());
+      optim::set_step(step, adamw, 0.01 * (1 - i / 1201.0), i);
+      step.run();
+    }
+    auto points = zeros<float>({4, 2});
+    for (std::int64_t p = 0; p < 4; ++p) points(p, 0) = points(p, 1) = 0.25f * static_cast<float>(p);
+    predict.set("x", points.view());
+    predict.run();
+    for (std::int64_t p = 0; p < 4 && comm.rank() == 0; ++p) {
+      float const right = height(points(p, 0), points(p, 1));
+      float const got = predict.template output<float>("y")(p, 0);
+      char const* const near = std::abs(got - right) < 0.05f ? "within" : "beyond";
+      std::printf("at %.2f: %s 0.05 of %.2f\n", double(points(p, 0)), near, double(right));
+    }
+  });
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Two networks against each other, each with an optimizer of its own (Goodfellow et al., 2014): a generator makes
+// numbers of noise, and a discriminator tells them from numbers of a distribution that the generator never sees. Two
+// programs share one state; each freezes what the other trains.
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/graph.hpp>
+#include <tutti/nn.hpp>
+#include <tutti/optim.hpp>
+#include <tutti/parallel.hpp>
+#include <tutti/tutti.hpp>
+
+#include <cmath>
+#include <cstdio>
+
+using namespace tutti;
+using graph::Var;
+
+constexpr std::int64_t batch = 128, hidden = 16;
+
+struct Network {
+  BOOST_HANA_DEFINE_STRUCT(Network, (nn::Linear, first), (nn::Linear, second), (nn::Linear, last));
+  Var operator()(Var x) const { return last(tanh(second(tanh(first(x))))); }
+};
+Network network(std::int64_t in) {
+  return {nn::linear_of(in, hidden, 0.5), nn::linear_of(hidden, hidden, 0.3), nn::linear_of(hidden, 1, 0.3)};
+}
+struct Gan {
+  BOOST_HANA_DEFINE_STRUCT(Gan, (Network, generator), (Network, discriminator));
+};
+
+int main(int argc, char** argv) {
+  return launch<Threads>(argc, argv, [](auto& comm) {
+    Gan const gan{network(2), network(1)};
+    std::int64_t const rows = batch / comm.size();
+    optim::AdamW const adamw{.beta1 = 0.5, .beta2 = 0.99};
+    auto const softplus = [](Var x) { return log(1.0f + exp(x)); };
+    auto const input = [&](graph::Builder& b, char const* name, std::int64_t width) {
+      return b.input(name, DType::float32, {rows, width}, graph::Replication::varying);
+    };
+    graph::Graph const telling = graph::trace(gan, [&](graph::Builder& b, Gan const& model) {
+      Var const made = model.discriminator(model.generator(input(b, "noise", 2)));
+      Var const real = model.discriminator(input(b, "real", 1));
+      optim::minimise(mean_all(softplus(made) + softplus(-real)), optim::Pass::whole, adamw,
+                      {.reduce = true, .frozen = {"generator.*"}});
+    });
+    graph::Graph const making = graph::trace(gan, [&](graph::Builder& b, Gan const& model) {
+      Var const made = model.generator(input(b, "noise", 2));
+      b.output("made", made);
+      optim::minimise(mean_all(softplus(-model.discriminator(made))), optim::Pass::whole, adamw,
+                      {.reduce = true, .frozen = {"discriminator.*"}});
+    });
+    graph::State state(telling);
+    state.add(making);
+    state.initialise(5);
+    exec::Context context(comm.context_options());
+    graph::Program const first = graph::compile(telling), second = graph::compile(making);
+    auto const ranks = parallel::data_parallel(comm);
+    graph::Executor tell(context, first, state, {.port = ranks.port.get()});
+    graph::Executor make(context, second, state, {.port = ranks.port.get()});
+
+    auto noise = empty<float>({rows, 2}), real = empty<float>({rows, 1});
+    double mean = 0, square = 0;  // of what is made in the last steps
+    for (int i = 1; i <= 2000; ++i) {
+      Mt19937 random(static_cast<std::uint32_t>(i * comm.size() + comm.rank()));
+      random.fill_normal(noise.elements(), 0, 1);
+      random.fill_normal(real.elements(), 3, 0.5f);
+      for (graph::Executor* program : {&tell, &make}) {
+        program->set("noise", noise.view());
+        if (program == &tell) program->set("real", real.view());
+        optim::set_step(*program, adamw, 0.002, i);
+        program->run();
+      }
+      for (float const x : make.template output<float>("made"))
+        if (i > 1800) mean += double(x) / (200.0 * batch), square += double(x) * double(x) / (200.0 * batch);
+    }
+    comm.all_reduce(mean, sum);
+    comm.all_reduce(square, sum);
+    double const deviation = std::sqrt(square - mean * mean);
+    if (comm.rank() == 0)
+      std::printf("mean %s 0.3 of 3, deviation %s 0.3 of 0.5\n", std::abs(mean - 3) < 0.3 ? "within" : "beyond",
+                  std::abs(deviation - 0.5) < 0.3 ? "within" : "beyond");
+  });
+}
