@@ -2,8 +2,6 @@
 // A network of floats in and floats out, with batch norm: it learns a surface from points with noise. What batch norm
 // has seen on average is a state beside the parameters, averaged over the ranks, which the program that predicts reads.
 
-#include <tutti/backend/threads.hpp>
-#include <tutti/graph.hpp>
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>
 #include <tutti/parallel.hpp>
@@ -21,19 +19,18 @@ struct Surface {
   BOOST_HANA_DEFINE_STRUCT(Surface, (nn::Linear, first), (graph::Param, scale), (graph::Param, shift),
                            (nn::Linear, second), (nn::Linear, last));
 
-  /// (batch, 2) to (batch, 1). While training batches are normalised by their own mean and variance.
+  /// (batch, 2) to (batch, 1). In training batches are normalised by their own mean and variance.
   Var operator()(Var x, bool training) const {
     graph::Builder& b = *x.builder;
     Var const h = first(x);
-    Var const seen_mean = b.state("norm.mean", {hidden}, graph::StateUpdate::averaged);
-    Var const seen_variance = b.state("norm.variance", {hidden}, graph::StateUpdate::averaged);
-    Var mean = seen_mean, variance = seen_variance;
-    if (training) {
-      mean = reduce_mean(h, {0});
-      variance = reduce_mean((h - mean) * (h - mean), {0});
-      b.update(seen_mean, 0.95f * seen_mean + 0.05f * stop_gradient(mean));
-      b.update(seen_variance, 0.95f * seen_variance + 0.05f * stop_gradient(variance));
-    }
+    auto const seen = [&](char const* name, auto&& now) {  // in training what is now, which joins the average
+      Var const average = b.state(name, {hidden}, graph::StateUpdate::averaged);
+      if (!training) return average;
+      b.update(average, 0.95f * average + 0.05f * stop_gradient(now()));
+      return now();
+    };
+    Var const mean = seen("norm.mean", [&] { return reduce_mean(h, {0}); });
+    Var const variance = seen("norm.variance", [&] { return reduce_mean((h - mean) * (h - mean), {0}); });
     Var const normed = (h - mean) / sqrt(variance + 1e-5f) * scale + shift;
     return last(tanh(second(tanh(normed))));
   }
@@ -76,14 +73,12 @@ int main(int argc, char** argv) {
       step.run();
     }
     auto points = zeros<float>({4, 2});
-    for (std::int64_t p = 0; p < 4; ++p) points(p, 0) = points(p, 1) = 0.25f * static_cast<float>(p);
+    for (std::int64_t p = 0; p < 8; ++p) points.data()[p] = 0.25f * static_cast<float>(p / 2);
     predict.set("x", points.view());
     predict.run();
     for (std::int64_t p = 0; p < 4 && comm.rank() == 0; ++p) {
-      float const right = height(points(p, 0), points(p, 1));
-      float const got = predict.template output<float>("y")(p, 0);
-      char const* const near = std::abs(got - right) < 0.05f ? "within" : "beyond";
-      std::printf("at %.2f: %s 0.05 of %.2f\n", double(points(p, 0)), near, double(right));
+      float const right = height(points(p, 0), points(p, 1)), got = predict.output<float>("y")(p, 0);
+      std::printf("%.2f: %s 0.05\n", double(right), std::abs(got - right) < 0.05f ? "within" : "beyond");
     }
   });
 }

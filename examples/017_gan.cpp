@@ -3,8 +3,6 @@
 // numbers of noise, and a discriminator tells them from numbers of a distribution that the generator never sees. Two
 // programs share one state; each freezes what the other trains.
 
-#include <tutti/backend/threads.hpp>
-#include <tutti/graph.hpp>
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>
 #include <tutti/parallel.hpp>
@@ -71,7 +69,7 @@ int main(int argc, char** argv) {
         optim::set_step(*program, adamw, 0.002, i);
         program->run();
       }
-      for (float const x : make.template output<float>("made"))
+      for (float const x : make.output<float>("made"))
         if (i > 1800) mean += double(x) / (200.0 * batch), square += double(x) * double(x) / (200.0 * batch);
     }
     comm.all_reduce(mean, sum);

@@ -18,6 +18,7 @@
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/fold.hpp>
+#include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/tensor/device.hpp>

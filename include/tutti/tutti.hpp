@@ -17,6 +17,7 @@
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/fold.hpp>
+#include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>

@@ -2,6 +2,7 @@
 /// @file
 /// How elements travel: sizes, and packing without padding.
 // Covers: <tutti/comm/located.hpp>
+// Covers: <tutti/comm/message_info.hpp>
 
 #include "support/catch.hpp"
 

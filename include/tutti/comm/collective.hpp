@@ -5,6 +5,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/fold.hpp>
+#include <tutti/comm/message_info.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/fnv1a.hpp>
 
@@ -15,27 +16,6 @@
 #include <string_view>
 
 namespace tutti {
-
-/// Wildcards of receives and probes.
-inline constexpr int any_source = -1;
-inline constexpr int any_tag = -1;
-/// The partner of who has none: a send to it does nothing, a receive or probe of it is complete at once, with this
-/// source and no bytes, and leaves its buffer; recv<T> is empty.
-inline constexpr int proc_null = -2;
-/// What is known of a message once it is matched.
-struct MessageInfo {
-  int source = any_source;
-  int tag = any_tag;
-  std::int64_t bytes = 0;
-  /// Of what was sent, where the backend carries it along: complex numbers as their parts, structs as bytes.
-  bool has_dtype = false;
-  DType dtype = DType::byte;
-  /// Number of whole elements of type T.
-  template <Storable T>
-  std::int64_t count() const noexcept {
-    return bytes / comm::wire_bytes<T>();
-  }
-};
 
 /// A count for each rank, in rank order, which somebody else owns: a std::vector, std::array, std::span or List of
 /// std::int64_t, or a list in braces as an argument of a call. Not std::span, whose constructors cost every includer.
@@ -306,31 +286,6 @@ inline std::string_view base_name(std::string_view file) noexcept {
 template <class = void>
 std::string place(std::source_location const& where) {
   return concat(base_name(where.file_name()), ":", where.line());
-}
-
-template <class = void>
-std::string not_received(int to, int tag) {
-  return concat("rank ", to, " has not received the message with tag ", tag);
-}
-/// "no message from rank 1 with any tag"
-template <class = void>
-std::string no_message(MessageInfo const& wanted) {
-  return concat("no message from ", wanted.source < 0 ? "any rank" : concat("rank ", wanted.source), " with ",
-                wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));
-}
-
-/// For whoever waits in vain: "; from rank 0 with tag 5 there is one of 24 bytes (float64)", of the first three that
-/// are there; empty where there are none.
-template <class Messages>
-std::string messages_there(Messages const& messages) {
-  std::string text;
-  int told = 0;
-  for (MessageInfo const& info : messages) {
-    if (++told > 3) return concat(text, "; and more");
-    text += concat("; from rank ", info.source, " with tag ", info.tag, " there is one of ", info.bytes, " bytes",
-                   info.has_dtype ? concat(" (", name(info.dtype), ")") : std::string());
-  }
-  return text;
 }
 
 /// "3 + 4 + 0"; of more than sixteen ranks the first fifteen, and a number for the others. `parts` of an element are

@@ -411,7 +411,7 @@ class Core final : public Progress, public Relative {
       std::int64_t const now = exec::now_ns();
       if (!announcement.made && now - begin > announce_after_ns(deadline)) {
         announcement.made = true;
-        announce(concat(job.operation(), " at ", place(where)));
+        announce(concat(job.operation(), " at ", place(where), job.wanted()));
         family_->announce(*this, seen_from_elsewhere(job, where));
       }
       if (!told_all && now - begin > (end - begin) / 2) {
@@ -434,7 +434,7 @@ class Core final : public Progress, public Relative {
     return part < 250'000'000 ? part : 250'000'000;
   }
   std::string seen_from_elsewhere(Job const& job, CallSite where) const {
-    return concat(job.operation(), " at ", place(where), " on another communicator (",
+    return concat(job.operation(), " at ", place(where), job.wanted(), " on another communicator (",
                   flight_recorder.identity().communicator, ")");
   }
   /// To ranks that wait on other communicators. Among many it costs many messages, hence nearer to the deadline.

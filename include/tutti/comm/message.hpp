@@ -85,6 +85,8 @@ class TransferJob : public Job {
     }
     expected_ = bytes;
     dtype_ = dtype;
+    info_.source = from;
+    info_.tag = tag;
     receive_ = core_.backend.start_recv(to, bytes, dtype, from, tag, Channel::user);
   }
   void receive(typename B::Match& match, void* to, std::int64_t bytes, DType dtype) {
@@ -137,6 +139,7 @@ class TransferJob : public Job {
   void withdraw() noexcept override {
     if constexpr (requires { core_.backend.withdraw(send_); }) core_.backend.withdraw(send_);
   }
+  std::string wanted() const override { return receives() ? asked_for(info_.source, info_.tag) : std::string(); }
   std::string awaiting() const override {
     std::string const text = core_.backend.awaiting(receive_);
     return text.empty() ? core_.backend.awaiting(send_) : text + core_.inbox.others(core_.backend);
@@ -229,6 +232,7 @@ class TransferTask final : public Task<typename std::conditional_t<std::same_as<
   void withdraw() noexcept override { transfer.withdraw(); }
   bool lent() const noexcept override { return out.lent() || in.lent(); }
   std::string awaiting() const override { return transfer.awaiting(); }
+  std::string wanted() const override { return transfer.wanted(); }
   Result take() override {
     if constexpr (std::same_as<In, NoOperand>) return out.take();
     else return in.take();
@@ -263,6 +267,7 @@ class ProbeJob final : public Job {
     core_.flight_recorder.fail(flight_);
     return true;
   }
+  std::string wanted() const override { return asked_for(from_, tag_); }
   std::string awaiting() const override {
     std::string text = no_message({from_, tag_, 0});
     if constexpr (requires { core_.backend.whereabouts(from_); }) text += core_.backend.whereabouts(from_);
@@ -324,6 +329,7 @@ class SizedReceiveTask final : public Task<Tensor<T, D>> {
     return cancelled_ = true;
   }
   std::string awaiting() const override { return matched_ ? transfer_.awaiting() : probe_.awaiting(); }
+  std::string wanted() const override { return matched_ ? std::string() : probe_.wanted(); }
   Result take() override { return result_->take(); }
 
  protected:

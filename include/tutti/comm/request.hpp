@@ -71,6 +71,8 @@ class Job {
   virtual bool lent() const noexcept { return false; }
   /// Who or what it waits for.
   virtual std::string awaiting() const = 0;
+  /// What other ranks are told of it behind its place: " for tag 3 from rank 1".
+  virtual std::string wanted() const { return {}; }
   /// Whether all ranks take part, so that its failure is everybody's.
   virtual bool collective() const noexcept { return false; }
   char const* operation() const noexcept { return operation_; }

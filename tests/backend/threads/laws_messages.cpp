@@ -27,7 +27,7 @@ TEST_CASE("Threads keeps what a rank has not looked for, of all sizes and in ord
   on_ranks([](auto& comm, laws::Report& report) {
     constexpr int messages = 120;
     // Within a slot, with nothing in it, with all of it, one byte more, copied, and lent.
-    constexpr std::int64_t sizes[] = {4, 0, 984, 985, 4096, 4097, 20000};
+    constexpr std::int64_t sizes[] = {4, 0, 4120, 4121, 4096, 4097, 20000};
     auto const size = [&](int k) { return sizes[k % 7]; };
     std::vector<std::vector<std::byte>> sent;
     std::vector<Request<TensorView<std::byte const>>> lent;

@@ -72,7 +72,7 @@ class Parcels {
 
   Memory& memory_;
   std::int64_t bytes_ = 0;
-  Size sizes_[2] = {{4096}, {largest}};
+  Size sizes_[2] = {{8192}, {largest}};
 };
 
 }  // namespace tutti::comm::shared
