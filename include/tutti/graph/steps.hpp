@@ -7,6 +7,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/graph/replication.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/rotary.hpp>
 #include <tutti/tensor/shape.hpp>
@@ -203,6 +204,7 @@ struct Step {
   std::int32_t ignored = -1;     ///< cross entropies
   std::int32_t root = 0;         ///< broadcast
   std::uint8_t operation = 0;    ///< collectives: comm::PortOp
+  MeshAxis mesh_axis{};          ///< collectives, rank
   double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale; dropout: p
   double eps = 1e-5;             ///< normalisation, adamw
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw

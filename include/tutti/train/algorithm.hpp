@@ -98,7 +98,8 @@ class DataParallelTraining {
 
   void connect(parallel::DataParallel const& ranks) {
     port_ = ranks.port;
-    if (ranks_ > 1) step_.connect(ranks);
+    tensor_ = ranks.tensor;
+    if (ranks_ > 1 || tensor_) step_.connect(ranks);
   }
   void begin(Checkpoint const* resumed) {
     if (resumed == nullptr || resumed->replicas() == 0 || own().empty()) return;
@@ -111,6 +112,7 @@ class DataParallelTraining {
   void exchange() noexcept {}
   void keep(CheckpointContents& contents, std::string const& out) {
     std::vector<io::NamedTensor> const mine = own();
+    if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
     if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
   }
   std::int64_t bytes() const noexcept { return 0; }
@@ -131,7 +133,7 @@ class DataParallelTraining {
 
   Step& step_;
   int ranks_;
-  Shared<comm::Port> port_;
+  Shared<comm::Port> port_, tensor_;
 };
 
 /// Every rank trains a replica, with moments of its own; parallel::Diloco brings them together.
