@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/parallel/shard_operations.hpp> <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp>
+// Covers: <tutti/parallel/shard_operations.hpp> <tutti/parallel/shard_vocabulary.hpp>
+// Covers: <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
@@ -107,7 +108,7 @@ TEST_CASE("a divided LLaMA too, whose heads of keys and values serve several of 
   }
 }
 
-TEST_CASE("a block sums over ranks twice forward and twice backward, and nowhere else does traffic arise") {
+TEST_CASE("a block sums over ranks twice forward and twice backward; embedding and head three times in all") {
   parallel::Splits const splits(loss_of<nn::Gpt2Loss>(gpt2), shard_rules(gpt2), 2);
   graph::Graph const step = grad(parallel::shard(loss_of<nn::Gpt2Loss>(gpt2), splits));
   auto const sums = [](graph::Graph const& graph) {
@@ -117,16 +118,17 @@ TEST_CASE("a block sums over ranks twice forward and twice backward, and nowhere
     return count;
   };
   REQUIRE(step.bodies.size() == 2);
-  CHECK(sums(step) == 0);
+  CHECK(sums(step) == 3);  // embeddings, logits of the targets, and the gradient of what the head reads
   CHECK(sums(step.bodies[0]) == 2);
   CHECK(sums(step.bodies[1]) == 2);
-  // What a rank has: whole embeddings, half of the heads, and sums of which each rank has all.
+  // What a rank has: half of the vocabulary and of the heads, and sums of which each rank has all.
   CHECK(step.shape(step.find_leaf("blocks.qkv.weight")) == Shape{2, 12, 8});
   CHECK(step.shape(step.find_leaf("blocks.proj.weight")) == Shape{2, 8, 4});
-  CHECK(step.shape(step.find_leaf("wte")) == Shape{12, 8});
-  for (char const* name : {"gradient.wte", "gradient.blocks.ln_1.weight", "gradient.blocks.proj.bias"})
+  CHECK(step.shape(step.find_leaf("wte")) == Shape{6, 8});
+  CHECK(step.shape(step.find_leaf("wpe")) == Shape{6, 8});
+  for (char const* name : {"gradient.wpe", "gradient.blocks.ln_1.weight", "gradient.blocks.proj.bias"})
     CHECK(step.replication(step.find_output(name), graph::MeshAxis::tensor) == graph::Replication::replicated);
-  for (char const* name : {"gradient.blocks.qkv.bias", "gradient.blocks.out.weight"})
+  for (char const* name : {"gradient.wte", "gradient.blocks.qkv.bias", "gradient.blocks.out.weight"})
     CHECK(step.replication(step.find_output(name), graph::MeshAxis::tensor) == graph::Replication::varying);
 }
 
@@ -179,6 +181,52 @@ TEST_CASE("a state's parts come together where they are wanted, moments as their
     }
   });
   for (std::string const& text : wrong) CHECK(text == "");
+}
+
+TEST_CASE("the loss of a divided head is that of the whole one, rows at a time too, with padding and ignored targets") {
+  using namespace graph;
+  constexpr Replications parts = Replications().with(graph::MeshAxis::tensor, Replication::varying);
+  auto const traced = [&](int ranks, std::int64_t most) {
+    Builder b;
+    Var const x = b.parameter("x", {2, 6, 4}, zeros());
+    Var const w = b.parameter("w", {12 / ranks, 4}, zeros(), false, Where::current(),
+                              ranks > 1 ? parts : Replications());
+    Var const targets = b.input("targets", DType::int32, {2, 6});
+    Losses losses{};
+    if (ranks == 1) losses = linear_cross_entropy_losses(x, w, targets, 10);
+    else losses = parallel::detail::divided_linear_cross_entropy(x, w, targets, {}, -1, 10, ranks, most);
+    b.output("loss", losses.mean);
+    b.output("rows", losses.tokens);
+    return grad(canonical(b.graph()), "loss", 0.5);
+  };
+  Interpreter reference(traced(1, 0));
+  randomise(reference, {});
+  naive::Values const targets{3, 9, -1, 0, 5, 6, 1, -1, 8, 2, 7, 4};
+  reference.set("targets", targets);
+  reference.run();
+  for (int ranks : {2, 3, 4})
+    for (std::int64_t most : {1000, 20, 1}) {
+      Interpreter divided(traced(ranks, most), ranks, ranks);
+      parallel::Split const split{0, {12}};
+      divided.set("targets", targets);
+      divided.set("x", reference.get("x"));
+      for (int rank = 0; rank < ranks; ++rank)
+        divided.set("w", part(reference.get("w"), {12, 4}, split, ranks, rank), rank);
+      divided.run();
+      INFO(ranks << " ranks, " << most << " logits at a time");
+      CHECK(divided.graph().bodies.size() == (most == 1000 ? 0 : 2));
+      for (int rank = 0; rank < ranks; ++rank) {
+        auto const same = [&](char const* name, naive::Values const& expected) {
+          naive::Values const& got = divided.output(name, rank);
+          REQUIRE(got.size() == expected.size());
+          for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).margin(1e-12));
+        };
+        same("loss", reference.output("loss"));
+        same("rows", reference.output("rows"));
+        same("gradient.x", reference.output("gradient.x"));
+        same("gradient.w", part(reference.output("gradient.w"), {12, 4}, split, ranks, rank));
+      }
+    }
 }
 
 namespace {

@@ -2,6 +2,7 @@
 // Covers: <tutti/train/train_step.hpp> <tutti/train/step_graph.hpp> <tutti/parallel/mesh.hpp>
 #include "support/catch.hpp"
 #include "train/meshes.hpp"
+#include "train/own_states.hpp"
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/optim/muon.hpp>
@@ -47,4 +48,36 @@ TEST_CASE("micro-steps, recomputed blocks and SGD go with a tensor axis") {
         "");
   CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {1, 2}, {.recompute = graph::Recompute::pointwise}) == "");
   CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {1, 2}, {.optimizer = optim::Sgd{.momentum = 0.9}}) == "");
+}
+
+TEST_CASE("a step that is not connected as it was made, or whose model has no rules, says so") {
+  exec::Context context({.threads = 1});
+  train::TrainStep<nn::Gpt2Loss> step(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .tensor = 2});
+  REQUIRE_ERROR(step.initialise(1), ErrorKind::invalid_argument,
+                "the step is one of 2 ranks of a tensor axis and is not connected to them. Call connect first");
+  REQUIRE_ERROR(step.connect({}), ErrorKind::invalid_argument,
+                "the ranks of the tensor axis are 1, and the step is made for 2. Set TrainStepOptions::tensor");
+  auto const refused = [&]<class Loss>(Loss, typename Loss::Config const& config, optim::AnyOptimizer const& optimizer,
+                                       int tensor, ErrorKind kind, char const* sentence) {
+    REQUIRE_ERROR(train::TrainStep<Loss>(context, config, optimizer, {.sequence = 8, .tensor = tensor}), kind,
+                  sentence);
+  };
+  refused(test::Averaged{}, {}, optim::AdamW{}, 2, ErrorKind::unavailable, "free function shard_rules(config)");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 0, ErrorKind::configuration, "at least 1 rank");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 8, ErrorKind::configuration,
+          "4 heads do not divide among 8 ranks of the tensor axis (gpt2.hpp:");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 3, ErrorKind::configuration,
+          "'blocks.qkv.weight' has 16 rows along axis 0 in a section, which 3 ranks of the tensor axis do not divide");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::Muon{}, 2, ErrorKind::unavailable,
+          "is divided among the ranks of the tensor axis, and to make a matrix orthogonal takes all of it");
+  nn::Gpt2Config dropping = test::mesh_gpt2;
+  dropping.attention_dropout = 0.5;
+  refused(nn::Gpt2Loss{}, dropping, optim::AdamW{}, 2, ErrorKind::unavailable, "operation 'dropout' (");
+}
+
+TEST_CASE("dropout of what every rank has whole draws the masks of one rank") {
+  nn::Gpt2Config dropping = test::mesh_gpt2;
+  dropping.dropout = 0.25;
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 4}, {1, 2}})
+    CHECK(on_threads<nn::Gpt2Loss>(dropping, sizes) == "");
 }

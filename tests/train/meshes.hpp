@@ -37,19 +37,20 @@ class MeshTraining {
   static constexpr std::int64_t rows = 8;
 
   MeshTraining(exec::Context& context, typename Loss::Config const& config, MeshRun const& run,
-               parallel::MeshSizes const& sizes)
-      : step_(context, config, run.optimizer,
+               parallel::MeshSizes const& sizes, int rank = 0)
+      : share_(rows / sizes.data),
+        first_(rank / sizes.tensor * share_),
+        step_(context, config, run.optimizer,
               {.batch = rows / sizes.data / run.micro_steps,
                .sequence = 8,
                .micro_steps = run.micro_steps,
                .clip = 0.5,
                .recompute = run.recompute,
-               .tensor = sizes.tensor}) {}
+               .tensor = sizes.tensor,
+               .first_row = first_}) {}
   template <class Comm>
   void connect(Comm& communicator, parallel::MeshSizes const& sizes) {
     step_.connect(parallel::mesh(communicator, sizes));
-    share_ = rows / sizes.data;
-    first_ = communicator.rank() / sizes.tensor * share_;
   }
   train::TrainStep<Loss>& step() { return step_; }
   /// Loss and norm of steps [from, to).
@@ -65,8 +66,8 @@ class MeshTraining {
   }
 
  private:
+  std::int64_t share_, first_;
   train::TrainStep<Loss> step_;
-  std::int64_t share_ = rows, first_ = 0;
 };
 
 inline double furthest(std::vector<float> const& a, std::vector<float> const& b) {
@@ -87,7 +88,7 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   };
   exec::Context context({.threads = 1});
   auto const make = [&](parallel::MeshSizes const& of) {
-    auto made = std::make_unique<MeshTraining<Loss>>(context, config, run, of);
+    auto made = std::make_unique<MeshTraining<Loss>>(context, config, run, of, communicator.rank());
     made->connect(communicator, of);
     return made;
   };

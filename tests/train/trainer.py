@@ -491,6 +491,7 @@ def case_tensor(bench):
                 out = bench.folder / f"{model}{backend}{data}{tensor}"
                 text, _ = bench.run(backend, data * tensor, out, *steps, *words, "--validate-every", "10", "--tensor-parallel", str(tensor))
                 check(tensor == 1 or f"{data * tensor} ranks (data {data} x tensor {tensor})" in text, text)
+                check(tensor == 1 or f"of activations added up over the {tensor} ranks of a group each step" in text, text)
                 worst = close(bench.losses(one[model]), bench.losses(out), 1e-5)
                 held_out = [[row["loss"] for row in bench.metrics(of, "validation")] for of in (one[model], out)]
                 close(*held_out, 1e-5)

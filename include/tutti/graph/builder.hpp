@@ -196,6 +196,10 @@ class Builder {
 
   /// What the gradients that are still to be taken of this graph's repeats compute again.
   constexpr void set_recompute(Recompute policy) noexcept { graph::set_recompute(graph_, policy); }
+  /// The same of one repeat.
+  constexpr void set_recompute(Id repeat, Recompute policy) noexcept {
+    graph::set_recompute(graph_, graph_[repeat], policy);
+  }
 
   /// While set, new nodes carry this node's source line instead of the caller's.
   constexpr void inherit_source(Id id) noexcept { inherited_ = id; }

@@ -237,11 +237,15 @@ constexpr RepeatShape repeat_shape(Graph const& graph, Id id) noexcept {
           values[4] != 0, static_cast<Recompute>(values[5])};
 }
 
-/// Every repeat of the graph and of its bodies with this policy.
+/// A repeat with this policy.
+constexpr void set_recompute(Graph& graph, Node const& repeat, Recompute policy) noexcept {
+  graph.integer_pool[static_cast<std::size_t>(repeat.integers.first) + 5] = static_cast<std::int64_t>(policy);
+}
+/// Every repeat of the graph and of its bodies with this policy, but those that are to compute whole blocks again.
 constexpr void set_recompute(Graph& graph, Recompute policy) noexcept {
-  for (Node const& node : graph.nodes)
-    if (node.op == Op::repeat)
-      graph.integer_pool[static_cast<std::size_t>(node.integers.first) + 5] = static_cast<std::int64_t>(policy);
+  for (Id id = 0; id < graph.size(); ++id)
+    if (graph.op(id) == Op::repeat && repeat_shape(graph, id).recompute != Recompute::block)
+      set_recompute(graph, graph[id], policy);
   for (Graph& body : graph.bodies) set_recompute(body, policy);
 }
 

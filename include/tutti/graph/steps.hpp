@@ -264,6 +264,19 @@ inline std::int64_t sent_elements(Step const& start) {
   return (last.offset + last.bytes() - first.offset) / static_cast<std::int64_t>(size_of(first.dtype));
 }
 
+/// Bytes that a run gives to collectives along this axis.
+inline std::int64_t sent_bytes(StepList const& list, MeshAxis axis) {
+  std::int64_t bytes = 0;
+  for (Step const& step : list.steps) {
+    if (step.mesh_axis != axis) continue;
+    if (step.kind == StepKind::all_reduce_start)
+      bytes += sent_elements(step) * static_cast<std::int64_t>(size_of(step.reads.front().dtype));
+    if (step.kind == StepKind::broadcast || step.kind == StepKind::all_gather || step.kind == StepKind::reduce_scatter)
+      bytes += step.reads.front().bytes();
+  }
+  return bytes;
+}
+
 inline Ref contiguous_ref(BufferId buffer, std::int64_t offset, DType dtype, Shape const& shape) {
   return {buffer, offset, dtype, shape, shape.row_major_strides()};
 }

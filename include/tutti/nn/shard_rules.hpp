@@ -20,21 +20,29 @@ struct ShardRule {
   std::string_view pattern;
   int axis = 0;
   List<std::int64_t> sections{1};
+  bool if_even = false;  ///< whole on every rank where the ranks do not divide it
 };
 /// Of rules that match one parameter the last one counts; without one it is whole on every rank.
 using ShardRules = List<ShardRule>;
 
-/// Whole heads of attention and columns of the feed-forward layer (Shoeybi et al. 2019, arXiv 1909.08053); embeddings
-/// and norms are whole.
+/// Whole heads of attention, columns of the feed-forward layer and rows of the vocabulary (Shoeybi et al. 2019, arXiv
+/// 1909.08053); positions and norms are whole.
 inline ShardRules shard_rules(Gpt2Config const&) {
-  return {{"blocks.qkv.*", 0, {1, 1, 1}}, {"blocks.proj.weight", 1}, {"blocks.fc.*", 0}, {"blocks.out.weight", 1}};
+  return {{"wte", 0, {1}, true},
+          {"blocks.qkv.*", 0, {1, 1, 1}},
+          {"blocks.proj.weight", 1},
+          {"blocks.fc.*", 0},
+          {"blocks.out.weight", 1}};
 }
 /// Likewise: heads of keys and values with the heads of queries that they serve.
 inline ShardRules shard_rules(LlamaConfig const& c) {
-  return {{"blocks.qkv.*", 0, {c.heads, c.kv_heads, c.kv_heads}},
-          {"blocks.proj.weight", 1},
-          {"blocks.gated.*", 0},
-          {"blocks.down.weight", 1}};
+  ShardRules rules{{"embedding", 0, {1}, true},
+                   {"blocks.qkv.*", 0, {c.heads, c.kv_heads, c.kv_heads}},
+                   {"blocks.proj.weight", 1},
+                   {"blocks.gated.*", 0},
+                   {"blocks.down.weight", 1}};
+  if (!c.tied) rules.push_back({"head", 0, {1}, true});
+  return rules;
 }
 
 }  // namespace tutti::nn

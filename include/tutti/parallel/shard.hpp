@@ -71,8 +71,11 @@ class Sharding : ShardOperations {
       for (Id operand : from_.operands(id))
         for (Split const& one : value(operand).splits) divided = divided || one.divided();
       if (from_.op(id) == Op::result) {
-        Split const kept = value(operand(id, 0)).splits[at(from_.integer(id))];
-        emit(id, operands(id), kept);
+        Value const& of = value(operand(id, 0));
+        std::size_t const index = at(from_.integer(id));
+        if (of.results.empty()) emit(id, operands(id), Split(of.splits[index]));
+        else if (of.results[index] != graph::none) set(id, of.results[index]);
+        else refuse(operand(id, 0), "was differentiated already. Divide the graph of the loss, then take its gradient");
       } else if (from_.op(id) == Op::repeat) {
         loop(id);
       } else if (divided) {

@@ -6,6 +6,7 @@
 #include <tutti/graph/canonical.hpp>
 #include <tutti/graph/composites.hpp>
 #include <tutti/graph/op/table.hpp>
+#include <tutti/parallel/shard_vocabulary.hpp>
 #include <tutti/parallel/split.hpp>
 
 #include <algorithm>
@@ -30,7 +31,8 @@ class ShardOperations {
 
   struct Value {
     Id id = graph::none;
-    List<Split> splits{};  // of every result
+    List<Split> splits{};   // of every result
+    List<Id> results{};     // of a node that was written out, in the place of `id`
   };
 
   static std::size_t at(auto index) { return static_cast<std::size_t>(index); }
@@ -73,25 +75,34 @@ class ShardOperations {
     set(id, made(id, std::move(operands), integers(id), split), {split});
   }
   /// Addends on every rank, as their sum.
-  graph::Var joined(Id addend) {
-    return all_reduce(partial({&to_, addend}, tensor), tensor, comm::PortOp::sum);
-  }
+  graph::Var joined(Id addend) { return over_tensor_axis({&to_, addend}); }
 
+  /// Whether a value is the same everywhere along the axis: constants, what is broadcast along it, and functions of
+  /// such elements.
+  bool is_even(Id id, int axis) const {
+    Op const op = from_.op(id);
+    if (op == Op::constant || op == Op::iota) return op == Op::constant || from_.integer(id) != axis;
+    auto const of = from_.operands(id);
+    if (op == Op::broadcast_in_dim) {
+      auto const axes = from_.integers(id);
+      for (std::size_t i = 0; i < axes.size(); ++i)
+        if (axes[i] == axis && from_.shape(of[0])[static_cast<int>(i)] != 1) return false;
+      return true;
+    }
+    return graph::info(op).kind == graph::OpClass::elementwise &&
+           std::all_of(of.begin(), of.end(), [&](Id operand) { return is_even(operand, axis); });
+  }
+  Id part_of_even(Id id, Split const& wanted) {
+    if (graph::info(from_.op(id)).kind != graph::OpClass::elementwise)
+      return made(id, operands(id), integers(id), wanted);
+    List<Id> parts_of;
+    for (Id operand : from_.operands(id)) parts_of.push_back(part_of_even(operand, wanted));
+    return made(id, std::move(parts_of), integers(id), wanted);
+  }
   /// The operand as its part: what is the same everywhere along the axis has one.
   Id localised(Id user, Id id, Split const& wanted) {
-    if (split(id) == wanted) return value(id).id;
-    if (!split(id).divided()) {
-      Op const op = from_.op(id);
-      bool even = op == Op::constant || (op == Op::iota && from_.integer(id) != wanted.axis);
-      if (op == Op::broadcast_in_dim) {
-        even = true;
-        auto const axes = from_.integers(id);
-        for (std::size_t i = 0; i < axes.size(); ++i)
-          if (axes[i] == wanted.axis && from_.shape(operand(id, 0))[static_cast<int>(i)] != 1) even = false;
-      }
-      if (even) return made(id, operands(id), integers(id), wanted);
-      if (op == Op::scalar || from_.shape(id).rank() == 0) return value(id).id;
-    }
+    if (split(id) == wanted || from_.shape(id).rank() == 0) return value(id).id;
+    if (!split(id).divided() && is_even(id, wanted.axis)) return part_of_even(id, wanted);
     refuse(user, concat("meets parts of axis ", wanted.axis,
                         split(id).divided() ? " with an operand that is divided otherwise"
                                             : " with an operand that every rank has whole",
@@ -103,12 +114,11 @@ class ShardOperations {
       if (split(operand).divided()) return split(operand);
     return {};
   }
-  void elementwise(Id id, int counted) {
-    Split const split = first_split(id);
-    List<Id> made_of;
-    for (int i = 0; i < static_cast<int>(from_.operands(id).size()); ++i)
-      made_of.push_back(i < counted ? localised(id, operand(id, i), split) : value(operand(id, i)).id);
-    emit(id, std::move(made_of), split);
+  /// All operands are divided alike.
+  void elementwise(Id id, Split const& split) {
+    List<Id> parts_of;
+    for (Id operand : from_.operands(id)) parts_of.push_back(localised(id, operand, split));
+    emit(id, std::move(parts_of), split);
   }
   void require_whole(Id id, int first) const {
     for (int i = first; i < static_cast<int>(from_.operands(id).size()); ++i)
@@ -122,8 +132,7 @@ class ShardOperations {
     graph::OpClass const kind = graph::info(op).kind;
     Split const x = split(operand(id, 0));
     int const last = from_.shape(operand(id, 0)).rank() - 1;
-    if (kind == graph::OpClass::elementwise || op == Op::swiglu)
-      return elementwise(id, static_cast<int>(from_.operands(id).size()));
+    if (kind == graph::OpClass::elementwise || op == Op::swiglu) return elementwise(id, first_split(id));
     if (kind == graph::OpClass::collective) {
       bool const rows = op == Op::all_gather || op == Op::reduce_scatter;
       if (rows && x.axis == 0) refuse_split(id, x);
@@ -157,6 +166,9 @@ class ShardOperations {
       }
       case Op::reduce_sum: case Op::reduce_max: return reduce(id, x);
       case Op::dot_general: return dot(id);
+      case Op::embedding: return embedding(id);
+      case Op::cross_entropy: return cross_entropy(id, x);
+      case Op::linear_cross_entropy: return linear_cross_entropy(id);
       case Op::dropout:
         if (from_.real(id) == 0) return emit(id, operands(id), x);
         refuse(id, "draws a mask for each rank's part, which would not be that of one rank alone. Leave out dropout "
@@ -232,6 +244,51 @@ class ShardOperations {
     emit(id, operands(id), x);
   }
 
+  void embedding(Id id) {
+    Split const table = split(operand(id, 1));
+    if (table.axis != 0 || table.sections.size() != 1) refuse_split(id, first_split(id));
+    if (split(operand(id, 0)).divided()) refuse(id, "looks up tokens of which each rank has a part in a divided table");
+    graph::Var sum = divided_embedding(var(operand(id, 0)), var(operand(id, 1)));
+    if (from_.operands(id).size() == 3) {
+      require_whole(id, 2);
+      Shape const& shape = sum.shape();
+      sum = sum + graph::slice(var(operand(id, 2)), {0, 0}, {shape[1], shape[2]});
+    }
+    set(id, sum.id);
+  }
+  /// Of logits by columns.
+  void cross_entropy(Id id, Split const& x) {
+    Shape const& logits = from_.shape(operand(id, 0));
+    require_whole(id, 1);
+    if (x.axis != logits.rank() - 1 || x.sections.size() != 1) refuse_split(id, x);
+    std::int64_t const ignored = from_.integer(id);
+    graph::Var const targets = var(operand(id, 1));
+    graph::Var const losses =
+        divided_row_losses(var(operand(id, 0)), targets, ignored, graph::last(logits), ranks_);
+    write_out(id, mean_of(sum_all(losses), losses, targets, ignored), 2);
+  }
+  void linear_cross_entropy(Id id) {
+    Split const weight = split(operand(id, 1));
+    if (weight.axis != 0 || weight.sections.size() != 1) refuse_split(id, first_split(id));
+    if (split(operand(id, 0)).divided())
+      refuse(id, "multiplies an input of which each rank has a part with a divided head");
+    require_whole(id, 2);
+    List<std::int64_t> product = integers(id);
+    std::int64_t const ignored = product[0], vocabulary = product[1];
+    product.erase(0);
+    product.erase(0);
+    write_out(id, divided_linear_cross_entropy(var(operand(id, 0)), var(operand(id, 1)), var(operand(id, 2)), product,
+                                               ignored, vocabulary, ranks_), 3);
+  }
+  /// Mean and rows' losses, result `rows`; the gradients, the others, arise anew.
+  void write_out(Id id, graph::Losses const& losses, std::size_t rows) {
+    set(id, losses.mean.id);
+    List<Id> results(at(from_.results(id)), graph::none);
+    results[0] = losses.mean.id;
+    results[rows] = losses.tokens.id;
+    values_[at(id)].results = std::move(results);
+  }
+
   void slice(Id id, Split const& x) {
     List<std::int64_t> box = integers(id);
     auto const rank = at(from_.shape(id).rank()), axis = at(x.axis);
@@ -254,20 +311,13 @@ class ShardOperations {
   }
   void concatenate(Id id) {
     auto const axis = static_cast<int>(from_.integer(id));
-    if (Split const first = first_split(id); first.axis != axis)
-      return elementwise_like(id, first);
+    if (Split const first = first_split(id); first.axis != axis) return elementwise(id, first);
     Split all{axis, {}};
     for (Id operand : from_.operands(id)) {
       if (split(operand).axis != axis) refuse(id, "puts parts and what every rank has whole side by side");
       all.sections.append(split(operand).sections.begin(), split(operand).sections.end());
     }
     emit(id, operands(id), all);
-  }
-  /// All operands are divided alike.
-  void elementwise_like(Id id, Split const& split) {
-    List<Id> of;
-    for (Id operand : from_.operands(id)) of.push_back(localised(id, operand, split));
-    emit(id, std::move(of), split);
   }
   void reshape(Id id, Split const& x) {
     Shape const &before = from_.shape(operand(id, 0)), &after = from_.shape(id);

@@ -105,6 +105,7 @@ class Splits {
       if (units < 1 || extent % units != 0)
         refuse(concat("the ", extent, " rows of '", name, "' along axis ", rule->axis, " are not ", units,
                       " equal ones, as which its rule divides them"));
+      if (rule->if_even && extent % (units * ranks) != 0) continue;
       for (std::int64_t section : rule->sections) {
         split.sections.push_back(extent / units * section);
         if (split.sections.back() % ranks != 0)

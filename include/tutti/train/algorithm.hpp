@@ -118,9 +118,16 @@ class DataParallelTraining {
   std::int64_t bytes() const noexcept { return 0; }
   std::string describe() const { return "gradients averaged every step"; }
   std::string describe_traffic(std::int64_t parameters) const {
-    return ranks_ == 1 ? "none"
-                       : fmt::format("{} of gradients averaged over {} ranks each step",
-                                     human_bytes(4.0 * static_cast<double>(parameters)), ranks_);
+    std::string text;
+    auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
+    if (ranks_ > 1)
+      text = fmt::format("{} of gradients averaged over {} {}",
+                         bytes(tensor_ ? step_.sent_bytes(graph::MeshAxis::data) : 4 * parameters), ranks_,
+                         tensor_ ? "groups" : "ranks");
+    if (tensor_)
+      text += fmt::format("{}{} of activations added up over the {} ranks of a group", text.empty() ? "" : ", ",
+                          bytes(step_.sent_bytes(graph::MeshAxis::tensor)), tensor_->size());
+    return text.empty() ? "none" : text + " each step";
   }
 
  private:

@@ -3,6 +3,7 @@
 /// @file
 /// The graphs of a training step, from the model's function.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/amp.hpp>
@@ -35,6 +36,16 @@ graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions co
   });
   if (evaluates) graph::stop_dropout(model);
   return model;
+}
+
+/// Errors: configuration, for a Stack without layers.
+inline void require_layers(graph::Graph const& model, std::source_location where) {
+  for (graph::Parameter const& parameter : model.parameters)
+    if (parameter.stacked && model.shape(parameter.node)[0] == 0)
+      throw Error(ErrorKind::configuration, "TrainStep",
+                  concat("parameter '", model.name(parameter.node),
+                         "' is in a Stack of length 0, which has no layers. Set the Stack's length"),
+                  where);
 }
 
 /// What ranks of the tensor axis have of the parameters of `model`, as the configuration's shard_rules say.

@@ -64,13 +64,7 @@ class TrainStep {
     if (!(options.weight > 0))
       throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
     graph::Graph const model = loss_graph<Loss>(config_, options_, true);
-    for (graph::Parameter const& parameter : model.parameters)
-      if (parameter.stacked && model.shape(parameter.node)[0] == 0)
-        throw Error(ErrorKind::configuration, "TrainStep",
-                    concat("parameter '", model.name(parameter.node),
-                           "' is in a Stack of length 0, which has no layers. "
-                           "Set the Stack's length"),
-                    where);
+    require_layers(model, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
     if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
@@ -139,8 +133,7 @@ class TrainStep {
     if (splits_.ranks() == 1) return static_cast<void>(f(state()));
     require_connected(where);
     graph::State whole;
-    if (parallel_.port->rank() == 0)
-      whole = parallel::joined(*parallel_.tensor, state(), splits_, wanted, where);
+    if (parallel_.port->rank() == 0) whole = parallel::joined(*parallel_.tensor, state(), splits_, wanted, where);
     f(whole);
   }
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
@@ -162,10 +155,8 @@ class TrainStep {
     if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1;
         tensor != splits_.ranks())
       throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
-                  concat("the tensor axis has ", tensor, tensor == 1 ? " rank" : " ranks",
-                         ", and the step is made for ", splits_.ranks(),
-                         ". Set TrainStepOptions::tensor to as many"),
-                  where);
+                  concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
+                         ". Set TrainStepOptions::tensor to as many"), where);
     programs_.clear();
     evaluation_.reset();
     execution_.release();
@@ -273,6 +264,14 @@ class TrainStep {
     }
     return arena + communicator + (keeps_packed() ? graph::kept_bytes(programs_.front().program->list) : 0);
   }
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
+  std::int64_t sent_bytes(graph::MeshAxis axis) {
+    plan();
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < programs_.size(); ++i)
+      bytes += runs_of(i) * graph::sent_bytes(programs_[i].program->list, axis);
+    return bytes;
+  }
   /// The step table of the program that updates.
   std::string table() {
     prepare();
@@ -288,8 +287,7 @@ class TrainStep {
     prepare();
     std::vector<ProfiledPass> all;
     for (std::size_t i = 0; i < programs_.size(); ++i)
-      all.push_back(
-          {i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1, &programs_[i].executor->profile()});
+      all.push_back({runs_of(i), &programs_[i].executor->profile()});
     return all;
   }
 
@@ -312,8 +310,11 @@ class TrainStep {
     if (!parallel_.tensor)
       throw Error(ErrorKind::invalid_argument, "TrainStep",
                   concat("the step is one of ", splits_.ranks(),
-                         " ranks of a tensor axis and is not connected to them. Call connect first"),
-                  where);
+                         " ranks of a tensor axis and is not connected to them. Call connect first"), where);
+  }
+  /// Of the program i, in a step.
+  std::int64_t runs_of(std::size_t i) const noexcept {
+    return i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1;
   }
   void set_random(Executor& run, std::int64_t row) const {
     using Random = nn::StepRandom;
