@@ -282,6 +282,35 @@ TEST_CASE("a model of one's own is divided by its own rules, also where layers a
   }
 }
 
+TEST_CASE("logits that a divided product makes are compared where they are, for a loss written by itself") {
+  using namespace graph;
+  struct Head {
+    BOOST_HANA_DEFINE_STRUCT(Head, (nn::Linear, out));
+  };
+  Head head;
+  head.out = nn::linear_of(4, 8, 0.1);
+  Graph const whole = trace(head, [](Builder& b, Head const& p) {
+    Var const targets = b.input("targets", DType::int32, {3, 2});
+    Losses const losses = cross_entropy_losses(p.out(b.input("x", DType::float32, {3, 2, 4})), targets, 2);
+    b.output("loss", losses.mean + sum_all(losses.tokens) * 0.25);
+  });
+  parallel::Splits const splits(whole, {{"out.*", 0}}, 4);
+  Interpreter reference(grad(whole)), divided(grad(parallel::shard(whole, splits)), 4, 4);
+  randomise(reference, {});
+  reference.set("targets", {0, 7, 2, 3, 4, 2});
+  for (char const* name : {"x", "targets", "out.weight", "out.bias"})
+    for (int rank = 0; rank < 4; ++rank)
+      divided.set(name, part(reference.get(name), whole.shape(whole.find_leaf(name)), splits.of(name), 4, rank), rank);
+  reference.run();
+  divided.run();
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(divided.output("loss", rank)[0] == Approx(reference.output("loss")[0]).epsilon(1e-12));
+    auto const expected = part(reference.output("gradient.out.weight"), {8, 4}, splits.of("out.weight"), 4, rank);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(divided.output("gradient.out.weight", rank)[i] == Approx(expected[i]).margin(1e-12));
+  }
+}
+
 TEST_CASE("what does not work on parts is refused with its operation, its line and the way out") {
   using namespace graph;
   auto const refused = [](auto&& f, nn::ShardRules const& rules, char const* sentence) {

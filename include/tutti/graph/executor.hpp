@@ -55,7 +55,9 @@ struct Workspace {
 
 struct ExecutorOptions {
   comm::Port* port = nullptr;            ///< of the data axis; null: one rank along it. Outlives the executor
-  comm::Port* tensor = nullptr;          ///< of the tensor axis, likewise
+  comm::Port* tensor = nullptr;          ///< likewise of the other axes of the mesh
+  comm::Port* pipeline = nullptr;
+  comm::Port* sequence = nullptr;
   comm::Port* node = nullptr;            ///< of the ranks of the program's Division. Outlives the executor
   Shared<Workspace> workspace{};         ///< null: one of its own
   PackedOperands* packed = nullptr;      ///< keeps what products read of the state. Who writes a field lets it expire
@@ -75,8 +77,9 @@ class Executor : public Ports {
         state_(state),
         options_(std::move(options)) {
     StepList const& list = program.list;
-    for (auto const& [axis, port] : {std::pair{MeshAxis::data, options_.port}, {MeshAxis::tensor, options_.tensor}})
-      if (port != nullptr && port->size() > 1) ports_[static_cast<std::size_t>(axis)] = port;
+    ports_ = {options_.port, options_.tensor, options_.pipeline, options_.sequence};
+    for (comm::Port*& port : ports_)
+      if (port != nullptr && port->size() == 1) port = nullptr;
     if (list.buffers.empty())
       throw Error(ErrorKind::invalid_argument, "graph::Executor",
                   "the program is empty: it was moved from, or never compiled. Use the one that it became", where);

@@ -263,8 +263,7 @@ class ShardOperations {
     if (x.axis != logits.rank() - 1 || x.sections.size() != 1) refuse_split(id, x);
     std::int64_t const ignored = from_.integer(id);
     graph::Var const targets = var(operand(id, 1));
-    graph::Var const losses =
-        divided_row_losses(var(operand(id, 0)), targets, ignored, graph::last(logits), ranks_);
+    graph::Var const losses = divided_row_losses(var(operand(id, 0)), targets, ignored, ranks_);
     write_out(id, mean_of(sum_all(losses), losses, targets, ignored), 2);
   }
   void linear_cross_entropy(Id id) {

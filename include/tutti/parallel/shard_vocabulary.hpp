@@ -37,28 +37,30 @@ inline graph::Var divided_embedding(graph::Var tokens, graph::Var table) {
 }
 
 /// log(sum(exp(logits))) - logit of the target for every row of logits (..., R), of which each of `ranks` has the
-/// columns of its R rows of the table; the first `vocabulary` of all of them count. 0 where the target is `ignored`.
-inline graph::Var divided_row_losses(graph::Var logits, graph::Var targets, std::int64_t ignored,
-                                     std::int64_t vocabulary, int ranks) {
+/// columns of its R rows of the table. 0 where the target is `ignored`.
+/// Requires  R < 2^24: columns are compared as float32, which is fast and holds them
+inline graph::Var divided_row_losses(graph::Var logits, graph::Var targets, std::int64_t ignored, int ranks) {
   using namespace graph;
   Builder& builder = *logits.builder;
   Shape const shape = logits.shape(), rows = targets.shape();
   int const last = shape.rank() - 1;
   std::int64_t const columns = shape[last];
-  Shape const each = shape.with(last, 1);
-  if (vocabulary < columns * ranks) {
-    Var const first = convert(rank_number(builder, tensor_axis), DType::int32) * static_cast<double>(columns);
-    Var const counts = less(iota(builder, {columns}, 0, DType::int32) + first, static_cast<double>(vocabulary));
-    logits = select(broadcast_in_dim(counts, shape, {last}), logits, -1e30);
-  }
+  DType const number = logits.dtype();
   Var const own = log_sum_exp(logits);
-  Shape const one = with_first(1, rows);
-  Var const all = log_sum_exp(all_gather(reshape(own, one), tensor_axis, ranks), 0);
-  Var const at =
-      broadcast_in_dim(reshape(local_rows(targets, columns), each), shape, graph::detail::ascending(0, last + 1));
-  Var const hit = equal(iota(builder, shape, last, targets.dtype()), at);
+  Var const all = log_sum_exp(all_gather(reshape(own, with_first(1, rows)), tensor_axis, ranks), 0);
+  Var const at = reshape(convert(local_rows(targets, columns), number), shape.with(last, 1));
+  Var const hit = equal(broadcast_in_dim(convert(iota(builder, {columns}, 0, DType::int32), number), shape, {last}),
+                        broadcast_in_dim(at, shape, graph::detail::ascending(0, last + 1)));
   Var const target = over_tensor_axis(reduce_sum(select(hit, logits, 0.0), {last}));
   return select(not_equal(targets, static_cast<double>(ignored)), all - target, 0.0);
+}
+
+/// For `vocabulary` classes, nothing for the rows (R) of this rank that are among them, and very little for others.
+inline graph::Var padding_bias(graph::Builder& builder, std::int64_t rows, std::int64_t vocabulary, DType dtype) {
+  using namespace graph;
+  Var const first = rank_number(builder, tensor_axis) * static_cast<double>(rows);
+  Var const row = iota(builder, {rows}, 0, DType::int32) + first;
+  return select(less(row, static_cast<double>(vocabulary)), constant(builder, 0, {rows}, dtype), -1e30);
 }
 
 /// The mean over rows whose target is not ignored, as of cross_entropy_losses.
@@ -72,13 +74,17 @@ inline graph::Losses mean_of(graph::Var sum, graph::Var losses, graph::Var targe
 inline graph::Losses divided_linear_cross_entropy(graph::Var x, graph::Var weight, graph::Var targets,
                                                   List<std::int64_t> const& product, std::int64_t ignored,
                                                   std::int64_t vocabulary, int ranks,
-                                                  std::int64_t most = std::int64_t{1} << 24) {
+                                                  std::int64_t most = std::int64_t{1} << 25) {
   using namespace graph;
-  auto const losses_of = [&](Var rows, Var wanted) {
-    Var const logits = graph::detail::composite(Op::linear, {rows, weight}, product, {}, Where::current());
-    return divided_row_losses(logits, wanted, ignored, vocabulary, ranks);
-  };
   std::int64_t const rows = targets.shape().size(), columns = weight.shape()[0];
+  bool const padded = vocabulary < columns * ranks;
+  Var const bias = padded ? padding_bias(*x.builder, columns, vocabulary, x.dtype()) : Var{};
+  auto const losses_of = [&](Var rows_of, Var wanted) {
+    auto const here = Where::current();
+    Var const logits = padded ? graph::detail::composite(Op::linear, {rows_of, weight, bias}, product, {}, here)
+                              : graph::detail::composite(Op::linear, {rows_of, weight}, product, {}, here);
+    return divided_row_losses(logits, wanted, ignored, ranks);
+  };
   std::int64_t part = rows;
   if (rows * columns > most) part = std::max<std::int64_t>(most / columns, 1);
   while (rows % std::max<std::int64_t>(part, 1) != 0) --part;
