@@ -13,6 +13,42 @@
 
 using namespace tutti;
 
+// A model of one's own, which knows nothing of ranks, and what they divide of it.
+namespace own {
+
+struct Block {
+  BOOST_HANA_DEFINE_STRUCT(Block, (nn::RmsNorm, norm), (nn::Linear, up), (nn::Linear, down));
+};
+struct Model {
+  BOOST_HANA_DEFINE_STRUCT(Model, (graph::Param, table), (graph::Stack<Block>, blocks), (nn::Linear, head));
+};
+struct Config {
+  std::int64_t width = 12, hidden = 32;
+};
+Model make_parameters(Config const& config) {
+  Model model;
+  model.table = {{20, config.width}, graph::normal(0.5)};
+  model.blocks.length = 3;
+  model.blocks.block.norm = nn::rms_norm_of(config.width);
+  model.blocks.block.up = nn::linear_of(config.width, config.hidden, 0.2);
+  model.blocks.block.down = nn::linear_of(config.hidden, config.width, 0.2);
+  model.head = nn::linear_of(config.width, 20, 0.2);
+  return model;
+}
+struct Loss {
+  using Config = own::Config;
+  graph::Var operator()(Model const& p, graph::Var tokens, graph::Var targets) const {
+    graph::Var x = graph::embed(p.table, tokens);
+    x = graph::repeat(p.blocks, x, [](Block const& b, graph::Var h) { return h + b.down(silu(b.up(b.norm(h)))); });
+    return graph::cross_entropy(p.head(x), targets);
+  }
+};
+nn::ShardRules shard_rules(Config const&) {
+  return {{"blocks.up.*", 0}, {"blocks.down.weight", 1}, {"head.*", 0}};
+}
+
+}  // namespace own
+
 namespace {
 
 template <class Loss>
@@ -40,6 +76,12 @@ TEST_CASE("and a LLaMA with grouped heads") {
   for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {1, 4}, {2, 2}, {4, 1}}) {
     INFO(sizes.data << " x " << sizes.tensor);
     CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, sizes) == "");
+  }
+}
+TEST_CASE("and a model of one's own, by rules of its own") {
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {2, 2}, {1, 4}}) {
+    INFO(sizes.data << " x " << sizes.tensor);
+    CHECK(on_threads<own::Loss>({}, sizes) == "");
   }
 }
 TEST_CASE("micro-steps, recomputed blocks and SGD go with a tensor axis") {

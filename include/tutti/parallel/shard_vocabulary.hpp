@@ -5,6 +5,7 @@
 /// nowhere all together. For parallel/shard.hpp.
 /// Source  Shoeybi et al. 2019 (arXiv 1909.08053), section 3
 
+#include <tutti/graph/composites.hpp>
 #include <tutti/graph/probabilities.hpp>
 #include <tutti/graph/repeat.hpp>
 
