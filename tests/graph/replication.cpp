@@ -5,6 +5,7 @@
 #include <tutti/graph/grad.hpp>
 #include <tutti/graph/interpreter.hpp>
 #include <tutti/graph/print.hpp>
+#include <tutti/graph/stablehlo/export.hpp>
 
 #include <string>
 #include <vector>
@@ -118,4 +119,11 @@ TEST_CASE("text, words and files keep axes, and those of the data axis alone are
   Builder plain;
   plain.output("y", all_reduce(plain.input("x", DType::float32, {3}, Replication::varying)));
   CHECK(test::contains(to_string(canonical(plain.graph())), "all_reduce(%0) {0} : float32 (3,)"));
+}
+
+TEST_CASE("a StableHLO module has one group of replicas, and refuses what crosses another axis") {
+  Builder b;
+  b.output("y", all_reduce(b.parameter("w", {3}, zeros(), false, Where::current(), parts), tensor));
+  REQUIRE_ERROR(to_stablehlo(canonical(b.graph()), {.ranks = 2}), ErrorKind::unavailable,
+                "it crosses ranks along the tensor axis");
 }
