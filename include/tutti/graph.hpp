@@ -5,6 +5,7 @@
 /// feed them.
 
 #include <tutti/graph/op.hpp>
+#include <tutti/graph/replication.hpp>
 #include <tutti/tensor/shape.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/canonical.hpp>

@@ -17,3 +17,4 @@
 #include <tutti/nn/gpt2_initialise.hpp>
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/nn/rotation.hpp>
+#include <tutti/nn/shard_rules.hpp>

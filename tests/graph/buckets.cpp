@@ -7,6 +7,7 @@
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/communicator_port.hpp>
+#include <tutti/graph/executor.hpp>
 
 #include <vector>
 
@@ -57,6 +58,66 @@ TEST_CASE("a reduction of a reduction starts when the first one is there, on one
   for (int ranks : {1, 2, 3})
     for (std::int64_t bytes : {0, 128, 1 << 20})
       for (bool share : {true, false}) check_ranks(b.graph(), ranks, {true, share, bytes});
+}
+
+TEST_CASE("reductions along two axes of a mesh are gathered apart, and each goes over its own ranks") {
+  Builder b;
+  Replications const own = Replications(Replication::varying).with(graph::MeshAxis::tensor, Replication::varying);
+  Var const x = b.input("x", DType::float32, {3, 5}, own);
+  Var sum = x;
+  List<std::string> names;
+  auto const give = [&](std::string name, Var v) {
+    names.push_back(std::move(name));
+    b.output(names.back(), v);
+  };
+  for (int i = 0; i < 4; ++i) {
+    std::string const n = std::to_string(i);
+    Var const v = sum * (i + 0.5);
+    give("data" + n, all_reduce(v));
+    give("tensor" + n, all_reduce(v, graph::MeshAxis::tensor, comm::PortOp::avg));
+    give("both" + n, all_reduce(all_reduce(v, graph::MeshAxis::tensor)));
+    give("rows" + n, all_gather(v, graph::MeshAxis::tensor, 2));
+    sum = sum + all_reduce(v, graph::MeshAxis::tensor) * 0.1;
+  }
+  give("place", rank_number(b, graph::MeshAxis::tensor));
+  Graph const graph = canonical(b.graph());
+  auto const input = [](int rank) {
+    std::vector<float> values(15);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(rank + 1) / static_cast<float>(i + 2);
+    return values;
+  };
+  Interpreter reference(graph, 4, 2);
+  for (int rank = 0; rank < 4; ++rank) {
+    auto const values = input(rank);
+    reference.set("x", {values.begin(), values.end()}, rank);
+  }
+  reference.run();
+  for (std::int64_t bytes : {0, 256, 1 << 20}) {
+    Program const program = compile(graph, {true, true, bytes});
+    CHECK(sent_bytes(program.list, graph::MeshAxis::tensor) > 0);
+    std::vector<double> worst(4);
+    threads::run(4, [&](Communicator<Threads>& communicator) {
+      int const rank = communicator.rank();
+      Communicator<Threads> lines[]{communicator.split(rank % 2, rank), communicator.split(rank / 2, rank)};
+      auto const data = comm::port(lines[0]), tensor = comm::port(lines[1]);
+      exec::Context context({.threads = 1});
+      State state(graph);
+      Executor run(context, program, state, {.port = data.get(), .tensor = tensor.get()});
+      auto const values = input(rank);
+      run.set("x", TensorView<float const>(values.data(), Shape{3, 5}));
+      for (int again = 0; again < 2; ++again) run.run();
+      double& gap = worst[static_cast<std::size_t>(rank)];
+      for (std::string const& name : names) {
+        auto const& expected = reference.output(name, rank);
+        if (name == "place") gap = std::max(gap, std::abs(run.value(name) - expected[0]));
+        else
+          for (std::size_t i = 0; i < expected.size(); ++i)
+            gap = std::max(gap, std::abs(double{run.output<float>(name).elements()[i]} - expected[i]));
+      }
+    });
+    for (double gap : worst) CHECK(gap < 1e-5);
+  }
 }
 
 TEST_CASE("random graphs with collectives are planned, and run as the interpreter runs them") {

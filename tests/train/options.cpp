@@ -199,6 +199,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "architecture", "kv-heads", "hidden", "untied",
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
+                                  "data-parallel", "tensor-parallel",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank", "autotune",
                                   "recompute"};
@@ -248,6 +249,16 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--schedule", "cubic"}, "--schedule cubic: use cosine, linear, constant or wsd"},
       {{"--data", "x", "--backend", "smoke"}, "--backend smoke"},
       {{"--data", "x", "--ranks", "0"}, "--ranks 0: must be at least 1"},
+      {{"--data", "x", "--tensor-parallel", "0"}, "--tensor-parallel 0: must be at least 1"},
+      {{"--data", "x", "--data-parallel", "0"}, "--data-parallel 0: must be at least 1"},
+      {{"--data", "x", "--model-parallel", "2", "--tensor-parallel", "2"}, "two names of one flag"},
+      {{"--data", "x", "--tensor-parallel", "2", "--algorithm", "diloco"},
+       "--tensor-parallel 2: is for --algorithm ddp, which averages gradients every step"},
+      {{"--data", "x", "--model-parallel", "2", "--optimizer", "muon"},
+       "--tensor-parallel 2: divides matrices, of which muon needs the whole"},
+      {{"--data", "x", "--tensor-parallel", "2", "--attention-dropout", "0.1"},
+       "--tensor-parallel 2: divides heads, and --attention-dropout draws its masks over all of them"},
+      {{"--data", "x", "--tensor-parallel", "2", "--device", "cuda"}, "--tensor-parallel 2: is for --device cpu alone"},
       {{"--data", "x", "--ranks", "-2"}, "--ranks -2: must be at least 1"},
       {{"--data", "x", "--steps", "-2"}, "--steps -2: must be at least 1"},
       {{"--data", "x", "--sync-freq", "0"}, "--sync-freq 0"},

@@ -52,6 +52,31 @@ TEST_CASE("a folder stands for its token files") {
   CHECK(s.model.max_tokens == 16);
 }
 
+TEST_CASE("ranks that have one model together share one part of the batch; meshes that do not fit are refused") {
+  Data const data;
+  for (auto const& [words, mesh] : std::vector<std::pair<std::vector<std::string>, parallel::MeshSizes>>{
+           {{}, {4, 1}},
+           {{"--tensor-parallel", "2"}, {2, 2}},
+           {{"--model-parallel", "4"}, {1, 4}},
+           {{"--data-parallel", "4"}, {4, 1}},
+           {{"--data-parallel", "2", "--tensor-parallel", "2"}, {2, 2}}}) {
+    std::vector<std::string> all{"--batch", "3", "--sequence", "16"};
+    all.insert(all.end(), words.begin(), words.end());
+    Setup const s = data.with(all, 4);
+    CHECK(s.mesh.data == mesh.data);
+    CHECK(s.mesh.tensor == mesh.tensor);
+    CHECK(s.rows == 3);
+    CHECK(s.global_rows == 3 * mesh.data);
+    CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("tensor-parallel") == false);
+  }
+  REQUIRE_ERROR(data.with({"--tensor-parallel", "3"}, 4), ErrorKind::configuration,
+                "is not the number of ranks, 4. These fit, data x tensor: 4 x 1, 2 x 2, 1 x 4");
+  REQUIRE_ERROR(data.with({"--data-parallel", "2"}, 4), ErrorKind::configuration,
+                "--data-parallel 2 x --tensor-parallel 1 is not the number of ranks, 4");
+  REQUIRE_ERROR(data.with({"--data-parallel", "3", "--tensor-parallel", "2"}, 6 - 2), ErrorKind::configuration,
+                "--data-parallel 3 x --tensor-parallel 2 is not the number of ranks, 4");
+}
+
 TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is said") {
   Data const data;
   struct Row {

@@ -477,6 +477,55 @@ def case_relayout(bench):
             print(f"  {backend} {ranks} ranks: within {close(bench.losses(whole), bench.losses(out), 1e-5):.1e}")
 
 
+def case_tensor(bench):
+    """Every mesh of 2 and 4 ranks has the losses of one rank within 1e-5, GPT-2 and LLaMA, on every backend, bit for bit twice; a
+    checkpoint of any mesh goes on with any other; meshes that do not fit are refused in figures."""
+    models = {"gpt2": [], "llama": ["--architecture", "llama", "--kv-heads", "4", "--untied"]}
+    steps = ["--batch", "8", "--total-tokens", "256", "--steps", "20", "--checkpoint-every", "10", "--validation-data", str(bench.folder / "validation.bin")]
+    one = {}
+    for model, words in models.items():
+        one[model] = bench.folder / model
+        bench.run("threads", 1, one[model], *steps, *words, "--validate-every", "10")
+        for backend in bench.backends():
+            for data, tensor in ((1, 2), (1, 4), (2, 2), (4, 1)):
+                out = bench.folder / f"{model}{backend}{data}{tensor}"
+                text, _ = bench.run(backend, data * tensor, out, *steps, *words, "--validate-every", "10", "--tensor-parallel", str(tensor))
+                check(tensor == 1 or f"{data * tensor} ranks (data {data} x tensor {tensor})" in text, text)
+                check(tensor == 1 or f"of activations added up over the {tensor} ranks of a group each step" in text, text)
+                worst = close(bench.losses(one[model]), bench.losses(out), 1e-5)
+                held_out = [[row["loss"] for row in bench.metrics(of, "validation")] for of in (one[model], out)]
+                close(*held_out, 1e-5)
+                print(f"  {model} {backend} {data} x {tensor}: within {worst:.1e}")
+    again = bench.folder / "again"
+    bench.run("threads", 4, again, *steps, "--validate-every", "10", "--tensor-parallel", "2")
+    check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads22", 20), "a second run gives other bits")
+    for before, (data, tensor) in (("gpt2threads14", (4, 1)), ("gpt2threads41", (2, 2)), ("gpt2threads22", (1, 4)), ("gpt2threads22", (1, 1)),
+                                   ("llamathreads22", (1, 2)), ("gpt2threads22", (2, 2))):
+        for backend in bench.backends():
+            out = bench.folder / f"from{before}{data}{tensor}{backend}"
+            shutil.copytree(bench.folder / before, out)
+            bench.run(backend, data * tensor, out, "--resume", "10", "--model-parallel", str(tensor))
+            worst = close(bench.losses(one["llama" if "llama" in before else "gpt2"]), bench.losses(out), 1e-5)
+            print(f"  {before} -> {data} x {tensor}, {backend}: within {worst:.1e}")
+            if before.endswith(f"{data}{tensor}") and backend == "threads":
+                check(bench.parameters(out, 20) == bench.parameters(bench.folder / before, 20), "resumed on the same mesh: other bits")
+
+    def refused(ranks, *words):
+        _, errors = bench.run("threads", ranks, bench.folder / "none", *steps, *words, code=None)
+        return errors
+
+    said = refused(4, "--tensor-parallel", "3")
+    check("is not the number of ranks, 4. These fit, data x tensor: 4 x 1, 2 x 2, 1 x 4" in said, said)
+    said = refused(4, "--data-parallel", "2", "--tensor-parallel", "4")
+    check("--data-parallel 2 x --tensor-parallel 4 is not the number of ranks, 4" in said, said)
+    said = refused(3, "--channels", "36", "--tensor-parallel", "3")
+    check("4 heads do not divide among 3 ranks of the tensor axis (gpt2.hpp:" in said, said)
+    said = refused(2, "--optimizer", "muon", "--tensor-parallel", "2")
+    check("--tensor-parallel 2: divides matrices, of which muon needs the whole" in said, said)
+    said = refused(2, "--algorithm", "diloco", "--tensor-parallel", "2")
+    check("is for --algorithm ddp" in said, said)
+
+
 def case_one_voice(bench):
     """A mistake in flags, files or the machine is said once, by rank 0, and no rank stays."""
     data = str(bench.folder / "train.bin")

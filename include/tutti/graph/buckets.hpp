@@ -10,6 +10,7 @@
 #include <tutti/graph/rewrite.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -45,24 +46,32 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes, int sections
 
   auto step = [&](std::int32_t s) -> Step& { return list.steps[static_cast<std::size_t>(s)]; };
   List<Bucket> buckets;
+  std::array<std::int32_t, mesh_axes> last;  // of every axis of the mesh, the bucket that may take more
+  last.fill(-1);
   for (Item const& item : items) {
     Step const& added = step(item.step);
     std::int64_t const bytes = align_up(added.reads[0].bytes());
-    bool fits = !buckets.empty();
+    std::int32_t& open = last[static_cast<std::size_t>(added.mesh_axis)];
+    bool fits = open >= 0;
     if (fits) {
-      Bucket const& last = buckets.back();
-      Step const& first = step(last.items[0].step);
-      fits = last.bytes + bytes <= bucket_bytes && first.operation == added.operation &&
+      Bucket const& last_one = buckets[static_cast<std::size_t>(open)];
+      Step const& first = step(last_one.items[0].step);
+      fits = last_one.bytes + bytes <= bucket_bytes && first.operation == added.operation &&
              first.reads[0].dtype == added.reads[0].dtype &&
-             item.ready < last.first_use;  // else it would wait for a result of its own bucket
+             item.ready < last_one.first_use;  // else it would wait for a result of its own bucket
     }
-    if (!fits) buckets.push_back({{}, -1, item.first_use, 0});
-    Bucket& bucket = buckets.back();
+    if (!fits) {
+      open = static_cast<std::int32_t>(buckets.size());
+      buckets.push_back({{}, -1, item.first_use, 0});
+    }
+    Bucket& bucket = buckets[static_cast<std::size_t>(open)];
     bucket.items.push_back(item);
     bucket.ready = std::max(bucket.ready, item.ready);
     bucket.first_use = std::min(bucket.first_use, item.first_use);
     bucket.bytes += bytes;
   }
+  // Slots count starts, also where a bucket of another axis was closed before an older one.
+  buckets.stable_sort([](Bucket const& a, Bucket const& b) { return a.ready < b.ready; });
 
   struct Moved {
     BufferId bucket = -1;
@@ -87,6 +96,7 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes, int sections
     start.kind = StepKind::all_reduce_start;
     wait.kind = StepKind::all_reduce_wait;
     start.operation = head.operation;
+    start.mesh_axis = wait.mesh_axis = head.mesh_axis;
     start.slot = wait.slot = slot++;
     copy.layer = start.layer = wait.layer = bucket.ready >= 0 ? step(bucket.ready).layer : -1;
     copy.node = start.node = wait.node = head.node;

@@ -26,6 +26,12 @@ constexpr Range pooled(List<T>& pool, List<T> const& values) {
 }
 }  // namespace detail
 
+/// How gradients of what is replicated come together along an axis: the loss is the average of those of the data axis'
+/// ranks, and the same on all ranks of another one, to whose gradient each gives its part.
+constexpr comm::PortOp gradient_reduction(MeshAxis axis) noexcept {
+  return axis == MeshAxis::data ? comm::PortOp::avg : comm::PortOp::sum;
+}
+
 /// Handle of a value while a graph is built: what model functions are written in.
 /// Errors  a handle of no graph (a parameter that `trace` did not bind) is refused wherever it is used
 struct Var {
@@ -60,7 +66,7 @@ class Builder {
   /// A tensor that the user gives at every run. `varying` says that ranks give different ones (their part of a batch):
   /// gradients of what is replicated are then averaged over ranks where they arise.
   constexpr Var input(std::string_view name, DType dtype, Shape const& shape,
-                      Replication replication = Replication::replicated,
+                      Replications replication = {},
                       std::source_location where = std::source_location::current()) {
     return leaf(Op::input, name, {dtype, replication, shape}, graph_.inputs, where);
   }
@@ -82,20 +88,27 @@ class Builder {
     if (across == StateUpdate::averaged && !is_floating(dtype))
       refuse(where, Op::state, ErrorKind::dtype,
              "integers have no average over ranks; make the state floating, or say replicated or per_rank");
-    Replication const known = across == StateUpdate::per_rank ? Replication::varying : Replication::replicated;
+    return state(name, {dtype, {}, shape}, init, across, where);
+  }
+  /// Of this type, of which ranks along other axes than that of data may have parts of their own, as of a parameter.
+  constexpr Var state(std::string_view name, Type type, Init init, StateUpdate across,
+                      std::source_location where = std::source_location::current()) {
+    type.replication = type.replication.with(
+        MeshAxis::data, across == StateUpdate::per_rank ? Replication::varying : Replication::replicated);
     graph_.state_inits.push_back(init);
     List<std::int64_t> integers;
     if (across == StateUpdate::averaged) integers.push_back(static_cast<std::int64_t>(across));
-    return leaf(Op::state, name, {dtype, known, shape}, graph_.states, where, std::move(integers));
+    return leaf(Op::state, name, type, graph_.states, where, std::move(integers));
   }
   constexpr Var state(std::string_view name, Shape const& shape, StateUpdate across,
                       std::source_location where = std::source_location::current()) {
     return state(name, shape, zeros(), DType::float32, across, where);
   }
+  /// `known`: along other axes than that of data, ranks may have parts of their own.
   constexpr Var parameter(std::string_view name, Shape const& shape, Init init, bool stacked = false,
-                          std::source_location where = std::source_location::current()) {
+                          std::source_location where = std::source_location::current(), Replications known = {}) {
     List<Id> list;
-    Var const var = leaf(Op::parameter, name, {DType::float32, Replication::replicated, shape}, list, where);
+    Var const var = leaf(Op::parameter, name, {DType::float32, known, shape}, list, where);
     graph_.parameters.push_back({var.id, init, stacked});
     return var;
   }
@@ -126,6 +139,12 @@ class Builder {
       refuse(where, graph_.op(to), ErrorKind::communication,
              "the new value differs between ranks, the tensor must not; all_reduce it first, or make the state with "
              "StateUpdate::averaged or StateUpdate::per_rank");
+    for (MeshAxis axis : {MeshAxis::tensor, MeshAxis::pipeline, MeshAxis::sequence})
+      if (graph_.replication(to, axis) == Replication::replicated &&
+          graph_.replication(from, axis) != Replication::replicated)
+        refuse(where, graph_.op(to), ErrorKind::communication,
+               "the new value differs between ranks of the " + std::string(graph::name(axis)) +
+                   " axis, the tensor must not; all_reduce it there first");
     graph_.updates.push_back({to, from});
   }
 
@@ -177,6 +196,10 @@ class Builder {
 
   /// What the gradients that are still to be taken of this graph's repeats compute again.
   constexpr void set_recompute(Recompute policy) noexcept { graph::set_recompute(graph_, policy); }
+  /// The same of one repeat.
+  constexpr void set_recompute(Id repeat, Recompute policy) noexcept {
+    graph::set_recompute(graph_, graph_[repeat], policy);
+  }
 
   /// While set, new nodes carry this node's source line instead of the caller's.
   constexpr void inherit_source(Id id) noexcept { inherited_ = id; }
@@ -230,21 +253,28 @@ class Builder {
     if (kind == OpClass::collective || kind == OpClass::structure || kind == OpClass::leaf ||
         wanted.operands.size() < 2)
       return;
-    bool varying = false;
-    for (Id id : wanted.operands) varying = varying || graph_.replication(id) == Replication::varying;
-    if (!varying) return;
-    for (Id& id : wanted.operands) {
-      Op const op = graph_.op(id);
-      if (graph_.replication(id) != Replication::replicated || !is_floating(graph_.dtype(id)) || op == Op::constant ||
-          op == Op::scalar)
-        continue;
-      id = emit(draft(Op::vary, {id}, {static_cast<std::int64_t>(comm::PortOp::avg)}), where);
+    int all = 0;
+    for (Id id : wanted.operands) all |= graph_.type(id).replication.bits();
+    if (all == 0) return;
+    for (int i = 0; i < mesh_axes; ++i) {
+      auto const axis = static_cast<MeshAxis>(i);
+      bool varying = false;
+      for (Id id : wanted.operands) varying = varying || graph_.replication(id, axis) == Replication::varying;
+      if (!varying) continue;
+      for (Id& id : wanted.operands) {
+        Op const op = graph_.op(id);
+        if (graph_.replication(id, axis) != Replication::replicated || !is_floating(graph_.dtype(id)) ||
+            op == Op::constant || op == Op::scalar)
+          continue;
+        id = emit(draft(Op::vary, {id}, along(axis, {static_cast<std::int64_t>(gradient_reduction(axis))})), where);
+      }
     }
   }
 
   constexpr Id averaged(Id value, std::source_location where) {
     std::int64_t const average = static_cast<std::int64_t>(comm::PortOp::avg);
-    bool const is_average = graph_.op(value) == Op::all_reduce && graph_.integer(value) == average;
+    bool const is_average = graph_.op(value) == Op::all_reduce && graph_.integer(value) == average &&
+                            mesh_axis(graph_, value) == MeshAxis::data;
     if (is_average || graph_.op(value) == Op::constant) return value;
     if (graph_.replication(value) == Replication::replicated) value = emit(draft(Op::vary, {value}, {average}), where);
     return emit(draft(Op::all_reduce, {value}, {average}), where);

@@ -188,7 +188,7 @@ struct Writer {
     put(update.value);
   }
   constexpr void put(Type const& type) {
-    put(static_cast<std::int32_t>(type.dtype) | static_cast<std::int32_t>(type.replication) << 8 |
+    put(static_cast<std::int32_t>(type.dtype) | std::int32_t{type.replication.bits()} << 8 |
         type.shape.rank() << 16);
     for (std::int64_t extent : type.shape) put(extent);
   }
@@ -251,7 +251,7 @@ struct Reader {
   constexpr void get(Type& type) {
     std::uint64_t const word = next();
     type.dtype = static_cast<DType>(word & 0xff);
-    type.replication = static_cast<Replication>(word >> 8 & 0xff);
+    type.replication = Replications::of_bits(static_cast<std::uint8_t>(word >> 8 & 0xff));
     std::array<std::int64_t, Shape::max_rank> extents{};
     auto const rank = static_cast<std::size_t>(word >> 16);
     for (std::size_t axis = 0; axis < rank; ++axis) get(extents[axis]);

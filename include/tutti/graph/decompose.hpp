@@ -252,12 +252,13 @@ constexpr Graph decompose(Graph const& graph) {
   };
   for (Id input : graph.inputs)
     leaf(input, [&](Id id) {
-      return builder.input(graph.name(id), graph.dtype(id), graph.shape(id), graph.replication(id));
+      return builder.input(graph.name(id), graph.dtype(id), graph.shape(id), graph.type(id).replication);
     });
   for (Id scalar : graph.scalars) leaf(scalar, [&](Id id) { return builder.scalar(graph.name(id), graph.dtype(id)); });
   for (Parameter const& parameter : graph.parameters)
     leaf(parameter.node, [&](Id id) {
-      return builder.parameter(graph.name(id), graph.shape(id), parameter.init, parameter.stacked);
+      return builder.parameter(graph.name(id), graph.shape(id), parameter.init, parameter.stacked, Where::current(),
+                               graph.type(id).replication);
     });
   for (std::size_t i = 0; i < graph.states.size(); ++i)
     leaf(graph.states[i], [&](Id id) {

@@ -16,7 +16,8 @@ constexpr List<bool> differing(Graph const& graph, List<bool> inputs = {}) {
   for (std::size_t i = 0; i < inputs.size(); ++i) differs[at(graph.inputs[i])] = inputs[i];
   for (Id id = 0; id < graph.size(); ++id) {
     Op const op = graph.op(id);
-    if (op == Op::input || op == Op::all_reduce || op == Op::broadcast || op == Op::all_gather) continue;
+    bool const agrees = op == Op::all_reduce || op == Op::broadcast || op == Op::all_gather;
+    if (op == Op::input || (agrees && mesh_axis(graph, id) == MeshAxis::data)) continue;
     bool any = op == Op::rank || op == Op::reduce_scatter || state_update(graph, id) == StateUpdate::per_rank;
     for (Id operand : graph.operands(id)) any = any || differs[at(operand)];
     differs[at(id)] = any;

@@ -21,6 +21,7 @@
 #include <tutti/tensor/view.hpp>
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,10 @@ struct Workspace {
 };
 
 struct ExecutorOptions {
-  comm::Port* port = nullptr;            ///< null: this rank is alone. Outlives the executor
+  comm::Port* port = nullptr;            ///< of the data axis; null: one rank along it. Outlives the executor
+  comm::Port* tensor = nullptr;          ///< likewise of the other axes of the mesh
+  comm::Port* pipeline = nullptr;
+  comm::Port* sequence = nullptr;
   comm::Port* node = nullptr;            ///< of the ranks of the program's Division. Outlives the executor
   Shared<Workspace> workspace{};         ///< null: one of its own
   PackedOperands* packed = nullptr;      ///< keeps what products read of the state. Who writes a field lets it expire
@@ -71,9 +75,11 @@ class Executor : public Ports {
         context_(context),
         program_(program),
         state_(state),
-        options_(std::move(options)),
-        port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
+        options_(std::move(options)) {
     StepList const& list = program.list;
+    ports_ = {options_.port, options_.tensor, options_.pipeline, options_.sequence};
+    for (comm::Port*& port : ports_)
+      if (port != nullptr && port->size() == 1) port = nullptr;
     if (list.buffers.empty())
       throw Error(ErrorKind::invalid_argument, "graph::Executor",
                   "the program is empty: it was moved from, or never compiled. Use the one that it became", where);
@@ -146,7 +152,7 @@ class Executor : public Ports {
     } catch (...) {
       for (Flight& flight : flights_)
         if (flight.active) {
-          port_->cancel(flight.ticket);
+          flight.port->cancel(flight.ticket);
           flight.active = false;
         }
       throw;
@@ -164,6 +170,7 @@ class Executor : public Ports {
   struct Flight {
     comm::Port::Ticket ticket = 0;
     bool active = false;
+    comm::Port* port = nullptr;
   };
   struct Dead {
     std::byte* memory = nullptr;
@@ -190,23 +197,25 @@ class Executor : public Ports {
         if (!step.where.empty() && told.native().empty()) told.with_native(concat("traced at ", step.where));
         throw told;
       }
+    comm::Port* const port = ports_[static_cast<std::size_t>(step.mesh_axis)];
     switch (step.kind) {
       case StepKind::all_reduce_start:
-        if (port_ == nullptr) break;
-        flights_[lowering::at(step.slot)] = {step.scatter ? start_scatter(step) : start_all_reduce(step), true};
+        if (port == nullptr) break;
+        flights_[lowering::at(step.slot)] = {
+            step.scatter ? start_scatter(*port, step) : start_all_reduce(*port, step), true, port};
         started_ = step.slot + 1;
         break;
       case StepKind::all_reduce_wait: {
-        if (port_ == nullptr) break;
+        if (port == nullptr) break;
         Flight& flight = flights_[lowering::at(step.slot)];
-        if (flight.active) wait(*port_, flight.ticket);
+        if (flight.active) wait(*port, flight.ticket);
         flight.active = false;
         break;
       }
       case StepKind::all_reduce:
         throw Error(ErrorKind::internal, "graph::Executor", "a reduction was left without a bucket");
       case StepKind::rank:
-        generic::store_number(step.writes[0].dtype, pointer(step.writes[0]), 0, port_ == nullptr ? 0 : port_->rank());
+        generic::store_number(step.writes[0].dtype, pointer(step.writes[0]), 0, port == nullptr ? 0 : port->rank());
         break;
       case StepKind::node_sum: case StepKind::node_barrier: {
         double nothing = 0;
@@ -215,48 +224,48 @@ class Executor : public Ports {
                                                              std::source_location::current()));
         break;
       }
-      case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(step); break;
+      case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(port, step); break;
       default: throw Error(ErrorKind::internal, "graph::Executor", "a step has no call");
     }
   }
-  comm::Port::Ticket start_all_reduce(Step const& step) {
-    return port_->start_all_reduce(pointer(step.reads[0]), sent_elements(step), step.reads[0].dtype,
-                                   static_cast<comm::PortOp>(step.operation), std::source_location::current());
+  comm::Port::Ticket start_all_reduce(comm::Port& port, Step const& step) {
+    return port.start_all_reduce(pointer(step.reads[0]), sent_elements(step), step.reads[0].dtype,
+                                 static_cast<comm::PortOp>(step.operation), std::source_location::current());
   }
   /// In place: of the bucket's memory only this rank's section is written.
-  comm::Port::Ticket start_scatter(Step const& step) {
+  comm::Port::Ticket start_scatter(comm::Port& port, Step const& step) {
     Ref const& first = step.reads[0];
     BufferId const root = program_.list.home(first.buffer).root;
     auto const size = static_cast<std::int64_t>(size_of(first.dtype));
-    std::int64_t const count = program_.list[root].bytes / size / port_->size();
+    std::int64_t const count = program_.list[root].bytes / size / port.size();
     std::byte* const bucket = pointer(first);
-    return port_->start_reduce_scatter(bucket, bucket + count * size * port_->rank(), count, first.dtype,
-                                       static_cast<comm::PortOp>(step.operation), std::source_location::current());
+    return port.start_reduce_scatter(bucket, bucket + count * size * port.rank(), count, first.dtype,
+                                     static_cast<comm::PortOp>(step.operation), std::source_location::current());
   }
-  void collective(Step const& step) {
+  void collective(comm::Port* port, Step const& step) {
     auto const here = std::source_location::current();
     Ref const &x = step.reads[0], &y = step.writes[0];
     std::byte *const from = pointer(x), *const to = pointer(y);
-    int const ranks = port_ == nullptr ? 1 : port_->size();
+    int const ranks = port == nullptr ? 1 : port->size();
     if (step.kind != StepKind::broadcast && step.root != ranks)
       throw Error(ErrorKind::communication, "graph::Executor",
                   "the program was traced for " + std::to_string(step.root) + " ranks and runs on " +
                       std::to_string(ranks) + ". Trace it again");
-    if (port_ == nullptr) {
+    if (port == nullptr) {
       if (x.bytes() > 0) std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
       return;
     }
     comm::Port::Ticket ticket = 0;
     if (step.kind == StepKind::broadcast) {
       std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
-      ticket = port_->start_broadcast(to, y.shape.size(), y.dtype, step.root, here);
+      ticket = port->start_broadcast(to, y.shape.size(), y.dtype, step.root, here);
     } else if (step.kind == StepKind::all_gather) {
-      ticket = port_->start_all_gather(from, to, x.shape.size(), x.dtype, here);
+      ticket = port->start_all_gather(from, to, x.shape.size(), x.dtype, here);
     } else {
-      ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
-                                           static_cast<comm::PortOp>(step.operation), here);
+      ticket = port->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
+                                          static_cast<comm::PortOp>(step.operation), here);
     }
-    wait(*port_, ticket);
+    wait(*port, ticket);
   }
   void wait(comm::Port& port, comm::Port::Ticket ticket) {
     std::int64_t const begin = exec::now_ns();
@@ -268,7 +277,7 @@ class Executor : public Ports {
     while (oldest_ < started_ && !flights_[lowering::at(oldest_)].active) ++oldest_;
     if (oldest_ == started_) return;
     Flight& flight = flights_[lowering::at(oldest_)];
-    if (port_->test(flight.ticket)) flight.active = false;
+    if (flight.port->test(flight.ticket)) flight.active = false;
   }
 
   void plan_poison() {
@@ -299,7 +308,7 @@ class Executor : public Ports {
   Program const& program_;
   State const& state_;
   ExecutorOptions options_;
-  comm::Port* port_;
+  std::array<comm::Port*, mesh_axes> ports_{};  // by axis of the mesh; null: one rank along it
   List<std::byte*> roots_;   // of fields, inputs and outputs, by buffer
   List<Owner<calls::Call>> calls_;  // null for collectives
   List<Flight> flights_;

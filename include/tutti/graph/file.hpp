@@ -74,7 +74,7 @@ class FileWriter {
       for (int result = 0; result < g.results(id); ++result) {
         Type const& type = g.type(id, result);
         rest.put(index(tutti::name(type.dtype)));
-        rest.put(static_cast<std::uint8_t>(type.replication));
+        rest.put(type.replication.bits());
         rest.list(std::span(type.shape.begin(), static_cast<std::size_t>(type.shape.rank())));
       }
     }
@@ -214,10 +214,10 @@ class FileReader {
     while (dtype < dtype_count && tutti::name(static_cast<DType>(dtype)) != wanted) ++dtype;
     if (dtype == dtype_count) malformed("dtype '" + std::string(wanted) + "' is unknown to this version");
     auto const replication = get<std::uint8_t>();
-    require_form(replication <= static_cast<std::uint8_t>(Replication::partial), "a replication state is none");
+    require_form(Replications::are_bits(replication), "a replication state is none");
     List<std::int64_t> const extents = list<std::int64_t>();
     result.dtype = static_cast<DType>(dtype);
-    result.replication = static_cast<Replication>(replication);
+    result.replication = Replications::of_bits(replication);
     result.shape = Shape::of(extents.data(), static_cast<std::int64_t>(extents.size()));
     std::int64_t elements = 1;
     for (std::int64_t const extent : extents) elements = checked_multiply(elements, std::max<std::int64_t>(extent, 1));
@@ -340,9 +340,11 @@ class FileReader {
                    "only parameters and states are updated, and once");
       updated[static_cast<std::size_t>(target)] = true;
       Type const &from = graph.type(value), &to = graph.type(target);
-      require_form(from.dtype == to.dtype && from.shape == to.shape && from.replication != Replication::partial &&
-                       (to.replication == Replication::varying || from.replication == Replication::replicated),
-                   "an update has another type than what it updates");
+      bool same = from.dtype == to.dtype && from.shape == to.shape && !from.replication.any(Replication::partial);
+      for (int axis = 0; axis < mesh_axes; ++axis)
+        same = same && (to.replication[static_cast<MeshAxis>(axis)] == Replication::varying ||
+                        from.replication[static_cast<MeshAxis>(axis)] == Replication::replicated);
+      require_form(same, "an update has another type than what it updates");
       graph.updates.push_back({target, value});
     }
   }

@@ -35,13 +35,15 @@ inline constexpr Count any_count{0, -1};
 
 constexpr Form form_of(Op op) {
   switch (op) {
-    case Op::input: case Op::parameter: case Op::scalar: case Op::rank: return {0, 0, 0};
+    case Op::input: case Op::parameter: case Op::scalar: return {0, 0, 0};
+    case Op::rank: return {0, {0, 1}, 0};
     case Op::state: return {0, {0, 1}, 0};
     case Op::constant: return {0, 0, 1};
     case Op::iota: return {0, 1, 0};
-    case Op::stop_gradient: case Op::reshape: case Op::partial: return {1, 0, 0};
-    case Op::barrier: case Op::vary: case Op::all_reduce: case Op::broadcast: case Op::all_gather: case Op::result:
-      return {1, 1, 0};
+    case Op::stop_gradient: case Op::reshape: return {1, 0, 0};
+    case Op::partial: return {1, {0, 1}, 0};
+    case Op::barrier: case Op::result: return {1, 1, 0};
+    case Op::vary: case Op::all_reduce: case Op::broadcast: case Op::all_gather: return {1, {1, 2}, 0};
     case Op::broadcast_in_dim: case Op::transpose: case Op::slice: case Op::reduce_sum: case Op::reduce_max:
       return {1, any_count, 0};
     case Op::pad: return {1, any_count, 1};
@@ -68,7 +70,7 @@ constexpr Form form_of(Op op) {
     case Op::linear_cross_entropy: return {3, {2, 3}, 1};
     case Op::square_sum: return {{1, 2}, 0, 0};
     case Op::adamw: return {8, 0, 4};
-    case Op::reduce_scatter: return {1, 2, 0};
+    case Op::reduce_scatter: return {1, {2, 3}, 0};
     case Op::repeat: return {{1, -1}, 6, 0};
     default: return {};  // functions of elements say for themselves; custom operations do not travel
   }
@@ -179,6 +181,9 @@ inline void check_composite(Operands const& in) {
 
 inline void check_attributes(Operands const& in) {
   auto const& draft = in.draft;
+  if (info(draft.op).kind == OpClass::collective || draft.op == Op::rank)
+    if (std::size_t const axis = port_integers(draft.op); draft.integers.size() > axis)
+      require_form(draft.integers[axis] > 0 && draft.integers[axis] < mesh_axes, "the axis of the mesh is none");
   switch (draft.op) {
     case Op::iota:
       require_form(in.integer(0) >= 0 && in.integer(0) < draft.type.shape.rank(), "the axis is not below the rank");
@@ -191,7 +196,8 @@ inline void check_attributes(Operands const& in) {
       require_form(draft.type.dtype == DType::int32 && draft.type.shape.rank() == 0, "a rank is an int32 without axes");
       break;
     case Op::parameter:
-      require_form(draft.type.dtype == DType::float32 && draft.type.replication == Replication::replicated,
+      require_form(draft.type.dtype == DType::float32 &&
+                       draft.type.replication[MeshAxis::data] == Replication::replicated,
                    "a parameter is float32 and replicated");
       break;
     case Op::state:
@@ -268,7 +274,7 @@ inline void check_form(Graph const& graph, Draft const& draft) {
     require_form(draft.integers[0] >= 0 && draft.integers[0] < graph.results(draft.operands[0]),
                  "there is no such result");
   if (facts.kind == OpClass::leaf && draft.operands.empty())
-    require_form(draft.type.replication != Replication::partial, "a leaf is no part of a sum");
+    require_form(!draft.type.replication.any(Replication::partial), "a leaf is no part of a sum");
   detail::Operands const in{graph, draft, std::source_location::current()};
   detail::check_attributes(in);
   if (draft.op == Op::repeat) detail::check_repeat(graph, draft);

@@ -226,8 +226,10 @@ class BodyGradient {
     List<Id> operands;
     for (std::size_t i = 0; i < carries_.size(); ++i) {
       Var initial = carries_[i].initial;
-      if (backward.replication(backward.outputs[i].node) == Replication::varying)
-        initial = vary(initial, comm::PortOp::avg, n_.where);
+      for (int k = 0; k < mesh_axes; ++k)
+        if (auto const axis = static_cast<MeshAxis>(k);
+            backward.replication(backward.outputs[i].node, axis) == Replication::varying)
+          initial = vary(initial, axis, gradient_reduction(axis), n_.where);
       operands.push_back(initial.id);
     }
     for (Slice const& invariant : invariants_) operands.push_back(invariant.stacked.id);

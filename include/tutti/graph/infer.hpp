@@ -122,23 +122,40 @@ struct Operands {
   }
 };
 
-/// The state of a result: varying wins over replicated; partial passes only through what is linear in it.
-constexpr Replication combined(Operands const& in) {
+/// The state of a result along one axis: varying wins over replicated; partial passes only through what is linear in
+/// it.
+constexpr Replication combined(Operands const& in, MeshAxis axis) {
   bool varying = false;
   int partial = 0;
   for (int i = 0; i < in.count(); ++i) {
-    varying = varying || in[i].replication == Replication::varying;
-    partial += in[i].replication == Replication::partial;
+    varying = varying || in[i].replication[axis] == Replication::varying;
+    partial += in[i].replication[axis] == Replication::partial;
   }
   if (partial == 0) return varying ? Replication::varying : Replication::replicated;
   Linearity const linearity = info(in.draft.op).linearity;
-  bool const linear = linearity == Linearity::any || (linearity == Linearity::every && partial == in.count()) ||
-                      (linearity == Linearity::one && partial == 1) ||
-                      (linearity == Linearity::first && partial == 1 && in[0].replication == Replication::partial);
-  if (!linear || varying)
+  bool const linear =
+      linearity == Linearity::any || (linearity == Linearity::every && partial == in.count()) ||
+      (linearity == Linearity::one && partial == 1) ||
+      (linearity == Linearity::first && partial == 1 && in[0].replication[axis] == Replication::partial);
+  if (!linear || varying) {
+    if (axis == MeshAxis::data)
+      refuse(in.where, in.draft.op, ErrorKind::communication,
+             "an operand is only this rank's addend of a pending sum; all_reduce it before this operation");
     refuse(in.where, in.draft.op, ErrorKind::communication,
-           "an operand is only this rank's addend of a pending sum; all_reduce it before this operation");
+           "an operand is only this rank's addend of a pending sum along the " + std::string(graph::name(axis)) +
+               " axis; all_reduce it there before this operation");
+  }
   return Replication::partial;
+}
+constexpr Replications combined(Operands const& in) {
+  int bits = 0;
+  for (int i = 0; i < in.count(); ++i) bits |= in[i].replication.bits();
+  Replications result;
+  if (bits == 0) return result;
+  for (int axis = 0; axis < mesh_axes; ++axis)
+    if ((bits >> 2 * axis & 3) != 0)
+      result = result.with(static_cast<MeshAxis>(axis), combined(in, static_cast<MeshAxis>(axis)));
+  return result;
 }
 
 constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) {

@@ -298,11 +298,15 @@ constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_locat
       if (op == Op::square_sum) type.dtype = DType::float64;
       break;
   }
-  switch (op) {
-    case Op::vary: case Op::reduce_scatter: type.replication = Replication::varying; break;
-    case Op::partial: type.replication = Replication::partial; break;
-    case Op::all_reduce: case Op::broadcast: case Op::all_gather: type.replication = Replication::replicated; break;
-    default: type.replication = detail::combined(in); break;
+  if (facts.kind == OpClass::collective) {
+    std::size_t const named = port_integers(op);
+    MeshAxis const axis = draft.integers.size() > named ? static_cast<MeshAxis>(draft.integers[named]) : MeshAxis::data;
+    bool const apart = op == Op::vary || op == Op::reduce_scatter;
+    type.replication = in[0].replication.with(axis, op == Op::partial ? Replication::partial
+                                                    : apart           ? Replication::varying
+                                                                      : Replication::replicated);
+  } else {
+    type.replication = detail::combined(in);
   }
   for (Type& other : more) other.replication = type.replication;
   List<Type> types{type};

@@ -14,9 +14,11 @@ class Interpreter {
  public:
   using Values = naive::Values;
 
-  /// Parameters and states start at zero, or one where `Init` says so; random ones are the caller's to set.
-  explicit Interpreter(Graph graph, int ranks = 1)
-      : graph_(std::move(graph)), leaves_(naive::at(ranks), Cells(graph_.nodes.size())) {
+  /// Parameters and states start at zero, or one where `Init` says so; random ones are the caller's to set. Of `ranks`
+  /// in all, `tensor` in a row are those of one line along the tensor axis; lines of the data axis go across.
+  /// Requires  tensor divides ranks
+  explicit Interpreter(Graph graph, int ranks = 1, int tensor = 1)
+      : graph_(std::move(graph)), tensor_(naive::at(tensor)), leaves_(naive::at(ranks), Cells(graph_.nodes.size())) {
     auto const fill = [&](Id id, Init const& init) {
       for (Cells& rank : leaves_)
         rank[naive::at(id)] = {Values(naive::at(graph_.shape(id).size()), init.kind == Init::Kind::ones ? 1.0 : 0.0)};
@@ -108,7 +110,7 @@ class Interpreter {
               throw Error(ErrorKind::invalid_argument, "Interpreter::run",
                           "\"" + std::string(graph.name(id)) + "\" has no value; set it before the run");
           } else if (op == Op::rank) {
-            out = {{static_cast<double>(r)}};
+            out = {{static_cast<double>(place(mesh_axis(graph, id), r))}};
           } else if (op == Op::result) {
             out = {ranks[r][naive::at(graph.operand(id, 0))][naive::at(graph.integer(id))]};
           } else if (kind == OpClass::composite) {
@@ -175,30 +177,45 @@ class Interpreter {
       for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r][naive::at(id)] = {value(r)};
       return;
     }
+    MeshAxis const axis = mesh_axis(graph, id);
+    std::size_t const count = line(axis, ranks.size());
     bool const sized = op == Op::all_gather || op == Op::reduce_scatter;
-    if (sized && graph.integer(id) != static_cast<std::int64_t>(ranks.size()))
+    if (sized && graph.integer(id) != static_cast<std::int64_t>(count))
       throw Error(ErrorKind::configuration, std::string(name(op)),
                   "the graph was made for " + std::to_string(graph.integer(id)) + " ranks, here are " +
-                      std::to_string(ranks.size()));
-    Values all;
-    if (op == Op::all_gather) {
-      for (std::size_t r = 0; r < ranks.size(); ++r) all.insert(all.end(), value(r).begin(), value(r).end());
-    } else if (op == Op::broadcast) {
-      all = value(naive::at(graph.integer(id)));
-    } else {
-      all = value(0);
-      for (std::size_t r = 1; r < ranks.size(); ++r)
-        for (std::size_t i = 0; i < all.size(); ++i) all[i] += value(r)[i];
-      if (static_cast<comm::PortOp>(graph.integer(id, op == Op::reduce_scatter ? 1 : 0)) == comm::PortOp::avg)
-        for (double& x : all) x /= static_cast<double>(ranks.size());
+                      std::to_string(count));
+    std::size_t const stride = axis == MeshAxis::data ? tensor_ : 1;
+    for (std::size_t first = 0; first < ranks.size(); ++first) {
+      if (place(axis, first) != 0) continue;
+      auto const of = [&](std::size_t i) -> Values const& { return value(first + i * stride); };
+      Values all;
+      if (op == Op::all_gather) {
+        for (std::size_t i = 0; i < count; ++i) all.insert(all.end(), of(i).begin(), of(i).end());
+      } else if (op == Op::broadcast) {
+        all = of(naive::at(graph.integer(id)));
+      } else {
+        all = of(0);
+        for (std::size_t i = 1; i < count; ++i)
+          for (std::size_t k = 0; k < all.size(); ++k) all[k] += of(i)[k];
+        if (static_cast<comm::PortOp>(graph.integer(id, op == Op::reduce_scatter ? 1 : 0)) == comm::PortOp::avg)
+          for (double& x : all) x /= static_cast<double>(count);
+      }
+      for (std::size_t i = 0; i < count; ++i)
+        ranks[first + i * stride][naive::at(id)] = {
+            op == Op::reduce_scatter ? part(all, static_cast<std::int64_t>(i), static_cast<std::int64_t>(count)) : all};
     }
-    for (std::size_t r = 0; r < ranks.size(); ++r)
-      ranks[r][naive::at(id)] = {op == Op::reduce_scatter
-                                     ? part(all, static_cast<std::int64_t>(r), static_cast<std::int64_t>(ranks.size()))
-                                     : all};
+  }
+
+  /// Ranks along an axis, of so many in all; the axes that are not simulated have one.
+  std::size_t line(MeshAxis axis, std::size_t ranks) const {
+    return axis == MeshAxis::data ? ranks / tensor_ : axis == MeshAxis::tensor ? tensor_ : 1;
+  }
+  std::size_t place(MeshAxis axis, std::size_t rank) const {
+    return axis == MeshAxis::data ? rank / tensor_ : axis == MeshAxis::tensor ? rank % tensor_ : 0;
   }
 
   Graph graph_;
+  std::size_t tensor_;
   List<Cells> leaves_, cells_;
 };
 

@@ -7,6 +7,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/graph/replication.hpp>
 #include <tutti/tensor/shape.hpp>
 
 #include <cstdint>
@@ -48,16 +49,6 @@ constexpr bool contains(Range const& range, T const& value) {
 using Id = std::int32_t;
 inline constexpr Id none = -1;
 
-/// What ranks know of a value.
-enum class Replication : std::uint8_t {
-  replicated,  ///< equal on all ranks
-  varying,     ///< each rank's own
-  partial,     ///< addend of a sum over ranks that is still to be made
-};
-constexpr std::string_view name(Replication state) noexcept {
-  return state == Replication::replicated ? "replicated" : state == Replication::varying ? "varying" : "partial";
-}
-
 /// How a parameter or state starts.
 struct Init {
   enum class Kind : std::uint8_t { zeros, ones, normal };
@@ -79,7 +70,7 @@ enum class StateUpdate : std::uint8_t {
 
 struct Type {
   DType dtype = DType::float32;
-  Replication replication = Replication::replicated;
+  Replications replication;
   Shape shape;
 
   friend constexpr bool operator==(Type const&, Type const&) = default;
@@ -182,7 +173,9 @@ struct Graph {
   }
   constexpr Shape const& shape(Id id) const noexcept { return type(id).shape; }
   constexpr DType dtype(Id id) const noexcept { return type(id).dtype; }
-  constexpr Replication replication(Id id) const noexcept { return type(id).replication; }
+  constexpr Replication replication(Id id, MeshAxis axis = MeshAxis::data) const noexcept {
+    return type(id).replication[axis];
+  }
   constexpr int results(Id id) const noexcept { return (*this)[id].types.count; }
 
   constexpr std::span<Id const> operands(Id id) const noexcept { return part(operand_pool, (*this)[id].operands); }
@@ -244,11 +237,15 @@ constexpr RepeatShape repeat_shape(Graph const& graph, Id id) noexcept {
           values[4] != 0, static_cast<Recompute>(values[5])};
 }
 
-/// Every repeat of the graph and of its bodies with this policy.
+/// A repeat with this policy.
+constexpr void set_recompute(Graph& graph, Node const& repeat, Recompute policy) noexcept {
+  graph.integer_pool[static_cast<std::size_t>(repeat.integers.first) + 5] = static_cast<std::int64_t>(policy);
+}
+/// Every repeat of the graph and of its bodies with this policy, but those that are to compute whole blocks again.
 constexpr void set_recompute(Graph& graph, Recompute policy) noexcept {
-  for (Node const& node : graph.nodes)
-    if (node.op == Op::repeat)
-      graph.integer_pool[static_cast<std::size_t>(node.integers.first) + 5] = static_cast<std::int64_t>(policy);
+  for (Id id = 0; id < graph.size(); ++id)
+    if (graph.op(id) == Op::repeat && repeat_shape(graph, id).recompute != Recompute::block)
+      set_recompute(graph, graph[id], policy);
   for (Graph& body : graph.bodies) set_recompute(body, policy);
 }
 
@@ -260,6 +257,23 @@ constexpr void stop_dropout(Graph& graph) {
       graph.real_pool.push_back(0);
     }
   for (Graph& body : graph.bodies) stop_dropout(body);
+}
+
+/// Integers of an operation of ranks before that of its axis.
+constexpr std::size_t port_integers(Op op) noexcept {
+  return op == Op::partial || op == Op::rank ? 0 : op == Op::reduce_scatter ? 2 : 1;
+}
+/// The axis of the mesh along which an operation of ranks works: its last integer, where it has one more than it needs;
+/// else that of data.
+constexpr MeshAxis mesh_axis(Graph const& graph, Id id) noexcept {
+  auto const values = graph.integers(id);
+  std::size_t const at = port_integers(graph.op(id));
+  return values.size() > at ? static_cast<MeshAxis>(values[at]) : MeshAxis::data;
+}
+/// Integers of such an operation.
+constexpr List<std::int64_t> along(MeshAxis axis, List<std::int64_t> integers) {
+  if (axis != MeshAxis::data) integers.push_back(static_cast<std::int64_t>(axis));
+  return integers;
 }
 
 /// The integers of a dot_general node by name.

@@ -172,7 +172,11 @@ class Lowering {
         step.writes = {y};
         return view_value(y);
       }
-      case Op::rank: return simple(StepKind::rank, {}, type);
+      case Op::rank: {
+        Value const value = simple(StepKind::rank, {}, type);
+        emit_.list.steps.back().mesh_axis = mesh_axis(graph, id);
+        return value;
+      }
       case Op::broadcast_in_dim: return emit_.broadcast(x[0], integers, type.shape);
       case Op::reshape: return emit_.reshaped(x[0], type.shape);
       case Op::transpose: return emit_.transposed(x[0], integers, type.shape);
@@ -259,10 +263,10 @@ class Lowering {
       case Op::all_reduce: {
         if (x[0].is_stack()) {
           Value result = x[0];
-          for (Ref& part : result.parts) part = all_reduce(part, integers[0]);
+          for (Ref& part : result.parts) part = all_reduce(part, integers[0], mesh_axis(graph, id));
           return result;
         }
-        return view_value(all_reduce(emit_.ref(x[0]), integers[0]));
+        return view_value(all_reduce(emit_.ref(x[0]), integers[0], mesh_axis(graph, id)));
       }
       case Op::broadcast: case Op::all_gather: case Op::reduce_scatter: {
         StepKind const kind = graph.op(id) == Op::broadcast    ? StepKind::broadcast
@@ -270,6 +274,7 @@ class Lowering {
                                                                : StepKind::reduce_scatter;
         Value const value = simple(kind, {emit_.contiguous(x[0])}, type);
         Step& step = emit_.list.steps.back();
+        step.mesh_axis = mesh_axis(graph, id);
         step.root =
             static_cast<std::int32_t>(integers[0]);  // of the others: the number of ranks, checked when a run starts
         if (kind == StepKind::reduce_scatter) step.operation = static_cast<std::uint8_t>(integers[1]);
@@ -313,11 +318,12 @@ class Lowering {
     step.writes = {y};
     return view_value(y);
   }
-  Ref all_reduce(Ref const& x, std::int64_t operation) {
+  Ref all_reduce(Ref const& x, std::int64_t operation, MeshAxis axis) {
     Ref const dense = emit_.contiguous(x);
     Ref const y = emit_.fresh(x.dtype, x.shape);
     Step& step = emit_.push(StepKind::all_reduce);
     step.operation = static_cast<std::uint8_t>(operation);
+    step.mesh_axis = axis;
     step.reads = {dense};
     step.writes = {y};
     return y;

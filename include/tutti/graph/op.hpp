@@ -20,7 +20,7 @@ enum class Op : std::uint8_t {
   scalar,     ///< a rank-0 value given at every run: learning rate, step, seed
   constant,   ///< <value>: every element is value
   iota,       ///< {axis}: element i along axis is i
-  rank,       ///< int32 (): the number of this rank, 0 without a Port
+  rank,       ///< int32 (): the number of this rank along the data axis, or along {MeshAxis}; 0 without a Port
 
   // Functions of elements: graph/op/NAME.hpp holds everything of one. Their numbers are those of instructions of
   // chains.
@@ -114,7 +114,8 @@ enum class Op : std::uint8_t {
 
   custom,  ///< any operands; <any reals> -> one result: Node::custom is the operation, graph/custom.hpp makes it
 
-  // Ranks. The state of every value is `Node::replication`.
+  // Ranks, of one axis of the mesh: that of data, unless {..., MeshAxis} names it behind the others. The state of every
+  // value along every axis is `Type::replication`.
   vary,            ///< {PortOp}: a replicated value used by each rank on its own; no traffic, VJP all_reduce
   partial,         ///< this rank's value is an addend of a pending sum; no traffic
   all_reduce,      ///< {PortOp}: varying or partial -> replicated; VJP `vary`

@@ -47,47 +47,74 @@ constexpr Var rng_bits(Shape const& shape, Var seed, Var step, Var stream, Var f
   return detail::with_starts(Op::rng_bits, {seed, step, stream, first}, {DType::uint32, {}, shape}, where);
 }
 
-constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
-  return detail::emit(builder, draft(Op::rank, {}, {}, {}, {DType::int32, Replication::varying, {}}), where);
+constexpr Var rank_number(Builder& builder, MeshAxis axis, Where where = Where::current()) {
+  Type const type{DType::int32, Replications().with(axis, Replication::varying), {}};
+  return detail::emit(builder, draft(Op::rank, {}, along(axis, {}), {}, type), where);
 }
+constexpr Var rank_number(Builder& builder, Where where = Where::current()) {
+  return rank_number(builder, MeshAxis::data, where);
+}
+
+/// What crosses ranks does so along one axis of the mesh: that of data, where none is given.
 
 /// A replicated value, used by each rank on its own from here on; the gradient is reduced with `op`: `sum` where the
 /// loss adds up over ranks, `avg` where it is the average of the ranks' losses. Mixing replicated and varying values
 /// does this by itself, with `avg`.
+constexpr Var vary(Var x, MeshAxis axis, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
+  if (x.type(where).replication[axis] == Replication::varying || detail::constant_value(x)) return x;
+  return detail::emit(detail::home(x, where), draft(Op::vary, {x.id}, along(axis, {static_cast<std::int64_t>(op)})),
+                      where);
+}
 constexpr Var vary(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
-  if (x.type(where).replication == Replication::varying || detail::constant_value(x)) return x;
-  return detail::emit(detail::home(x, where), draft(Op::vary, {x.id}, {static_cast<std::int64_t>(op)}), where);
+  return vary(x, MeshAxis::data, op, where);
 }
 /// This rank's addend of a sum that `all_reduce` or `reduce_scatter` will make; anything not linear refuses it.
-constexpr Var partial(Var x, Where where = Where::current()) { return detail::unary(Op::partial, x, where); }
+constexpr Var partial(Var x, MeshAxis axis, Where where = Where::current()) {
+  return detail::emit(detail::home(x, where), draft(Op::partial, {x.id}, along(axis, {})), where);
+}
+constexpr Var partial(Var x, Where where = Where::current()) { return partial(x, MeshAxis::data, where); }
 
 /// sum or avg over ranks; the result is replicated. A replicated value that met a varying one counts as under a loss
 /// that is averaged over the ranks: where the sum itself is the loss, as in all_reduce(sum(x * d)) / all_reduce(n), say
 /// vary(x) first, or the gradient of x is divided by the number of ranks.
-constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
+constexpr Var all_reduce(Var x, MeshAxis axis, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
   if (op != comm::PortOp::sum && op != comm::PortOp::avg)
     refuse(where, Op::all_reduce, ErrorKind::invalid_argument,
            "graphs reduce by sum and avg alone: others have no gradient");
-  if (x.type(where).replication == Replication::replicated && !detail::constant_value(x))
+  if (x.type(where).replication[axis] == Replication::replicated && !detail::constant_value(x))
     refuse(where, Op::all_reduce, ErrorKind::communication,
            "the value counts as equal on all ranks, as inputs do unless they are declared varying; pass vary(x) to "
            "mean each rank's own");
-  return detail::emit(detail::home(x, where), draft(Op::all_reduce, {x.id}, {static_cast<std::int64_t>(op)}), where);
+  return detail::emit(detail::home(x, where),
+                      draft(Op::all_reduce, {x.id}, along(axis, {static_cast<std::int64_t>(op)})), where);
+}
+constexpr Var all_reduce(Var x, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
+  return all_reduce(x, MeshAxis::data, op, where);
 }
 /// root's value on every rank.
+constexpr Var broadcast(Var x, MeshAxis axis, int root, Where where = Where::current()) {
+  return detail::emit(detail::home(x, where), draft(Op::broadcast, {x.id}, along(axis, {root})), where);
+}
 constexpr Var broadcast(Var x, int root, Where where = Where::current()) {
-  return detail::emit(detail::home(x, where), draft(Op::broadcast, {x.id}, {root}), where);
+  return broadcast(x, MeshAxis::data, root, where);
 }
 /// Every rank's rows one after another: (N, ...) -> (ranks * N, ...).
-constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
+constexpr Var all_gather(Var x, MeshAxis axis, int ranks, Where where = Where::current()) {
   if (x.rank(where) == 0)
     refuse(where, Op::all_gather, "a scalar has no rows to gather; reshape it to (1,)", x.shape());
-  return detail::emit(detail::home(x, where), draft(Op::all_gather, {x.id}, {ranks}), where);
+  return detail::emit(detail::home(x, where), draft(Op::all_gather, {x.id}, along(axis, {ranks})), where);
+}
+constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
+  return all_gather(x, MeshAxis::data, ranks, where);
 }
 /// This rank's rows of the reduction: (ranks * N, ...) -> (N, ...).
+constexpr Var reduce_scatter(Var x, MeshAxis axis, int ranks, comm::PortOp op = comm::PortOp::sum,
+                             Where where = Where::current()) {
+  return detail::emit(detail::home(x, where),
+                      draft(Op::reduce_scatter, {x.id}, along(axis, {ranks, static_cast<std::int64_t>(op)})), where);
+}
 constexpr Var reduce_scatter(Var x, int ranks, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
-  return detail::emit(detail::home(x, where), draft(Op::reduce_scatter, {x.id}, {ranks, static_cast<std::int64_t>(op)}),
-                      where);
+  return reduce_scatter(x, MeshAxis::data, ranks, op, where);
 }
 
 }  // namespace tutti::graph

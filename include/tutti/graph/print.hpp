@@ -49,7 +49,12 @@ inline void print(Graph const& graph, std::string const& indent, std::string& ou
     for (int i = 0; i < graph.results(id); ++i) {
       Type const& type = graph.type(id, i);
       out += (i == 0 ? " " : ", ") + std::string(tutti::name(type.dtype)) + " " + to_string(type.shape);
-      if (type.replication != Replication::replicated) out += " " + std::string(name(type.replication));
+      for (int axis = 0; axis < mesh_axes; ++axis) {
+        Replication const state = type.replication[static_cast<MeshAxis>(axis)];
+        if (state == Replication::replicated) continue;
+        out += " " + std::string(name(state));
+        if (axis > 0) out += "(" + std::string(name(static_cast<MeshAxis>(axis))) + ")";
+      }
     }
     if (node.line != 0) out += "  @" + std::string(graph.file(id)) + ":" + std::to_string(node.line);
     out += "\n";

@@ -14,8 +14,9 @@ namespace tutti::graph {
 
 namespace detail {
 /// A replicated value, as each rank's own from here on; also a constant, of which `vary` knows that it needs none.
-constexpr Var each_ranks_own(Builder& builder, Id replicated, Where where) {
-  return emit(builder, draft(Op::vary, {replicated}, {static_cast<std::int64_t>(comm::PortOp::avg)}), where);
+constexpr Var each_ranks_own(Builder& builder, Id replicated, MeshAxis axis, Where where) {
+  auto const reduction = static_cast<std::int64_t>(gradient_reduction(axis));
+  return emit(builder, draft(Op::vary, {replicated}, along(axis, {reduction})), where);
 }
 }  // namespace detail
 
@@ -99,16 +100,18 @@ class Scan {
     return name;
   }
   constexpr Id checked(Id carried, Var next) {
-    Id const out = body_.adopt(next, where_);
+    Id out = body_.adopt(next, where_);
     Type const wanted = body_.graph().type(carried), got = body_.graph().type(out);
     if (wanted.shape != got.shape)
       refuse(where_, Op::repeat, "the body must return a value of the shape that it takes", wanted.shape, got.shape);
     if (wanted.dtype != got.dtype)
       refuse(where_, Op::repeat, "the body must return a value of the dtype that it takes", wanted.dtype, got.dtype);
     // What is the same on all ranks may go on as each rank's own; the other way round is the caller's to say.
-    if (wanted.replication == Replication::varying && got.replication == Replication::replicated)
-      return detail::each_ranks_own(body_, out, where_).id;
-    if (wanted.replication != got.replication)
+    for (int i = 0; i < mesh_axes; ++i)
+      if (auto const axis = static_cast<MeshAxis>(i);
+          wanted.replication[axis] == Replication::varying && got.replication[axis] == Replication::replicated)
+        out = detail::each_ranks_own(body_, out, axis, where_).id;
+    if (wanted.replication != body_.graph().type(out).replication)
       refuse(where_, Op::repeat, ErrorKind::communication,
              "the body's result is not replicated as its argument is; pass vary(x), or all_reduce the result");
     return out;
@@ -147,11 +150,11 @@ constexpr Scanned scan(List<Var> const& first, List<Var> const& sequences, F&& f
   Scan body(*home, sequences[0].shape()[0], reversed, where);
   List<Var> carried, elements;
   bool varies = false;
-  for (Var v : sequences) varies = varies || v.type(where).replication == Replication::varying;
+  for (Var v : sequences) varies = varies || v.type(where).replication[MeshAxis::data] == Replication::varying;
   for (Var v : first) {  // zeros, or what is learned, before every rank's own sequence
     Var const here{home, home->adopt(v, where)};
-    bool const own = varies && here.type().replication == Replication::replicated;
-    carried.push_back(body.carry(own ? detail::each_ranks_own(*home, here.id, where) : here));
+    bool const own = varies && here.type().replication[MeshAxis::data] == Replication::replicated;
+    carried.push_back(body.carry(own ? detail::each_ranks_own(*home, here.id, MeshAxis::data, where) : here));
   }
   for (std::size_t i = 0; i < sequences.size(); ++i)
     elements.push_back(body.slice(sequences[i], reflect::Path("element.").append(static_cast<int>(i))));

@@ -7,6 +7,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/graph/replication.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/kernel/rotary.hpp>
 #include <tutti/tensor/shape.hpp>
@@ -203,6 +204,7 @@ struct Step {
   std::int32_t ignored = -1;     ///< cross entropies
   std::int32_t root = 0;         ///< broadcast
   std::uint8_t operation = 0;    ///< collectives: comm::PortOp
+  MeshAxis mesh_axis{};          ///< collectives, rank
   double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale; dropout: p
   double eps = 1e-5;             ///< normalisation, adamw
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
@@ -260,6 +262,19 @@ struct StepList {
 inline std::int64_t sent_elements(Step const& start) {
   Ref const &first = start.reads.front(), &last = start.reads.back();
   return (last.offset + last.bytes() - first.offset) / static_cast<std::int64_t>(size_of(first.dtype));
+}
+
+/// Bytes that a run gives to collectives along this axis.
+inline std::int64_t sent_bytes(StepList const& list, MeshAxis axis) {
+  std::int64_t bytes = 0;
+  for (Step const& step : list.steps) {
+    if (step.mesh_axis != axis) continue;
+    if (step.kind == StepKind::all_reduce_start)
+      bytes += sent_elements(step) * static_cast<std::int64_t>(size_of(step.reads.front().dtype));
+    if (step.kind == StepKind::broadcast || step.kind == StepKind::all_gather || step.kind == StepKind::reduce_scatter)
+      bytes += step.reads.front().bytes();
+  }
+  return bytes;
 }
 
 inline Ref contiguous_ref(BufferId buffer, std::int64_t offset, DType dtype, Shape const& shape) {

@@ -38,6 +38,8 @@ struct Back {
     return {values.begin(), values.end()};
   }
   constexpr double real(int i = 0) const { return builder.graph().real(id, i); }
+  /// Of an operation of ranks.
+  constexpr MeshAxis axis() const { return mesh_axis(builder.graph(), id); }
   constexpr Var make(Op op, std::initializer_list<Var> of) const { return detail::composite(op, of, {}, {}, where); }
   constexpr bool wants(int i) const;
   constexpr void give(int i, Var cotangent) const;
@@ -230,12 +232,13 @@ constexpr void back_loss(Back const& n) {
 }
 constexpr void back_all_gather(Back const& n) {
   Shape const shape = n.in(0).shape();
-  List<Var> starts{rank_number(n.builder, n.where) * static_cast<double>(shape[0])};
+  MeshAxis const along = n.axis();
+  List<Var> starts{rank_number(n.builder, along, n.where) * static_cast<double>(shape[0])};
   for (int axis = 1; axis < shape.rank(); ++axis) starts.push_back(constant(n.builder, 0, {}, DType::int32, n.where));
-  n.give(0, dynamic_slice(vary(n.g(), comm::PortOp::sum), starts, shape));
+  n.give(0, dynamic_slice(vary(n.g(), along, comm::PortOp::sum), starts, shape));
 }
 constexpr void back_reduce_scatter(Back const& n) {
-  Var const all = all_gather(n.g(), static_cast<int>(n.integer(0)), n.where);
+  Var const all = all_gather(n.g(), n.axis(), static_cast<int>(n.integer(0)), n.where);
   bool const average = static_cast<comm::PortOp>(n.integer(1)) == comm::PortOp::avg;
   n.give(0, average ? all * (1.0 / static_cast<double>(n.integer(0))) : all);
 }
@@ -296,13 +299,14 @@ inline constexpr Rule rules[] = {
          refuse(n.where, Op::custom, ErrorKind::unavailable, "this operation came without a gradient; give it one");
        operation.gradient(n);
      }},
-    {Op::vary, [](Back const& n) { n.give(0, all_reduce(vary(n.g(), port_op(n)), port_op(n))); }},
+    {Op::vary,
+     [](Back const& n) { n.give(0, all_reduce(vary(n.g(), n.axis(), port_op(n)), n.axis(), port_op(n))); }},
     {Op::partial, [](Back const& n) { n.give(0, n.g()); }},
-    {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), port_op(n))); }},
+    {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), n.axis(), port_op(n))); }},
     {Op::broadcast,
      [](Back const& n) {
-       Var const here = equal(rank_number(n.builder, n.where), static_cast<double>(n.integer()));
-       n.give(0, select(here, vary(n.g(), comm::PortOp::sum), 0.0));
+       Var const here = equal(rank_number(n.builder, n.axis(), n.where), static_cast<double>(n.integer()));
+       n.give(0, select(here, vary(n.g(), n.axis(), comm::PortOp::sum), 0.0));
      }},
     {Op::all_gather, back_all_gather},
     {Op::reduce_scatter, back_reduce_scatter},

@@ -82,9 +82,9 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
   // The accumulated value plus this micro-step's, kept for the next one where there is one.
   auto const accumulated = [&](Var value, std::string_view name) {
     if (pass == Pass::whole) return value;
-    bool const own = value.type(where).replication == graph::Replication::varying;
+    bool const own = value.type(where).replication[graph::MeshAxis::data] == graph::Replication::varying;
     Var const sum =
-        builder.state(reflect::Path("accumulated.").append(name), value.shape(), graph::zeros(), value.dtype(),
+        builder.state(reflect::Path("accumulated.").append(name), value.type(where), graph::zeros(),
                       own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
     if (reads) value = sum + value;
     if (writes) builder.update(sum, value, where);
@@ -109,10 +109,17 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
   if (writes) return;
 
   builder.output("loss", detail::averaged(mean, options.reduce, where), where);
-  Var squares{};
+  Var squares{}, divided{};  // of what every rank has whole, and of what it has a part
   for (Var& gradient : gradients) {
     gradient = detail::averaged(gradient, options.reduce, where);
-    squares = squares.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, squares, where);
+    bool const part = gradient.type(where).replication[graph::MeshAxis::tensor] == graph::Replication::varying;
+    Var& sum = part ? divided : squares;
+    sum = sum.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, sum, where);
+  }
+  if (divided.builder != nullptr) {
+    Var const all = all_reduce(partial(divided, graph::MeshAxis::tensor, where), graph::MeshAxis::tensor,
+                               comm::PortOp::sum, where);
+    squares = squares.builder == nullptr ? all : graph::Operand(squares, where) + all;
   }
   Var const norm = convert(sqrt(squares, where), DType::float32, where);
   builder.output("grad_norm", norm, where);

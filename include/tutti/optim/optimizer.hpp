@@ -32,8 +32,8 @@ struct ParameterUpdate {
   /// Zeros of the parameter's shape at the first step, kept from step to step and in checkpoints as "PREFIX.NAME". The
   /// prefix tells optimizers apart.
   constexpr graph::Var state(std::string_view prefix) const {
-    return builder.state(reflect::Path(prefix).append(".").append(name), parameter.shape(), graph::zeros(),
-                         DType::float32, graph::StateUpdate::replicated, where);
+    return builder.state(reflect::Path(prefix).append(".").append(name), parameter.type(where), graph::zeros(),
+                         graph::StateUpdate::replicated, where);
   }
   /// A number of the step, float32 (), which `scalars` gives; the same for all parameters.
   constexpr graph::Var scalar(std::string_view scalar_name) const {

@@ -29,6 +29,13 @@ struct DataParallel {
   Shared<comm::Port> node;
   /// The same ranks for memory of their devices, where the backend reaches it; null: it passes through the host.
   Shared<comm::Port> device{};
+  /// Of the ranks that have one model together, a part of it each (parallel/mesh.hpp); `port` then joins those of the
+  /// same part. Null: every rank has a whole model.
+  Shared<comm::Port> tensor{};
+  /// Of all ranks, where there is a tensor axis; null: those of `port`.
+  Shared<comm::Port> all{};
+
+  Shared<comm::Port> const& everyone() const noexcept { return all ? all : port; }
 };
 
 /// What a rank holds of parameters and moments.
@@ -99,22 +106,26 @@ inline void broadcast(comm::Port& port, graph::State& state, int root = 0,
   if (shared) barrier(port, where);
 }
 
-/// Hash over names and contents of all fields but those that are each rank's own.
-inline std::uint64_t hash(graph::State const& state) {
+/// Hash over names and contents of the fields that `wanted(field)` names.
+template <class F>
+std::uint64_t hash(graph::State const& state, F&& wanted) {
   std::uint64_t result = 0;
   for (graph::Field const& field : state.fields()) {
-    if (is_own(field)) continue;
+    if (!wanted(field)) continue;
     result = hash_bytes(std::as_bytes(std::span(field.name)), result);
     result = hash_bytes({static_cast<std::byte const*>(field.data()), static_cast<std::size_t>(field.bytes())}, result);
   }
   return result;
 }
 
+/// Of all fields but those that are each rank's own.
+inline std::uint64_t hash(graph::State const& state) {
+  return hash(state, [](graph::Field const& field) { return !is_own(field); });
+}
+
 /// Errors: communication, on every rank, naming the ranks whose state differs from rank 0's. Ranks: all.
-inline void require_equal(comm::Port& port, graph::State const& state, std::string const& when,
-                          std::source_location where = std::source_location::current()) {
-  if (port.size() == 1) return;
-  std::uint64_t const mine = hash(state);
+inline void require_equal_hashes(comm::Port& port, std::uint64_t mine, std::string const& when,
+                                 std::source_location where = std::source_location::current()) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(port.size()));
   port.wait(port.start_all_gather(&mine, all.data(), 1, DType::uint64, where));
   std::string differing;
@@ -126,6 +137,10 @@ inline void require_equal(comm::Port& port, graph::State const& state, std::stri
                     ". Memory or network is faulty, or the ranks run different programs",
                 where)
         .with_rank(port.rank());
+}
+inline void require_equal(comm::Port& port, graph::State const& state, std::string const& when,
+                          std::source_location where = std::source_location::current()) {
+  if (port.size() > 1) require_equal_hashes(port, hash(state), when, where);
 }
 
 }  // namespace tutti::parallel

@@ -98,7 +98,8 @@ class DataParallelTraining {
 
   void connect(parallel::DataParallel const& ranks) {
     port_ = ranks.port;
-    if (ranks_ > 1) step_.connect(ranks);
+    tensor_ = ranks.tensor;
+    if (ranks_ > 1 || tensor_) step_.connect(ranks);
   }
   void begin(Checkpoint const* resumed) {
     if (resumed == nullptr || resumed->replicas() == 0 || own().empty()) return;
@@ -111,14 +112,22 @@ class DataParallelTraining {
   void exchange() noexcept {}
   void keep(CheckpointContents& contents, std::string const& out) {
     std::vector<io::NamedTensor> const mine = own();
+    if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
     if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
   }
   std::int64_t bytes() const noexcept { return 0; }
   std::string describe() const { return "gradients averaged every step"; }
   std::string describe_traffic(std::int64_t parameters) const {
-    return ranks_ == 1 ? "none"
-                       : fmt::format("{} of gradients averaged over {} ranks each step",
-                                     human_bytes(4.0 * static_cast<double>(parameters)), ranks_);
+    std::string text;
+    auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
+    if (ranks_ > 1)
+      text = fmt::format("{} of gradients averaged over {} {}",
+                         bytes(tensor_ ? step_.sent_bytes(graph::MeshAxis::data) : 4 * parameters), ranks_,
+                         tensor_ ? "groups" : "ranks");
+    if (tensor_)
+      text += fmt::format("{}{} of activations added up over the {} ranks of a group", text.empty() ? "" : ", ",
+                          bytes(step_.sent_bytes(graph::MeshAxis::tensor)), tensor_->size());
+    return text.empty() ? "none" : text + " each step";
   }
 
  private:
@@ -131,7 +140,7 @@ class DataParallelTraining {
 
   Step& step_;
   int ranks_;
-  Shared<comm::Port> port_;
+  Shared<comm::Port> port_, tensor_;
 };
 
 /// Every rank trains a replica, with moments of its own; parallel::Diloco brings them together.

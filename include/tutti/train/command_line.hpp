@@ -3,6 +3,7 @@
 /// @file
 /// The trainer's settings from its command line and from a JSON file of the same names.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/io/json.hpp>
@@ -92,22 +93,29 @@ inline std::vector<std::string> words_from_json(std::string const& path) {
       refuse("key '" + key + "' must be " + kind + ", not " + describe(value));
     words.push_back("--" + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
   }
-  if (json.contains("clip") && json.contains("gradient-clip"))
-    refuse("keys 'clip' and 'gradient-clip' are one setting. Give one of them");
+  Options any;
+  for_each_flag(any, [&](Flag const& flag, auto const&, auto const&) {
+    if (*flag.alias != 0 && json.contains(flag.name) && json.contains(flag.alias))
+      refuse(concat("keys '", flag.name, "' and '", flag.alias, "' are one setting. Give one of them"));
+  });
   return words;
 }
 
-/// How --clip is spelled in `words`. Errors: configuration, when it is in both ways: which one counts would be a guess.
+/// How --clip is spelled in `words`. Errors: configuration, when a flag is there by both of its names: which one counts
+/// would be a guess.
 inline std::string clip_flag(std::vector<std::string> const& words) {
   auto const has = [&](std::string const& flag) {
     return std::any_of(words.begin(), words.end(),
                        [&](std::string const& word) { return word == flag || word.starts_with(flag + "="); });
   };
-  if (!has("--gradient-clip")) return "--clip";
-  if (has("--clip"))
-    throw Error(ErrorKind::configuration, "train_gpt2",
-                "--clip and --gradient-clip are two names of one flag. Give one of them");
-  return "--gradient-clip";
+  Options any;
+  for_each_flag(any, [&](Flag const& flag, auto const&, auto const&) {
+    std::string const name = concat("--", flag.name), alias = concat("--", flag.alias);
+    if (*flag.alias != 0 && has(name) && has(alias))
+      throw Error(ErrorKind::configuration, "train_gpt2",
+                  concat(name, " and ", alias, " are two names of one flag. Give one of them"));
+  });
+  return has("--gradient-clip") ? "--gradient-clip" : "--clip";
 }
 
 }  // namespace detail

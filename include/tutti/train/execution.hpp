@@ -46,12 +46,14 @@ class Execution<Cpu> {
   bool prepared() const noexcept { return static_cast<bool>(workspace_); }
   /// Takes the memory that these programs need. Ranks: all. Errors: out_of_memory.
   void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const& ranks) {
-    workspace_ = graph::Workspace::of(programs, ranks.port.get());
+    // Where sums of activations travel, in the midst of the work, their memory is what is reached without a copy.
+    workspace_ = graph::Workspace::of(programs, ranks.tensor ? ranks.tensor.get() : ranks.port.get());
   }
   std::unique_ptr<Executor> executor(graph::Program const& program, parallel::DataParallel const& ranks,
                                      ExecutionSettings const& settings) {
     return std::make_unique<Executor>(context_, program, state_,
                                       graph::ExecutorOptions{.port = ranks.port.get(),
+                                                             .tensor = ranks.tensor.get(),
                                                              .node = ranks.node.get(),
                                                              .workspace = workspace_,
                                                              .packed = settings.keeps_packed ? &packed_ : nullptr,

@@ -50,7 +50,7 @@ class Run {
   Run(parallel::DataParallel data_parallel, NodePlace const& place, Setup setup, Config const& config,
       Initialise initial = {}, std::optional<optim::AnyOptimizer> const& optimizer = {})
       : data_parallel_(std::move(data_parallel)),
-        port_(data_parallel_.port),
+        port_(data_parallel_.everyone()),
         ranks_on_node_(place.ranks),
         setup_(fitting(std::move(setup), place.ranks)),
         initial_(std::move(initial)),
@@ -67,6 +67,7 @@ class Run {
                .profile = o().profile,
                .keep_packed = o().keep_packed,
                .groups = optim::parse_groups(o().groups),
+               .tensor = setup_.mesh.tensor,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps}),
         algorithm_(make_algorithm()) {}
@@ -129,7 +130,7 @@ class Run {
   using Algorithm = std::variant<DataParallelTraining<Step>, DilocoTraining<Step>>;
 
   Algorithm make_algorithm() {
-    if (averages_gradients()) return Algorithm(std::in_place_index<0>, step_, ranks());
+    if (averages_gradients()) return Algorithm(std::in_place_index<0>, step_, data_ranks());
     return Algorithm(std::in_place_index<1>, step_, machine_.host(), port_, diloco_options(o(), weight()));
   }
   static constexpr bool writes_text = requires(exec::Context & context, Config const& config, graph::State& state,
@@ -142,7 +143,7 @@ class Run {
   bool averages_gradients() const noexcept { return o().algorithm == AlgorithmName::ddp; }
   /// Of this rank's sequences in a mean over ranks, 1 where shares are even.
   double weight() const noexcept {
-    return static_cast<double>(ranks() * share().count) / static_cast<double>(setup_.micro_rows);
+    return static_cast<double>(data_ranks() * share().count) / static_cast<double>(setup_.micro_rows);
   }
   /// Of the state, with what the algorithm keeps: what a node's ranks have together, or each has where they have none.
   std::int64_t common_bytes() const {
@@ -174,8 +175,12 @@ class Run {
   Options const& o() const noexcept { return setup_.options; }
   bool root() const noexcept { return port_->rank() == 0; }
   int ranks() const noexcept { return port_->size(); }
+  /// Those, or the groups of those that have one model together, that share out a batch.
+  int data_ranks() const noexcept { return data_parallel_.port->size(); }
   /// This rank's sequences among those of a micro-step.
-  data::Share share() const noexcept { return data::share_of(setup_.micro_rows, port_->rank(), ranks()); }
+  data::Share share() const noexcept {
+    return data::share_of(setup_.micro_rows, data_parallel_.port->rank(), data_ranks());
+  }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
   /// What --out holds of another history makes room.
@@ -191,17 +196,22 @@ class Run {
     if (setup_.resume) {
       if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
         setup_.warnings.push_back(std::move(text));
-      read_parameters(*setup_.resume, step_.state());
-      read_moments(*setup_.resume, step_.state());
+      step_.fill([&](graph::State& whole) {
+        read_parameters(*setup_.resume, whole);
+        read_moments(*setup_.resume, whole);
+      });
       step_.set_updates(setup_.first_step);
     } else if (initial_) {
-      if (step_.state().writer()) initial_(step_.state());
+      step_.fill([&](graph::State& whole) {
+        if (whole.writer()) initial_(whole);
+      });
       initial_ = nullptr;  // and the file that it may read
     } else {
       step_.initialise(static_cast<std::uint64_t>(o().seed));
     }
-    parallel::broadcast(*port_, step_.state());
-    parallel::require_equal(*port_, step_.state(), "at the start");
+    parallel::broadcast(*data_parallel_.port, step_.state());
+    if (averages_gradients()) step_.require_equal("at the start");
+    else parallel::require_equal(*port_, step_.state(), "at the start");
     step_.mark_compared();
     std::visit([&](auto& algorithm) { algorithm.begin(setup_.resume ? &*setup_.resume : nullptr); }, algorithm_);
     setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
@@ -227,6 +237,7 @@ class Run {
                                         .algorithm = std::visit(describe, algorithm_),
                                         .traffic = std::visit(traffic, algorithm_),
                                         .ranks = ranks(),
+                                        .tensor = setup_.mesh.tensor,
                                         .ranks_on_node = ranks_on_node_,
                                         .threads = host.threads(),
                                         .parameters = step_.parameter_count(),
@@ -353,8 +364,8 @@ class Run {
     if (!setup_.validation) return;
     Validation found;
     with_agreed_model([&] {
-      found = measure(*port_, step_, *setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
-                      setup_.validation_windows());
+      found = measure(*data_parallel_.port, step_, *setup_.validation,
+                      setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr, setup_.validation_windows());
     });
     validation_loss_ = found.loss;
     bool const text_known = found.bits_per_byte > 0;
@@ -369,11 +380,16 @@ class Run {
   void sample() {
     last_sampled_ = done_;
     if constexpr (writes_text)
-      if (root() && setup_.tokenizer) with_agreed_model([&] { write_sample(); });
+      if ((root() || setup_.mesh.tensor > 1) && setup_.tokenizer)
+        with_agreed_model([&] {
+          step_.show(root(), [&](graph::State& whole) {
+            if (root()) write_sample(whole);
+          });
+        });
   }
-  void write_sample() {
+  void write_sample(graph::State& whole) {
     std::string const text =
-        sample_text(machine_.host(), step_.config(), step_.state(), setup_.tokenizer->tokenizer, o().sample_prompt,
+        sample_text(machine_.host(), step_.config(), whole, setup_.tokenizer->tokenizer, o().sample_prompt,
                     o().sample_tokens, static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_));
     console_.line(fmt::format("step {}: sample\n{}", done_, text));
     metrics_.write({{"type", "sample"}, {"step", done_}, {"text", text}});
@@ -384,13 +400,18 @@ class Run {
     if (!o().out.empty()) with_agreed_model([&] { write_checkpoint(); });
   }
   void write_checkpoint() {
-    parallel::require_equal(*port_, step_.state(), "at the checkpoint of step " + std::to_string(done_));
+    std::string const when = "at the checkpoint of step " + std::to_string(done_);
+    if (averages_gradients()) step_.require_equal(when);
+    else parallel::require_equal(*port_, step_.state(), when);
     keep_product_choices(machine_, o().out, port_->rank());
-    CheckpointContents contents = contents_of(step_.state(), done_);
+    step_.show(root(), [&](graph::State& whole) { write_checkpoint(whole); });
+  }
+  void write_checkpoint(graph::State const& whole) {
+    CheckpointContents contents = contents_of(whole, done_);
     std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
     if (!root()) return;
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-    contents.facts = checkpoint_facts(setup_, done_, ranks());
+    contents.facts = checkpoint_facts(setup_, done_, data_ranks());
     saved_ = save_checkpoint(o().out, contents, o().keep).string();
     console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
     metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
@@ -465,7 +486,7 @@ template <class Loss, class Device = Cpu>
 int run_training(parallel::DataParallel const& ranks, NodePlace const& place, Setup setup,
                  typename Loss::Config const& config, std::function<void(graph::State&)> initial = {},
                  std::optional<optim::AnyOptimizer> const& optimizer = {}) {
-  comm::Port& port = *ranks.port;
+  comm::Port& port = *ranks.everyone();
   std::optional<Run<Loss, Device>> run;
   if (!all_succeed(port, [&] { run.emplace(ranks, place, std::move(setup), config, std::move(initial), optimizer); }))
     return 1;

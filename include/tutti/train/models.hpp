@@ -21,21 +21,28 @@ namespace detail {
 constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
 constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
 
+/// Nothing, once the lowest rank that finds it so has said that no such mesh is of these ranks. Ranks: all.
 template <Backend B>
-parallel::DataParallel ranks_of(Communicator<B>& communicator, Options const& options) {
-  return parallel::data_parallel(
-      communicator, options.replicas_per_rank ? parallel::Replicas::per_rank : parallel::Replicas::per_node);
+std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Options const& o) {
+  parallel::MeshSizes sizes;
+  if (!all_succeed(*comm::port(communicator), [&] {
+        sizes = parallel::mesh_sizes(communicator.size(), o.data_parallel, o.tensor_parallel);
+      }))
+    return std::nullopt;
+  return parallel::mesh(communicator, sizes,
+                        o.replicas_per_rank ? parallel::Replicas::per_rank : parallel::Replicas::per_node);
 }
 }  // namespace detail
 
 /// Trains the GPT-2 or LLaMA that the options, or the checkpoint to resume, choose. As run_training.
 template <class Device = Cpu, Backend B>
 int train_model(Communicator<B>& communicator, Options const& options) {
-  parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
+  std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);
+  if (!ranks) return 1;
   std::optional<Setup> setup;
   ModelChoice choice;
-  if (!all_succeed(*ranks.port, [&] {
-        setup = make_setup(options, ranks.port->size(), [&](Setup& s) { choice = choose_model(s); });
+  if (!all_succeed(*ranks->everyone(), [&] {
+        setup = make_setup(options, ranks->everyone()->size(), [&](Setup& s) { choice = choose_model(s); });
       }))
     return 1;
   std::function<void(graph::State&)> initial;
@@ -46,7 +53,7 @@ int train_model(Communicator<B>& communicator, Options const& options) {
   return std::visit(
       [&](auto const& config) {
         return run_training<decltype(detail::loss_of(config)), Device>(
-            ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup), config,
+            *ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup), config,
             std::move(initial));
       },
       choice.config);
@@ -58,11 +65,12 @@ int train_model(Communicator<B>& communicator, Options const& options) {
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
 int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
                 std::optional<optim::AnyOptimizer> const& optimizer = {}) {
-  parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
+  std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);
+  if (!ranks) return 1;
   std::optional<Setup> setup;
   std::optional<typename Loss::Config> config;
-  if (!all_succeed(*ranks.port, [&] {
-        setup = make_setup(options, ranks.port->size(), [&](Setup& s) {
+  if (!all_succeed(*ranks->everyone(), [&] {
+        setup = make_setup(options, ranks->everyone()->size(), [&](Setup& s) {
           config = make_config(std::as_const(s));
           s.model = facts_of(*config);
           if (s.resume && architecture_of(*s.resume) != s.model.architecture)
@@ -70,7 +78,7 @@ int train_model(Communicator<B>& communicator, Options const& options, MakeConfi
         });
       }))
     return 1;
-  return run_training<Loss, Device>(ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup),
+  return run_training<Loss, Device>(*ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup),
                                     *config, {}, optimizer);
 }
 

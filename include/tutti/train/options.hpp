@@ -81,6 +81,8 @@ struct Options {
   bool keep_packed = false;                                     ///< see TrainStepOptions
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
+  int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
+  int tensor_parallel = 1;                                      ///< ranks that share out a model
   std::string config;
 
   DType compute_dtype() const { return compute == Compute::bfloat16 ? DType::bfloat16 : DType::float32; }
@@ -243,6 +245,13 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "replicas-per-rank", call,
          "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)"},
     o.replicas_per_rank, Any{});
+  f(Flag{"Run", "data-parallel", call,
+         "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
+    o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});
+  f(Flag{"Run", "tensor-parallel", call,
+         "neighbouring ranks that have one model together: each some heads and columns of every layer",
+         "model-parallel"},
+    o.tensor_parallel, setting::Range<int>{1});
   f(Flag{"Run", "recompute", call,
          "compute again in the backward pass, to save memory: none, pointwise (norms, GELU, elementwise) or block "
          "(all)"},
@@ -318,6 +327,19 @@ inline void validate(Options const& o) {
     refuse("autotune", "", "is of GPUs. Add --device cuda, or leave it out");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
+  if (o.tensor_parallel > 1) {
+    std::string const ranks = std::to_string(o.tensor_parallel);
+    if (o.device != DeviceName::cpu)
+      refuse("tensor-parallel", ranks, "is for --device cpu alone. Leave it out, or train on processors");
+    if (o.algorithm != AlgorithmName::ddp)
+      refuse("tensor-parallel", ranks, "is for --algorithm ddp, which averages gradients every step. Leave out one");
+    if (o.optimizer == OptimizerName::muon)
+      refuse("tensor-parallel", ranks,
+             "divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or leave it out");
+    if (o.attention_dropout > 0)
+      refuse("tensor-parallel", ranks,
+             "divides heads, and --attention-dropout draws its masks over all of them. Leave out one");
+  }
   // What is resumed may say otherwise.
   bool const remembered = !o.resume.empty() && o.checkpoint.empty();
   if (o.architecture == Architecture::gpt2 && o.resume.empty())

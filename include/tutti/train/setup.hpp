@@ -7,6 +7,7 @@
 #include <tutti/data/loader.hpp>
 #include <tutti/exec/memory_limit.hpp>
 #include <tutti/optim/schedule.hpp>
+#include <tutti/parallel/mesh.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/model_facts.hpp>
@@ -31,6 +32,7 @@ struct Setup {
   std::int64_t micro_rows = 1;         ///< sequences per micro-step over all ranks
   std::int64_t micro_steps = 1;
   std::int64_t global_rows = 1;        ///< sequences per step
+  parallel::MeshSizes mesh;            ///< of all ranks
   std::int64_t steps = 1;
   std::int64_t first_step = 0;         ///< steps done before this run
   optim::Schedule schedule;
@@ -244,8 +246,9 @@ inline double state_bytes_of_parameter(Options const& o) noexcept {
 inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
                            std::int64_t available = exec::available_memory()) {
   double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
-  detail::require_memory(s.options, ranks_on_node, one_state, state_bytes_of_parameter(s.options) * s.model.parameters,
-                         4 * (s.model.parameters + hidden) + s.bytes_of_tokens(), available);
+  double const parameters = s.model.parameters / s.mesh.tensor;  // of a rank at least
+  detail::require_memory(s.options, ranks_on_node, one_state, state_bytes_of_parameter(s.options) * parameters,
+                         4 * (parameters + hidden) + s.bytes_of_tokens(), available);
 }
 
 /// `choose(setup)` sets the setup's model, from options, tokenizer and the checkpoint that is resumed.
@@ -286,7 +289,8 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(known) + " tokens, the model only " +
            std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
-  detail::divide_batch(s, ranks);
+  s.mesh = parallel::mesh_sizes(ranks, o.data_parallel, o.tensor_parallel);
+  detail::divide_batch(s, s.mesh.data);
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
     data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
     if (s.tokenizer) {
@@ -330,7 +334,8 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
   return s;
 }
 
-/// What the checkpoint of step `step` says of its run, beside step and hashes.
+/// What the checkpoint of step `step` says of its run, beside step and hashes. `ranks` share out a batch; nothing in a
+/// checkpoint depends on how many have a model together.
 inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {
   Json settings = Json::object();
   for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });

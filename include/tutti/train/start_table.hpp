@@ -19,7 +19,9 @@ namespace tutti::train {
 /// What the setup does not say: where a run runs, and how.
 struct RunFacts {
   std::string device, optimizer, products, algorithm, traffic;
-  int ranks = 1, ranks_on_node = 1, threads = 1;
+  int ranks = 1;
+  int tensor = 1;  ///< of the ranks, so many have one model together
+  int ranks_on_node = 1, threads = 1;
   std::int64_t parameters = 0;
   double flops_per_token = 0;
   double peak_flops = 0;         ///< measured, of all ranks
@@ -34,11 +36,15 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
   Options const& o = setup.options;
   auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
   double const flops = facts.flops_per_token * static_cast<double>(setup.tokens_per_step());
+  int const data = facts.ranks / facts.tensor;
+  char const* const share = facts.tensor == 1 ? "rank" : "group";
   auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
   return {
       {"device", fmt::format("{}, {:.0f} GFLOP/s {} measured", facts.device, facts.peak_flops / 1e9, o.compute.text())},
       {"layout",
-       fmt::format("{}: {} x {}", o.backend.text(), count(facts.ranks, "rank"), count(facts.threads, "thread"))},
+       fmt::format("{}: {}{} x {}", o.backend.text(), count(facts.ranks, "rank"),
+                   facts.tensor == 1 ? "" : fmt::format(" (data {} x tensor {})", data, facts.tensor),
+                   count(facts.threads, "thread"))},
       {"algorithm", facts.ranks == 1 && o.algorithm == AlgorithmName::ddp ? "one rank" : facts.algorithm},
       {"model", setup.model.origin + ": " + setup.model.sizes},
       {"parameters", fmt::format("{}, fp32", with_commas(facts.parameters))},
@@ -48,10 +54,10 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
                                                   with_commas(setup.validation->corpus().tokens()))
                                     : "nothing"},
       {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup.tokens_per_step()),
-                           setup.micro_rows % facts.ranks == 0
-                               ? fmt::format("batch {} x {}", setup.rows, count(facts.ranks, "rank"))
+                           setup.micro_rows % data == 0
+                               ? fmt::format("batch {} x {}", setup.rows, count(data, share))
                                : fmt::format("{} shared by {}, {} or {} each", count(setup.micro_rows, "sequence"),
-                                             count(facts.ranks, "rank"), setup.rows, setup.rows - 1),
+                                             count(data, share), setup.rows, setup.rows - 1),
                            o.sequence, count(setup.micro_steps, "micro-step"), flops / 1e9)},
       {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup.first_step + 1, setup.steps,
                             setup.train->epochs_at(setup.steps))},

@@ -38,6 +38,7 @@ struct TrainStepOptions {
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
   List<optim::ParameterGroup> groups{};  ///< parameters that decay, learn or stay otherwise than the rest
+  int tensor = 1;              ///< ranks of the tensor axis, each with a part of the model (parallel/mesh.hpp)
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
 };

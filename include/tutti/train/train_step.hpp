@@ -8,14 +8,13 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
-#include <tutti/graph/amp.hpp>
-#include <tutti/graph/param.hpp>
 #include <tutti/nn/dropout.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
+#include <tutti/train/step_graph.hpp>
 #include <tutti/train/step_options.hpp>
 
 #include <algorithm>
@@ -64,18 +63,16 @@ class TrainStep {
                   where);
     if (!(options.weight > 0))
       throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
-    graph::Graph const model = traced(std::nullopt);
-    for (graph::Parameter const& parameter : model.parameters)
-      if (parameter.stacked && model.shape(parameter.node)[0] == 0)
-        throw Error(ErrorKind::configuration, "TrainStep",
-                    concat("parameter '", model.name(parameter.node),
-                           "' is in a Stack of length 0, which has no layers. "
-                           "Set the Stack's length"),
-                    where);
+    graph::Graph const model = loss_graph<Loss>(config_, options_, true);
+    require_layers(model, where);
     require_sound_updates(model, where);
-    state_.add(model);
+    splits_ = splits_of(config_, model, options_.tensor, where);
+    if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
+      throw Error(ErrorKind::unavailable, "TrainStep",
+                  "tensor parallelism is not there for programs on devices. Use one rank of the tensor axis", where);
     graph::Graph step;
     try {
+      state_.add(options.tensor == 1 ? model : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
     } catch (Error const& error) {  // of the options; what the loss says wrong was told above
       throw error.at(where);
@@ -100,15 +97,16 @@ class TrainStep {
   std::int64_t state_bytes() const noexcept { return state_.bytes(); }
   std::int64_t parameter_count() const {
     std::int64_t count = 0;
-    for (graph::Field const& field : state_.fields()) count += field.parameter ? field.shape.size() : 0;
+    for (graph::Field const& field : state_.fields())
+      if (field.parameter) count += parallel::whole_of(field.shape, splits_.of(field), splits_.ranks()).size();
     return count;
   }
 
   /// Ranks: all, once connected. Parameters as the model says (a free `initialise_parameters(config, state, seed)`
   /// found by its arguments, else each by its Init), moments zero.
+  /// Parameters are the same for every number of ranks on the tensor axis.
   void initialise(std::uint64_t seed) {
-    execution_.show_state();
-    initialise_state<Loss>(config_, state_, seed);
+    fill([&](graph::State& whole) { initialise_state<Loss>(config_, whole, seed); });
     updates_ = 0;
     if (divided()) parallel::barrier(*parallel_.node);
   }
@@ -116,11 +114,49 @@ class TrainStep {
   std::int64_t updates() const noexcept { return updates_; }
   void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
+  /// f(state) writes the state, whole tensors also where the ranks of the tensor axis have parts, of which each then
+  /// takes its own.
+  /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
+  template <class F>
+  void fill(F&& f, std::source_location where = std::source_location::current()) {
+    execution_.show_state();
+    if (splits_.ranks() == 1) return static_cast<void>(f(state_));
+    require_connected(where);
+    graph::State whole = parallel::whole_fields(state_, splits_);
+    f(whole);
+    parallel::take_parts(whole, state_, splits_, parallel_.tensor->rank());
+  }
+  /// f(state) sees whole tensors on the ranks of the first model that want them; others that have parts see an empty
+  /// state. Ranks: all. Blocking where there is a tensor axis.
+  template <class F>
+  void show(bool wanted, F&& f, std::source_location where = std::source_location::current()) {
+    if (splits_.ranks() == 1) return static_cast<void>(f(state()));
+    require_connected(where);
+    graph::State whole;
+    if (parallel_.port->rank() == 0) whole = parallel::joined(*parallel_.tensor, state(), splits_, wanted, where);
+    f(whole);
+  }
+  /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
+  void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
+    if (parallel_.port) parallel::require_equal(*parallel_.port, state(), when, where);
+    if (parallel_.tensor)
+      parallel::require_equal_hashes(*parallel_.tensor, parallel::hash(state(), [&](graph::Field const& field) {
+                                       return !parallel::is_own(field) && !splits_.of(field).divided();
+                                     }), when, where);
+  }
+
   /// From now on gradients are averaged over ranks. Where a node's ranks share memory, parameters and moments move into
   /// one copy for all of them, with the contents of the node's first rank, and each updates its part of it; from then
   /// on that rank alone writes the state from outside.
   /// Ranks     all. Blocking. Pointers into the state are invalid afterwards.
-  void connect(parallel::DataParallel data_parallel) {
+  /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks.
+  void connect(parallel::DataParallel data_parallel,
+               std::source_location where = std::source_location::current()) {
+    if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1;
+        tensor != splits_.ranks())
+      throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
+                  concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
+                         ". Set TrainStepOptions::tensor to as many"), where);
     programs_.clear();
     evaluation_.reset();
     execution_.release();
@@ -200,7 +236,8 @@ class TrainStep {
     return result;
   }
 
-  /// Mean loss of this rank's (evaluation batch, sequence) alone; nothing is updated and nothing is communicated.
+  /// Mean loss of this rank's (evaluation batch, sequence) alone; nothing is updated, and nothing is communicated but
+  /// between ranks of a tensor axis, which all evaluate the same.
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
     prepare();
@@ -227,6 +264,14 @@ class TrainStep {
     }
     return arena + communicator + (keeps_packed() ? graph::kept_bytes(programs_.front().program->list) : 0);
   }
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
+  std::int64_t sent_bytes(graph::MeshAxis axis) {
+    plan();
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < programs_.size(); ++i)
+      bytes += runs_of(i) * graph::sent_bytes(programs_[i].program->list, axis);
+    return bytes;
+  }
   /// The step table of the program that updates.
   std::string table() {
     prepare();
@@ -242,8 +287,7 @@ class TrainStep {
     prepare();
     std::vector<ProfiledPass> all;
     for (std::size_t i = 0; i < programs_.size(); ++i)
-      all.push_back(
-          {i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1, &programs_[i].executor->profile()});
+      all.push_back({runs_of(i), &programs_[i].executor->profile()});
     return all;
   }
 
@@ -260,7 +304,17 @@ class TrainStep {
     begun_ = true;
     if (!together || compared_) return;
     compared_ = true;
-    if (parallel_.port) parallel::require_equal(*parallel_.port, state(), "at the first step", where);
+    require_equal("at the first step", where);
+  }
+  void require_connected(std::source_location where) const {
+    if (!parallel_.tensor)
+      throw Error(ErrorKind::invalid_argument, "TrainStep",
+                  concat("the step is one of ", splits_.ranks(),
+                         " ranks of a tensor axis and is not connected to them. Call connect first"), where);
+  }
+  /// Of the program i, in a step.
+  std::int64_t runs_of(std::size_t i) const noexcept {
+    return i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1;
   }
   void set_random(Executor& run, std::int64_t row) const {
     using Random = nn::StepRandom;
@@ -281,26 +335,8 @@ class TrainStep {
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
-    bool const reduce = parallel_.port != nullptr && parallel_.port->size() > 1;
-    auto const model = [&](graph::Builder& builder, auto const& parameters) {
-      Shape const shape{pass ? options_.batch : options_.evaluation_batch, options_.sequence};
-      graph::Var const tokens = builder.input("tokens", DType::int32, shape);
-      graph::Var const targets = builder.input("targets", DType::int32, shape);
-      graph::Var const loss = Loss{}(parameters, tokens, targets);
-      if (pass)
-        optim::minimise(loss, *pass, optimizer_,
-                        {.clip = options_.clip,
-                         .micro_steps = options_.micro_steps,
-                         .reduce = reduce,
-                         .weight = options_.weight,
-                         .recompute = options_.recompute,
-                         .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end()),
-                         .groups = options_.groups});
-      else builder.output("loss", loss);
-    };
-    graph::Graph graph = graph::trace(make_parameters(config_), model);
-    if (!pass) graph::stop_dropout(graph);
-    return graph::amp(graph, options_.compute);
+    return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
+                            parallel_.port != nullptr && parallel_.port->size() > 1);
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;
@@ -349,6 +385,7 @@ class TrainStep {
   optim::AnyOptimizer optimizer_;
   TrainStepOptions options_;
   graph::State state_;
+  parallel::Splits splits_;           // of the parameters, where the tensor axis has several ranks
   std::vector<std::string> updated_;  // fields that every rank updates whole: no rank's part of them is another's
   std::int64_t updates_ = 0;
   bool begun_ = false;     // a step or an evaluation has found initialised parameters

@@ -49,8 +49,16 @@ inline std::string groups_text(StablehloOptions const& options) {
   return concat(text, "]> : tensor<", groups.size(), 'x', options.ranks, "xi64>");
 }
 
+/// Replicas are ranks of the data axis.
+inline void require_data_axis(Call const& e) {
+  if (MeshAxis const axis = mesh_axis(e.graph, e.id); axis != MeshAxis::data)
+    refuse(e.graph, e.id, ErrorKind::unavailable,
+           concat("it crosses ranks along the ", graph::name(axis), " axis, and modules know the data axis alone"));
+}
+
 /// int32 ().
 inline Value rank(Call const& e) {
+  require_data_axis(e);
   if (e.options.ranks == 1) return scalar(e, DType::int32, 0);
   Value const replica = e.out.op("replica_id", {}, DType::uint32, {});
   if (e.options.groups.empty()) return e.convert(replica, DType::int32);
@@ -76,6 +84,7 @@ inline Value averaged(Call const& e, Value const& sum, std::int64_t op) {
 
 inline Value collective(Call const& e) {
   Op const op = e.graph.op(e.id);
+  require_data_axis(e);
   if (op == Op::vary || op == Op::partial) return e.in();
   bool const sized = op == Op::all_gather || op == Op::reduce_scatter;
   if (sized && e.integer() != e.options.ranks)

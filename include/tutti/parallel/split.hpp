@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// How tensors lie on the ranks of the tensor axis, and between their parts and the whole.
+
+#include <tutti/comm/port.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/graph/state.hpp>
+#include <tutti/nn/shard_rules.hpp>
+#include <tutti/optim/minimise.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::parallel {
+
+/// Whole on every rank, or divided along `axis`: of each of the sections that lie side by side there, all of them
+/// evenly divided, a rank has its part, one behind the other.
+struct Split {
+  int axis = -1;                      ///< below 0: whole
+  List<std::int64_t> sections{};      ///< lengths in the whole tensor
+
+  bool divided() const noexcept { return axis >= 0; }
+  std::int64_t length() const noexcept {
+    std::int64_t sum = 0;
+    for (std::int64_t section : sections) sum += section;
+    return sum;
+  }
+  friend bool operator==(Split const&, Split const&) = default;
+};
+/// What a rank has of a tensor.
+inline Shape part_of(Shape const& whole, Split const& split, int ranks) {
+  return split.divided() ? whole.with(split.axis, whole[split.axis] / ranks) : whole;
+}
+inline Shape whole_of(Shape const& part, Split const& split, int ranks) {
+  return split.divided() ? part.with(split.axis, part[split.axis] * ranks) : part;
+}
+
+/// Copies rank `rank`'s part of a tensor of `size` bytes an element: out of the whole one, or with `joins` into it.
+inline void copy_part(std::byte* whole, std::byte* part, Shape const& shape, std::size_t size, Split const& split,
+                      int ranks, int rank, bool joins) {
+  auto const move = [&](std::byte* in_whole, std::byte* in_part, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(joins ? in_whole : in_part, joins ? in_part : in_whole, bytes);
+  };
+  if (!split.divided()) return move(whole, part, static_cast<std::size_t>(shape.size()) * size);
+  std::int64_t outer = 1, inner = static_cast<std::int64_t>(size);
+  for (int axis = 0; axis < split.axis; ++axis) outer *= shape[axis];
+  for (int axis = split.axis + 1; axis < shape.rank(); ++axis) inner *= shape[axis];
+  for (std::int64_t row = 0; row < outer; ++row) {
+    std::byte* section = whole + row * shape[split.axis] * inner;
+    for (std::int64_t const length : split.sections) {
+      std::int64_t const bytes = length / ranks * inner;
+      move(section + rank * bytes, part, static_cast<std::size_t>(bytes));
+      part += bytes;
+      section += length * inner;
+    }
+  }
+}
+
+/// The parameters of a model that are divided among `ranks`.
+class Splits {
+ public:
+  struct Entry {
+    std::string name;
+    Split split;
+    Shape whole;
+  };
+
+  Splits() = default;
+  /// Errors: configuration, in figures, where rules do not fit the model or the ranks.
+  Splits(graph::Graph const& model, nn::ShardRules const& rules, int ranks,
+         std::source_location where = std::source_location::current())
+      : ranks_(ranks) {
+    auto const refuse = [&](std::string text) {
+      throw Error(ErrorKind::configuration, "tensor parallelism", std::move(text), where);
+    };
+    std::vector<bool> used(rules.size(), false);
+    for (graph::Parameter const& parameter : model.parameters) {
+      std::string const name(model.name(parameter.node));
+      nn::ShardRule const* rule = nullptr;
+      for (std::size_t i = 0; i < rules.size(); ++i)
+        if (optim::matches(rules[i].pattern, name)) {
+          used[i] = true;
+          rule = &rules[i];
+        }
+      if (rule == nullptr) continue;
+      Shape const& shape = model.shape(parameter.node);
+      Split split{rule->axis + int{parameter.stacked}, {}};
+      if (rule->axis < 0 || split.axis >= shape.rank()) {
+        if (rule->pattern.ends_with('*')) continue;  // of a layer: the vectors beside its matrix stay whole
+        refuse(concat("the rule for '", rule->pattern, "' divides axis ", rule->axis, " of '", name, "', which is ",
+                      to_string(shape)));
+      }
+      std::int64_t units = 0;
+      for (std::int64_t section : rule->sections) units += section;
+      std::int64_t const extent = shape[split.axis];
+      if (units < 1 || extent % units != 0)
+        refuse(concat("the ", extent, " rows of '", name, "' along axis ", rule->axis, " are not ", units,
+                      " equal ones, as which its rule divides them"));
+      if (rule->if_even && extent % (units * ranks) != 0) continue;
+      for (std::int64_t section : rule->sections) {
+        split.sections.push_back(extent / units * section);
+        if (split.sections.back() % ranks != 0)
+          refuse(concat("'", name, "' has ", split.sections.back(), " rows along axis ", rule->axis,
+                        rule->sections.size() > 1 ? " in a section" : "", ", which ", ranks,
+                        " ranks of the tensor axis do not divide. Use a number of ranks that does"));
+      }
+      entries_.push_back({name, std::move(split), shape});
+    }
+    for (std::size_t i = 0; i < rules.size(); ++i)
+      if (!used[i] && rules[i].pattern.find('*') == std::string_view::npos)
+        refuse(concat("no parameter is named '", rules[i].pattern, "', for which there is a rule"));
+  }
+
+  int ranks() const noexcept { return ranks_; }
+  List<Entry> const& entries() const noexcept { return entries_; }
+  /// Of a parameter by name.
+  Split const& of(std::string_view name) const noexcept {
+    for (Entry const& entry : entries_)
+      if (entry.name == name) return entry.split;
+    return whole_;
+  }
+  /// Of a parameter of which this field is the part, or of what an optimizer keeps for one, as "PREFIX.NAME".
+  Split const& of(graph::Field const& field) const noexcept {
+    Entry const* best = nullptr;
+    for (Entry const& entry : entries_) {
+      std::string_view const name = field.name;
+      bool const same = name == entry.name;
+      bool const kept = !same && name.size() > entry.name.size() && name.ends_with(entry.name) &&
+                        name[name.size() - entry.name.size() - 1] == '.';
+      if ((same || kept) && field.shape == part_of(entry.whole, entry.split, ranks_) &&
+          (best == nullptr || entry.name.size() > best->name.size()))
+        best = &entry;
+    }
+    return best == nullptr ? whole_ : best->split;
+  }
+
+ private:
+  int ranks_ = 1;
+  List<Entry> entries_;
+  Split whole_;
+};
+
+/// A state of the same fields with room for whole tensors; without sums between micro-steps.
+inline graph::State whole_fields(graph::State const& part, Splits const& splits) {
+  graph::State whole;
+  for (graph::Field const& field : part.fields()) {
+    if (optim::is_accumulator(field.name)) continue;
+    graph::Field* const made =
+        whole.add(field.name, field.dtype, whole_of(field.shape, splits.of(field), splits.ranks()), field.init);
+    made->parameter = field.parameter;
+    made->stacked = field.stacked;
+    made->per_rank = field.per_rank;
+  }
+  return whole;
+}
+/// This rank's parts of `whole`, as of whole_fields.
+inline void take_parts(graph::State const& whole, graph::State& part, Splits const& splits, int rank) {
+  for (graph::Field& field : part.fields())
+    if (graph::Field const* const from = whole.find(field.name))
+      copy_part(static_cast<std::byte*>(from->data()), static_cast<std::byte*>(field.data()), from->shape,
+                size_of(field.dtype), splits.of(field), splits.ranks(), rank, false);
+}
+/// The whole tensors from the parts of the ranks of `port`, for those ranks that want them; else nothing is kept.
+/// Ranks  all of the tensor axis. Blocking
+inline graph::State joined(comm::Port& port, graph::State const& part, Splits const& splits, bool wanted,
+                           std::source_location where = std::source_location::current()) {
+  graph::State whole;
+  if (wanted) whole = whole_fields(part, splits);
+  std::vector<std::byte> all;
+  for (graph::Field const& field : part.fields()) {
+    if (optim::is_accumulator(field.name)) continue;
+    Split const& split = splits.of(field);
+    graph::Field* const to = whole.find(field.name);
+    auto const join = [&](std::byte* from, int rank) {
+      if (to != nullptr)
+        copy_part(static_cast<std::byte*>(to->data()), from, to->shape, size_of(field.dtype), split, splits.ranks(),
+                  rank, true);
+    };
+    if (!split.divided()) {
+      join(static_cast<std::byte*>(field.data()), 0);
+      continue;
+    }
+    auto const bytes = static_cast<std::size_t>(field.bytes());
+    all.resize(bytes * static_cast<std::size_t>(port.size()));
+    port.wait(port.start_all_gather(field.data(), all.data(), field.bytes(), DType::byte, where));
+    for (int rank = 0; rank < port.size(); ++rank) join(all.data() + bytes * static_cast<std::size_t>(rank), rank);
+  }
+  return whole;
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The graphs of a training step, from the model's function.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/graph/amp.hpp>
+#include <tutti/graph/param.hpp>
+#include <tutti/optim/minimise.hpp>
+#include <tutti/parallel/shard.hpp>
+#include <tutti/train/step_options.hpp>
+
+#include <optional>
+#include <source_location>
+#include <string_view>
+#include <utility>
+
+namespace tutti::train {
+
+/// Of tokens and targets, inputs of this shape.
+template <class Loss>
+graph::Var loss_of(graph::Builder& builder, auto const& parameters, Shape const& shape) {
+  graph::Var const tokens = builder.input("tokens", DType::int32, shape);
+  graph::Var const targets = builder.input("targets", DType::int32, shape);
+  return Loss{}(parameters, tokens, targets);
+}
+
+/// The output "loss" of a rank that has all of the model; of an evaluation nothing is dropped.
+template <class Loss>
+graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions const& options, bool evaluates) {
+  Shape const shape{evaluates ? options.evaluation_batch : options.batch, options.sequence};
+  graph::Graph model = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
+    builder.output("loss", loss_of<Loss>(builder, parameters, shape));
+  });
+  if (evaluates) graph::stop_dropout(model);
+  return model;
+}
+
+/// Errors: configuration, for a Stack without layers.
+inline void require_layers(graph::Graph const& model, std::source_location where) {
+  for (graph::Parameter const& parameter : model.parameters)
+    if (parameter.stacked && model.shape(parameter.node)[0] == 0)
+      throw Error(ErrorKind::configuration, "TrainStep",
+                  concat("parameter '", model.name(parameter.node),
+                         "' is in a Stack of length 0, which has no layers. Set the Stack's length"),
+                  where);
+}
+
+/// What ranks of the tensor axis have of the parameters of `model`, as the configuration's shard_rules say.
+/// Errors: configuration, in figures; unavailable, for a model without rules.
+template <class Config>
+parallel::Splits splits_of(Config const& config, graph::Graph const& model, int tensor, std::source_location where) {
+  if (tensor == 1) return {};
+  if (tensor < 1)
+    throw Error(ErrorKind::configuration, "TrainStep", "the tensor axis must have at least 1 rank", where);
+  if constexpr (requires { shard_rules(config); }) return {model, shard_rules(config), tensor, where};
+  else
+    throw Error(ErrorKind::unavailable, "TrainStep",
+                "the model does not say which parameters ranks of the tensor axis divide. Give its configuration a "
+                "free function shard_rules(config) that returns nn::ShardRules",
+                where);
+}
+
+/// The program of `pass`, or the loss alone; of a rank that has its part of the model where `splits` say so.
+/// `reduce`: gradients are averaged over the data axis.
+template <class Loss>
+graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions const& options,
+                        optim::AnyOptimizer const& optimizer, parallel::Splits const& splits,
+                        std::optional<optim::Pass> pass, bool reduce) {
+  auto const minimise = [&](graph::Var loss) {
+    optim::minimise(loss, *pass, optimizer,
+                    {.clip = options.clip,
+                     .micro_steps = options.micro_steps,
+                     .reduce = reduce,
+                     .weight = options.weight,
+                     .recompute = options.recompute,
+                     .frozen = List<std::string_view>(options.frozen.begin(), options.frozen.end()),
+                     .groups = options.groups});
+  };
+  graph::Graph graph;
+  if (pass && splits.ranks() == 1) {
+    graph = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
+      minimise(loss_of<Loss>(builder, parameters, {options.batch, options.sequence}));
+    });
+  } else {
+    graph = loss_graph<Loss>(config, options, !pass);
+    if (splits.ranks() > 1) graph = parallel::shard(graph, splits);
+    if (pass) {
+      graph::Id const loss = graph.find_output("loss");
+      graph.outputs = {};
+      graph::Builder builder;
+      builder.load(std::move(graph));
+      minimise({&builder, loss});
+      graph = canonical(builder.graph());
+    }
+  }
+  return graph::amp(graph, options.compute);
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/train_step.hpp> <tutti/train/step_graph.hpp> <tutti/parallel/mesh.hpp>
+#include "support/catch.hpp"
+#include "train/meshes.hpp"
+#include "train/own_states.hpp"
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/optim/muon.hpp>
+#include <tutti/optim/sgd.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace tutti;
+
+// A model of one's own, which knows nothing of ranks, and what they divide of it.
+namespace own {
+
+struct Block {
+  BOOST_HANA_DEFINE_STRUCT(Block, (nn::RmsNorm, norm), (nn::Linear, up), (nn::Linear, down));
+};
+struct Model {
+  BOOST_HANA_DEFINE_STRUCT(Model, (graph::Param, table), (graph::Stack<Block>, blocks), (nn::Linear, head));
+};
+struct Config {
+  std::int64_t width = 12, hidden = 32;
+};
+Model make_parameters(Config const& config) {
+  Model model;
+  model.table = {{20, config.width}, graph::normal(0.5)};
+  model.blocks.length = 3;
+  model.blocks.block.norm = nn::rms_norm_of(config.width);
+  model.blocks.block.up = nn::linear_of(config.width, config.hidden, 0.2);
+  model.blocks.block.down = nn::linear_of(config.hidden, config.width, 0.2);
+  model.head = nn::linear_of(config.width, 20, 0.2);
+  return model;
+}
+struct Loss {
+  using Config = own::Config;
+  graph::Var operator()(Model const& p, graph::Var tokens, graph::Var targets) const {
+    graph::Var x = graph::embed(p.table, tokens);
+    x = graph::repeat(p.blocks, x, [](Block const& b, graph::Var h) { return h + b.down(silu(b.up(b.norm(h)))); });
+    return graph::cross_entropy(p.head(x), targets);
+  }
+};
+nn::ShardRules shard_rules(Config const&) {
+  return {{"blocks.up.*", 0}, {"blocks.down.weight", 1}, {"head.*", 0}};
+}
+
+}  // namespace own
+
+namespace {
+
+template <class Loss>
+std::string on_threads(typename Loss::Config const& config, parallel::MeshSizes const& sizes,
+                       test::MeshRun const& run = {}) {
+  std::vector<std::string> wrong(static_cast<std::size_t>(sizes.data * sizes.tensor));
+  threads::run(sizes.data * sizes.tensor, [&](Communicator<Threads>& communicator) {
+    wrong[static_cast<std::size_t>(communicator.rank())] =
+        test::train_on_mesh<Loss>(communicator, config, sizes, run);
+  });
+  std::string all;
+  for (std::string const& one : wrong) all += one;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every mesh trains a GPT-2 as one rank does, twice the same bits, from what any other left") {
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {2, 1}, {1, 4}, {2, 2}, {4, 1}}) {
+    INFO(sizes.data << " x " << sizes.tensor);
+    CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, sizes) == "");
+  }
+}
+TEST_CASE("and a LLaMA with grouped heads") {
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {1, 4}, {2, 2}, {4, 1}}) {
+    INFO(sizes.data << " x " << sizes.tensor);
+    CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, sizes) == "");
+  }
+}
+TEST_CASE("and a model of one's own, by rules of its own") {
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {2, 2}, {1, 4}}) {
+    INFO(sizes.data << " x " << sizes.tensor);
+    CHECK(on_threads<own::Loss>({}, sizes) == "");
+  }
+}
+TEST_CASE("micro-steps, recomputed blocks and SGD go with a tensor axis") {
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {1, 2}, {.micro_steps = 4}) == "");
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 2}, {.micro_steps = 2, .recompute = graph::Recompute::block}) ==
+        "");
+  CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {1, 2}, {.recompute = graph::Recompute::pointwise}) == "");
+  CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {1, 2}, {.optimizer = optim::Sgd{.momentum = 0.9}}) == "");
+}
+
+TEST_CASE("a step that is not connected as it was made, or whose model has no rules, says so") {
+  exec::Context context({.threads = 1});
+  train::TrainStep<nn::Gpt2Loss> step(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .tensor = 2});
+  REQUIRE_ERROR(step.initialise(1), ErrorKind::invalid_argument,
+                "the step is one of 2 ranks of a tensor axis and is not connected to them. Call connect first");
+  REQUIRE_ERROR(step.connect({}), ErrorKind::invalid_argument,
+                "the ranks of the tensor axis are 1, and the step is made for 2. Set TrainStepOptions::tensor");
+  auto const refused = [&]<class Loss>(Loss, typename Loss::Config const& config, optim::AnyOptimizer const& optimizer,
+                                       int tensor, ErrorKind kind, char const* sentence) {
+    REQUIRE_ERROR(train::TrainStep<Loss>(context, config, optimizer, {.sequence = 8, .tensor = tensor}), kind,
+                  sentence);
+  };
+  refused(test::Averaged{}, {}, optim::AdamW{}, 2, ErrorKind::unavailable, "free function shard_rules(config)");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 0, ErrorKind::configuration, "at least 1 rank");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 8, ErrorKind::configuration,
+          "4 heads do not divide among 8 ranks of the tensor axis (gpt2.hpp:");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 3, ErrorKind::configuration,
+          "'blocks.qkv.weight' has 16 rows along axis 0 in a section, which 3 ranks of the tensor axis do not divide");
+  refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::Muon{}, 2, ErrorKind::unavailable,
+          "is divided among the ranks of the tensor axis, and to make a matrix orthogonal takes all of it");
+  nn::Gpt2Config dropping = test::mesh_gpt2;
+  dropping.attention_dropout = 0.5;
+  refused(nn::Gpt2Loss{}, dropping, optim::AdamW{}, 2, ErrorKind::unavailable, "operation 'dropout' (");
+}
+
+TEST_CASE("dropout of what every rank has whole draws the masks of one rank") {
+  nn::Gpt2Config dropping = test::mesh_gpt2;
+  dropping.dropout = 0.25;
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 4}, {1, 2}})
+    CHECK(on_threads<nn::Gpt2Loss>(dropping, sizes) == "");
+}

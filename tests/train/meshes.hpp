@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What must hold of a model that the ranks of any backend train as meshes of data and tensor axes.
+
+#include "train/small_batches.hpp"
+
+#include <tutti/nn/llama.hpp>
+#include <tutti/parallel/mesh.hpp>
+#include <tutti/train/train_step.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+
+inline nn::Gpt2Config const mesh_gpt2{
+    .layers = 2, .heads = 4, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+inline nn::LlamaConfig const mesh_llama{.layers = 2, .heads = 8, .kv_heads = 4, .channels = 16, .head_size = 2,
+                                        .hidden = 24, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+
+struct MeshRun {
+  std::int64_t micro_steps = 1;
+  graph::Recompute recompute = graph::Recompute::none;
+  optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
+};
+
+/// A step of eight sequences over all ranks.
+template <class Loss>
+class MeshTraining {
+ public:
+  static constexpr std::int64_t rows = 8;
+
+  MeshTraining(exec::Context& context, typename Loss::Config const& config, MeshRun const& run,
+               parallel::MeshSizes const& sizes, int rank = 0)
+      : share_(rows / sizes.data),
+        first_(rank / sizes.tensor * share_),
+        step_(context, config, run.optimizer,
+              {.batch = rows / sizes.data / run.micro_steps,
+               .sequence = 8,
+               .micro_steps = run.micro_steps,
+               .clip = 0.5,
+               .recompute = run.recompute,
+               .tensor = sizes.tensor,
+               .first_row = first_}) {}
+  template <class Comm>
+  void connect(Comm& communicator, parallel::MeshSizes const& sizes) {
+    step_.connect(parallel::mesh(communicator, sizes));
+  }
+  train::TrainStep<Loss>& step() { return step_; }
+  /// Loss and norm of steps [from, to).
+  std::vector<float> run(std::int64_t from, std::int64_t to) {
+    std::vector<float> told;
+    for (std::int64_t i = from; i < to; ++i) {
+      Rows const batch(i, first_, share_);
+      train::StepResult const result = step_(batch.at(i), 1e-2);
+      told.push_back(result.loss);
+      told.push_back(result.grad_norm);
+    }
+    return told;
+  }
+
+ private:
+  std::int64_t share_, first_;
+  train::TrainStep<Loss> step_;
+};
+
+inline double furthest(std::vector<float> const& a, std::vector<float> const& b) {
+  double gap = a.size() == b.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (!(std::abs(double{a[i]} - double{b[i]}) <= gap)) gap = std::abs(double{a[i]} - double{b[i]});
+  return gap;
+}
+
+/// Twenty steps on the mesh against those of one rank, twice, and half of them resumed on the mesh from what another
+/// one left; what did not hold, in words.
+template <class Loss, class Comm>
+std::string train_on_mesh(Comm& communicator, typename Loss::Config const& config, parallel::MeshSizes const& sizes,
+                          MeshRun const& run = {}) {
+  std::string wrong;
+  auto const expect = [&](bool holds, std::string const& what) {
+    if (!holds) wrong += "rank " + std::to_string(communicator.rank()) + ": " + what + "; ";
+  };
+  exec::Context context({.threads = 1});
+  auto const make = [&](parallel::MeshSizes const& of) {
+    auto made = std::make_unique<MeshTraining<Loss>>(context, config, run, of, communicator.rank());
+    made->connect(communicator, of);
+    return made;
+  };
+  MeshTraining<Loss> alone(context, config, run, {1, 1});
+  alone.step().initialise(7);
+  std::vector<float> const expected = alone.run(0, 20);
+
+  std::vector<float> told[2];
+  for (std::vector<float>& losses : told) {
+    auto const training = make(sizes);
+    training->step().initialise(7);
+    losses = training->run(0, 20);
+    training->step().require_equal("after training");
+    expect(training->step().parameter_count() == alone.step().parameter_count(), "the count of parameters differs");
+  }
+  double const gap = furthest(told[0], expected);
+  expect(gap < 1e-5, "losses and norms differ from one rank's by " + std::to_string(gap));
+  expect(told[0] == told[1], "a second run gives other bits");
+
+  // From any number of ranks that have one model together to any other.
+  for (parallel::MeshSizes const& before : {parallel::MeshSizes{1, communicator.size()}, {communicator.size(), 1}}) {
+    auto const first = make(before);
+    first->step().initialise(7);
+    std::vector<float> both = first->run(0, 10);
+    auto const second = make(sizes);
+    first->step().show(true, [&](graph::State& saved) {
+      second->step().fill([&](graph::State& whole) {
+        for (graph::Field& field : whole.fields())
+          std::memcpy(field.data(), saved.at(field.name).data(), static_cast<std::size_t>(field.bytes()));
+      });
+    });
+    second->step().set_updates(10);
+    std::vector<float> const rest = second->run(10, 20);
+    both.insert(both.end(), rest.begin(), rest.end());
+    double const resumed = furthest(both, expected);
+    expect(resumed < 1e-5, "resumed from " + std::to_string(before.data) + " x " + std::to_string(before.tensor) +
+                               ", losses differ by " + std::to_string(resumed));
+  }
+  return wrong;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Meshes of data and tensor axes, of ranks that are processes.
+// Covers: <tutti/train/train_step.hpp> <tutti/parallel/mesh.hpp>
+
+#include "support/catch.hpp"
+#include "train/meshes.hpp"
+
+#include <tutti/backend/mpi.hpp>
+
+#include <string>
+
+using namespace tutti;
+
+TEST_CASE("every mesh of processes trains as one does, twice the same bits, from what any other left") {
+  Communicator<Mpi> communicator(Mpi(MPI_COMM_WORLD, {}));
+  for (int tensor = 1; tensor <= communicator.size(); ++tensor) {
+    if (communicator.size() % tensor != 0) continue;
+    parallel::MeshSizes const sizes{communicator.size() / tensor, tensor};
+    std::string const wrong = test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, sizes) +
+                              test::train_on_mesh<nn::LlamaLoss>(communicator, test::mesh_llama, sizes);
+    bool const good = communicator.all_reduce(wrong.empty() ? 0 : 1, sum) == 0;
+    INFO(sizes.data << " x " << sizes.tensor << ": " << wrong);
+    REQUIRE(good);
+  }
+}
