@@ -15,3 +15,4 @@
 #include <tutti/io/llmc_model.hpp>
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>
+#include <tutti/io/tensorboard.hpp>

@@ -17,6 +17,7 @@
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>
+#include <tutti/train/commands.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/model_facts.hpp>
@@ -24,12 +25,17 @@
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/machine.hpp>
-#include <tutti/train/metrics.hpp>
 #include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/product_choices.hpp>
+#include <tutti/train/registry.hpp>
+#include <tutti/train/rank_reports.hpp>
+#include <tutti/train/metrics.hpp>
+#include <tutti/train/outputs.hpp>
+#include <tutti/train/signals.hpp>
+#include <tutti/train/viewers.hpp>
+#include <tutti/train/run_outputs.hpp>
 #include <tutti/train/sample_text.hpp>
 #include <tutti/train/setup.hpp>
-#include <tutti/train/signals.hpp>
 #include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>

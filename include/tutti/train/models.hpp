@@ -30,7 +30,7 @@ parallel::DataParallel ranks_of(Communicator<B>& communicator, Options const& op
 
 /// Trains the GPT-2 or LLaMA that the options, or the checkpoint to resume, choose. As run_training.
 template <class Device = Cpu, Backend B>
-int train_model(Communicator<B>& communicator, Options const& options) {
+int train_model(Communicator<B>& communicator, Options const& options, Viewers const& viewers = {}) {
   parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
   std::optional<Setup> setup;
   ModelChoice choice;
@@ -47,7 +47,7 @@ int train_model(Communicator<B>& communicator, Options const& options) {
       [&](auto const& config) {
         return run_training<decltype(detail::loss_of(config)), Device>(
             ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup), config,
-            std::move(initial));
+            std::move(initial), {}, viewers);
       },
       choice.config);
 }
@@ -57,7 +57,7 @@ int train_model(Communicator<B>& communicator, Options const& options) {
 /// your own is used in the place of the one that the options choose.
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
 int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
-                std::optional<optim::AnyOptimizer> const& optimizer = {}) {
+                std::optional<optim::AnyOptimizer> const& optimizer = {}, Viewers const& viewers = {}) {
   parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
   std::optional<Setup> setup;
   std::optional<typename Loss::Config> config;
@@ -71,7 +71,7 @@ int train_model(Communicator<B>& communicator, Options const& options, MakeConfi
       }))
     return 1;
   return run_training<Loss, Device>(ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup),
-                                    *config, {}, optimizer);
+                                    *config, {}, optimizer, viewers);
 }
 
 }  // namespace tutti::train
