@@ -103,7 +103,10 @@ class StatusFile {
           all["time"] =
               std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
           replace(path, all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-        })) {}
+        })) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);  // an earlier run's
+  }
 
  private:
   /// Not synced: after a loss of power the run is not what it was anyway. What cannot be written is no reason to end a

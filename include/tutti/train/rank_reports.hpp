@@ -19,6 +19,13 @@
 
 namespace tutti::train {
 
+/// This machine's; empty where it has none.
+inline std::string host_name() {
+  char name[256] = "";
+  static_cast<void>(::gethostname(name, sizeof name - 1));
+  return name;
+}
+
 /// What this process has used of its machine since the last call.
 class ProcessUse {
  public:
@@ -65,9 +72,8 @@ class RankReports {
     own[1] = use_.processors();
     own[2] = static_cast<double>(ProcessUse::memory());
     own[3] = waited_ms;
-    char host[name_bytes + 1] = "";
-    static_cast<void>(::gethostname(host, sizeof host - 1));
-    std::copy(host, host + name_bytes, own + 4);
+    std::string const host = host_name().substr(0, name_bytes);
+    std::copy(host.begin(), host.end(), own + 4);
     parallel::all_reduce(port, said, comm::PortOp::sum);
     if (rank != 0) return;
     Registry::Json list = Registry::Json::array();

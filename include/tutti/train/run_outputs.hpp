@@ -98,6 +98,7 @@ class RunOutputs {
       polled_ = now;
       command_file_.poll(commands_);
     }
+    if (StopSignals::received() != 0 && !stop_) registry_.set("stopping", stop_ = true);
     for (Command& command : commands_.take()) {
       switch (command.kind) {
         case Command::Kind::pause: registry_.set("paused", paused_ = true); break;
