@@ -27,6 +27,7 @@
 #include <tutti/train/machine.hpp>
 #include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/product_choices.hpp>
+#include <tutti/train/process_use.hpp>
 #include <tutti/train/registry.hpp>
 #include <tutti/train/rank_reports.hpp>
 #include <tutti/train/metrics.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/rank_reports.hpp> <tutti/train/process_use.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>

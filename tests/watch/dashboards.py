@@ -439,10 +439,14 @@ def case_browser(bench):
 
     def browse(*words):
         return subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
-                               f"--user-data-dir={bench.folder / 'profile'}", "--window-size=1000,1000", "--timeout=8000",
-                               "--virtual-time-budget=4000", *words, address], capture_output=True, text=True, timeout=LIMIT)
-    done = browse("--dump-dom")
-    page = done.stdout
+                               f"--user-data-dir={bench.folder / 'profile'}", "--window-size=1000,1000", *words, address],
+                              capture_output=True, text=True, timeout=LIMIT)
+    # The browser prints the page once it is loaded, which may be before the first event has come.
+    for _ in range(20):
+        done = browse("--dump-dom")
+        page = done.stdout
+        if "rank 0" in page:
+            break
     check(re.search(r'class="train" d="M[\d. L]+', page), f"no curve:\n{page[-3000:]}\n{done.stderr[-2000:]}")
     for part in ("rank 0", "rank 1", "tokens a second", "validation loss", "step ", str(out)):
         check(part in page, f"no {part}:\n{page[-3000:]}")
@@ -523,16 +527,112 @@ def case_federate(bench):
     check(bench.rows(out, "end")[0]["reason"] == "stopped", str(bench.rows(out, "end")))
 
 
+def case_script(bench):
+    """./tutti train and federate --dashboard draw a run that is beside the view, under mpiexec too; q stops it; ./tutti watch shows it."""
+    options, root, tools = bench.options, bench.folder / "the root", bench.folder / "tools"
+    (root / "build" / "examples").mkdir(parents=True)
+    (root / "build" / "build.ninja").touch()
+    source = pathlib.Path(options.script).resolve().parent
+    shutil.copytree(source / "examples", root / "examples")
+    shutil.copy(source / "tutti", root / "tutti")
+    programs = {"train_gpt2": options.trainer, "watch": options.watch, "prepare_text": options.prepare, "generate": options.prepare,
+                "tutti_shepherd": options.shepherd, "tutti_worker": options.worker}
+    for name, program in programs.items():
+        if program:
+            (root / "build" / "examples" / name).symlink_to(os.path.abspath(program))
+    tools.mkdir()
+    for name, code in {"meson": 0, "ninja": 0, "apt-get": 1, "sudo": 1}.items():  # what would install or build does nothing
+        (tools / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tools / name).chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    text = bench.folder / "text.txt"
+    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    sizes = "--threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --vocabulary 300 --steps 100000000".split()
+    shell = shutil.which("sh")
+    for backend in ["threads"] + (["mpi"] if shutil.which("mpiexec") else []):
+        out = bench.folder / backend
+        view = Terminal([shell, root / "tutti", "train", "--text", text, "--out", out, "--backend", backend, "--ranks", "2", *sizes,
+                         "--dashboard"], environment)
+        view.wait_for("training", "rank 0", "rank 1", "tok/s", "q stop", str(out))
+        other = Terminal([shell, root / "tutti", "watch", out], environment)
+        other.wait_for("rank 1", "q quit")
+        other.press("p")
+        view.wait_for("paused")
+        other.wait_for("p continue")
+        other.press("p")
+        view.wait_for(f"{out}  training")
+        other.press("q")
+        check(other.finish() == 0, other.text())
+        view.press("q" if backend == "threads" else "\x03")
+        code = view.finish()
+        check(code == 0, f"{backend}: {code}\n{view.text()}")
+        view.check_restored()
+        last = view.raw.decode(errors="replace").split("\x1b[?1049l")[-1]
+        check("stopped by SIGINT after step" in last and f"checkpoint       {out}" in last and "next  " in last, f"{backend}: {last}")
+        check("step 1/100000000" in re.sub(" +", " ", (out / "console.log").read_text()), "no lines beside the view")
+    if not options.shepherd:
+        return
+    out = bench.folder / "together"
+    view = Terminal([shell, root / "tutti", "federate", "--workers", "2", "--text", text, "--out", out, *sizes, "--heartbeat", "0.3",
+                     "--dashboard"], environment)
+    view.wait_for("outer step", "quorum", "d drain", "127.0.0.1:")
+    view.press("q")
+    code = view.finish()
+    check(code == 0, f"{code}\n{view.text()}")
+    view.check_restored()
+    check("the same command goes on from there" in (out / "console.log").read_text(), (out / "console.log").read_text())
+
+
+def as_svg(view):
+    """The screen as a picture, in the colours of a dark terminal."""
+    colours = {"32": "#4ade80", "31": "#f87171", "36": "#4cc9f0", "33": "#fbbf24", "2": "#8b96a3"}
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {view.columns * 7.82 + 20:.0f} {view.rows * 17 + 20}" '
+             'font-family="DejaVu Sans Mono, monospace" font-size="13">',
+             '<rect width="100%" height="100%" rx="6" fill="#14181d"/>']
+    for number, (text, styles) in enumerate(zip(view.screen, view.styles)):
+        at = 0
+        while at < len(text):
+            end = at
+            while end < len(text) and styles[end] == styles[at]:
+                end += 1
+            words = "".join(text[at:end]).rstrip()
+            if words:
+                style = styles[at].split()
+                colour = next((colours[word] for word in reversed(style) if word in colours), "#dde3ea")
+                bold = ' font-weight="bold"' if "1" in style else ""
+                length = len(words) * 7.82
+                words = words.replace("&", "&amp;").replace("<", "&lt;").replace(" ", "\u00a0")
+                lines.append(f'<text x="{10 + at * 7.82:.2f}" y="{24 + number * 17}" fill="{colour}"{bold} '
+                             f'textLength="{length:.1f}">{words}</text>')
+            at = end
+    return "\n".join(lines) + "\n</svg>\n"
+
+
+def case_draw(bench):
+    """For the documentation: --run as it is shown on a terminal, as SVG in --picture."""
+    view = Terminal([bench.options.watch, bench.options.run])
+    view.wait_for("tutti", "quit")
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        view.read()
+    pathlib.Path(bench.options.picture).write_text(as_svg(view))
+    print(view.text())
+    view.press("q")
+    view.finish()
+
+
 def main():
     cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=sorted(cases))
     parser.add_argument("--trainer", required=True)
     parser.add_argument("--watch", required=True)
+    parser.add_argument("--script", default="")
     parser.add_argument("--shepherd", default="")
     parser.add_argument("--worker", default="")
     parser.add_argument("--prepare", default="")
-    parser.add_argument("--picture", default="", help="where the browser leaves a picture")
+    parser.add_argument("--picture", default="", help="where cases browser and draw leave a picture")
+    parser.add_argument("--run", default="", help="what case draw shows: a folder or an address")
     options = parser.parse_args()
     print(f"{options.case}: {cases[options.case].__doc__}")
     with tempfile.TemporaryDirectory(prefix="tutti-watch-") as folder:

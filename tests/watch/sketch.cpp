@@ -66,6 +66,8 @@ TEST_CASE("a trainer's records become its picture") {
   CHECK(p.losses.size() == 2);
   CHECK(p.validations.size() == 1);
   REQUIRE(p.events.size() == 4);
+  sketch.value("compiled", {{"seconds", 0.0125}, {"workspace", 2e6}});
+  CHECK(sketch.picture().events.at(1) == "compiled in 12.5 ms, 2.0 MB of workspace a rank");
   CHECK(p.events[1] == "step 0: validation loss 4.2500, 2.5000 bits per byte");
   CHECK(p.events[3] == "step 2: sample: two lines  [31m");  // nothing that a terminal obeys
   sketch.value("paused", true);
@@ -73,7 +75,7 @@ TEST_CASE("a trainer's records become its picture") {
   sketch.record(Json::parse(end));
   Picture const last = sketch.picture();
   CHECK((last.paused && last.ended && last.reason == "done"));
-  CHECK(last.events.size() == 6);
+  CHECK(last.events.size() == 7);
 }
 
 TEST_CASE("a shepherd's records become its picture, with the time that is left by samples") {

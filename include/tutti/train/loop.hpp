@@ -71,7 +71,9 @@ class Run {
                .groups = optim::parse_groups(o().groups),
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps}),
-        algorithm_(make_algorithm()) {}
+        algorithm_(make_algorithm()) {
+    built_seconds_ = static_cast<double>(exec::now_ns() - built_since_) * 1e-9;
+  }
 
   /// Ranks: all. Blocking.
   void connect() {
@@ -273,6 +275,7 @@ class Run {
                      {"micro_steps", setup_.micro_steps},
                      {"seed", o().seed},
                      {"prompt", opening_prompt(setup_)}});
+    outputs_.registry().set("compiled", {{"seconds", built_seconds_}, {"workspace", step_.workspace_bytes()}});
     if (!averages_gradients()) outputs_.registry().set("inner", {{"steps", o().inner_steps}});
   }
 
@@ -461,6 +464,7 @@ class Run {
     outputs_.record(row);
   }
 
+  std::int64_t built_since_ = exec::now_ns();  // first: the members after it are what takes time
   parallel::DataParallel data_parallel_;
   Shared<comm::Port> port_;
   int ranks_on_node_;
@@ -480,7 +484,7 @@ class Run {
   std::optional<UnderWay> under_way_;
   double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
   double told_ = 0;  // when the step before was told of, or the first one began
-  double waited_ms_ = 0;
+  double waited_ms_ = 0, built_seconds_ = 0;
   int stop_ = 0;
   bool paused_ = false, keep_now_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;

@@ -96,10 +96,11 @@ class Sketch {
       picture_.received = detail::number(json, "received");
     }
     if (name == "compiled") {
-      std::string said = fmt::format("compiled in {:.2f} s: ", detail::number(json, "seconds", 0));
-      said += train::with_commas(detail::whole(json, "steps", 0)) + " operations, " +
-              train::human_bytes(detail::number(json, "workspace", 0)) + " of workspace a rank";
-      if (said != compiled_) tell(said);
+      double const seconds = detail::number(json, "seconds", 0);
+      std::string said = fmt::format("compiled in {:.3g} {}, ", seconds < 1 ? seconds * 1e3 : seconds,
+                                     seconds < 1 ? "ms" : "s") +
+                         train::human_bytes(detail::number(json, "workspace", 0)) + " of workspace a rank";
+      if (said != compiled_) tell_after_beginning(said);
       compiled_ = said;
     }
   }
@@ -109,6 +110,16 @@ class Sketch {
 
   void tell(std::string text) {
     picture_.events.push_back(std::move(text));
+    if (picture_.events.size() > most_events) picture_.events.pop_front();
+  }
+  /// Who reads a folder hears of values later than of what happened since.
+  void tell_after_beginning(std::string text) {
+    auto const begins = [](std::string const& event) {
+      return event == "begins" || event.starts_with("goes on after step ");
+    };
+    auto const at = std::find_if(picture_.events.rbegin(), picture_.events.rend(), begins);
+    if (at == picture_.events.rend()) return;  // that is long ago
+    picture_.events.insert(at.base(), std::move(text));
     if (picture_.events.size() > most_events) picture_.events.pop_front();
   }
   void set_flag(bool& flag, Json const& json, char const* yes, char const* no) {

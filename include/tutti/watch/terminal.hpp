@@ -130,8 +130,10 @@ class Terminal {
   std::pair<std::size_t, std::size_t> size() {
     struct winsize now {};
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &now) == 0 && now.ws_row > 0 && now.ws_col > 0 &&
-        (now.ws_row != getmaxy(stdscr) || now.ws_col != getmaxx(stdscr)))
+        (now.ws_row != getmaxy(stdscr) || now.ws_col != getmaxx(stdscr))) {
       ::resizeterm(now.ws_row, now.ws_col);
+      ::clearok(stdscr, TRUE);  // terminals differ in what they make of lines that no longer fit
+    }
     return {static_cast<std::size_t>(getmaxy(stdscr)), static_cast<std::size_t>(getmaxx(stdscr))};
   }
   void draw(std::vector<TextLine> const& lines) {

@@ -8,7 +8,7 @@
 #include <tutti/federate/rpc/command_line.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
-#include <tutti/train/rank_reports.hpp>
+#include <tutti/train/process_use.hpp>
 #include <tutti/train/run_outputs.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>

@@ -3,12 +3,12 @@
 /// @file
 /// A worker that connects: a WorkerCore with a clock, a connection, and a thread that trains, so that heartbeats go on.
 
+#include <tutti/exec/processors.hpp>
 #include <tutti/federate/bench.hpp>
 #include <tutti/federate/rpc/links.hpp>
 #include <tutti/federate/trainer.hpp>
 #include <tutti/federate/worker_core.hpp>
-#include <tutti/exec/processors.hpp>
-#include <tutti/train/rank_reports.hpp>
+#include <tutti/train/process_use.hpp>
 
 #include <cstdint>
 #include <exception>
