@@ -11,6 +11,7 @@
 #endif
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/models.hpp>
+#include <tutti/watch/any.hpp>
 
 #include <cstdio>
 #include <string>
@@ -34,9 +35,10 @@ void require_device(tutti::train::Options const& options) {
 
 int train(auto& communicator, tutti::train::Options const& options) {
 #if TUTTI_WITH_CUDA
-  if (options.device == DeviceName::cuda) return tutti::train::train_model<tutti::Cuda>(communicator, options);
+  if (options.device == DeviceName::cuda)
+    return tutti::train::train_model<tutti::Cuda>(communicator, options, tutti::watch::viewers());
 #endif
-  return tutti::train::train_model(communicator, options);
+  return tutti::train::train_model(communicator, options, tutti::watch::viewers());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // Started again with the same words after a crash, it goes on from the last outer step.
 
 #include <tutti/federate/rpc/gpt2.hpp>
+#include <tutti/watch/any.hpp>
 
 #include <cstdio>
 
@@ -15,7 +16,7 @@ int main(int argc, char** argv) {
       return parsed.code;
     }
     tutti::federate::Gpt2Shepherd shepherd(std::move(parsed.command));
-    shepherd();
+    shepherd(tutti::watch::viewers());
     return 0;
   } catch (tutti::Error const& error) {
     std::fprintf(stderr, "tutti_shepherd: %s%s%s\n", error.message().c_str(), error.native().empty() ? "" : ": ",

@@ -29,6 +29,13 @@
 #ifndef TUTTI_WITH_NCCL
 #define TUTTI_WITH_NCCL 0
 #endif
+/// And of ncurses and of cpp-httplib, with which <tutti/watch/any.hpp> shows a run on a terminal and as a page.
+#ifndef TUTTI_WITH_TERMINAL
+#define TUTTI_WITH_TERMINAL 0
+#endif
+#ifndef TUTTI_WITH_HTTP
+#define TUTTI_WITH_HTTP 0
+#endif
 
 /// TUTTI_SEPARATE_COMPILATION is 1 in programs that compile the kernels and the compiler of graphs once, in a source
 /// that includes <tutti/source.hpp>, and not in every source that uses them. It must be the same in all translation

@@ -16,3 +16,4 @@
 #include <tutti/io/npy.hpp>
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>
+#include <tutti/io/tensorboard.hpp>

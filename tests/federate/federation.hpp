@@ -102,6 +102,12 @@ class Shepherd final : public ShepherdActions {
   /// Ends before or behind the so many-th of its actions from now on.
   void crash_after(std::int64_t actions) { countdown_ = actions; }
   Disk const& disk() const { return disk_; }
+  void drain(std::uint64_t worker) {
+    event([&] { core_->drain(worker); });
+  }
+  void pause(bool paused) {
+    event([&] { core_->pause(paused, clock_.now()); });
+  }
   std::vector<RoundReport> reports;
   std::map<WorkerEvent, int> events;
   int restarts = 0;
@@ -202,7 +208,13 @@ class Worker final : public WorkerActions {
  public:
   Worker(SimulatedClock& clock, Network& network, Network::Node shepherd, std::uint64_t id, double speed,
          Kind kind = Kind::honest, bool knows_speed = false)
-      : clock_(clock), network_(network), shepherd_(shepherd), speed_(speed), kind_(kind), knows_speed_(knows_speed) {
+      : clock_(clock),
+        network_(network),
+        shepherd_(shepherd),
+        id_(id),
+        speed_(speed),
+        kind_(kind),
+        knows_speed_(knows_speed) {
     node_ =
         network_.add({[this](auto c) { event(c, [&] { core_->connected(clock_.now()); }); },
                       [this](auto c) {
@@ -216,6 +228,7 @@ class Worker final : public WorkerActions {
     wake();
   }
   Network::Node node() const { return node_; }
+  std::uint64_t id() const { return id_; }
   bool alive() const { return alive_ && !core_->ended(); }
   Kind kind() const { return kind_; }
   WorkerCore const& core() const { return *core_; }
@@ -276,6 +289,7 @@ class Worker final : public WorkerActions {
   SimulatedClock& clock_;
   Network& network_;
   Network::Node shepherd_;
+  std::uint64_t id_;
   double speed_;  // steps a second
   Kind kind_;
   bool knows_speed_;

@@ -47,7 +47,7 @@ Outcome schedule(std::uint64_t seed) {
   for (std::int64_t i = 0; i < workers; ++i) join(Kind::honest);
   // A run without faults takes a minute or more of simulated time; they come within it.
   for (std::int64_t faults = dice.below(12); faults > 0; --faults)
-    clock.at(seconds(dice.uniform(0, 90)), [&, what = dice.below(9)] {
+    clock.at(seconds(dice.uniform(0, 90)), [&, what = dice.below(11)] {
       if (shepherd.finished()) return;
       switch (what) {
         case 0: some().kill(); break;
@@ -62,6 +62,11 @@ Outcome schedule(std::uint64_t seed) {
           break;
         case 7: some().slow_down(dice.uniform(1, 6)); break;
         case 8: join(Kind::sends_nan); break;
+        case 9: shepherd.drain(some().id()); break;
+        case 10:
+          shepherd.pause(true);
+          clock.in(seconds(dice.uniform(0.1, 40)), [&] { shepherd.pause(false); });
+          break;
       }
     });
   // Somebody is always there to do the rest.
@@ -238,6 +243,47 @@ TEST_CASE("who leaves delivers what it has done so far, and the rest of its samp
   CHECK(calm.shepherd.reports[0].workers == 2);
   CHECK(calm.shepherd.reports[0].samples < 400);
   CHECK(wrong_with(calm.shepherd.disk(), calm.facts) == "");
+}
+
+TEST_CASE("a worker that its shepherd drains delivers the whole of what it has, and gets nothing more") {
+  Dice dice(6);
+  SimulatedClock clock;
+  Network network(clock, dice);
+  Policy const policy = policy_of(2);
+  Facts const facts = facts_of(2 * policy.inner_steps * 2 * 8);
+  Shepherd shepherd(clock, network, dice, facts, policy);
+  Worker first(clock, network, shepherd.node(), 1, 2), second(clock, network, shepherd.node(), 2, 2);
+  clock.run(seconds(600), [&] { return shepherd.reports.size() >= 2; });
+  shepherd.drain(1);
+  shepherd.drain(99);  // a stranger
+  REQUIRE(clock.run(seconds(600), [&] { return !first.alive(); }));
+  CHECK(!first.core().failed());
+  CHECK(first.core().reason() == "all that it had is delivered");
+  CHECK(shepherd.events[WorkerEvent::left] == 1);
+  REQUIRE(clock.run(seconds(3600), [&] { return shepherd.finished(); }));
+  CHECK(wrong_with(shepherd.disk(), facts) == "");
+  CHECK(second.trained > first.trained);
+}
+
+TEST_CASE("a shepherd that pauses merges what is under way and gives nobody work until it goes on") {
+  Dice dice(7);
+  SimulatedClock clock;
+  Network network(clock, dice);
+  Policy const policy = policy_of(2);
+  Facts const facts = facts_of(2 * policy.inner_steps * 2 * 8);
+  Shepherd shepherd(clock, network, dice, facts, policy);
+  Worker first(clock, network, shepherd.node(), 1, 2), second(clock, network, shepherd.node(), 2, 2);
+  clock.run(seconds(600), [&] { return shepherd.reports.size() >= 2; });
+  shepherd.pause(true);
+  std::size_t const before = shepherd.reports.size();
+  clock.run(seconds(300), [] { return false; });
+  CHECK(shepherd.reports.size() <= before + 1);
+  RoundProgress const progress = shepherd.core().progress();
+  CHECK((progress.working == 0 && progress.delivered == 0));
+  CHECK((first.alive() && second.alive()));
+  shepherd.pause(false);
+  REQUIRE(clock.run(seconds(3600), [&] { return shepherd.finished(); }));
+  CHECK(wrong_with(shepherd.disk(), facts) == "");
 }
 
 TEST_CASE("what is said out of turn ends the connection, not the shepherd") {

@@ -202,6 +202,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "data-parallel", "tensor-parallel",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank", "autotune",
+                                  "tensorboard", "dashboard", "dashboard-port",                // and who watches it
                                   "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {
     INFO(name);

@@ -23,6 +23,9 @@ struct Member {
   bool ready = false, leaving = false;
   std::uint64_t lease = 0;    ///< that it has yet to deliver
   std::int64_t step = 0;      ///< inner steps of it, as last heard
+  std::string device;
+  double cpu = -1;
+  std::int64_t memory = -1;
   std::int64_t done = -1;     ///< the round that it has delivered for
   std::int64_t refusals = 0;  ///< in a row
   Pace pace;

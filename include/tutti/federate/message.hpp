@@ -37,6 +37,7 @@ struct Hello {
   std::uint64_t lease = 0;   ///< what it works on, or has to deliver; 0: nothing
   bool ready = false;        ///< whether its program is built
   double speed = 0;          ///< inner steps a second, as measured
+  std::string device{};      ///< what it computes with, for people
 };
 struct Ready {
   double speed = 0;
@@ -44,6 +45,8 @@ struct Ready {
 struct Heartbeat {
   WorkerState state = WorkerState::joining;
   std::int64_t step = 0;  ///< inner steps done of the present lease
+  double cpu = -1;        ///< processors busy with it; negative: not known, as the next
+  std::int64_t memory = -1;
 };
 /// Asks for a part of a tensor: of the parameters of round `of`, or of the contribution of lease `of`.
 struct Ask {

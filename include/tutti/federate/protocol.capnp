@@ -27,6 +27,7 @@ struct Message {
       lease @3 :UInt64;
       ready @4 :Bool;
       speed @5 :Float64;
+      device @32 :Text;
     }
     ready :group {
       speed @6 :Float64;
@@ -34,6 +35,8 @@ struct Message {
     heartbeat :group {
       state @7 :UInt8;
       step @8 :Int64;
+      cpu @33 :Float64 = -1;
+      memory @34 :Int64 = -1;
     }
     ask :group {
       of @9 :UInt64;

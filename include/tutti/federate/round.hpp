@@ -27,6 +27,12 @@ class Round {
     planned_ = planned;
   }
   bool empty() const noexcept { return contributions_.empty(); }
+  std::int64_t delivered() const noexcept { return static_cast<std::int64_t>(contributions_.size()); }
+  /// Contributions from which on it may close, with `missing` workers still at work.
+  std::int64_t quorum(std::int64_t missing) const noexcept {
+    return static_cast<std::int64_t>(
+        std::ceil(policy_.quorum * static_cast<double>(delivered() + missing) - 1e-9));
+  }
   bool holds(std::uint64_t lease) const {
     return std::any_of(contributions_.begin(), contributions_.end(), [&](auto const& c) { return c.lease == lease; });
   }
@@ -46,9 +52,7 @@ class Round {
   bool due(std::int64_t missing, Instant now) {
     if (contributions_.empty()) return false;
     if (missing == 0) return true;
-    auto const here = static_cast<std::int64_t>(contributions_.size());
-    double const needed = std::ceil(policy_.quorum * static_cast<double>(here + missing) - 1e-9);
-    if (static_cast<double>(here) < needed) {
+    if (delivered() < quorum(missing)) {
       quorum_.reset();
       return false;
     }

@@ -44,6 +44,13 @@ struct RoundReport {
   double seconds = 0;
 };
 
+/// How far the open round is.
+struct RoundProgress {
+  std::int64_t delivered = 0;  ///< contributions that wait for it to close
+  std::int64_t working = 0;    ///< workers that have yet to deliver
+  std::int64_t quorum = 0;     ///< contributions, from which on the others get a grace window
+};
+
 enum class WorkerEvent : unsigned char { joined, ready, left, lost, refused, late, expelled };
 constexpr char const* name(WorkerEvent event) noexcept {
   constexpr char const* names[] = {"joined", "ready", "left", "lost", "refused", "late", "expelled"};

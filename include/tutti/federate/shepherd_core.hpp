@@ -11,6 +11,7 @@
 ///   returned   by a Returned record: refused, lost, late by more than the policy allows. Whatever arrives for this
 ///   lease
 ///              later is refused, since its samples may be another's by then
+/// (In one class, though a little long: who changes what must be read in its order.)
 /// A round closes when nobody works on it any more, or a grace window after the quorum has delivered. Who is late then
 /// keeps the lease: the contribution is part of the next outer step at a discount, up to `staleness` rounds.
 
@@ -116,10 +117,15 @@ class ShepherdCore {
     if (Instant const away = now - last_tick_ - policy_.heartbeat; away > Instant(0))
       for (auto& [worker, member] : members_) member.heard = std::min(now, member.heard + away);
     last_tick_ = now;
-    std::vector<std::uint64_t> lost;
-    for (auto const& [worker, member] : members_)
+    std::vector<std::uint64_t> lost, leaving;
+    for (auto const& [worker, member] : members_) {
       if (now - member.heard >= policy_.lost_after) lost.push_back(worker);
-    for (std::uint64_t worker : lost) remove(worker, WorkerEvent::lost, "it was not heard of in time", now);
+      else if (member.leaving && member.lease == 0 && member.peer) leaving.push_back(worker);
+    }
+    for (std::uint64_t worker : leaving)
+      if (members_.contains(worker)) let_go(worker, members_.at(worker), now);
+    for (std::uint64_t worker : lost)
+      if (members_.contains(worker)) remove(worker, WorkerEvent::lost, "it was not heard of in time", now);
     std::vector<PeerId> silent;
     for (auto const& [peer, greeted] : peers_)
       if (greeted.worker == 0 && now - greeted.since >= policy_.lost_after) silent.push_back(peer);
@@ -130,6 +136,19 @@ class ShepherdCore {
         if (member.peer) actions_.send(*member.peer, Heartbeat{});
     }
     proceed(now);
+  }
+  /// The worker gets no more work, and is told to go once what it has is delivered, at a tick. Nothing for a stranger.
+  void drain(std::uint64_t worker) {
+    if (auto const found = members_.find(worker); found != members_.end()) found->second.leaving = true;
+  }
+  /// While it is so nobody is given work. What is under way is delivered, and merged.
+  void pause(bool paused, Instant now) {
+    paused_ = paused;
+    proceed(now);
+  }
+  RoundProgress progress() const {
+    std::int64_t const working = pending();
+    return {open_.delivered(), working, open_.quorum(working)};
   }
   /// Everybody is told to go; to come again, where this shepherd is only to be replaced.
   void stop(std::string const& reason, bool again) {
@@ -179,6 +198,7 @@ class ShepherdCore {
     peers_[peer].worker = hello.worker;
     member.peer = peer;
     member.heard = now;
+    member.device = hello.device.substr(0, 200);
     if (member.incoming) member.incoming->resume();
     actions_.send(peer, welcome_of(facts_, policy_));
     if (is_new) actions_.told(WorkerEvent::joined, hello.worker, "");
@@ -203,6 +223,7 @@ class ShepherdCore {
   void hear(std::uint64_t worker, Member& member, Heartbeat const& beat, Instant now) {
     member.state = beat.state;
     member.step = beat.step;
+    member.cpu = beat.cpu, member.memory = beat.memory;
     if (beat.state != WorkerState::draining) return;
     member.leaving = true;
     if (member.lease == 0) let_go(worker, member, now);
@@ -315,7 +336,7 @@ class ShepherdCore {
     auto const idle =
         std::count_if(members_.begin(), members_.end(), [&](auto const& m) { return m.second.idle(round()); });
     if (!started_ && idle < policy_.workers) return;
-    if (idle == 0 || ledger().free() == 0) return;
+    if (paused_ || idle == 0 || ledger().free() == 0) return;
     bool const opens = open_.empty() && (opening_ || pending() == 0);
     double const left = opens ? 1 : open_.left(now);
     if (left < 0.5) return;  // the next round is sooner than it would be done
@@ -393,7 +414,7 @@ class ShepherdCore {
   std::uint64_t checksum_ = 0, leases_ = 0;
   Instant last_beat_{0}, last_tick_;
   std::int64_t begin_ = 0, end_ = 0;  // see Assign
-  bool started_ = false, opening_ = true, proceeding_ = false, finished_ = false;
+  bool started_ = false, opening_ = true, proceeding_ = false, finished_ = false, paused_ = false;
 };
 
 }  // namespace tutti::federate

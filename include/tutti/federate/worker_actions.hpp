@@ -48,6 +48,12 @@ struct Trained {
   std::span<float const> parameters;
 };
 
+/// What a worker uses of its machine: processors busy since the last time, bytes; negative where it is not known.
+struct WorkerUse {
+  double cpu = -1;
+  std::int64_t memory = -1;
+};
+
 /// Called by a WorkerCore. None of them may call the core.
 class WorkerActions {
  public:
@@ -68,6 +74,9 @@ class WorkerActions {
   virtual void stop_training() = 0;
   /// Of the job under way, for the shepherd to know.
   virtual std::int64_t steps_done() const { return 0; }
+  /// For people who watch the shepherd.
+  virtual std::string device() const { return {}; }
+  virtual WorkerUse use() { return {}; }
   virtual void told(std::string const& /*what*/) {}
 };
 

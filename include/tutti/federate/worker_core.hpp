@@ -65,7 +65,8 @@ class WorkerCore {
     connecting_ = false;
     connected_ = true;
     since_ = now;
-    actions_.send(Hello{protocol_version, worker_, run_, assignment_ ? assignment_->lease : 0, ready_, speed_});
+    actions_.send(Hello{protocol_version, worker_, run_, assignment_ ? assignment_->lease : 0, ready_, speed_,
+                        actions_.device()});
   }
   void disconnected(Instant now) {
     if (ended_) return;
@@ -154,7 +155,9 @@ class WorkerCore {
  private:
   void beat(Instant now) {
     last_beat_ = now;
-    if (welcomed_) actions_.send(Heartbeat{state(), busy_ != 0 ? actions_.steps_done() : 0});
+    if (!welcomed_) return;
+    WorkerUse const use = actions_.use();
+    actions_.send(Heartbeat{state(), busy_ != 0 ? actions_.steps_done() : 0, use.cpu, use.memory});
   }
   void end(std::string const& why, bool failed) {
     ended_ = true;

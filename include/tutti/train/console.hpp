@@ -62,6 +62,15 @@ inline std::string human_time(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
+/// Names and values in two columns.
+inline std::vector<std::string> table_lines(std::vector<std::pair<std::string, std::string>> const& rows) {
+  std::size_t widest = 0;
+  for (auto const& row : rows) widest = std::max(widest, row.first.size());
+  std::vector<std::string> lines;
+  for (auto const& [name, value] : rows) lines.push_back(fmt::format("{:<{}}  {}", name, widest, value));
+  return lines;
+}
+
 /// What is known after a step.
 struct StepReport {
   std::int64_t step = 0, steps = 0;  ///< counted from 1
@@ -103,9 +112,7 @@ class Console {
     std::fflush(out_);
   }
   void table(std::vector<std::pair<std::string, std::string>> const& rows) {
-    std::size_t widest = 0;
-    for (auto const& row : rows) widest = std::max(widest, row.first.size());
-    for (auto const& [name, value] : rows) line(fmt::format("{:<{}}  {}", name, widest, value));
+    for (std::string const& text : table_lines(rows)) line(text);
   }
   /// A step: always when few, else about a hundred in all; between them a terminal sees the bar move.
   void step(StepReport const& r) {

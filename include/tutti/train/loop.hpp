@@ -10,12 +10,12 @@
 #include <tutti/io/folder_lock.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
-#include <tutti/train/console.hpp>
 #include <tutti/train/machine.hpp>
-#include <tutti/train/metrics.hpp>
 #include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/product_choices.hpp>
 #include <tutti/train/profiling.hpp>
+#include <tutti/train/rank_reports.hpp>
+#include <tutti/train/run_outputs.hpp>
 #include <tutti/train/sample_text.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
@@ -24,11 +24,13 @@
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/validation.hpp>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -70,7 +72,9 @@ class Run {
                .tensor = setup_.mesh.tensor,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps}),
-        algorithm_(make_algorithm()) {}
+        algorithm_(make_algorithm()) {
+    built_seconds_ = static_cast<double>(exec::now_ns() - built_since_) * 1e-9;
+  }
 
   /// Ranks: all. Blocking.
   void connect() {
@@ -85,21 +89,28 @@ class Run {
   }
 
   /// Takes --out for this run, once every rank has read what it resumes. Errors: io. Does not communicate.
-  void open() {
-    if (root()) console_ = Console(stdout);
+  void open(Viewers const& viewers = {}) {
     if (!writes_text && o().sample_every > 0)
       throw Error(ErrorKind::unavailable, "train", "--sample-every: this model writes no text. Leave it out");
-    if (o().out.empty()) return;
-    if (root()) {
+    if (!root()) {
+      if (!o().out.empty()) outputs_.open_log(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+      return;
+    }
+    if (!o().out.empty()) {
       lock_ = io::FolderLock(o().out);
       begin_history();
-      metrics_ = Metrics(std::filesystem::path(o().out) / "metrics.jsonl", setup_.same_run ? setup_.first_step : -1);
-    } else console_ = Console(fmt::format("{}/rank_{:04}.log", o().out, port_->rank()));
+    }
+    outputs_.open({.out = o().out,
+                   .resumed = setup_.same_run ? setup_.first_step : -1,
+                   .tensorboard = o().tensorboard,
+                   .dashboard = o().dashboard,
+                   .dashboard_port = o().dashboard_port},
+                  viewers);
   }
 
   /// After `open`. It returns also when training has diverged; `require_converging` says so.
   void operator()() {
-    StopSignals const signals(root());
+    StopSignals const signals(root() && !outputs_.drawn());
     done_ = setup_.first_step;
     started_ = now();
     try {
@@ -109,7 +120,8 @@ class Run {
       agree(false);
       if (stop_ == 0) validate(), agree(false);
       started_ = now();
-      while (begun() < setup_.steps && stop_ == 0 && diverged_.empty()) train(begun());
+      outputs_.phase("training");
+      while (begun() < setup_.steps && stop_ == 0 && diverged_.empty()) train(begun()), heed();
       finish();
     } catch (std::exception const& error) {
       try {
@@ -231,7 +243,7 @@ class Run {
     auto const traffic = [&](auto const& algorithm) {
       return algorithm.describe_traffic(step_.parameter_count());
     };
-    console_.table(start_table(setup_, {.device = machine_.describe(),
+    outputs_.table(start_table(setup_, {.device = machine_.describe(),
                                         .optimizer = step_.optimizer().describe(),
                                         .products = machine_.describe_products(step_.options().compute),
                                         .algorithm = std::visit(describe, algorithm_),
@@ -247,33 +259,35 @@ class Run {
                                         .own_bytes = own_bytes(),
                                         .work_bytes = step_.workspace_bytes(),
                                         .one_state = step_.divided()}));
-    for (std::string const& change : setup_.changes) console_.line("on resume: " + change);
-    for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
+    for (std::string const& change : setup_.changes) outputs_.line("on resume: " + change);
+    for (std::string const& warning : setup_.warnings) outputs_.line("WARNING: " + warning);
     if (averages_gradients() && data_parallel_.node && !step_.divided() && step_.divisible())
-      console_.line(
+      outputs_.line(
           "WARNING: shared memory is too small for one copy of parameters and moments: every rank keeps its own. "
           "Enlarge /dev/shm, or say --replicas-per-rank");
     if (busy > may)
-      console_.line(fmt::format(
+      outputs_.line(fmt::format(
           "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
-    metrics_.write({{"type", "start"},
-                    {"step", setup_.first_step},
-                    {"steps", setup_.steps},
-                    {"ranks", ranks()},
-                    {"threads", host.threads()},
-                    {"backend", o().backend.text()},
-                    {"device", o().device.text()},
-                    {"algorithm", o().algorithm.text()},
-                    {"isa", name(host.isa())},
-                    {"processor", exec::processor_name()},
-                    {"peak_gflops", peak_flops_ / 1e9},
-                    {"parameters", step_.parameter_count()},
-                    {"model", setup_.model.json},
-                    {"tokens_per_step", setup_.tokens_per_step()},
-                    {"rows", setup_.rows},
-                    {"micro_steps", setup_.micro_steps},
-                    {"seed", o().seed},
-                    {"prompt", opening_prompt(setup_)}});
+    outputs_.record({{"type", "start"},
+                     {"step", setup_.first_step},
+                     {"steps", setup_.steps},
+                     {"ranks", ranks()},
+                     {"threads", host.threads()},
+                     {"backend", o().backend.text()},
+                     {"device", o().device.text()},
+                     {"algorithm", o().algorithm.text()},
+                     {"isa", name(host.isa())},
+                     {"processor", exec::processor_name()},
+                     {"peak_gflops", peak_flops_ / 1e9},
+                     {"parameters", step_.parameter_count()},
+                     {"model", setup_.model.json},
+                     {"tokens_per_step", setup_.tokens_per_step()},
+                     {"rows", setup_.rows},
+                     {"micro_steps", setup_.micro_steps},
+                     {"seed", o().seed},
+                     {"prompt", opening_prompt(setup_)}});
+    outputs_.registry().set("compiled", {{"seconds", built_seconds_}, {"workspace", step_.workspace_bytes()}});
+    if (!averages_gradients()) outputs_.registry().set("inner", {{"steps", o().inner_steps}});
   }
 
   /// Steps done or under way.
@@ -318,30 +332,18 @@ class Run {
     double const seconds = now() - told_;
     told_ += seconds;
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
-    if (step > setup_.first_step) speed_.add(speed);
-    double const smoothed = speed_.empty() ? speed : speed_.value();
     double const utilisation = speed * flops_per_token() / peak_flops_;
-    console_.step({.step = step + 1,
-                   .steps = setup_.steps,
-                   .loss = result.loss,
-                   .grad_norm = result.grad_norm,
-                   .learning_rate = rate,
-                   .ms = seconds * 1e3,
-                   .exposed_comm_ms = result.exposed_comm_ms,
-                   .tokens_per_second = smoothed,
-                   .utilisation = utilisation,
-                   .seconds_left = static_cast<double>(setup_.steps - step - 1) *
-                                   static_cast<double>(setup_.tokens_per_step()) / smoothed});
-    metrics_.write({{"type", "step"},
-                    {"step", step + 1},
-                    {"loss", result.loss},
-                    {"grad_norm", result.grad_norm},
-                    {"lr", rate},
-                    {"ms", seconds * 1e3},
-                    {"tokens_per_second", speed},
-                    {"mfu", utilisation},
-                    {"exposed_comm_ms", result.exposed_comm_ms}});
+    outputs_.record({{"type", "step"},
+                     {"step", step + 1},
+                     {"loss", result.loss},
+                     {"grad_norm", result.grad_norm},
+                     {"lr", rate},
+                     {"ms", seconds * 1e3},
+                     {"tokens_per_second", speed},
+                     {"mfu", utilisation},
+                     {"exposed_comm_ms", result.exposed_comm_ms}});
     step_seconds_ += seconds;
+    waited_ms_ = result.exposed_comm_ms;
     done_ = step + 1;
     if (diverged) {
       float const value = loss_finite ? result.grad_norm : result.loss;
@@ -353,15 +355,39 @@ class Run {
 
   /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.
   /// Returns whether it did on any.
+  /// Rank 0 also says what its watchers asked for, and when all tell how they are.
   bool agree(bool wrong) {
-    double found[2] = {static_cast<double>(StopSignals::received()), wrong ? 1.0 : 0.0};
+    if (root()) outputs_.poll();
+    double const stop = StopSignals::received() == 0 && outputs_.stop() ? SIGINT : StopSignals::received();
+    double found[5] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
+                       root() && reports_.due() ? 1.0 : 0.0};
     parallel::all_reduce(*port_, found, comm::PortOp::max);
     stop_ = static_cast<int>(found[0]);
+    paused_ = found[2] != 0;
+    keep_now_ = keep_now_ || found[3] != 0;
+    if (found[4] != 0) reports_.exchange(*port_, waited_ms_, machine_.describe(), outputs_.registry());
     return found[1] != 0;
+  }
+
+  /// Between two steps, what watchers asked for: a checkpoint, a pause.
+  void heed() {
+    if (!paused_ && !keep_now_) return;
+    if (under_way_) tell();
+    while (stop_ == 0 && diverged_.empty() && (paused_ || keep_now_)) {
+      if (std::exchange(keep_now_, false)) {
+        if (o().out.empty()) outputs_.line("no checkpoint: there is no --out to keep it in");
+        else if (last_saved_ != done_) checkpoint();
+      }
+      outputs_.phase(paused_ ? "paused" : "training");
+      if (paused_) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      agree(false);
+    }
+    outputs_.phase("training");
   }
 
   void validate() {
     if (!setup_.validation) return;
+    InPhase const phase(outputs_, "validating");
     Validation found;
     with_agreed_model([&] {
       found = measure(*data_parallel_.port, step_, *setup_.validation,
@@ -369,16 +395,20 @@ class Run {
     });
     validation_loss_ = found.loss;
     bool const text_known = found.bits_per_byte > 0;
-    console_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
+    outputs_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
                               text_known ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
-    metrics_.write({{"type", "validation"}, {"step", done_}, {"loss", found.loss}, {"predictions", found.predictions},
-                    {"bits_per_byte", text_known ? Metrics::Json(found.bits_per_byte) : Metrics::Json()}});
+    outputs_.record({{"type", "validation"},
+                     {"step", done_},
+                     {"loss", found.loss},
+                     {"predictions", found.predictions},
+                     {"bits_per_byte", text_known ? RunOutputs::Json(found.bits_per_byte) : RunOutputs::Json()}});
     last_validated_ = done_;
   }
 
   /// Rank 0 writes, the others go on to the next collective and wait there.
   void sample() {
     last_sampled_ = done_;
+    InPhase const phase(outputs_, "sampling");
     if constexpr (writes_text)
       if ((root() || setup_.mesh.tensor > 1) && setup_.tokenizer)
         with_agreed_model([&] {
@@ -391,12 +421,13 @@ class Run {
     std::string const text =
         sample_text(machine_.host(), step_.config(), whole, setup_.tokenizer->tokenizer, o().sample_prompt,
                     o().sample_tokens, static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_));
-    console_.line(fmt::format("step {}: sample\n{}", done_, text));
-    metrics_.write({{"type", "sample"}, {"step", done_}, {"text", text}});
+    outputs_.line(fmt::format("step {}: sample\n{}", done_, text));
+    outputs_.record({{"type", "sample"}, {"step", done_}, {"text", text}});
   }
 
   void checkpoint() {
     last_saved_ = done_;
+    InPhase const phase(outputs_, "checkpoint");
     if (!o().out.empty()) with_agreed_model([&] { write_checkpoint(); });
   }
   void write_checkpoint() {
@@ -413,8 +444,8 @@ class Run {
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
     contents.facts = checkpoint_facts(setup_, done_, data_ranks());
     saved_ = save_checkpoint(o().out, contents, o().keep).string();
-    console_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
-    metrics_.write({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
+    outputs_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
+    outputs_.record({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
   }
 
   void finish() {
@@ -430,30 +461,31 @@ class Run {
     parallel::barrier(*port_);  // the files are complete before any rank leaves
     if (!converging) return end("diverged", diverged_);
     if (stopped)
-      console_.line(fmt::format("stopped by {} after step {}{}", stop_ == SIGINT ? "SIGINT" : "SIGTERM", done_,
+      outputs_.line(fmt::format("stopped by {} after step {}{}", stop_ == SIGINT ? "SIGINT" : "SIGTERM", done_,
                                 saved_.empty() && !setup_.same_run ? "" : "; go on with --resume latest"));
     else if (steps == 0)
-      console_.line(fmt::format("done: the checkpoint is of step {} already. Ask for more --steps", done_));
+      outputs_.line(fmt::format("done: the checkpoint is of step {} already. Ask for more --steps", done_));
     else
-      console_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
+      outputs_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
                                 human_time(seconds), 1e3 * step_seconds_ / static_cast<double>(steps),
                                 static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
     if (o().profile && steps > 0)
-      report_profile(console_, step_.profiles(), machine_.measure_roofline(step_.options().compute), port_->rank(),
-                     o().out);
+      report_profile(outputs_.console(), step_.profiles(), machine_.measure_roofline(step_.options().compute),
+                     port_->rank(), o().out);
     end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
   }
 
   /// The last line of metrics.jsonl: how far the run came, and why it ended.
   void end(char const* reason, std::string const& error = {}) {
     bool const stopped = stop_ != 0 && done_ < setup_.steps;
-    Metrics::Json row{{"type", "end"}, {"step", done_}, {"reason", reason}, {"stopped", stopped}};
+    RunOutputs::Json row{{"type", "end"}, {"step", done_}, {"reason", reason}, {"stopped", stopped}};
     row["seconds"] = now() - started_;
     if (!error.empty()) row["error"] = error;
     if (last_validated_ >= 0) row["validation_loss"] = validation_loss_;
-    metrics_.write(row);
+    outputs_.record(row);
   }
 
+  std::int64_t built_since_ = exec::now_ns();  // first: the members after it are what takes time
   parallel::DataParallel data_parallel_;
   Shared<comm::Port> port_;
   int ranks_on_node_;
@@ -463,9 +495,8 @@ class Run {
   Step step_;
   Algorithm algorithm_;
   io::FolderLock lock_;
-  Console console_;
-  Metrics metrics_;
-  Smoothed speed_;
+  RunOutputs outputs_;
+  RankReports reports_;
   Tensor<std::int32_t> tokens_, targets_;
   struct UnderWay {
     std::int64_t step;
@@ -474,7 +505,9 @@ class Run {
   std::optional<UnderWay> under_way_;
   double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
   double told_ = 0;  // when the step before was told of, or the first one began
+  double waited_ms_ = 0, built_seconds_ = 0;
   int stop_ = 0;
+  bool paused_ = false, keep_now_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
   std::string saved_, diverged_;
 };
@@ -485,14 +518,14 @@ class Run {
 template <class Loss, class Device = Cpu>
 int run_training(parallel::DataParallel const& ranks, NodePlace const& place, Setup setup,
                  typename Loss::Config const& config, std::function<void(graph::State&)> initial = {},
-                 std::optional<optim::AnyOptimizer> const& optimizer = {}) {
+                 std::optional<optim::AnyOptimizer> const& optimizer = {}, Viewers const& viewers = {}) {
   comm::Port& port = *ranks.everyone();
   std::optional<Run<Loss, Device>> run;
   if (!all_succeed(port, [&] { run.emplace(ranks, place, std::move(setup), config, std::move(initial), optimizer); }))
     return 1;
   run->connect();
   if (!all_succeed(port, [&] { run->prepare(); })) return 1;
-  if (!all_succeed(port, [&] { run->open(); })) return 1;
+  if (!all_succeed(port, [&] { run->open(viewers); })) return 1;
   (*run)();
   return all_succeed(port, [&] { run->require_converging(); }) ? 0 : 1;
 }

@@ -36,7 +36,7 @@ std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Op
 
 /// Trains the GPT-2 or LLaMA that the options, or the checkpoint to resume, choose. As run_training.
 template <class Device = Cpu, Backend B>
-int train_model(Communicator<B>& communicator, Options const& options) {
+int train_model(Communicator<B>& communicator, Options const& options, Viewers const& viewers = {}) {
   std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);
   if (!ranks) return 1;
   std::optional<Setup> setup;
@@ -54,7 +54,7 @@ int train_model(Communicator<B>& communicator, Options const& options) {
       [&](auto const& config) {
         return run_training<decltype(detail::loss_of(config)), Device>(
             *ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup), config,
-            std::move(initial));
+            std::move(initial), {}, viewers);
       },
       choice.config);
 }
@@ -64,7 +64,7 @@ int train_model(Communicator<B>& communicator, Options const& options) {
 /// your own is used in the place of the one that the options choose.
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
 int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
-                std::optional<optim::AnyOptimizer> const& optimizer = {}) {
+                std::optional<optim::AnyOptimizer> const& optimizer = {}, Viewers const& viewers = {}) {
   std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);
   if (!ranks) return 1;
   std::optional<Setup> setup;
@@ -79,7 +79,7 @@ int train_model(Communicator<B>& communicator, Options const& options, MakeConfi
       }))
     return 1;
   return run_training<Loss, Device>(*ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup),
-                                    *config, {}, optimizer);
+                                    *config, {}, optimizer, viewers);
 }
 
 }  // namespace tutti::train

@@ -83,6 +83,8 @@ struct Options {
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
+  bool tensorboard = false, dashboard = false;
+  int dashboard_port = -1;  ///< -1: no page; 0: any free port
   std::string config;
 
   DType compute_dtype() const { return compute == Compute::bfloat16 ? DType::bfloat16 : DType::float32; }
@@ -269,6 +271,15 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "mpi, threads, nccl (between GPUs), or auto: under a launcher mpi, or nccl with a GPU each; else threads"},
     o.backend, Any{});
   f(Flag{"Run", "device", call, "cpu, or cuda: each rank the GPU of its number on its node"}, o.device, Any{});
+  f(Flag{"Run", "tensorboard", call, "also write event files for TensorBoard, in the folder tensorboard of --out"},
+    o.tensorboard, Any{});
+  f(Flag{"Run", "dashboard", call,
+         "draw the run on this terminal, with keys to pause, keep a checkpoint and stop; plain lines where there is "
+         "none"},
+    o.dashboard, Any{});
+  f(Flag{"Run", "dashboard-port", call,
+         "the same as a page on http://127.0.0.1, this port; 0: any free one (default: none)"},
+    o.dashboard_port, setting::Range<int>{o.given.contains("dashboard-port") ? 0 : -1, 65535});
   f(Flag{"Run", "config", call, "JSON file with these names as keys, without the dashes"}, o.config, file);
 }
 
@@ -379,6 +390,7 @@ inline void validate(Options const& o) {
     refuse("layers/--channels/--heads", "", "give all three, or --model");
   if (sized && o.channels % o.heads != 0)
     refuse("channels", std::to_string(o.channels), "is not a multiple of --heads " + std::to_string(o.heads));
+  if (o.tensorboard && o.out.empty()) refuse("tensorboard", "", "writes into --out. Give that too");
   if (o.data.empty() && o.resume.empty()) refuse("data", "", "is needed: the training shards");
   if (o.resume == "latest" && o.out.empty()) refuse("resume", o.resume, "needs --out, the folder with the checkpoints");
   if (!o.resume.empty() && o.resume.find_first_not_of("0123456789") == std::string::npos && o.out.empty())

@@ -21,6 +21,7 @@ namespace detail {
 inline std::atomic<int> stop_signal{0};
 inline std::atomic<std::int64_t> stopped_ns{0};
 inline std::atomic<char const*> stop_notice{nullptr};
+inline std::atomic<void (*)()> before_end{nullptr};
 
 /// One request may come twice: `timeout` signals its child and then its child's group.
 inline constexpr std::int64_t same_request_ns = 10'000'000;
@@ -32,6 +33,7 @@ inline void on_stop_signal(int signal) {
   if (!stop_signal.compare_exchange_strong(none, signal)) {
     errno = error;
     if (ns - stopped_ns < same_request_ns) return;
+    if (auto const call = before_end.load()) call();
     ::_exit(128 + signal);
   }
   stopped_ns = ns;
@@ -74,6 +76,10 @@ class StopSignals {
     ::sigaction(SIGPIPE, &former_pipe_, nullptr);
   }
 
+  /// From now on nobody is answered on the error stream: the terminal is a view's, which shows it.
+  static void silence() noexcept { detail::stop_notice = nullptr; }
+  /// What is done before a second signal ends the process; only what a signal handler may do. Null: nothing.
+  static void before_end(void (*call)()) noexcept { detail::before_end = call; }
   /// The signal that asked to stop, or 0.
   static int received() noexcept { return detail::stop_signal.load(std::memory_order_relaxed); }
 

@@ -33,9 +33,9 @@ Message read_from(std::string const& bytes, auto&& use) {
 
 std::vector<Message> every_kind() {
   static std::vector<std::byte> const bytes{std::byte{1}, std::byte{2}, std::byte{255}};
-  return {Hello{1, ~std::uint64_t{0}, 3, 4, true, 2.5},
+  return {Hello{1, ~std::uint64_t{0}, 3, 4, true, 2.5, "a machine"},
           Ready{7.25},
-          Heartbeat{WorkerState::draining, 9},
+          Heartbeat{WorkerState::draining, 9, 1.5, 1000},
           Ask{1, -2, 3},
           Offer{1, 2, 3, 4, 5, 6.5, -7.5},
           Leave{"because"},

@@ -6,10 +6,10 @@
 #include <tutti/federate/gpt2_global.hpp>
 #include <tutti/federate/gpt2_trainer.hpp>
 #include <tutti/federate/rpc/command_line.hpp>
-#include <tutti/train/console.hpp>
-#include <tutti/train/metrics.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
+#include <tutti/train/process_use.hpp>
+#include <tutti/train/run_outputs.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/signals.hpp>
 
@@ -48,15 +48,20 @@ class Gpt2Shepherd {
                                         .round = [this](RoundReport const& report) { tell(report); },
                                         .worker = [this](WorkerEvent event, std::uint64_t worker,
                                                          std::string const& why) { tell(event, worker, why); },
-                                        .stop = [] { return train::StopSignals::received() != 0; }});
+                                        .stop = [this] { return heed(); }});
   }
 
   /// Blocking. Returns whether the run is complete; else it was stopped, and may go on.
-  bool operator()() {
-    train::StopSignals const signals(true);
+  bool operator()(train::Viewers const& viewers = {}) {
     std::int64_t const done = shepherd_->core().round();
-    console_ = train::Console(stdout);
-    metrics_ = train::Metrics(std::filesystem::path(setup_.options.out) / "metrics.jsonl", done > 0 ? done : -1);
+    train::Options const& o = setup_.options;
+    outputs_.open({.out = o.out,
+                   .resumed = done > 0 ? done : -1,
+                   .tensorboard = o.tensorboard,
+                   .dashboard = o.dashboard,
+                   .dashboard_port = o.dashboard_port},
+                  viewers);
+    train::StopSignals const signals(!outputs_.drawn());
     began_ = clock_now();
     bool complete = false;
     try {
@@ -64,7 +69,7 @@ class Gpt2Shepherd {
       finish(complete);
     } catch (std::exception const& error) {
       try {
-        metrics_.write(
+        outputs_.record(
             {{"type", "end"}, {"step", shepherd_->core().round()}, {"reason", "error"}, {"error", error.what()}});
       } catch (std::exception const&) {  // a full disk, say: the first failure is the one to tell of
       }
@@ -121,7 +126,7 @@ class Gpt2Shepherd {
     ShepherdCore const& core = shepherd_->core();
     // For who starts workers beside it: the port may have been any.
     io::write_file(command_.at.folder + "/address", command_.at.host + ":" + std::to_string(port) + "\n");
-    console_.table(
+    outputs_.table(
         {{"listening",
           fmt::format("{}:{}, {}", command_.at.host, port,
                       command_.at.key.empty() ? "workers of this machine, without a key" : "workers with the key")},
@@ -139,11 +144,11 @@ class Gpt2Shepherd {
                                train::human_bytes(static_cast<double>(facts_.gradient_bytes())))},
          {"workers", fmt::format("waits for {}", command_.policy.workers)},
          {"out", setup_.options.out}});
-    for (std::string const& warning : setup_.warnings) console_.line("WARNING: " + warning);
+    for (std::string const& warning : setup_.warnings) outputs_.line("WARNING: " + warning);
     if (core.round() > 0)
-      console_.line(fmt::format("goes on after outer step {}, with {} of {} samples", core.round(),
+      outputs_.line(fmt::format("goes on after outer step {}, with {} of {} samples", core.round(),
                                 core.ledger().committed(), facts_.samples));
-    metrics_.write(
+    outputs_.record(
         {{"type", "start"},
          {"step", core.round()},
          {"port", port},
@@ -161,12 +166,12 @@ class Gpt2Shepherd {
     double const speed = static_cast<double>(tokens(r.committed - shared_)) / std::max(in_seconds(now - told_), 1e-9);
     shared_ = r.committed, told_ = now;
     std::int64_t const sent = shepherd_->bytes_sent(), received = shepherd_->bytes_received();
-    console_.line(
+    outputs_.line(
         fmt::format("outer step {} ({:.1f} %): loss {:.4f}, {} of {} workers{}, {:.0f} tok/s, {} out, {} in", r.round,
                     100.0 * static_cast<double>(r.committed) / static_cast<double>(facts_.samples), r.loss, r.workers,
                     r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(), speed,
                     train::human_bytes(static_cast<double>(sent)), train::human_bytes(static_cast<double>(received))));
-    metrics_.write({{"type", "outer_step"},
+    outputs_.record({{"type", "outer_step"},
                     {"step", r.round},
                     {"loss", r.loss},
                     {"workers", r.workers},
@@ -182,41 +187,93 @@ class Gpt2Shepherd {
       save(r.round, r.committed);
   }
   void tell(WorkerEvent event, std::uint64_t worker, std::string const& why) {
-    console_.line(fmt::format("worker {:04x} {}{}{}", worker & 0xffff, name(event), why.empty() ? "" : ": ", why));
-    metrics_.write({{"type", "worker"},
+    outputs_.line(fmt::format("worker {:04x} {}{}{}", worker & 0xffff, name(event), why.empty() ? "" : ": ", why));
+    outputs_.record({{"type", "worker"},
                     {"step", shepherd_->core().round()},
                     {"worker", train::to_hex(worker)},
                     {"event", name(event)},
                     {"why", why}});
   }
+  /// Several times a second: does what watchers ask for, and shows how the workers are. Returns whether to stop.
+  bool heed() {
+    ShepherdCore const& core = shepherd_->core();
+    outputs_.poll();
+    if (outputs_.paused() != paused_) shepherd_->pause(paused_ = outputs_.paused());
+    for (std::string const& name : outputs_.take_drains())
+      for (auto const& [worker, member] : core.members())
+        if (train::to_hex(worker).ends_with(name) && !member.leaving) {
+          outputs_.line("worker " + short_name(worker) + " is asked to deliver and leave");
+          shepherd_->drain(worker);
+        }
+    if (outputs_.take_checkpoint() && !core.finished()) {
+      if (core.round() > 0) save(core.round(), core.ledger().committed());
+      else outputs_.line("no checkpoint: no outer step is done yet");
+    }
+    if (Instant const now = clock_now(); now - shown_ >= seconds(1)) {
+      shown_ = now;
+      show_workers();
+    }
+    return outputs_.stop();
+  }
+  static std::string short_name(std::uint64_t worker) { return fmt::format("{:04x}", worker & 0xffff); }
+  void show_workers() {
+    ShepherdCore const& core = shepherd_->core();
+    auto const tokens_per_step = static_cast<double>(facts_.batch * facts_.sequence);
+    train::RunOutputs::Json list = train::RunOutputs::Json::array();
+    bool training = false;
+    for (auto const& [worker, member] : core.members()) {
+      LinkUse const link = shepherd_->link_of(member);
+      Lease const* const lease = member.lease == 0 ? nullptr : core.ledger().find(member.lease);
+      training = training || lease != nullptr;
+      train::RunOutputs::Json row{{"name", short_name(worker)}, {"device", member.device}, {"link", link.origin}};
+      row["state"] = !member.peer ? "away" : member.leaving ? "draining" : name(member.state);
+      if (lease != nullptr) row["step"] = member.step, row["steps"] = samples_of(lease->ranges) / facts_.batch;
+      if (member.pace.speed > 0) row["tokens_per_second"] = member.pace.speed * tokens_per_step;
+      if (member.peer) row["sent"] = link.sent, row["received"] = link.received;
+      if (member.cpu >= 0) row["cpu"] = member.cpu;
+      if (member.memory > 0) row["memory"] = member.memory;
+      if (!member.settled.accepted && member.settled.lease != 0) row["note"] = "refused: " + member.settled.reason;
+      list.push_back(std::move(row));
+    }
+    RoundProgress const round = core.progress();
+    train::Registry& registry = outputs_.registry();
+    registry.set("workers", std::move(list));
+    registry.set("round", {{"delivered", round.delivered}, {"working", round.working}, {"quorum", round.quorum}});
+    registry.set("traffic", {{"sent", shepherd_->bytes_sent()}, {"received", shepherd_->bytes_received()}});
+    registry.set("machine", {{"cpu", use_.processors()},
+                             {"memory", train::ProcessUse::memory()},
+                             {"available", exec::available_memory()}});
+    outputs_.phase(paused_ && !training ? "paused" : training ? "training" : "waiting for workers");
+  }
   void save(std::int64_t round, std::int64_t samples) {
+    if (std::exchange(saved_, round) == round) return;
     std::string const path = model_.save(steps(samples));
-    console_.line("checkpoint " + path);
-    metrics_.write({{"type", "checkpoint"}, {"step", round}, {"path", path}});
+    outputs_.line("checkpoint " + path);
+    outputs_.record({{"type", "checkpoint"}, {"step", round}, {"path", path}});
   }
   void finish(bool complete) {
     ShepherdCore const& core = shepherd_->core();
     std::int64_t const round = core.round();
     if (!complete) {
-      console_.line(fmt::format("stopped after outer step {}; the same command goes on from there", round));
+      outputs_.line(fmt::format("stopped after outer step {}; the same command goes on from there", round));
     } else {
-      console_.line(fmt::format("done: {} outer steps, every one of {} samples once, in {}", round,
+      outputs_.line(fmt::format("done: {} outer steps, every one of {} samples once, in {}", round,
                                 train::with_commas(facts_.samples),
                                 train::human_time(in_seconds(clock_now() - began_))));
       if (setup_.validation) {
         auto const found = model_.validate();
-        console_.line(
+        outputs_.line(
             fmt::format("validation loss {:.4f}{}", found.loss,
                         found.bits_per_byte > 0 ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
-        metrics_.write({{"type", "validation"},
+        outputs_.record({{"type", "validation"},
                         {"step", round},
                         {"loss", found.loss},
-                        {"bits_per_byte", found.bits_per_byte > 0 ? train::Metrics::Json(found.bits_per_byte)
-                                                                  : train::Metrics::Json()}});
+                        {"bits_per_byte", found.bits_per_byte > 0 ? train::RunOutputs::Json(found.bits_per_byte)
+                                                                  : train::RunOutputs::Json()}});
       }
       save(round, facts_.samples);
     }
-    metrics_.write({{"type", "end"},
+    outputs_.record({{"type", "end"},
                     {"step", round},
                     {"reason", complete ? "done" : "stopped"},
                     {"seconds", in_seconds(clock_now() - began_)}});
@@ -229,9 +286,11 @@ class Gpt2Shepherd {
   Gpt2Global model_;
   Facts facts_;
   std::optional<Shepherd> shepherd_;
-  train::Console console_;
-  train::Metrics metrics_;
-  Instant began_{0}, told_{0};
+  train::RunOutputs outputs_;
+  train::ProcessUse use_;
+  Instant began_{0}, told_{0}, shown_{0};
+  std::int64_t saved_ = -1;  // the latest round that a checkpoint has
+  bool paused_ = false;
   std::int64_t shared_ = 0;  // samples, as last told
 };
 

@@ -7,6 +7,10 @@
 #include <tutti/federate/run_folder.hpp>
 #include <tutti/federate/shepherd_core.hpp>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -23,6 +27,11 @@ struct ShepherdOptions {
   std::string key = "";         ///< file; empty: none, and only workers of this machine are let in
   std::int64_t rate_limit = 0;  ///< bytes a second of tensors that it sends, to all together; 0: no limit
   std::string folder = "";      ///< of its log and snapshots
+};
+
+struct LinkUse {
+  std::string origin{};
+  std::int64_t sent = 0, received = 0;
 };
 
 /// Called from `run`, between two events.
@@ -55,6 +64,21 @@ class Shepherd final : private ShepherdActions {
   }
 
   ShepherdCore const& core() const noexcept { return *core_; }
+  /// From within a callback alone, as the next. A worker that is not here is not drained.
+  void drain(std::uint64_t worker) {
+    guard([&] { core_->drain(worker); });
+  }
+  void pause(bool paused) {
+    guard([&] { core_->pause(paused, clock_now()); });
+  }
+  /// Of a worker's present connection: where it comes from, bytes out and in. Empty and 0 while there is none.
+  LinkUse link_of(Member const& member) {
+    LinkUse use;
+    if (!member.peer || links_ == nullptr) return use;
+    if (auto const at = origins_.find(*member.peer); at != origins_.end()) use.origin = at->second;
+    if (Link const* const link = links_->find(*member.peer)) use.sent = link->sent(), use.received = link->received();
+    return use;
+  }
   /// Over all connections since `run` began.
   std::int64_t bytes_sent() const noexcept { return links_ != nullptr ? links_->sent() : sent_; }
   std::int64_t bytes_received() const noexcept { return links_ != nullptr ? links_->received() : received_; }
@@ -133,15 +157,36 @@ class Shepherd final : private ShepherdActions {
   void take(kj::Own<kj::AsyncIoStream> stream) {
     if (stopped_ || links_->size() >= most_links) return;  // which closes it
     PeerId const peer = ++peers_;
+    origins_[peer] = origin_of(*stream);
     Link::Events events{
         [this, peer] { guard([&] { core_->connected(peer, clock_now()); }); },
         [this, peer](std::string const&) {
           guard([&] { core_->disconnected(peer, clock_now()); });
           links_->drop(peer);
+          origins_.erase(peer);
         },
         [this, peer](Message const& message) { guard([&] { core_->receive(peer, message, clock_now()); }); }};
     links_->put(peer, kj::heap<Link>(kj::mv(stream), *timer_, Link::Side::shepherd, key_ ? &*key_ : nullptr, throttle_,
                                      policy_.chunk_bytes + (std::int64_t{1} << 20), std::move(events)));
+  }
+  /// "127.0.0.1:40312"; empty for a connection that has no address.
+  static std::string origin_of(kj::AsyncIoStream& stream) {
+    struct sockaddr_storage address {};
+    kj::uint length = sizeof address;
+    char host[INET6_ADDRSTRLEN] = "";
+    if (kj::runCatchingExceptions([&] {
+          stream.getpeername(reinterpret_cast<struct sockaddr*>(&address), &length);
+        }) != nullptr)
+      return {};
+    if (address.ss_family == AF_INET) {
+      auto const& four = reinterpret_cast<struct sockaddr_in const&>(address);
+      ::inet_ntop(AF_INET, &four.sin_addr, host, sizeof host);
+      return std::string(host) + ":" + std::to_string(ntohs(four.sin_port));
+    }
+    if (address.ss_family != AF_INET6) return {};
+    auto const& six = reinterpret_cast<struct sockaddr_in6 const&>(address);
+    ::inet_ntop(AF_INET6, &six.sin6_addr, host, sizeof host);
+    return "[" + std::string(host) + "]:" + std::to_string(ntohs(six.sin6_port));
   }
   template <class F>
   void guard(F&& event) {
@@ -185,6 +230,7 @@ class Shepherd final : private ShepherdActions {
   Links* links_ = nullptr;  // while it runs
   std::int64_t sent_ = 0, received_ = 0;
   PeerId peers_ = 0;
+  std::map<PeerId, std::string> origins_;
   bool stopped_ = false;
   std::exception_ptr failure_;
 };

@@ -34,12 +34,12 @@ struct Writer {
   void operator()(Hello const& m) {
     auto b = to.initHello();
     b.setVersion(m.version), b.setWorker(m.worker), b.setRun(m.run), b.setLease(m.lease), b.setReady(m.ready);
-    b.setSpeed(m.speed);
+    b.setSpeed(m.speed), b.setDevice(text_of(m.device));
   }
   void operator()(Ready const& m) { to.initReady().setSpeed(m.speed); }
   void operator()(Heartbeat const& m) {
     auto b = to.initHeartbeat();
-    b.setState(static_cast<std::uint8_t>(m.state)), b.setStep(m.step);
+    b.setState(static_cast<std::uint8_t>(m.state)), b.setStep(m.step), b.setCpu(m.cpu), b.setMemory(m.memory);
   }
   void operator()(Ask const& m) {
     auto b = to.initAsk();
@@ -91,13 +91,15 @@ inline Message read(wire::Message::Reader from) {
   switch (from.which()) {
     case wire::Message::HELLO: {
       auto const m = from.getHello();
-      return Hello{m.getVersion(), m.getWorker(), m.getRun(), m.getLease(), m.getReady(), m.getSpeed()};
+      return Hello{m.getVersion(), m.getWorker(), m.getRun(),
+                   m.getLease(),   m.getReady(),  m.getSpeed(),
+                   detail::text_of(m.getDevice())};
     }
     case wire::Message::READY: return Ready{from.getReady().getSpeed()};
     case wire::Message::HEARTBEAT: {
       auto const m = from.getHeartbeat();
       if (m.getState() >= worker_states) return refuse("a worker is in a state that there is not");
-      return Heartbeat{static_cast<WorkerState>(m.getState()), m.getStep()};
+      return Heartbeat{static_cast<WorkerState>(m.getState()), m.getStep(), m.getCpu(), m.getMemory()};
     }
     case wire::Message::ASK: {
       auto const m = from.getAsk();

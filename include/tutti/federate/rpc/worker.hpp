@@ -3,10 +3,12 @@
 /// @file
 /// A worker that connects: a WorkerCore with a clock, a connection, and a thread that trains, so that heartbeats go on.
 
+#include <tutti/exec/processors.hpp>
 #include <tutti/federate/bench.hpp>
 #include <tutti/federate/rpc/links.hpp>
 #include <tutti/federate/trainer.hpp>
 #include <tutti/federate/worker_core.hpp>
+#include <tutti/train/process_use.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -157,6 +159,8 @@ class Worker final : private WorkerActions {
   }
   void stop_training() override { control_.stop = true; }
   std::int64_t steps_done() const override { return control_.steps; }
+  std::string device() const override { return train::host_name() + ", cpu, " + exec::processor_name(); }
+  WorkerUse use() override { return {use_.processors(), train::ProcessUse::memory()}; }
   void told(std::string const& what) override {
     if (callbacks_.told) callbacks_.told(what);
   }
@@ -201,6 +205,7 @@ class Worker final : private WorkerActions {
   std::string told_;
   std::vector<float> local_;  // the training thread's while a job is under way
   JobControl control_;
+  train::ProcessUse use_;
   Outcome outcome_;  // the bench's until it is fulfilled
   kj::Own<kj::CrossThreadPromiseFulfiller<void>> fulfiller_;
   Bench bench_;  // first to go

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/rank_reports.hpp> <tutti/train/process_use.hpp>
+#include "support/catch.hpp"
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/train/rank_reports.hpp>
+
+#include <thread>
+
+using namespace tutti;
+using namespace tutti::train;
+
+TEST_CASE("every rank has a row, and a process that several ranks share counts once") {
+  for (int ranks : {1, 3}) {
+    Registry registry;
+    bool due = false, due_again = true;
+    threads::run(ranks, [&](auto& communicator) {
+      auto const port = parallel::data_parallel(communicator).port;
+      RankReports reports;
+      Registry own;
+      if (port->rank() == 0) due = reports.due();
+      reports.exchange(*port, 1.5 + port->rank(), "cpu", port->rank() == 0 ? registry : own);
+      if (port->rank() == 0) due_again = reports.due();
+    });
+    CHECK(due);
+    CHECK(!due_again);
+    auto const workers = registry.get("workers");
+    REQUIRE(workers.size() == static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto const& row = workers.at(static_cast<std::size_t>(rank));
+      CHECK(row.at("name") == "rank " + std::to_string(rank));
+      CHECK(row.at("waits_ms") == 1.5 + rank);
+      CHECK(row.at("process") == ::getpid());
+      CHECK(!row.at("link").get<std::string>().empty());
+      CHECK(row.at("memory").get<double>() > 1e6);
+    }
+    CHECK(registry.get("machine").at("memory").get<double>() < 2 * workers.at(0).at("memory").get<double>());
+  }
+}
+
+TEST_CASE("a busy process has been seen to be busy") {
+  ProcessUse use;
+  CHECK(use.processors() == 0);  // since no call before
+  auto const end = exec::now_ns() + 100'000'000;
+  while (exec::now_ns() < end) {
+  }
+  double const busy = use.processors();
+  CHECK(busy > 0.05);
+  CHECK(busy < 64);
+}
