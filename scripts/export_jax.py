@@ -3,8 +3,8 @@
 """Models in plain jax.numpy as StableHLO modules, with what JAX makes of them.
 
   export_jax.py FOLDER            writes NAME.mlir and NAME.safetensors (arguments, loss, gradients) for every model
-  export_jax.py --trains PROGRAM  train_gpt2 trains one of them for 20 steps, as AdamW in JAX does
-The files in tests/graph/jax are those of the first form: `export_jax.py tests/graph/jax`.
+  export_jax.py --trains PROGRAM  train_gpt2 trains a GPT, of layers written out, for 20 steps, as AdamW in JAX does
+The files in tests/graph/jax are those of the first form, `export_jax.py tests/graph/jax`; the tests read them without JAX.
 """
 import json
 import math
@@ -19,6 +19,7 @@ import numpy as np
 
 try:
     import jax
+    import jax.export
     import jax.numpy as jnp
     from jax import lax
 except ImportError:
@@ -138,6 +139,24 @@ def flattened(tree, prefix=""):
     return {prefix + name_of(path): np.asarray(x) for path, x in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
+def adamw(function, params, batches, rate=1e-2, decay=0.1, clip=1.0):
+    """Losses of steps with decoupled decay of matrices, gradients clipped to a common norm."""
+    m = jax.tree.map(jnp.zeros_like, params)
+    v = jax.tree.map(jnp.zeros_like, params)
+    losses = []
+    step = jax.jit(jax.value_and_grad(function))
+    for t, (tokens, targets) in enumerate(batches, 1):
+        loss, g = step(params, tokens, targets)
+        losses.append(float(loss))
+        length = math.sqrt(sum(float((x.astype(jnp.float32) ** 2).sum()) for x in jax.tree.leaves(g)))
+        g = jax.tree.map(lambda x: x * (clip / max(length, clip)), g)
+        m = jax.tree.map(lambda a, x: 0.9 * a + 0.1 * x, m, g)
+        v = jax.tree.map(lambda a, x: 0.95 * a + 0.05 * x * x, v, g)
+        params = jax.tree.map(
+            lambda p, a, b: p - rate * (a / (1 - 0.9**t) / (jnp.sqrt(b / (1 - 0.95**t)) + 1e-8) + (decay if p.ndim > 1 else 0.0) * p), params, m, v)
+    return losses
+
+
 def record(folder):
     rng = np.random.default_rng(2)
     tokens, targets = [rng.integers(0, VOCABULARY, (BATCH, SEQUENCE)).astype(np.int32) for _ in range(2)]
@@ -149,14 +168,48 @@ def record(folder):
         write_safetensors(
             os.path.join(folder, name + ".safetensors"),
             {**flattened(params), "tokens": tokens, "targets": targets, "loss": np.asarray(loss)}
-            | flattened(gradients, "gradient."),
+            | flattened(gradients, "gradient.")
+            | ({"losses": np.array(adamw(function, params, [(tokens, targets)] * 20), np.float32)} if name == "gpt" else {}),
         )
         print(f"{name}: loss {float(loss):.7f}")
+
+
+def trains(program):
+    """The losses of --model FILE.mlir are those of AdamW in JAX on the same batches."""
+    rng = np.random.default_rng(3)
+    params = parameters(rng, False)
+    shape = jax.ShapeDtypeStruct((BATCH, SEQUENCE), jnp.int32)
+    with tempfile.TemporaryDirectory(prefix="tutti-jax-") as folder:
+        path = lambda name: os.path.join(folder, name)
+        with open(path("gpt.mlir"), "w") as out:
+            out.write(str(jax.export.export(jax.jit(gpt_layers))(params, shape, shape).mlir_module()))
+        write_safetensors(path("gpt.safetensors"), flattened(params))
+        # One batch is all the data: the order of its rows changes no mean.
+        count = BATCH * SEQUENCE
+        text = rng.integers(0, VOCABULARY, count + 1).astype(np.uint16)
+        with open(path("train.bin"), "wb") as out:
+            out.write(struct.pack("<256i", 20240520, 1, count + 1, *[0] * 253) + text.tobytes())
+        command = [program, "--model", path("gpt.mlir"), "--data", path("train.bin"), "--vocabulary", str(VOCABULARY), "--steps", "20",
+                   "--learning-rate", "1e-2", "--schedule", "constant", "--warmup", "0", "--weight-decay", "0.1", "--clip", "1", "--threads", "1",
+                   "--backend", "threads", "--out", path("run")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
+        with open(os.path.join(path("run"), "metrics.jsonl")) as lines:
+            found = [row["loss"] for row in map(json.loads, lines) if row["type"] == "step"]
+    tokens, targets = [text[i : i + count].reshape(BATCH, SEQUENCE).astype(np.int32) for i in (0, 1)]
+    wanted = adamw(gpt_layers, params, [(tokens, targets)] * 20)
+    worst = max(abs(a - b) / abs(b) for a, b in zip(found, wanted))
+    print(f"20 steps from {wanted[0]:.4f} to {wanted[-1]:.4f}: within {worst:.1e} of JAX")
+    if len(found) != 20 or worst > 1e-4:
+        sys.exit(f"losses differ:\n{found}\n{wanted}")
 
 
 def main():
     if len(sys.argv) == 2:
         record(sys.argv[1])
+    elif len(sys.argv) == 3 and sys.argv[1] == "--trains":
+        trains(sys.argv[2])
     else:
         sys.exit(__doc__)
 

@@ -8,6 +8,7 @@
 #include "graph/stablehlo_cases.hpp"
 #include "support/catch.hpp"
 
+#include <tutti/exec/wait.hpp>
 #include <tutti/graph/check.hpp>
 #include <tutti/graph/stablehlo/export.hpp>
 #include <tutti/graph/stablehlo/import.hpp>
@@ -16,8 +17,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string>
+#include <vector>
 
 using namespace tutti;
 using namespace tutti::graph;
@@ -342,26 +345,31 @@ TEST_CASE("modules cut at every length, and with every byte changed, are refused
   }
 }
 
-TEST_CASE("damaged modules are refused, wherever they are cut or changed") {
+TEST_CASE("damaged modules are refused, wherever they are cut or changed; TUTTI_FUZZ_SECONDS tries for longer") {
+  double seconds = 0;
+  std::uint64_t seed = 3;
+  if (char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS")) seconds = std::strtod(wanted, nullptr);
+  if (char const* const wanted = std::getenv("TUTTI_FUZZ_SEED")) seed = std::strtoull(wanted, nullptr, 10);
   std::string const exported = to_stablehlo(test::gpt_loss(1)).text;
-  std::uint64_t salt = 0;
-  for (std::string const& good : {read(folder() + "/gpt.mlir"), read(folder() + "/mixture.mlir"), exported}) {
-    CounterRandom const random{3, ++salt};
-    for (std::size_t i = 0; i < 40; ++i) survives(good.substr(0, random.bits(i) % good.size()));
-    for (std::size_t i = 0; i < 80; ++i) {
-      std::string bad = good;
-      for (std::uint64_t k = 0; k < 1 + i % 3; ++k) {
-        std::size_t const at = random.bits(1000 + 7 * i + k) % bad.size();
-        std::uint64_t const how = random.bits(5000 + 7 * i + k);
-        if (how % 3 == 0) bad[at] = static_cast<char>(how >> 8);
-        else if (how % 3 == 1) bad.erase(at, 1 + (how >> 8) % 20);
-        else bad.insert(at, good.substr((how >> 8) % good.size(), (how >> 40) % 30));
+  std::vector<std::string> const all{read(folder() + "/gpt.mlir"), read(folder() + "/mixture.mlir"), exported};
+  std::mt19937_64 random(seed);
+  std::int64_t const began = exec::now_ns();
+  for (int tries = 0; tries < 300 || static_cast<double>(exec::now_ns() - began) * 1e-9 < seconds; ++tries) {
+    std::string const& good = all[random() % all.size()];
+    std::string bad = tries % 5 == 0 ? good.substr(0, random() % good.size()) : good;
+    for (std::uint64_t k = random() % 4; k > 0 && !bad.empty(); --k) {
+      std::size_t const at = random() % bad.size();
+      switch (random() % 4) {
+        case 0: bad[at] = static_cast<char>(random()); break;
+        case 1: bad.erase(at, 1 + random() % 20); break;
+        case 2: bad.insert(at, good.substr(random() % good.size(), random() % 30)); break;
+        default:  // another number
+          if (std::size_t const digit = bad.find_first_of("0123456789", at); digit != std::string::npos)
+            bad.replace(digit, 1, std::to_string(random() >> random() % 64));
       }
-      survives(bad);
     }
+    survives(bad);
   }
-  std::string deep = "func.func @main() -> tensor<f32> {\n%0 = \"a.b\"() {x = ";
-  survives(deep + std::string(100'000, '['));
-  survives(deep + std::string(100'000, '<'));
-  survives(deep + std::string(100'000, '{'));
+  std::string const deep = "func.func @main() -> tensor<f32> {\n%0 = \"a.b\"() {x = ";
+  for (char const bracket : {'[', '<', '{', '('}) survives(deep + std::string(100'000, bracket));
 }

@@ -20,6 +20,7 @@ namespace tutti::train {
 namespace detail {
 constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
 constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
+constexpr StablehloLoss loss_of(StablehloConfig const&) { return {}; }
 
 template <Backend B>
 parallel::DataParallel ranks_of(Communicator<B>& communicator, Options const& options) {
@@ -28,7 +29,7 @@ parallel::DataParallel ranks_of(Communicator<B>& communicator, Options const& op
 }
 }  // namespace detail
 
-/// Trains the GPT-2 or LLaMA that the options, or the checkpoint to resume, choose. As run_training.
+/// Trains the GPT-2, LLaMA or StableHLO module that the options, or the checkpoint to resume, choose. As run_training.
 template <class Device = Cpu, Backend B>
 int train_model(Communicator<B>& communicator, Options const& options) {
   parallel::DataParallel const ranks = detail::ranks_of(communicator, options);
@@ -36,6 +37,7 @@ int train_model(Communicator<B>& communicator, Options const& options) {
   ModelChoice choice;
   if (!all_succeed(*ranks.port, [&] {
         setup = make_setup(options, ranks.port->size(), [&](Setup& s) { choice = choose_model(s); });
+        require_batch(*setup, choice, ranks.port->size());
       }))
     return 1;
   std::function<void(graph::State&)> initial;

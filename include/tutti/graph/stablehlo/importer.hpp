@@ -182,7 +182,7 @@ class Importer {
       text::Attribute const* const value = operation.find("value");
       if (value == nullptr || value->kind != text::Attribute::Kind::dense || !(value->type == type))
         refuse("has no numbers of its type", ErrorKind::format);
-      if (value->wide != 0) return wide(value->wide, type);
+      if (value->wide != 0) return wide_constant(scope_.builder(), value->wide, type.dtype, type.shape);
       return literal(scope_.builder(), value->numbers, type.dtype, type.shape);
     }
     if (name == "iota") {
@@ -212,15 +212,6 @@ class Importer {
       return imported::window_sum(scope_, in, operation.regions.size() == 1 && only(operation.regions[0]) == "add");
     if (name == "reduce_precision") return imported::reduced_precision(scope_, in);
     unsupported();
-  }
-  /// An integer of 64 bits, of halves that doubles hold.
-  Var wide(std::uint64_t number, text::TensorType const& type) const {
-    double const low = static_cast<double>(number & 0xffffffffu);
-    double const high = type.dtype == DType::int64
-                            ? static_cast<double>(static_cast<std::int64_t>(number) >> 32)
-                            : static_cast<double>(number >> 32);
-    Operand const shifted(Operand(constant(scope_.builder(), high, type.shape, type.dtype)) * 0x1p32);
-    return shifted + Operand(constant(scope_.builder(), low, type.shape, type.dtype));
   }
   /// Axes of the operand may come in any order.
   Var broadcast(Var x, Shape const& shape, List<std::int64_t> axes) {

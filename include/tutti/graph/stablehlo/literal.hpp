@@ -79,6 +79,15 @@ inline std::optional<Var> as_triangle(Builder& b, List<double> const& numbers, D
 
 }  // namespace detail
 
+/// An integer of 64 bits, of halves that doubles hold.
+inline Var wide_constant(Builder& builder, std::uint64_t number, DType dtype, Shape const& shape) {
+  double const low = static_cast<double>(number & 0xffffffffu);
+  double const high = dtype == DType::int64 ? static_cast<double>(static_cast<std::int64_t>(number) >> 32)
+                                            : static_cast<double>(number >> 32);
+  Operand const shifted(Operand(constant(builder, high, shape, dtype)) * 0x1p32);
+  return shifted + Operand(constant(builder, low, shape, dtype));
+}
+
 /// A tensor with these elements, in row-major order; one number stands for all.
 /// Requires  as many numbers as elements, or one
 inline Var literal(Builder& builder, List<double> const& numbers, DType dtype, Shape const& shape) {
