@@ -150,6 +150,8 @@ TEST_CASE("what is exported comes back: every operation, on the interpreter") {
 
 TEST_CASE("functions, loops and reductions as JAX prints them") {
   Graph const graph = from_stablehlo(R"(
+#loc = loc(unknown)
+#layout = array<i64: 1, 2>
 module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
   // A comment.
   func.func public @main(%arg0: tensor<5x3xf32> {jax.arg_info = "x"}, %arg1: tensor<i32>) -> (tensor<3xf32>

@@ -49,6 +49,12 @@ class Cursor {
       ++end;
     return taken(end);
   }
+  bool comes_word(std::string_view wanted) {
+    std::size_t const before = (skip(), at_);
+    bool const comes = word() == wanted;
+    at_ = before;
+    return comes;
+  }
   bool accept_word(std::string_view wanted) {
     std::size_t const before = (skip(), at_);
     if (word() == wanted) return true;

@@ -27,8 +27,8 @@ inline Importer::Trial Importer::try_loop(text::Operation const& operation, Fram
     state.push_back(std::move(known));
   }
   bool const before = std::exchange(trial_, true);
-  int const depth = depth_;
   for (;; ++trial.length) {
+    operations_ += static_cast<std::int64_t>(in.size());
     for (std::size_t i = 0; i < state.size(); ++i)
       if (state[i].known() && static_cast<std::int64_t>(trial.numbers[i].size()) == trial.length)
         trial.numbers[i].push_back((*state[i].numbers)[0]);
@@ -39,10 +39,10 @@ inline Importer::Trial Importer::try_loop(text::Operation const& operation, Fram
     if (trial.length == most_iterations) refuse(concat("runs more than ", most_iterations, " times"));
     state = run(operation.regions[1], frame, std::move(state));
     if (state.size() != in.size()) refuse("returns another number of values than it carries", ErrorKind::format);
-    for (std::size_t i = 0; i < state.size(); ++i) state[i].type = in[i].type;
+    for (std::size_t i = 0; i < state.size(); ++i)
+      if (!(state[i].type == in[i].type)) refuse("returns a value of another type than it carries", ErrorKind::format);
   }
   trial_ = before;
-  depth_ = depth;
   for (List<double>& numbers : trial.numbers)
     if (static_cast<std::int64_t>(numbers.size()) != trial.length + 1) numbers.clear();
   return trial;
@@ -56,12 +56,14 @@ inline Items Importer::loop(text::Operation const& operation, Frame& frame, Item
   if (trial.length == 0) return in;
   std::size_t const loops = scope_.loops().size();
   int const depth = depth_;
+  std::int64_t const live = live_;
   try {
     return make_loop(operation, frame, in, trial, true);
   } catch (HoleUsed const& used) {
     if (used.loop != loops_at_[loops]) throw;
     while (scope_.loops().size() > loops) scope_.loops().pop_back();
     depth_ = depth;
+    live_ = live;
     lifted_ = nullptr;
     scope_.begin(operation);
     return make_loop(operation, frame, in, trial, false);

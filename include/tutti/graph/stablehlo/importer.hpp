@@ -25,6 +25,7 @@ class Importer {
     if (arguments.size() != function.body.arguments.size())
       refuse(concat("@", function.name, " takes ", function.body.arguments.size(), " arguments, not ",
                     arguments.size()), ErrorKind::format);
+    if ((live_ += function.values) > most_operations) refuse("functions that call each other have too many values");
     Frame frame(static_cast<std::size_t>(function.values));
     Items results = run(function.body, frame, std::move(arguments));
     if (results.size() != function.results.size())
@@ -35,6 +36,7 @@ class Importer {
                      concat("@", function.name, " says that it returns ", to_string(function.results[i]),
                             ", and returns ", to_string(results[i].type)));
     --depth_;
+    live_ -= function.values;
     return results;
   }
 
@@ -90,6 +92,8 @@ class Importer {
   /// Results are of the types that the text says.
   void check(Item& item, text::TensorType const& type) const {
     if (item.var.builder == nullptr || item.filled_of != 0) {
+      if (item.type.dtype != type.dtype)
+        refuse(concat("gives ", to_string(item.type), ", and the text says ", to_string(type)), ErrorKind::format);
       item.type = type;
       return;
     }
@@ -133,7 +137,7 @@ class Importer {
       return known_item(type, {value->numbers[0]}, 0);
     }
     bool const moves = name == "broadcast_in_dim" || name == "reshape" || name == "transpose" || name == "slice";
-    if (moves && in.size() == 1 && in[0].known()) {
+    if (moves && in.size() == 1 && in[0].known() && in[0].type.dtype == type.dtype) {
       Item item = in[0];
       item.type = type;
       item.var = {};
@@ -385,7 +389,7 @@ class Importer {
   bool trial_ = false;
   int depth_ = 0, loops_ = 0;
   List<int> loops_at_;  // numbers of the loops being made, by depth
-  std::int64_t operations_ = 0;
+  std::int64_t operations_ = 0, live_ = 0;
 };
 
 }  // namespace tutti::graph::stablehlo

@@ -41,10 +41,8 @@ class Parser : OperationParser {
       if (peek() == '#') {
         std::string const alias = '#' + name('#');
         expect("=");
-        int const at = line();
-        std::string said = location();
-        if (said.empty() && line() == at && peek() != '#' && peek() != '\0') skip_alias();
-        if (!said.empty()) aliases_[alias] = std::move(said);
+        if (!comes_word("loc")) skip_alias();
+        else if (std::string said = location(); !said.empty()) aliases_[alias] = std::move(said);
       } else if (accept("\"builtin.module\"")) {
         generic_head();
         expect("(");
