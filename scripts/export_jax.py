@@ -15,15 +15,15 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-
 try:
+    import numpy as np
+
     import jax
     import jax.export
     import jax.numpy as jnp
     from jax import lax
 except ImportError:
-    print("SKIPPED: jax is not installed (pip install -r scripts/check_stablehlo.txt)", file=sys.stderr)
+    print("SKIPPED: JAX is not installed (pip install -r scripts/check_stablehlo.txt)", file=sys.stderr)
     sys.exit(77)
 
 VOCABULARY, POSITIONS, WIDTH, HEADS, LAYERS, BATCH, SEQUENCE = 16, 8, 8, 2, 2, 2, 6

@@ -131,6 +131,8 @@ inline std::optional<Var> unary_function(std::string_view name, Var x) {
   if (name == "round_nearest_even") return rounded_to_even(x);
   if (name == "round_nearest_afz") return rounded_away(x);
   if (name == "is_finite") return less(abs(x), std::numeric_limits<double>::infinity());
+  if (name == "chlo.sinh") return Operand(Operand(exp(x)) - Operand(exp(-Operand(x)))) * 0.5;
+  if (name == "chlo.cosh") return Operand(Operand(exp(x)) + Operand(exp(-Operand(x)))) * 0.5;
   if (name == "chlo.square") return Operand(x) * Operand(x);
   if (name == "chlo.erf") return erf(x);
   if (name == "chlo.erfc") return Operand(1.0) - Operand(erf(x));

@@ -250,8 +250,7 @@ class OperationParser : protected Cursor {
       } else {
         std::string const key(word());
         if (key.empty())
-          fail(concat("is not supported in this form, or damaged. Print the module in the generic form"),
-               ErrorKind::unavailable);
+          fail("is not supported, or damaged", ErrorKind::unavailable);
         if (accept("=")) {
           add(made, key, attribute(0, false));
           if (accept_word("x")) add(made, key + ".right", attribute(0, false));
