@@ -41,6 +41,7 @@
 #include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>
+#include <tutti/train/stablehlo_model.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/models.hpp>
 #include <tutti/train/sampling_flags.hpp>

@@ -39,6 +39,27 @@ TEST_CASE("the graph lists them with their initialisation, and says which are st
   CHECK(graph.shape(graph.parameters[2].node) == Shape{3, 12});
 }
 
+namespace {
+/// Of which the number and the names of parameters are known at run time alone.
+struct Found {
+  std::vector<NamedParam> list;
+  std::vector<NamedParam>& named_parameters() { return list; }
+  std::vector<NamedParam> const& named_parameters() const { return list; }
+};
+}  // namespace
+
+TEST_CASE("parameters may have names that are known at run time alone") {
+  Found const model{{{"a.b", {{2}, ones()}}, {"c", {{2}, zeros()}}}};
+  CHECK(parameter_count(model) == 4);
+  Graph const graph = trace(model, [](Builder& builder, Found const& bound) {
+    builder.output("sum", Operand(bound.list[0].param) + Operand(bound.list[1].param));
+  });
+  REQUIRE(graph.parameters.size() == 2);
+  CHECK(graph.name(graph.parameters[0].node) == "a.b");
+  CHECK(graph.parameters[0].init == ones());
+  CHECK(graph.name(graph.parameters[1].node) == "c");
+}
+
 TEST_CASE("an unbound parameter is refused with a sentence") {
   Param const loose{{3}, zeros()};
   REQUIRE_ERROR(loose + loose, ErrorKind::invalid_argument,

@@ -464,6 +464,53 @@ def case_own_model(bench):
     check("of architecture gpt2" in said, said)
 
 
+def case_module(bench):
+    """A model that JAX exported trains and validates on any number of ranks and resumes to the bit; other sizes, and another module, are refused."""
+    source = pathlib.Path(__file__).parent.parent / "graph" / "jax"
+    module = bench.folder / "gpt.mlir"
+    shutil.copy(source / "gpt.mlir", module)
+    for name, count, seed in (("few.bin", 3000, 1), ("few_validation.bin", 500, 2)):  # it knows sixteen tokens
+        bench.write_shard(bench.folder / name, count, seed)
+        head = (bench.folder / name).read_bytes()
+        tokens = struct.unpack(f"<{count}H", head[1024:])
+        (bench.folder / name).write_bytes(head[:1024] + struct.pack(f"<{count}H", *[t % 16 for t in tokens]))
+    flags = ["--model", str(module), "--data", str(bench.folder / "few.bin"), "--validation-data", str(bench.folder / "few_validation.bin"),
+             "--vocabulary", "16", "--steps", "60", "--learning-rate", "1e-2", "--warmup", "0", "--threads", "1", "--checkpoint-every", "30"]
+
+    def train(out, *words, ranks=1, backend="threads", code=0):
+        command = [bench.args.trainer, "--out", str(out), "--backend", backend, *words]
+        command = [bench.args.mpiexec, "-n", str(ranks), *command] if backend == "mpi" else [*command, "--ranks", str(ranks)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        return done.stdout if code == 0 else done.stderr
+
+    whole, part = bench.folder / "whole", bench.folder / "part"
+    said = train(whole, *flags, ranks=2)
+    check("initial values by shape" in said, said)
+    losses = [row["loss"] for row in bench.metrics(whole, "validation")]
+    check(losses[-1] < losses[0] - 0.05, str(losses))
+    for backend in bench.backends():
+        for ranks, words in ((1, ["--sync-freq", "2"]), (2, [])):
+            out = bench.folder / f"{backend}{ranks}"
+            train(out, *flags, *words, ranks=ranks, backend=backend)
+            print(f"  {backend} {ranks} ranks: within {close(bench.losses(whole), bench.losses(out), 1e-4):.1e}")
+    train(part, "--resume", str(whole / "checkpoints" / "step_00000030"), ranks=2)
+    check(bench.parameters(part, 60) == bench.parameters(whole, 60), "resumed: other parameters")
+    shutil.copy(source / "gpt.safetensors", bench.folder / "gpt.safetensors")
+    said = train(bench.folder / "values", *flags)
+    check("initial values of " in said, said)
+    for words, sentence in ((["--batch", "4"], "exported for batches of 2 x 6"), (["--sequence", "32"], "exported for batches of 2 x 6"),
+                            (["--total-tokens", "36"], "exported for 2 each"), (["--sample-every", "5"], "tokenizer"),
+                            (["--architecture", "llama"], "says nothing of --model")):
+        said = train(bench.folder / "refused", *flags, *words, ranks=2, code=1)
+        check(sentence in said, said)
+    module.write_text(module.read_text().replace("stablehlo.tanh", "stablehlo.sort", 1))
+    said = train(bench.folder / "refused", *flags, code=1)
+    check("gpt.mlir:" in said and "stablehlo.sort: is not supported" in said, said)
+    said = train(bench.folder / "refused", "--resume", str(whole / "checkpoints" / "step_00000030"), code=1)
+    check("is not the module that the checkpoint was trained with" in said, said)
+
+
 def case_relayout(bench):
     """A checkpoint of 2 ranks goes on with 1, 3 and 4 ranks within 1e-5 of the uninterrupted run."""
     whole = bench.folder / "whole"

@@ -8,6 +8,7 @@
 #include <tutti/reflect/members.hpp>
 
 #include <array>
+#include <string>
 #include <vector>
 
 namespace tutti::graph {
@@ -20,6 +21,13 @@ struct Param {
   bool absent = false;  ///< the model does without it: a layer without bias
 
   constexpr operator Var() const { return var; }
+};
+
+/// A parameter whose name is known at run time alone. A model holds such as what its member function
+/// `named_parameters()` gives: a range of them.
+struct NamedParam {
+  std::string name;
+  Param param;
 };
 
 /// `length` blocks of one kind. Their parameters are stored stacked, (length, ...), under the names of the block's
@@ -66,6 +74,9 @@ constexpr void for_each_parameter(Model& model, F&& f, std::string_view prefix =
              "'" + std::string(prefix) + "' is a Stack inside of a Stack, whose layers would be stored over one "
              "another. Use a std::vector or std::array for one of them");
     for_each_parameter(model.block, f, prefix, model.length);
+  } else if constexpr (requires { model.named_parameters(); }) {
+    for (auto& [name, param] : model.named_parameters())
+      for_each_parameter(param, f, reflect::joined(prefix, name), layers);
   } else if constexpr (detail::is_list<Plain>) {
     int number = 0;
     for (auto& element : model) {

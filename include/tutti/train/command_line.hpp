@@ -159,6 +159,7 @@ inline Parsed parse(int argc, char const* const* argv) {
   };
   run(words, "", detail::clip_flag(words));
   std::set<std::string> const typed = parsed.options.typed = parsed.options.given;
+  bool const module_typed = typed.contains("model") && parsed.options.model.ends_with(".mlir");
   if (parsed.leave || parsed.options.config.empty()) {
     if (!parsed.leave) validate(parsed.options);
     return parsed;
@@ -172,7 +173,10 @@ inline Parsed parse(int argc, char const* const* argv) {
   bool const sizes_typed = typed.contains("layers") || typed.contains("channels") || typed.contains("heads");
   std::erase_if(all, [&](std::string const& word) {
     auto const is = [&](char const* name) { return word.starts_with(std::string("--") + name + "="); };
-    return (typed.contains("model") && (is("layers") || is("channels") || is("heads"))) || (sizes_typed && is("model"));
+    // What a module fixes, or cannot do, is said of other models.
+    bool const of_others = is("batch") || is("sequence") || is("total-tokens") || is("sample-every");
+    return (typed.contains("model") && (is("layers") || is("channels") || is("heads"))) ||
+           (sizes_typed && is("model")) || (module_typed && of_others);
   });
   all.insert(all.end(), words.begin(), words.end());
   run(all, "", typed.contains("clip") ? detail::clip_flag(words) : filed_clip);

@@ -5,6 +5,7 @@
 
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/setup.hpp>
+#include <tutti/train/stablehlo_model.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +18,7 @@
 namespace tutti::train {
 
 struct ModelChoice {
-  std::variant<nn::Gpt2Config, nn::LlamaConfig> config;
+  std::variant<nn::Gpt2Config, nn::LlamaConfig, StablehloConfig> config;
   std::optional<io::LlmcModel> weights{};  ///< initial ones, from an llm.c file
 };
 
@@ -51,6 +52,35 @@ inline void require_model_of_checkpoint(Setup const& s) {
   nn::Gpt2Config const named = nn::gpt2_from_descriptor(o.model);
   if (named.layers != m.layers || named.channels != m.channels || named.heads != m.heads)
     refuse("--model " + o.model + ": " + sizes + "--model");
+}
+
+/// The module of the flags, or the one that the checkpoint was trained with. Batch and sequence are the module's,
+/// unless flags say others.
+inline StablehloConfig module_of(Setup& s) {
+  Options& o = s.options;
+  std::string file = o.model;
+  Json const model = s.resume ? s.resume->facts().at("model") : Json();
+  if (s.resume && file.empty()) file = model.value("file", std::string());
+  if (!file.ends_with(".mlir")) refuse("--model " + file + ": the checkpoint's model is a StableHLO module (.mlir)");
+  StablehloConfig config = read_stablehlo(file);
+  if (s.resume && model.value("hash", std::string()) != config.hash)
+    refuse("--model " + file + " is not the module that the checkpoint was trained with, " +
+           model.value("file", std::string()) + ": their texts differ. Give the one that it was");
+  for (char const* const name : {"architecture", "kv-heads", "hidden", "untied", "dropout", "attention-dropout"})
+    if (o.typed.contains(name))
+      refuse("--" + std::string(name) + " says nothing of --model " + file + ". Leave it out");
+  auto const adopt = [&](char const* name, std::int64_t& value, std::int64_t wanted) {
+    if (!o.given.contains(name) && !s.resume) value = wanted;
+    if (value != wanted)
+      refuse("--" + std::string(name) + " " + std::to_string(value) + o.source_of(name) + ": --model " + file +
+             " was exported for batches of " + std::to_string(config.batch) + " x " + std::to_string(config.sequence) +
+             ". Leave out --batch and --sequence, or export it for others");
+  };
+  adopt("batch", o.batch, config.batch);
+  adopt("sequence", o.sequence, config.sequence);
+  config.vocabulary = s.resume ? model.value("vocabulary", std::int64_t{0}) : o.vocabulary;
+  if (config.vocabulary == 0 && s.tokenizer) config.vocabulary = s.tokenizer->tokenizer.vocabulary();
+  return config;
 }
 
 /// LLaMA with the depth and width of a GPT-2.
@@ -98,6 +128,15 @@ inline ModelChoice choose_model(Setup& s) {
       refuse("--vocabulary " + std::to_string(o.vocabulary) + ": " + s.model.origin + " has a vocabulary of " +
              std::to_string(s.model.vocabulary) + ". Leave out --vocabulary");
   };
+  if (s.resume ? architecture_of(*s.resume) == "stablehlo" : o.model.ends_with(".mlir")) {
+    StablehloConfig config = detail::module_of(s);
+    s.model = facts_of(config);
+    s.model.origin = s.resume ? "checkpoint " + s.resume->folder().string() + " of " + config.file : config.file;
+    require_vocabulary(o.typed);
+    return {std::move(config)};
+  }
+  if (s.resume && o.model.ends_with(".mlir"))
+    refuse("--model " + o.model + ": the checkpoint's model is a " + architecture_of(*s.resume) + ". Leave it out");
   if (s.resume) {
     std::string const origin = "checkpoint " + s.resume->folder().string();
     ModelChoice choice = architecture_of(*s.resume) == "llama" ? chosen(llama_config(*s.resume), origin)
@@ -131,6 +170,21 @@ inline ModelChoice choose_model(Setup& s) {
   }
   nn::validate(sizes);
   return chosen(sizes, origin);
+}
+
+/// Of a module, whose sizes are fixed: every rank has as many sequences as it was exported for. Errors: configuration.
+inline void require_batch(Setup const& s, ModelChoice const& choice, int ranks) {
+  auto const* const module = std::get_if<StablehloConfig>(&choice.config);
+  if (module == nullptr) return;
+  if (s.rows != module->batch || s.micro_rows % ranks != 0)
+    detail::refuse("--total-tokens " + std::to_string(s.options.total_tokens) + " is " +
+                   std::to_string(s.micro_rows) + " sequences a micro-step for " + std::to_string(ranks) +
+                   " ranks, and --model " + module->file + " was exported for " + std::to_string(module->batch) +
+                   " each. Leave out --total-tokens, or give a multiple");
+  if (s.validation && s.validation->windows() <= s.rows)
+    detail::refuse("--validation-data " + s.options.validation_data + " has no batch of " + std::to_string(s.rows) +
+                   " x " + std::to_string(module->sequence) + ", which --model " + module->file +
+                   " was exported for. Give more text");
 }
 
 /// A setup with the model that options, or the checkpoint to resume, choose. Errors: as the other.

@@ -20,6 +20,7 @@ namespace tutti::train {
 namespace detail {
 constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
 constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
+constexpr StablehloLoss loss_of(StablehloConfig const&) { return {}; }
 
 /// Nothing, once the lowest rank that finds it so has said that no such mesh is of these ranks. Ranks: all.
 template <Backend B>
@@ -34,7 +35,7 @@ std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Op
 }
 }  // namespace detail
 
-/// Trains the GPT-2 or LLaMA that the options, or the checkpoint to resume, choose. As run_training.
+/// Trains the GPT-2, LLaMA or StableHLO module that the options, or the checkpoint to resume, choose. As run_training.
 template <class Device = Cpu, Backend B>
 int train_model(Communicator<B>& communicator, Options const& options, Viewers const& viewers = {}) {
   std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);
@@ -43,6 +44,7 @@ int train_model(Communicator<B>& communicator, Options const& options, Viewers c
   ModelChoice choice;
   if (!all_succeed(*ranks->everyone(), [&] {
         setup = make_setup(options, ranks->everyone()->size(), [&](Setup& s) { choice = choose_model(s); });
+        require_batch(*setup, choice, ranks->port->size());
       }))
     return 1;
   std::function<void(graph::State&)> initial;

@@ -31,7 +31,7 @@ using setting::Choice;
 
 /// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
 struct Options {
-  std::string model = "";  ///< d6 ... d48, or an llm.c model file
+  std::string model = "";  ///< d6 ... d48, an llm.c model file, or a StableHLO module
   Choice<Architecture> architecture = Architecture::gpt2;
   std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
   std::int64_t kv_heads = 0, hidden = 0;  ///< of llama
@@ -61,14 +61,12 @@ struct Options {
   std::int64_t inner_steps = 30;
   double outer_learning_rate = 0;  ///< 0: as --outer-learning-rate says
   double outer_momentum = 0.9;
-  std::int64_t fragments = 1;
+  std::int64_t fragments = 1, outer_overlap = 0;
   Choice<parallel::OuterBits> outer_bits = parallel::OuterBits::float32;
-  std::int64_t outer_overlap = 0;
   double outer_mix = 0.5;
   std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0,
                keep = 3;
-  std::string sample_prompt;
-  std::string resume;  ///< latest, a step, or a path
+  std::string sample_prompt, resume;  ///< resume: latest, a step, or a path
   std::int64_t seed = 42;
   int threads = 0, ranks = 0;
   Choice<BackendName> backend = BackendName::mpi;
@@ -130,7 +128,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
   constexpr Whole size{0, most}, sequences{1, most}, count{0};
   constexpr Text file{.empty = false};
 
-  f(Flag{"Model", "model", model, "size d6, d12, d24, d36, d48, or an llm.c model file (.bin)"}, o.model, file);
+  f(Flag{"Model", "model", model,
+         "size d6, d12, d24, d36, d48, an llm.c model file (.bin), or a StableHLO module, as of JAX (.mlir)"},
+    o.model, file);
   f(Flag{"Model", "layers", model, "transformer blocks"}, o.layers, size);
   f(Flag{"Model", "channels", model, "width; a multiple of --heads"}, o.channels, size);
   f(Flag{"Model", "heads", model, "attention heads"}, o.heads, size);
