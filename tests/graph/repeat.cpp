@@ -55,8 +55,12 @@ Id find(Graph const& graph, Op op, int which = 0) {
 
 }  // namespace
 
-TEST_CASE("repeat computes and differentiates as the unrolled loop, for 0, 1, 2 and 3 iterations") {
-  for (std::int64_t length : {0, 1, 2, 3}) {
+TEST_CASE("a stack without layers is refused where the model is traced") {
+  REQUIRE_ERROR(rolled(0), ErrorKind::configuration, "'layers.weight' is in a Stack of length 0");
+}
+
+TEST_CASE("repeat computes and differentiates as the unrolled loop, for 1, 2 and 3 iterations") {
+  for (std::int64_t length : {1, 2, 3}) {
     INFO("length " << length);
     Interpreter a(grad(rolled(length))), b(grad(unrolled(length)));
     randomise(a, {});

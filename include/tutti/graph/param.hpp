@@ -97,9 +97,14 @@ constexpr Shape stored_shape(Param const& param, std::int64_t layers) {
 }
 
 /// The model with every parameter declared in the graph, in the order of the definition.
+/// Errors  configuration: a Stack of length 0, whose loop would do nothing
 template <class Model>
 constexpr Model bind(Builder& builder, Model model, std::source_location where = std::source_location::current()) {
   for_each_parameter(model, [&](std::string_view name, Param& param, std::int64_t layers) {
+    if (layers == 0)
+      refuse(where, "Stack", ErrorKind::configuration,
+             "parameter '" + std::string(name) + "' is in a Stack of length 0, which has no layers. Set the Stack's "
+             "length");
     param.var = builder.parameter(name, stored_shape(param, layers), param.init, layers != not_stacked, where);
   });
   return model;

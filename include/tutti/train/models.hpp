@@ -65,6 +65,7 @@ int train_model(Communicator<B>& communicator, Options const& options, Viewers c
 /// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them. An `optimizer` of
 /// your own is used in the place of the one that the options choose.
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
+  requires requires { typename Loss::Config; }
 int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
                 std::optional<optim::AnyOptimizer> const& optimizer = {}, Viewers const& viewers = {}) {
   std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);

@@ -29,23 +29,14 @@ graph::Var loss_of(graph::Builder& builder, auto const& parameters, Shape const&
 
 /// The output "loss" of a rank that has all of the model; of an evaluation nothing is dropped.
 template <class Loss>
-graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions const& options, bool evaluates) {
+graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions const& options, bool evaluates,
+                        std::source_location where = std::source_location::current()) {
   Shape const shape{evaluates ? options.evaluation_batch : options.batch, options.sequence};
   graph::Graph model = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
     builder.output("loss", loss_of<Loss>(builder, parameters, shape));
-  });
+  }, where);
   if (evaluates) graph::stop_dropout(model);
   return model;
-}
-
-/// Errors: configuration, for a Stack without layers.
-inline void require_layers(graph::Graph const& model, std::source_location where) {
-  for (graph::Parameter const& parameter : model.parameters)
-    if (parameter.stacked && model.shape(parameter.node)[0] == 0)
-      throw Error(ErrorKind::configuration, "TrainStep",
-                  concat("parameter '", model.name(parameter.node),
-                         "' is in a Stack of length 0, which has no layers. Set the Stack's length"),
-                  where);
 }
 
 /// What ranks of the tensor axis have of the parameters of `model`, as the configuration's shard_rules say.

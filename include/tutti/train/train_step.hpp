@@ -63,8 +63,7 @@ class TrainStep {
                   where);
     if (!(options.weight > 0))
       throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
-    graph::Graph const model = loss_graph<Loss>(config_, options_, true);
-    require_layers(model, where);
+    graph::Graph const model = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
     if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
