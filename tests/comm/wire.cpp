@@ -74,7 +74,14 @@ class Said {
   int a_;
 };
 struct Nothing {};
+struct Referring {
+  int& of;
+};
+struct PointingTwice {
+  int* both[2];
+};
 static_assert(PlainStruct<Undescribed> && PlainStruct<Nested> && comm::wire_bytes<Nested>() == sizeof(Nested));
+static_assert(!Storable<Referring> && !Storable<PointingTwice>);
 static_assert(!Storable<Pointing> && !Storable<PointingToMember> && !Storable<Built> && !Storable<Nothing>);
 static_assert(!Storable<std::string_view> && !Storable<std::span<int>> && !Storable<TensorView<int>>);
 static_assert(!PlainStruct<Inner> && !PlainStruct<bfloat16> && !PlainStruct<Located<float>>);

@@ -72,8 +72,8 @@ constexpr bool has_pointer() {
 /// mean nothing on another rank.
 template <class T>
 concept PlainStruct =
-    std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Element<T> && !Complex<T> && !is_located<T> &&
-    !reflect::Reflected<T> && comm::detail::array_extent<T> < 0 &&
+    std::is_class_v<T> && std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> && !Element<T> &&
+    !Complex<T> && !is_located<T> && !reflect::Reflected<T> && comm::detail::array_extent<T> < 0 &&
     (travels_as_bytes<T> || (std::is_aggregate_v<T> && !std::is_empty_v<T> && !comm::detail::has_pointer<T>()));
 
 namespace comm::detail {
