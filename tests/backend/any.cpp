@@ -59,10 +59,12 @@ TEST_CASE("a launcher's ranks are no reason to start a world in each of them") {
 }
 
 TEST_CASE("a name that is null is no backend's") {
-  char const* const name = nullptr;
-  int code = 0;
-  std::string const text = errors_of([&] { code = with_backend(name, {.ranks = 1}, [](auto&) { return 0; }); });
-  CHECK(code == 2);
+  std::string const text = in_child({}, [] {
+    char const* const name = nullptr;
+    return "code " + std::to_string(with_backend(name, {.ranks = 1}, [](auto&) { return 0; }));
+  }, test::Errors::capture);
+  INFO(text);
+  CHECK(contains(text, "code 2"));
   CHECK(contains(text, "(null)"));
 }
 
