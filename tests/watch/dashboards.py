@@ -61,6 +61,8 @@ class Terminal:
         self.styles, self.style = [[""] * columns for _ in range(rows)], ""
         pid, self.file = pty.fork()
         if pid == 0:
+            for one in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):  # whoever started the tests may ignore them
+                signal.signal(one, signal.SIG_DFL)
             os.environ.update({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(environment or {})})
             os.environ.pop("NO_COLOR", None) if "NO_COLOR" not in (environment or {}) else None
             os.execv(words[0], [str(word) for word in words])
@@ -377,16 +379,21 @@ def case_folder(bench):
                           timeout=LIMIT)
     lines = once.stdout.splitlines()
     check(once.returncode == 0 and len(lines) == 30 and max(map(len, lines)) <= 90 and "rank 0" in once.stdout, once.stdout)
-    lines = subprocess.Popen([bench.options.watch, out], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    told = bench.folder / "told"
+    with open(told, "w") as file:
+        lines = subprocess.Popen([bench.options.watch, out], stdout=file, text=True, stdin=subprocess.DEVNULL)
     bench.processes.append(lines)
+    a_step = re.compile(r"^step \d+/1000000  loss ", re.M)
+    bench.until(lambda: a_step.search(told.read_text()), "a line of a step")
     view = Terminal([bench.options.watch, out, "--drives"])
     view.wait_for("training", "q stop")
     view.press("q")
     check(view.finish() == 0, view.text())
     process.wait(LIMIT)
     check(bench.rows(out, "end")[0]["reason"] == "SIGINT", "not stopped")
-    text, _ = lines.communicate(timeout=LIMIT)
-    check("begins\n" in text and re.search(r"^step \d+/1000000  loss ", text, re.M) and "ended: SIGINT\n" in text, text)
+    lines.wait(LIMIT)
+    text = told.read_text()
+    check("begins\n" in text and "ended: SIGINT\n" in text, text)
     for words, part in {("/nonexistent",): "there is no folder", (str(bench.folder),): "holds no metrics.jsonl",
                         ("localhost:1", "--once"): "does not answer"}.items():
         done = subprocess.run([bench.options.watch, *words], capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)

@@ -100,12 +100,13 @@ class Run {
       lock_ = io::FolderLock(o().out);
       begin_history();
     }
-    outputs_.open({.out = o().out,
-                   .resumed = setup_.same_run ? setup_.first_step : -1,
-                   .tensorboard = o().tensorboard,
-                   .dashboard = o().dashboard,
-                   .dashboard_port = o().dashboard_port},
-                  viewers);
+    OutputOptions outputs;  // member by member: nvcc garbles names of members in braces here
+    outputs.out = o().out;
+    outputs.resumed = setup_.same_run ? setup_.first_step : -1;
+    outputs.tensorboard = o().tensorboard;
+    outputs.dashboard = o().dashboard;
+    outputs.dashboard_port = o().dashboard_port;
+    outputs_.open(outputs, viewers);
   }
 
   /// After `open`. It returns also when training has diverged; `require_converging` says so.
