@@ -776,7 +776,7 @@ void refusals(Comm& comm, Report& report) {
                  [&] { comm.all_reduce(x.slice(0, 0, 20), x.slice(0, 10, 30), sum); });
   }
   expect_error(report, ErrorKind::invalid_argument, "destination rank " + out_of_range, [&] { comm.send(x, ranks); });
-  expect_error(report, ErrorKind::invalid_argument, "source rank -2", [&] { comm.recv(x, -2); });
+  expect_error(report, ErrorKind::invalid_argument, "source rank -3", [&] { comm.recv(x, -3); });
   expect_error(report, ErrorKind::invalid_argument, "tag 32768", [&] { comm.send(x, 0, 32768); });
   expect_error(report, ErrorKind::invalid_argument, "color -1", [&] { static_cast<void>(comm.split(-1)); });
   expect_error(report, ErrorKind::invalid_argument, "no operation", [&] { Request<void>().wait(); });
