@@ -6,6 +6,7 @@ headless browser where one is installed; presses keys and looks at what becomes 
     dashboards.py CASE --trainer PROGRAM --watch PROGRAM [--shepherd PROGRAM --worker PROGRAM --prepare PROGRAM] [--picture FILE]
 """
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -53,6 +54,7 @@ def write_shard(path, count, seed):
 class Terminal:
     """A program on a pseudo terminal, and the screen that it draws: of a VT100 as much as ncurses uses with TERM=vt100 or
     xterm."""
+    begun = []
 
     def __init__(self, words, environment=None, rows=ROWS, columns=COLUMNS):
         self.rows, self.columns = rows, columns
@@ -67,6 +69,7 @@ class Terminal:
             os.environ.pop("NO_COLOR", None) if "NO_COLOR" not in (environment or {}) else None
             os.execv(words[0], [str(word) for word in words])
         self.pid, self.code = pid, None
+        Terminal.begun.append(self)
         self.resize(rows, columns)
         self.before = termios.tcgetattr(self.file)
 
@@ -648,6 +651,11 @@ def main():
             cases[options.case](bench)
         finally:
             bench.close()
+            for view in Terminal.begun:  # a case that fails leaves it running
+                if view.code is None:
+                    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                        os.kill(view.pid, signal.SIGKILL)
+                        os.waitpid(view.pid, 0)
     print("ok")
 
 
