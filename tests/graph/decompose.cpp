@@ -106,7 +106,7 @@ TEST_CASE("a comparison in which one output is NaN is not a good one") {
 }
 
 TEST_CASE("a whole GPT computes and differentiates the same as its primitives") {
-  for (std::int64_t layers : {0, 1, 3}) {
+  for (std::int64_t layers : {1, 3}) {
     INFO("layers " << layers);
     check(test::gpt_loss(layers), {.integers = 7});
   }

@@ -83,7 +83,7 @@ std::uint64_t differing(Results const& a, Results const& b) {
 }  // namespace
 
 TEST_CASE("what is computed again changes no bit of a loss, a gradient or an update, on any instruction set") {
-  for (std::int64_t const layers : {0, 1, 2, 4})
+  for (std::int64_t const layers : {1, 2, 4})
     for (SmallPass const pass : {SmallPass::gradients, SmallPass::whole, SmallPass::last}) {
       SmallSizes sizes;
       sizes.layers = layers;

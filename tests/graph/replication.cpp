@@ -44,7 +44,7 @@ TEST_CASE("an operation on parts makes what is replicated each rank's own along 
   CHECK(mesh_axis(b.graph(), met) == tensor);
   CHECK(static_cast<comm::PortOp>(b.graph().integer(met)) == comm::PortOp::sum);
   CHECK(all_reduce(y, tensor).type().replication == Replications());
-  REQUIRE_ERROR(all_reduce(y), ErrorKind::communication, "equal on all ranks already");
+  REQUIRE_ERROR(all_reduce(y), ErrorKind::communication, "counts as equal on all ranks");
   REQUIRE_ERROR(exp(partial(y, tensor)), ErrorKind::communication, "pending sum along the tensor axis");
   Var const of_both = y * b.input("d", DType::float32, {3}, Replication::varying);
   CHECK(of_both.type().replication == parts.with(MeshAxis::data, Replication::varying));
