@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// MPI datatypes of structs, in MPI's own calls.
+// Covers: <tutti/backend/mpi/at_finalize.hpp>
 
 #include "support/catch.hpp"
 

@@ -4,6 +4,7 @@
 /// `mpi::datatype<T>()`: the MPI datatype of an element, complex number or described struct, for programs that mix
 /// MPI's own calls with those of a communicator.
 
+#include <tutti/backend/mpi/at_finalize.hpp>
 #include <tutti/backend/mpi/calls.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/wire.hpp>
@@ -32,27 +33,13 @@ MPI_Datatype element_type() noexcept {
 template <class T>
 MPI_Datatype type_of();
 
-/// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, and with this one the type.
-inline void free_at_finalize(MPI_Datatype type) {
-  auto const release = [](MPI_Comm, int, void* kept, void*) {
-    auto* const owned = static_cast<MPI_Datatype*>(kept);
-    int const code = MPI_Type_free(owned);
-    delete owned;
-    return code;
-  };
-  int key = MPI_KEYVAL_INVALID;
-  check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, release, &key, nullptr), "MPI_Comm_create_keyval");
-  check(MPI_Comm_set_attr(MPI_COMM_SELF, key, new MPI_Datatype(type)), "MPI_Comm_set_attr");
-  check(MPI_Comm_free_keyval(&key), "MPI_Comm_free_keyval");
-}
-
 template <class T>
 MPI_Datatype committed(MPI_Datatype type) {
   MPI_Datatype resized = MPI_DATATYPE_NULL;  // so that in arrays of T the next element lies where it lies in C++
   check(MPI_Type_create_resized(type, 0, static_cast<MPI_Aint>(sizeof(T)), &resized), "MPI_Type_create_resized");
   check(MPI_Type_free(&type), "MPI_Type_free");
   check(MPI_Type_commit(&resized), "MPI_Type_commit");
-  free_at_finalize(resized);
+  free_at_finalize<MPI_Type_free>(resized);
   return resized;
 }
 

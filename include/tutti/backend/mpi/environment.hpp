@@ -4,6 +4,7 @@
 /// MPI's life: initialised only if nobody has, finalised only by who initialised, and the world checked against the
 /// launcher. Above 400 lines: one state of the process, whose parts share its lock.
 
+#include <tutti/backend/mpi/at_finalize.hpp>
 #include <tutti/backend/mpi/config.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/backend/mpi/tags.hpp>
@@ -295,14 +296,10 @@ class Process {
     ::nanosleep(&pause, nullptr);
   }
 
-  /// MPI_Finalize, also the application's, deletes what is attached to MPI_COMM_SELF first: from then on a look at a
-  /// flag keeps every call out of the library.
+  /// From MPI_Finalize on, also the application's, a look at a flag keeps every call out of the library.
   void watch_finalise() {
     if (watches_) return;
-    int key = MPI_KEYVAL_INVALID;
-    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &Process::finalises, &key, nullptr), "MPI_Comm_create_keyval");
-    check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "MPI_Comm_set_attr");
-    MPI_Comm_free_keyval(&key);
+    at_finalize(&Process::finalises, this);
     watches_ = true;
   }
   static int finalises(MPI_Comm, int, void* process, void*) {

@@ -5,6 +5,7 @@
 /// compares unsigned integers as signed ones in MPI_MIN and MPI_MAX (seen in 4.0.2: the larger of 0 and 4294947905 is
 /// 0), so for these every library is given functions.
 
+#include <tutti/backend/mpi/at_finalize.hpp>
 #include <tutti/backend/mpi/calls.hpp>
 
 #include <mpi.h>
@@ -34,7 +35,7 @@ void unsigned_extremes(void const* given, void* result, std::int64_t count, MPI_
   }
 }
 
-/// Made once, and freed by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF before anything else.
+/// Made once, and freed by MPI_Finalize.
 template <bool greatest>
 MPI_Op make_unsigned_extreme() {
   MPI_Op op = MPI_OP_NULL;
@@ -50,16 +51,7 @@ MPI_Op make_unsigned_extreme() {
       unsigned_extremes<greatest>(in, inout, *count, *type);
     }, 1, &op), "MPI_Op_create");
   }
-  auto const release = [](MPI_Comm, int, void* kept, void*) {
-    auto* const owned = static_cast<MPI_Op*>(kept);
-    int const code = MPI_Op_free(owned);
-    delete owned;
-    return code;
-  };
-  int key = MPI_KEYVAL_INVALID;
-  check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, release, &key, nullptr), "MPI_Comm_create_keyval");
-  check(MPI_Comm_set_attr(MPI_COMM_SELF, key, new MPI_Op(op)), "MPI_Comm_set_attr");
-  check(MPI_Comm_free_keyval(&key), "MPI_Comm_free_keyval");
+  free_at_finalize<MPI_Op_free>(op);
   return op;
 }
 template <bool greatest>
