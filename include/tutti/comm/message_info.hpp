@@ -39,17 +39,23 @@ template <class = void>
 std::string not_received(int to, int tag) {
   return concat("rank ", to, " has not received the message with tag ", tag);
 }
+template <class = void>
+std::string source_text(int from) {
+  return from < 0 ? "any rank" : concat("rank ", from);
+}
+template <class = void>
+std::string tag_text(int tag) {
+  return tag < 0 ? "any tag" : concat("tag ", tag);
+}
 /// " for any tag from rank 1": what a receive that waits asks for
 template <class = void>
 std::string asked_for(int from, int tag) {
-  return concat(" for ", tag < 0 ? "any tag" : concat("tag ", tag), " from ",
-                from < 0 ? "any rank" : concat("rank ", from));
+  return concat(" for ", tag_text(tag), " from ", source_text(from));
 }
 /// "no message from rank 1 with any tag"
 template <class = void>
 std::string no_message(MessageInfo const& wanted) {
-  return concat("no message from ", wanted.source < 0 ? "any rank" : concat("rank ", wanted.source), " with ",
-                wanted.tag < 0 ? "any tag" : concat("tag ", wanted.tag));
+  return concat("no message from ", source_text(wanted.source), " with ", tag_text(wanted.tag));
 }
 
 /// For whoever waits in vain: "; from rank 0 with tag 5 there is one of 24 bytes (float64)", of the first three that

@@ -59,6 +59,7 @@ class Window {
     auto const mine = part();
     if (mine.size() != 0) std::memset(static_cast<void*>(mine.data()), 0, bytes_of(elements));
     requests_.resize(sizes_.size());
+    replies_.resize(sizes_.size());
     comm_.barrier(where);  // nobody writes before all is zero
   }
   Window(Window&&) noexcept = default;
@@ -221,7 +222,7 @@ class Window {
       std::byte const* const elements = bytes.data() + sizeof request;
       std::size_t taken = sizeof request;
       if (request.kind == Asked::get) {
-        List<std::byte>& back = replies()[at(source)];
+        List<std::byte>& back = replies_[at(source)];
         std::size_t const end = back.size();
         back.resize(end + bytes_of(request.count));
         std::memcpy(back.data() + end, here + request.at, bytes_of(request.count));
@@ -252,12 +253,8 @@ class Window {
       default: return fold(max);
     }
   }
-  List<List<std::byte>>& replies() {
-    replies_.resize(sizes_.size());
-    return replies_;
-  }
   void answer(Where where) {
-    auto const received = exchange(replies(), where);
+    auto const received = exchange(replies_, where);
     List<std::size_t> read(sizes_.size(), 0);
     for (Answer const& answer : answers_) {
       std::size_t& begin = read[at(answer.source)];
