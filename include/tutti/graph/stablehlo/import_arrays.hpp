@@ -157,15 +157,20 @@ inline Var window_sum(Scope& scope, Items const& in, bool adds) {
   return axis < 0 ? x : cumsum(x, axis, backwards);
 }
 
+/// Whether it is i in iteration i of the loop.
+inline bool is_ordinal(Item const& item, Loop const& loop) {
+  if (item.loop != loop.number) return false;
+  for (std::size_t i = 0; i < item.numbers->size(); ++i)
+    if ((*item.numbers)[i] != static_cast<double>(i)) return false;
+  return true;
+}
 /// The box that a loop's counter numbers, of what the loop does not change: its slice of this iteration.
 inline std::optional<Var> loop_slice(Scope& scope, Items const& in, Shape const& sizes) {
   if (scope.loops().empty() || in.size() < 2) return std::nullopt;
   Loop& loop = *scope.loops().back();
   Item const &whole = in[0], &start = in[1];
-  if (whole.whole_of != loop.number || whole.var.builder == nullptr || start.loop != loop.number) return std::nullopt;
+  if (whole.whole_of != loop.number || whole.var.builder == nullptr || !is_ordinal(start, loop)) return std::nullopt;
   if (whole.type.shape[0] != loop.length || sizes[0] != 1) return std::nullopt;
-  for (std::size_t i = 0; i < start.numbers->size(); ++i)
-    if ((*start.numbers)[i] != static_cast<double>(i)) return std::nullopt;
   for (int axis = 1; axis < sizes.rank(); ++axis)
     if (sizes[axis] != whole.type.shape[axis]) return std::nullopt;
   for (auto const& [place, var] : loop.slices)
@@ -201,11 +206,8 @@ inline Item dynamic_update_slice(Scope& scope, Items const& in, text::TensorType
   if (Item const& hole = in[0]; hole.hole_of != 0) {
     Loop const& loop = *scope.loops().back();
     Shape const &whole = hole.type.shape, &part = in[1].type.shape;
-    bool fits = hole.hole_of == loop.number && in.size() > 2 && in[2].loop == loop.number && part[0] == 1 &&
-                without_first(part) == without_first(whole);
-    for (std::size_t i = 0; fits && i < in[2].numbers->size(); ++i)
-      fits = (*in[2].numbers)[i] == static_cast<double>(i);
-    if (fits) {
+    if (hole.hole_of == loop.number && in.size() > 2 && is_ordinal(in[2], loop) && part[0] == 1 &&
+        without_first(part) == without_first(whole)) {
       result.var = graph::reshape(scope.in(in, 1), without_first(part));
       result.filled_of = loop.number;
       result.place = hole.place;

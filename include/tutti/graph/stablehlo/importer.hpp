@@ -64,7 +64,7 @@ class Importer {
       scope_.begin(operation);
       Items in;
       for (int const value : operation.operands) in.push_back(frame[static_cast<std::size_t>(value)]);
-      if (operation.name == "return" || operation.name == "func.return" || operation.name == "stablehlo.return") {
+      if (text::is_return(operation.name)) {
         if (outer != nullptr) scope_.begin(*outer);
         return in;
       }

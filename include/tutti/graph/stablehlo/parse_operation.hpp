@@ -78,8 +78,7 @@ class OperationParser : protected Cursor {
     while (peek() != '}') {
       if (ended()) fail("a region is not closed");
       region.operations.push_back(operation(depth));
-      std::string_view const what = region.operations.back().name;
-      if (what == "return" || what == "func.return" || what == "stablehlo.return") break;
+      if (is_return(region.operations.back().name)) break;
     }
     if (peek() != '}') fail("operations stand behind a return");
   }
@@ -160,7 +159,7 @@ class OperationParser : protected Cursor {
     location();
     int wanted = 0;
     for (Left const& one : left) wanted += one.count;
-    if (made.name == "return" || made.name == "func.return" || made.name == "stablehlo.return") made.results.clear();
+    if (is_return(made.name)) made.results.clear();
     if (wanted != static_cast<int>(made.results.size()))
       fail(concat("gives ", made.results.size(), " results, and ", wanted, " are named"));
     made.first_result = static_cast<int>(types_.size());
@@ -219,7 +218,7 @@ class OperationParser : protected Cursor {
   /// A form of the dialect's own: operands, bare words, `key = value`, ranges, in any order.
   void printed_operation(Operation& made, int depth) {
     std::string_view const what = made.name;
-    if (what == "return" || what == "func.return" || what == "stablehlo.return") {
+    if (is_return(what)) {
       operands(made, {});
       if (accept(":"))
         do tensor();

@@ -26,6 +26,11 @@ inline std::string to_string(TensorType const& type) {
   return concat(tutti::name(type.dtype), tutti::to_string(type.shape));
 }
 
+/// Whether an operation of this name ends a region.
+inline bool is_return(std::string_view name) noexcept {
+  return name == "return" || name == "func.return" || name == "stablehlo.return";
+}
+
 /// What an operation says beside its operands.
 struct Attribute {
   enum class Kind : std::uint8_t {
