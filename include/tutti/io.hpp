@@ -16,4 +16,5 @@
 #include <tutti/io/npy.hpp>
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>
+#include <tutti/io/stamp.hpp>
 #include <tutti/io/tensorboard.hpp>

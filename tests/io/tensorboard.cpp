@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/io/stamp.hpp>
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 

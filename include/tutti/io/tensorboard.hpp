@@ -19,11 +19,11 @@
 /// Source    tensorflow/core/lib/io/record_writer.h, core/util/event.proto, core/framework/summary.proto.
 
 #include <tutti/io/file.hpp>
+#include <tutti/io/stamp.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -110,11 +110,11 @@ class TensorboardFile {
   /// Errors: io.
   explicit TensorboardFile(std::string const& folder, std::int64_t first_step = -1) {
     make_folder(folder);
-    char host[256] = "localhost";
-    static_cast<void>(::gethostname(host, sizeof host - 1));
+    std::string host = host_name();
+    if (host.empty()) host = "localhost";
     for (long long begun = time_of_new(folder); file_.get() < 0; ++begun) {
       char name[384];
-      std::snprintf(name, sizeof name, "/events.out.tfevents.%010lld.%s.%d.0", begun, host,
+      std::snprintf(name, sizeof name, "/events.out.tfevents.%010lld.%s.%d.0", begun, host.c_str(),
                     static_cast<int>(::getpid()));
       path_ = folder + name;
       file_ = detail::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
@@ -142,11 +142,8 @@ class TensorboardFile {
   }
 
  private:
-  static double wall_time() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  }
   static long long time_of_new(std::string const& folder) {
-    auto time = static_cast<long long>(wall_time());
+    auto time = static_cast<long long>(wall_seconds());
     for (auto const& entry : std::filesystem::directory_iterator(folder)) {
       std::string const name = entry.path().filename().string();
       long long other = 0;
@@ -155,7 +152,7 @@ class TensorboardFile {
     return time;
   }
   static detail::WireMessage event(std::int64_t step) {
-    return detail::WireMessage().real64(1, wall_time()).number(2, static_cast<std::uint64_t>(step));
+    return detail::WireMessage().real64(1, wall_seconds()).number(2, static_cast<std::uint64_t>(step));
   }
   void write(detail::WireMessage const& message) {
     std::string const& data = message.bytes();

@@ -4,12 +4,12 @@
 /// Where a run's registry goes by itself: the console, `metrics.jsonl`, `status.json` and TensorBoard files. Each is a
 /// subscriber that could be left out.
 
+#include <tutti/io/stamp.hpp>
 #include <tutti/io/tensorboard.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/metrics.hpp>
 #include <tutti/train/registry.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -100,8 +100,7 @@ class StatusFile {
       : subscription_(registry.subscribe([&registry, path](RegistryEvent const& event) {
           if (event.kind != RegistryEvent::Kind::value) return;
           nlohmann::json all = registry.values();
-          all["time"] =
-              std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+          all["time"] = io::wall_seconds();
           replace(path, all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
         })) {
     std::error_code ignored;

@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What this process uses of its machine, and the machine's name.
+/// What this process uses of its machine.
 
 #include <tutti/exec/wait.hpp>
 
 #include <cstdint>
 #include <cstdio>
-#include <string>
 #include <sys/resource.h>
 #include <unistd.h>
 
 namespace tutti::train {
-
-/// This machine's; empty where it has none.
-inline std::string host_name() {
-  char name[256] = "";
-  static_cast<void>(::gethostname(name, sizeof name - 1));
-  return name;
-}
 
 /// What this process has used of its machine since the last call.
 class ProcessUse {

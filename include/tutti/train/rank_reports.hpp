@@ -6,6 +6,7 @@
 #include <tutti/comm/port.hpp>
 #include <tutti/exec/memory_limit.hpp>
 #include <tutti/exec/wait.hpp>
+#include <tutti/io/stamp.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/process_use.hpp>
 #include <tutti/train/registry.hpp>
@@ -36,7 +37,7 @@ class RankReports {
     own[1] = use_.processors();
     own[2] = static_cast<double>(ProcessUse::memory());
     own[3] = waited_ms;
-    std::string const host = host_name().substr(0, name_bytes);
+    std::string const host = io::host_name().substr(0, name_bytes);
     std::copy(host.begin(), host.end(), own + 4);
     parallel::all_reduce(port, said, comm::PortOp::sum);
     if (rank != 0) return;

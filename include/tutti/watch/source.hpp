@@ -5,11 +5,11 @@
 
 #include <tutti/core/error.hpp>
 #include <tutti/io/file.hpp>
+#include <tutti/io/stamp.hpp>
 #include <tutti/train/commands.hpp>
 #include <tutti/train/viewers.hpp>
 #include <tutti/watch/sketch.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -35,10 +35,6 @@ class Source {
   virtual std::vector<std::string> hidden_lines() { return {}; }
 };
 
-inline double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// A run of this program. Thread-safe.
 class LiveSource final : public Source {
  public:
@@ -50,7 +46,7 @@ class LiveSource final : public Source {
   Picture picture() override {
     std::lock_guard const guard(mutex_);
     Picture made = sketch_.picture();
-    made.time = wall_seconds();
+    made.time = io::wall_seconds();
     return made;
   }
   void ask(train::Command const& command) override { commands_.ask(command); }

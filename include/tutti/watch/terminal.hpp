@@ -5,6 +5,7 @@
 /// locale has it. The terminal is as before when the view ends, by whatever.
 
 #include <tutti/core/error.hpp>
+#include <tutti/io/stamp.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/train/viewers.hpp>
 #include <tutti/watch/layout.hpp>
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
@@ -202,7 +204,7 @@ inline void watch_on_terminal(Source& source, TerminalOptions const& options) {
     } catch (Error const& error) {
       said = error.message();
     }
-    said_at = wall_seconds();
+    said_at = io::wall_seconds();
   };
   while (!options.ended || !options.ended()) {
     try {
@@ -212,7 +214,7 @@ inline void watch_on_terminal(Source& source, TerminalOptions const& options) {
       failure = error.message();
     }
     if (options.drives && picture.ended) return;
-    screen.now = wall_seconds();
+    screen.now = io::wall_seconds();
     if (screen.now - said_at > 5) said.clear(), armed = false;
     std::tie(screen.rows, screen.columns) = terminal.size();
     bool const choice = picture.federated && !picture.workers.empty();

@@ -172,27 +172,27 @@ class Gpt2Shepherd {
                     r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(), speed,
                     train::human_bytes(static_cast<double>(sent)), train::human_bytes(static_cast<double>(received))));
     outputs_.record({{"type", "outer_step"},
-                    {"step", r.round},
-                    {"loss", r.loss},
-                    {"workers", r.workers},
-                    {"late", r.late},
-                    {"members", r.members},
-                    {"samples", r.committed},
-                    {"seconds", r.seconds},
-                    {"tokens_per_second", speed},
-                    {"bytes_sent", sent},
-                    {"bytes_received", received}});
+                     {"step", r.round},
+                     {"loss", r.loss},
+                     {"workers", r.workers},
+                     {"late", r.late},
+                     {"members", r.members},
+                     {"samples", r.committed},
+                     {"seconds", r.seconds},
+                     {"tokens_per_second", speed},
+                     {"bytes_sent", sent},
+                     {"bytes_received", received}});
     if (std::int64_t const every = setup_.options.checkpoint_every;
         every > 0 && r.round % every == 0 && r.committed < facts_.samples)
       save(r.round, r.committed);
   }
   void tell(WorkerEvent event, std::uint64_t worker, std::string const& why) {
-    outputs_.line(fmt::format("worker {:04x} {}{}{}", worker & 0xffff, name(event), why.empty() ? "" : ": ", why));
+    outputs_.line(fmt::format("worker {} {}{}{}", short_name(worker), name(event), why.empty() ? "" : ": ", why));
     outputs_.record({{"type", "worker"},
-                    {"step", shepherd_->core().round()},
-                    {"worker", train::to_hex(worker)},
-                    {"event", name(event)},
-                    {"why", why}});
+                     {"step", shepherd_->core().round()},
+                     {"worker", train::to_hex(worker)},
+                     {"event", name(event)},
+                     {"why", why}});
   }
   /// Several times a second: does what watchers ask for, and shows how the workers are. Returns whether to stop.
   bool heed() {
@@ -266,17 +266,17 @@ class Gpt2Shepherd {
             fmt::format("validation loss {:.4f}{}", found.loss,
                         found.bits_per_byte > 0 ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
         outputs_.record({{"type", "validation"},
-                        {"step", round},
-                        {"loss", found.loss},
-                        {"bits_per_byte", found.bits_per_byte > 0 ? train::RunOutputs::Json(found.bits_per_byte)
-                                                                  : train::RunOutputs::Json()}});
+                         {"step", round},
+                         {"loss", found.loss},
+                         {"bits_per_byte", found.bits_per_byte > 0 ? train::RunOutputs::Json(found.bits_per_byte)
+                                                                   : train::RunOutputs::Json()}});
       }
       save(round, facts_.samples);
     }
     outputs_.record({{"type", "end"},
-                    {"step", round},
-                    {"reason", complete ? "done" : "stopped"},
-                    {"seconds", in_seconds(clock_now() - began_)}});
+                     {"step", round},
+                     {"reason", complete ? "done" : "stopped"},
+                     {"seconds", in_seconds(clock_now() - began_)}});
   }
 
   ShepherdCommand command_;

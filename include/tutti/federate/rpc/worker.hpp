@@ -8,6 +8,7 @@
 #include <tutti/federate/rpc/links.hpp>
 #include <tutti/federate/trainer.hpp>
 #include <tutti/federate/worker_core.hpp>
+#include <tutti/io/stamp.hpp>
 #include <tutti/train/process_use.hpp>
 
 #include <cstdint>
@@ -159,7 +160,7 @@ class Worker final : private WorkerActions {
   }
   void stop_training() override { control_.stop = true; }
   std::int64_t steps_done() const override { return control_.steps; }
-  std::string device() const override { return train::host_name() + ", cpu, " + exec::processor_name(); }
+  std::string device() const override { return io::host_name() + ", cpu, " + exec::processor_name(); }
   WorkerUse use() override { return {use_.processors(), train::ProcessUse::memory()}; }
   void told(std::string const& what) override {
     if (callbacks_.told) callbacks_.told(what);
