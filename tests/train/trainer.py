@@ -23,6 +23,7 @@ import time
 SIZES = ["--layers", "2", "--channels", "32", "--heads", "4", "--sequence", "32", "--vocabulary", "61", "--learning-rate", "3e-3",
          "--warmup", "3", "--threads", "1", "--validate-every", "0"]
 LIMIT = 60  # seconds that any one run may take
+SENTENCES = "the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300  # a text to learn a tokenizer of
 
 
 def fail(text):
@@ -388,7 +389,7 @@ def case_diloco(bench):
 def case_llama(bench):
     """LLaMA: the same losses in every layout, resuming to the bit, the same text as a checkpoint and as a GGUF file."""
     text, data = bench.folder / "text.txt", bench.folder / "data"
-    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    text.write_text(SENTENCES)
     subprocess.run([bench.args.prepare, "--input", str(text), "--out", str(data), "--vocabulary", "280"], check=True, capture_output=True, timeout=LIMIT)
     flags = ["--architecture", "llama", "--layers", "2", "--channels", "48", "--heads", "4", "--kv-heads", "2", "--sequence", "32", "--vocabulary", "280",
              "--data", str(data), "--learning-rate", "1e-2", "--warmup", "3", "--threads", "1", "--validate-every", "0"]
@@ -952,7 +953,7 @@ def case_diverged(bench):
 def case_generate(bench):
     """The generator continues a prompt from a checkpoint; the same seed writes the same text, damage gets a sentence."""
     text = bench.folder / "text.txt"
-    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    text.write_text(SENTENCES)
     data = bench.folder / "data"
     subprocess.run([bench.args.prepare, "--input", str(text), "--out", str(data), "--vocabulary", "280"], check=True, capture_output=True, timeout=LIMIT)
     out = bench.folder / "run"
@@ -1038,9 +1039,13 @@ def script_root(bench, trainer):
     return root
 
 
+def tools_environment(bench):
+    """With the tools of `script_root` before the machine's."""
+    return {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+
+
 def in_shell(bench, line, folder):
-    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=LIMIT)
+    done = subprocess.run(["sh", "-c", line], cwd=folder, env=tools_environment(bench), capture_output=True, text=True, errors="replace", timeout=LIMIT)
     check(done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}")
     return done.stdout
 
@@ -1048,7 +1053,7 @@ def in_shell(bench, line, folder):
 def case_next(bench):
     """What ./tutti train prints as the next command works when it is pasted, from any folder, with any flags."""
     root = script_root(bench, bench.args.trainer)
-    (bench.folder / "it's a text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    (bench.folder / "it's a text.txt").write_text(SENTENCES)
     flags = "--backend threads --ranks=1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 64 --sample-tokens 5 --warmup 2"
 
     def next_lines(said):
@@ -1083,7 +1088,7 @@ def case_script_resume(bench):
     """./tutti train --resume without --text goes on with the run's own data, wherever it is called from; data of another tokenizer, and data that is gone, get a sentence."""
     root = script_root(bench, bench.args.trainer)
     own, other = bench.folder / "own.txt", bench.folder / "other.txt"
-    own.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    own.write_text(SENTENCES)
     other.write_text("our hen ran by our box.\n\nour fox ran by our hen.\n\n" * 300)
     flags = "--backend threads --ranks 1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 64 --warmup 2 --vocabulary 270"
     said = in_shell(bench, f"./tutti train --text {own} --out run {flags} --steps 2", root)
@@ -1103,7 +1108,7 @@ def case_script_resume(bench):
     check(len(bench.losses(root / "run")) == 5, "a checkpoint's path did not go on with its run")
 
     def refused(line, *parts):
-        environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+        environment = tools_environment(bench)
         done = subprocess.run(["sh", "-c", line], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT)
         check(done.returncode == 1 and all(part in done.stderr for part in parts), f"{line}\n{done.stdout}\n{done.stderr}")
 
@@ -1118,9 +1123,9 @@ def case_script_stopped(bench):
     """What stops ./tutti stops the trainer, once: it leaves a checkpoint, and the script tells what came of it."""
     root = script_root(bench, bench.args.trainer)
     text = bench.folder / "text.txt"
-    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    text.write_text(SENTENCES)
     flags = "--backend threads --ranks 1 --threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --vocabulary 300 --steps 100000000"
-    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+    environment = tools_environment(bench)
     for stop, whole_group in ((signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)):
         out = bench.folder / f"out {stop} {whole_group}"
         process = subprocess.Popen([root / "tutti", "train", "--text", text, "--out", out, *flags.split()], env=environment, text=True,
@@ -1142,9 +1147,9 @@ def case_script_restart(bench):
     """./tutti train --restart goes on from the last checkpoint when a rank was killed, on fewer ranks when it is told so, and gives up in the end."""
     root = script_root(bench, bench.args.trainer)
     text = bench.folder / "text.txt"
-    text.write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    text.write_text(SENTENCES)
     flags = "--threads 1 --layers 1 --channels 32 --heads 4 --sequence 32 --batch 2 --total-tokens 256 --vocabulary 300 --warmup 2 --checkpoint-every 5 --steps 100000000"
-    environment = {**os.environ, "PATH": f"{bench.folder / 'tools'}:{os.environ['PATH']}"}
+    environment = tools_environment(bench)
     out = bench.folder / "out"
     process = subprocess.Popen([root / "tutti", "train", "--text", text, "--out", out, "--restart=1", "--restart-ranks", "1", *flags.split()], env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
@@ -1182,7 +1187,7 @@ def case_script_sample(bench):
                     f"out.mkdir(parents=True)\n(out / 'metrics.jsonl').write_text({lines + chr(10)!r})\n")
     stub.chmod(0o755)
     root = script_root(bench, stub)
-    (bench.folder / "text.txt").write_text("the cat sat on the mat.\n\nthe dog sat on the cat.\n\n" * 300)
+    (bench.folder / "text.txt").write_text(SENTENCES)
     said = in_shell(bench, "./tutti train --text ../text.txt --backend threads", root)
     check("3.2500 at step 0, 1.5000 at step 2; 1.2500 bits" in said, said)
     check("sample\n    " + sample.replace("\n", "\n    ") + "\n" in said, repr(said))
