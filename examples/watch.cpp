@@ -4,6 +4,7 @@
 //   watch 127.0.0.1:8090
 
 #include <tutti/config.hpp>
+#include <tutti/io/stamp.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/signals.hpp>
 #include <tutti/watch/layout.hpp>
@@ -70,7 +71,7 @@ void print_lines(watch::Source& source) {
 }
 
 void print_once(watch::Source& source, std::size_t rows, std::size_t columns) {
-  watch::Screen const screen{.rows = rows, .columns = columns, .now = watch::wall_seconds()};
+  watch::Screen const screen{.rows = rows, .columns = columns, .now = io::wall_seconds()};
   for (watch::TextLine const& line : watch::lay_out(source.picture(), screen)) {
     std::string text;
     for (watch::Span const& span : line) text += span.text;
