@@ -42,6 +42,10 @@ namespace tutti::train {
 /// Errors    those of its parts; checkpoints written before stay
 template <class Loss, class Device = Cpu>
 class Run {
+  static_assert(reads_tokens<Loss>,
+                "tutti: the trainer gives tokens and targets; a loss that declares other inputs has TrainStep, in a "
+                "loop of its own (examples/016_regression.cpp)");
+
  public:
   using Config = typename Loss::Config;
   /// Fills the parameters of a state that this rank may write.
