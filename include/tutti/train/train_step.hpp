@@ -36,7 +36,8 @@ namespace tutti::train {
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
-/// Devices      `Cpu`, and with <tutti/train/cuda/execution.hpp> `Cuda`: what it runs in is that device's Context.
+/// Devices      `Cpu`, with <tutti/train/cuda/execution.hpp> `Cuda`, with <tutti/train/iree/execution.hpp> `Iree`: what
+/// it runs in is that device's Context.
 template <class Loss, class Device = Cpu>
 class TrainStep {
  public:
@@ -53,16 +54,7 @@ class TrainStep {
             std::source_location where = std::source_location::current())
       : config_(config), optimizer_(std::move(optimizer)), options_(options), execution_(context, state_) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
-    if (options.compute != DType::float32 && options.compute != DType::bfloat16)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "matrix products in " + std::string(name(options.compute)) +
-                      " are not there. Use float32 or bfloat16",
-                  where);
-    if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options_.evaluation_batch < 1)
-      throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1",
-                  where);
-    if (!(options.weight > 0))
-      throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
+    require_sound(options_, where);
     graph::Graph const model = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
@@ -89,7 +81,7 @@ class TrainStep {
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
   graph::State& state() {
-    execution_.show_state();
+    execution_.state();
     return state_;
   }
   /// Of parameters and moments.
@@ -118,7 +110,7 @@ class TrainStep {
   /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
-    execution_.show_state();
+    execution_.state();
     if (splits_.ranks() == 1) return static_cast<void>(f(state_));
     require_connected(where);
     graph::State whole = parallel::whole_fields(state_, splits_);
@@ -156,10 +148,14 @@ class TrainStep {
       throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
                   concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
                          ". Set TrainStepOptions::tensor to as many"), where);
+    if (data_parallel.port && data_parallel.port->size() > 1 && !Execution<Device>::averages)
+      throw Error(ErrorKind::unavailable, "TrainStep::connect",
+                  "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
+                  "averages models", where);
     programs_.clear();
     evaluation_.reset();
-    execution_.release();
-    execution_.show_state();
+    execution_.close();
+    execution_.state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
@@ -211,12 +207,12 @@ class TrainStep {
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       bool const last = micro + 1 == options_.micro_steps;
-      Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
+      Ready& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
       run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       set_random(run, options_.first_row + micro * options_.batch);
       if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
-      Execution<Device>::start(run, where);
+      Execution<Device>::step(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -253,6 +249,9 @@ class TrainStep {
     return evaluation_->executor->value("loss");
   }
 
+  /// Compiles every program, which the first step does otherwise. Does not communicate. Errors: unavailable, where they
+  /// were compiled for a device that is not here.
+  void compile() { plan(), execution_.require_runnable(); }
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
     plan();
@@ -291,10 +290,11 @@ class TrainStep {
   }
 
  private:
-  using Executor = typename Execution<Device>::Executor;
+  using Program = typename Execution<Device>::Program;
+  using Ready = typename Execution<Device>::Ready;
   struct Runnable {
-    std::unique_ptr<graph::Program> program;
-    std::unique_ptr<Executor> executor;
+    std::unique_ptr<Program> program;
+    std::unique_ptr<Ready> executor;
   };
 
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
@@ -315,7 +315,7 @@ class TrainStep {
   std::int64_t runs_of(std::size_t i) const noexcept {
     return i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1;
   }
-  void set_random(Executor& run, std::int64_t row) const {
+  void set_random(Ready& run, std::int64_t row) const {
     using Random = nn::StepRandom;
     std::pair<std::string_view, std::int64_t> const scalars[]{
         {Random::seed_name, options_.seed}, {Random::step_name, updates_}, {Random::row_name, row}};
@@ -326,7 +326,7 @@ class TrainStep {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
   void read(StepResult& result) const {
-    Executor const& run = *programs_.back().executor;  // the one with collectives
+    Ready const& run = *programs_.back().executor;  // the one with collectives
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
     result.grad_norm = static_cast<float>(run.value("grad_norm"));
@@ -361,20 +361,20 @@ class TrainStep {
       if (divided())
         options.division = {parallel_.node->rank(), parallel_.node->size(),
                             parallel_.node->size() == parallel_.port->size()};
-      return Runnable{std::make_unique<graph::Program>(graph::compile(graph, options)), nullptr};
+      return Runnable{std::make_unique<Program>(execution_.compile(graph, options)), nullptr};
     };
     for (Pass pass : passes) programs_.push_back(compiled(pass));
     evaluation_.emplace(compiled(std::nullopt));
   }
   void prepare() {
-    plan();
+    compile();
     if (execution_.prepared()) return;
     std::vector<graph::Program const*> all;
     for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
     execution_.prepare(all, parallel_);
     for (Runnable* runnable : runnables()) {
       bool const evaluates = runnable == &*evaluation_;
-      runnable->executor = execution_.executor(
+      runnable->executor = execution_.ready(
           *runnable->program, parallel_,
           {keeps_packed() && !evaluates, options_.profile, evaluates || runnable == &programs_.back()});
     }
