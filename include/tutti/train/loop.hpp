@@ -84,8 +84,10 @@ class Run {
   void connect() {
     std::visit([&](auto& algorithm) { algorithm.connect(data_parallel_); }, algorithm_);
   }
-  /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
+  /// Refuses what memory cannot hold, and a device that is not here. Errors: configuration, io, unavailable. Does not
+  /// communicate.
   void prepare() {
+    step_.compile();
     detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(common_bytes()),
                            static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());

@@ -31,7 +31,8 @@ struct ProfiledPass {
 template <class Device>
 class StepPrograms {
  public:
-  using Executor = typename Execution<Device>::Executor;
+  using Program = typename Execution<Device>::Program;
+  using Ready = typename Execution<Device>::Ready;
 
   explicit StepPrograms(std::int64_t micro_steps) : micro_steps_(micro_steps) {}
 
@@ -53,7 +54,7 @@ class StepPrograms {
     execution.prepare(all, ranks);
     for (Runnable* runnable : runnables()) {
       bool const evaluates = runnable == &evaluation_;
-      runnable->executor = execution.executor(
+      runnable->executor = execution.ready(
           *runnable->program, ranks, {keeps_packed && !evaluates, profile, evaluates || runnable == &passes_.back()});
     }
   }
@@ -63,13 +64,13 @@ class StepPrograms {
   }
 
   /// Of a micro-step.
-  Executor& operator[](std::int64_t micro) const {
+  Ready& operator[](std::int64_t micro) const {
     bool const last = micro + 1 == micro_steps_;
     return *passes_[last ? passes_.size() - 1 : micro == 0 ? 0 : 1].executor;
   }
   /// The one that updates, with collectives.
-  Executor& last() const { return *passes_.back().executor; }
-  Executor& evaluation() const { return *evaluation_.executor; }
+  Ready& last() const { return *passes_.back().executor; }
+  Ready& evaluation() const { return *evaluation_.executor; }
 
   /// Bytes of activations, gradients, temporaries and, where they are kept, packed weights.
   std::int64_t workspace_bytes(bool keeps_packed) {
@@ -99,12 +100,12 @@ class StepPrograms {
 
  private:
   struct Runnable {
-    std::unique_ptr<graph::Program> program;
-    std::unique_ptr<Executor> executor;
+    std::unique_ptr<Program> program;
+    std::unique_ptr<Ready> executor;
   };
 
-  static std::unique_ptr<graph::Program> own(graph::Program program) {
-    return std::make_unique<graph::Program>(std::move(program));
+  static std::unique_ptr<Program> own(Program program) {
+    return std::make_unique<Program>(std::move(program));
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;

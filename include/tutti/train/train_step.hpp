@@ -40,7 +40,8 @@ namespace tutti::train {
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
-/// Devices      `Cpu`, and with <tutti/train/cuda/execution.hpp> `Cuda`: what it runs in is that device's Context.
+/// Devices      `Cpu`, with <tutti/train/cuda/execution.hpp> `Cuda`, with <tutti/train/iree/execution.hpp> `Iree`: what
+/// it runs in is that device's Context.
 template <class Loss, class Device = Cpu>
 class TrainStep {
  public:
@@ -62,16 +63,7 @@ class TrainStep {
         execution_(context, state_),
         programs_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
-    if (options.compute != DType::float32 && options.compute != DType::bfloat16)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "matrix products in " + std::string(name(options.compute)) +
-                      " are not there. Use float32 or bfloat16",
-                  where);
-    if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options_.evaluation_batch < 1)
-      throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1",
-                  where);
-    if (!(options.weight > 0))
-      throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
+    require_sound(options_, where);
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
@@ -99,7 +91,7 @@ class TrainStep {
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
   graph::State& state() {
-    execution_.show_state();
+    execution_.state();
     return state_;
   }
   /// Of parameters and moments.
@@ -128,7 +120,7 @@ class TrainStep {
   /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
-    execution_.show_state();
+    execution_.state();
     if (splits_.ranks() == 1) return static_cast<void>(f(state_));
     require_connected(where);
     graph::State whole = parallel::whole_fields(state_, splits_);
@@ -166,9 +158,13 @@ class TrainStep {
       throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
                   concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
                          ". Set TrainStepOptions::tensor to as many"), where);
+    if (data_parallel.port && data_parallel.port->size() > 1 && !Execution<Device>::averages)
+      throw Error(ErrorKind::unavailable, "TrainStep::connect",
+                  "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
+                  "averages models", where);
     programs_.clear();
-    execution_.release();
-    execution_.show_state();
+    execution_.close();
+    execution_.state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
@@ -221,11 +217,11 @@ class TrainStep {
     execution_.begin_step();
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
-      Executor& run = programs_[micro];
+      Ready& run = programs_[micro];
       inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
       set_random(run, options_.first_row + micro * options_.batch);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
-      Execution<Device>::start(run, where);
+      Execution<Device>::step(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -254,7 +250,7 @@ class TrainStep {
     prepare();
     inputs_.require(batch, options_.evaluation_batch, "TrainStep::evaluate", where);
     require_begun(where);
-    Executor& run = programs_.evaluation();
+    Ready& run = programs_.evaluation();
     inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
     set_random(run, 0);
     run.run(where);
@@ -273,6 +269,9 @@ class TrainStep {
     return programs_.evaluation().template output<T>(name, where);
   }
 
+  /// Compiles every program, which the first step does otherwise. Does not communicate. Errors: unavailable, where they
+  /// were compiled for a device that is not here.
+  void compile() { plan(), execution_.require_runnable(); }
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
     plan();
@@ -296,7 +295,7 @@ class TrainStep {
   }
 
  private:
-  using Executor = typename Execution<Device>::Executor;
+  using Ready = typename Execution<Device>::Ready;
 
   std::int64_t rows() const noexcept { return options_.micro_steps * options_.batch; }
   /// Of a loss that reads nothing else, one sentence for both. `what`: of the rows.
@@ -324,7 +323,7 @@ class TrainStep {
                   concat("the step is one of ", splits_.ranks(),
                          " ranks of a tensor axis and is not connected to them. Call connect first"), where);
   }
-  void set_random(Executor& run, std::int64_t row) const {
+  void set_random(Ready& run, std::int64_t row) const {
     using Random = nn::StepRandom;
     std::pair<std::string_view, std::int64_t> const scalars[]{
         {Random::seed_name, options_.seed}, {Random::step_name, updates_}, {Random::row_name, row}};
@@ -335,7 +334,7 @@ class TrainStep {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
   void read(StepResult& result) const {
-    Executor const& run = programs_.last();
+    Ready const& run = programs_.last();
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
     result.grad_norm = static_cast<float>(run.value("grad_norm"));
@@ -358,11 +357,11 @@ class TrainStep {
       if (divided())
         options.division = {parallel_.node->rank(), parallel_.node->size(),
                             parallel_.node->size() == parallel_.port->size()};
-      return graph::compile(graph, options);
+      return execution_.compile(graph, options);
     });
   }
   void prepare() {
-    plan();
+    compile();
     if (!execution_.prepared()) programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
   }
 
