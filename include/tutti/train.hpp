@@ -12,6 +12,7 @@
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
 #include <tutti/train/step_options.hpp>
+#include <tutti/train/target_weights.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>

@@ -195,8 +195,7 @@ class TrainStep {
   }
   /// The same in two halves: a device goes from one step to the next without waiting for the host where the next is
   /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
-  void start(Batch const& batch, double learning_rate,
-             std::source_location where = std::source_location::current()) {
+  void start(Batch const& batch, double learning_rate, std::source_location where = std::source_location::current()) {
     prepare();
     Shape const wanted{options_.micro_steps * options_.batch, options_.sequence};
     if (!(batch.tokens.shape() == wanted) || !(batch.targets.shape() == wanted))
@@ -209,12 +208,14 @@ class TrainStep {
     require_begun(where, true);
     execution_.begin_step();
     StepResult result;
+    auto const weights = target_weights(batch.targets, options_, parallel_.port);
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       bool const last = micro + 1 == options_.micro_steps;
       Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
       run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       set_random(run, options_.first_row + micro * options_.batch);
+      if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
       if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::start(run, where);
     }
