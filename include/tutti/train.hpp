@@ -14,6 +14,7 @@
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/own_updates.hpp>
 #include <tutti/train/loss_context.hpp>
+#include <tutti/train/target_weights.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/step_programs.hpp>
 #include <tutti/train/train_step.hpp>

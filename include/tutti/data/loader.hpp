@@ -6,7 +6,7 @@
 
 #include <tutti/data/permutation.hpp>
 #include <tutti/data/tokenizer.hpp>
-#include <tutti/io/token_shard.hpp>
+#include <tutti/io/target_mask.hpp>
 #include <tutti/tensor/view.hpp>
 
 #include <glob.h>
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,7 +38,7 @@ constexpr Share share_of(std::int64_t total, std::int64_t part, std::int64_t par
   return {part * small + std::min(part, larger), small + (part < larger ? 1 : 0)};
 }
 
-/// Token files in order, all opened and checked at once, mapped.
+/// Token files in order, all opened and checked at once, mapped, with the masks of targets that stand beside them.
 class TokenCorpus {
  public:
   /// `pattern` as a shell understands it ("data/train_*.bin"); files in the order of their names.
@@ -55,8 +56,9 @@ class TokenCorpus {
       throw Error(ErrorKind::io, "TokenCorpus",
                   "no file matches '" + pattern + "'. Check the path, or make token files with prepare_text");
     for (std::size_t i = 0; i < found.gl_pathc; ++i) shards_.emplace_back(std::string(found.gl_pathv[i]));
+    find_masks();
   }
-  explicit TokenCorpus(std::vector<io::TokenShard> shards) : shards_(std::move(shards)) {}
+  explicit TokenCorpus(std::vector<io::TokenShard> shards) : shards_(std::move(shards)) { find_masks(); }
 
   std::string const& pattern() const noexcept { return pattern_; }
   std::vector<io::TokenShard> const& shards() const noexcept { return shards_; }
@@ -64,6 +66,28 @@ class TokenCorpus {
     std::int64_t total = 0;
     for (io::TokenShard const& shard : shards_) total += static_cast<std::int64_t>(shard.tokens().size());
     return total;
+  }
+  /// Of a shard; null where all of its tokens count as targets.
+  io::TargetMask const* mask(std::size_t shard) const noexcept { return masks_[shard] ? &*masks_[shard] : nullptr; }
+  bool masked() const noexcept {
+    return std::any_of(masks_.begin(), masks_.end(), [](auto const& mask) { return mask.has_value(); });
+  }
+  /// Tokens that count as targets.
+  std::int64_t targets() const noexcept {
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < shards_.size(); ++i)
+      total += masks_[i] ? masks_[i]->counted() : static_cast<std::int64_t>(shards_[i].tokens().size());
+    return total;
+  }
+  /// `count` tokens of a shard from `begin` on, as targets. Gives the number of those that count.
+  std::int64_t copy_targets(std::size_t shard, std::size_t begin, std::size_t count, std::int32_t* to) const noexcept {
+    shards_[shard].tokens().copy(begin, count, to);
+    if (!masks_[shard]) return static_cast<std::int64_t>(count);
+    std::int64_t counted = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if ((*masks_[shard])[begin + i]) ++counted;
+      else to[i] = ignored_target;
+    return counted;
   }
   /// Reads every token once. Errors: format, naming file and position of a token outside [0, vocabulary).
   void require_vocabulary(std::int64_t vocabulary) const {
@@ -80,8 +104,16 @@ class TokenCorpus {
   }
 
  private:
+  void find_masks() {
+    for (io::TokenShard const& shard : shards_) {
+      masks_.emplace_back();
+      if (io::file_exists(io::mask_path(shard.path()))) masks_.back().emplace(shard);
+    }
+  }
+
   std::string pattern_;
   std::vector<io::TokenShard> shards_;
+  std::vector<std::optional<io::TargetMask>> masks_;
 };
 
 /// Bytes of text that the tokens stand for; special tokens stand for none. Errors: out_of_range, for a foreign token.
@@ -151,6 +183,8 @@ class TrainLoader {
   std::int64_t batch() const noexcept { return batch_; }
   std::int64_t sequence() const noexcept { return sequence_; }
   std::uint64_t seed() const noexcept { return seed_; }
+  /// Whether targets of its batches may be ignored ones.
+  bool leaves_out_targets() const noexcept { return corpus_.masked(); }
   /// Windows in an epoch.
   std::int64_t windows() const noexcept { return ends_.back(); }
   double epochs_at(std::int64_t step) const noexcept {
@@ -165,7 +199,9 @@ class TrainLoader {
     friend bool operator==(Place const&, Place const&) = default;
   };
   Place place(std::int64_t step, std::int64_t index) const {
-    std::int64_t const sample = checked_add(checked_multiply(step, batch_), index);
+    return place(checked_add(checked_multiply(step, batch_), index));
+  }
+  Place place(std::int64_t sample) const {
     auto const epoch = static_cast<std::uint64_t>(sample / windows());
     std::int64_t const window = Permutation(seed_, epoch, windows())(sample % windows());
     std::size_t const shard = detail::shard_of(ends_, window);
@@ -185,19 +221,27 @@ class TrainLoader {
   /// Errors: shape; out_of_range, when the rows go beyond the global batch.
   void fill(std::int64_t step, std::int64_t first, TensorView<std::int32_t> tokens,
             TensorView<std::int32_t> targets) const {
-    detail::check_batch("TrainLoader::fill", tokens, targets, sequence_);
+    require_rows("TrainLoader::fill", step, first, tokens, targets);
+    for (std::int64_t row = 0; row < tokens.shape()[0]; ++row)
+      fill_sample(checked_add(checked_multiply(step, batch_), first + row), tokens.data() + row * sequence_,
+                  targets.data() + row * sequence_);
+  }
+  /// One sample by its number; `sequence` tokens and targets.
+  void fill_sample(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {
+    Place const at = place(sample);
+    auto const start = static_cast<std::size_t>(at.token), count = static_cast<std::size_t>(sequence_);
+    corpus_.shards()[at.shard].tokens().copy(start, count, tokens);
+    corpus_.copy_targets(at.shard, start + 1, count, targets);
+  }
+  /// Errors: as of `fill`.
+  void require_rows(char const* operation, std::int64_t step, std::int64_t first,
+                    TensorView<std::int32_t> const& tokens, TensorView<std::int32_t> const& targets) const {
+    detail::check_batch(operation, tokens, targets, sequence_);
     std::int64_t const rows = tokens.shape()[0];
     if (step < 0 || first < 0 || first > batch_ - rows)
-      throw Error(ErrorKind::out_of_range, "TrainLoader::fill",
+      throw Error(ErrorKind::out_of_range, operation,
                   "samples [" + std::to_string(first) + ", " + std::to_string(first + rows) + ") of step " +
                       std::to_string(step) + " are outside the batch of " + std::to_string(batch_));
-    for (std::int64_t row = 0; row < rows; ++row) {
-      Place const at = place(step, first + row);
-      io::TokenView const from = corpus_.shards()[at.shard].tokens();
-      auto const start = static_cast<std::size_t>(at.token), count = static_cast<std::size_t>(sequence_);
-      from.copy(start, count, tokens.data() + row * sequence_);
-      from.copy(start + 1, count, targets.data() + row * sequence_);
-    }
   }
 
  private:
@@ -207,9 +251,10 @@ class TrainLoader {
   std::vector<std::int64_t> ends_;
 };
 
-/// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file is
-/// predicted exactly once; the last window of a file is filled up with ignored targets. A file begins with
-/// <|endoftext|>, which stands for no text, so the summed loss covers all of its text and `bits_per_byte` is exact.
+/// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file, and
+/// those that a mask leaves out, is predicted exactly once; the last window of a file is filled up with ignored
+/// targets. A file begins with <|endoftext|>, which stands for no text, so the summed loss covers all of its text (that
+/// counts) and `bits_per_byte` is exact.
 class ValidationLoader {
  public:
   /// Errors: invalid_argument, for a sequence below one; format, when there is nothing to predict.
@@ -220,13 +265,17 @@ class ValidationLoader {
     std::int64_t total = 0;
     for (io::TokenShard const& shard : corpus_.shards()) {
       std::int64_t const here = std::max<std::int64_t>(static_cast<std::int64_t>(shard.tokens().size()) - 1, 0);
-      predictions_ += here;
+      io::TargetMask const* const mask = corpus_.mask(ends_.size());
+      predictions_ += mask == nullptr || here == 0 ? here : mask->count(1, static_cast<std::size_t>(here));
       total += (here + sequence - 1) / sequence;
       ends_.push_back(total);
     }
     if (total == 0)
       throw Error(ErrorKind::format, "ValidationLoader",
                   "'" + corpus_.pattern() + "' has fewer than two tokens. Hold out more text");
+    if (predictions_ == 0)
+      throw Error(ErrorKind::format, "ValidationLoader",
+                  "no token of '" + corpus_.pattern() + "' counts as a target. Hold out more text, or remove the mask");
   }
 
   TokenCorpus const& corpus() const noexcept { return corpus_; }
@@ -254,11 +303,10 @@ class ValidationLoader {
         count = std::min(sequence_, static_cast<std::int64_t>(source.size()) - 1 - begin);
         auto const start = static_cast<std::size_t>(begin), many = static_cast<std::size_t>(count);
         source.copy(start, many, inputs);
-        source.copy(start + 1, many, wanted);
+        counted += corpus_.copy_targets(shard, start + 1, many, wanted);
       }
       std::fill_n(inputs + count, sequence_ - count, 0);
       std::fill_n(wanted + count, sequence_ - count, ignored_target);
-      counted += count;
     }
     return counted;
   }

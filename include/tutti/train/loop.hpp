@@ -73,6 +73,7 @@ class Run {
                .profile = o().profile,
                .keep_packed = o().keep_packed,
                .groups = optim::parse_groups(o().groups),
+               .weigh_targets = setup_.train->leaves_out_targets(),
                .tensor = setup_.mesh.tensor,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps}),

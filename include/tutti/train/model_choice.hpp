@@ -181,6 +181,9 @@ inline void require_batch(Setup const& s, ModelChoice const& choice, int ranks) 
                    std::to_string(s.micro_rows) + " sequences a micro-step for " + std::to_string(ranks) +
                    " ranks, and --model " + module->file + " was exported for " + std::to_string(module->batch) +
                    " each. Leave out --total-tokens, or give a multiple");
+  if (s.train->leaves_out_targets())
+    detail::refuse("--data " + s.options.data + " has a mask of targets, and the loss of --model " + module->file +
+                   " counts all of them. Remove the mask beside the data, or train another model");
   if (s.validation && s.validation->windows() <= s.rows)
     detail::refuse("--validation-data " + s.options.validation_data + " has no batch of " + std::to_string(s.rows) +
                    " x " + std::to_string(module->sequence) + ", which --model " + module->file +

@@ -49,7 +49,10 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
       {"model", setup.model.origin + ": " + setup.model.sizes},
       {"parameters", fmt::format("{}, fp32", with_commas(facts.parameters))},
       {"products", facts.products},
-      {"data", fmt::format("{}: {} tokens", o.data, with_commas(setup.train->corpus().tokens()))},
+      {"data", fmt::format("{}: {} tokens{}", o.data, with_commas(setup.train->corpus().tokens()),
+                           setup.train->corpus().masked()
+                               ? ", of which " + with_commas(setup.train->corpus().targets()) + " are targets"
+                               : "")},
       {"held out", setup.validation ? fmt::format("{}: {} tokens", o.validation_data,
                                                   with_commas(setup.validation->corpus().tokens()))
                                     : "nothing"},

@@ -13,6 +13,7 @@
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_options.hpp>
+#include <tutti/train/target_weights.hpp>
 
 #include <optional>
 #include <source_location>
@@ -55,6 +56,7 @@ graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions co
                         optim::AnyOptimizer const& optimizer, parallel::Splits const& splits,
                         std::optional<optim::Pass> pass, bool reduce) {
   auto const minimise = [&](graph::Var loss) {
+    if (options.weigh_targets) loss = loss * loss.builder->scalar(target_weight_name, DType::float32);
     optim::minimise(loss, *pass, optimizer,
                     {.clip = options.clip,
                      .micro_steps = options.micro_steps,

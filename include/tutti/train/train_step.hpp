@@ -216,10 +216,12 @@ class TrainStep {
     require_begun(where, true);
     execution_.begin_step();
     StepResult result;
+    auto const weights = target_weights(batch, options_, parallel_.port, where);
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       Ready& run = programs_[micro];
       inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
       set_random(run, options_.first_row + micro * options_.batch);
+      if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::step(run, where);
     }

@@ -84,12 +84,18 @@ class Gpt2Shepherd {
     options.backend = train::BackendName::threads;
     options.overwrite = true;  // whose folder it is, clear_finished decides
     options.sync_freq = 0, options.total_tokens = 0, options.ranks = 0;
-    return train::make_setup(std::move(options), static_cast<int>(command.policy.workers), [&](train::Setup& setup) {
+    int const workers = static_cast<int>(command.policy.workers);
+    train::Setup made = train::make_setup(std::move(options), workers, [&](train::Setup& setup) {
       choice = train::choose_model(setup);
       if (!std::holds_alternative<nn::Gpt2Config>(choice.config))
         throw Error(ErrorKind::unavailable, "federate",
                     "--architecture " + setup.model.architecture + ": workers train a GPT-2 alone. Leave it out");
     });
+    if (made.train->leaves_out_targets())
+      throw Error(ErrorKind::unavailable, "federate",
+                  "--data " + made.options.data + " has a mask of targets, and workers count samples, not targets. "
+                  "Remove the mask beside it to learn from every token, or use ./tutti train");
+    return made;
   }
   static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup,
                                 train::ModelChoice const& choice) {
