@@ -51,11 +51,10 @@ inline List<double> target_weights(InputBatch const& batch, TrainStepOptions con
   if (!options.weigh_targets) return {};
   for (InputValues const& values : batch)
     if (values.name == std::string_view("targets") && values.dtype == DType::int32)
-      return target_weights(TensorView<std::int32_t const>(static_cast<std::int32_t const*>(values.elements), values.shape),
-                            options, port);
+      return target_weights(TensorView(static_cast<std::int32_t const*>(values.elements), values.shape), options, port);
   throw Error(ErrorKind::invalid_argument, "TrainStep",
-              "weigh_targets counts the targets of a batch, and the loss reads no int32 input 'targets'. Declare it, or "
-              "leave the option out", where);
+              "weigh_targets counts the targets of a batch, and the loss reads no int32 input 'targets'. Declare it, "
+              "or leave the option out", where);
 }
 
 }  // namespace tutti::train
