@@ -66,9 +66,7 @@ class TrainStep {
     graph::Graph const model = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
-    if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "tensor parallelism is not there for programs on devices. Use one rank of the tensor axis", where);
+    require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     try {
       state_.add(options.tensor == 1 ? model : traced(std::nullopt));
@@ -263,12 +261,14 @@ class TrainStep {
     }
     return arena + communicator + (keeps_packed() ? graph::kept_bytes(programs_.front().program->list) : 0);
   }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
-  std::int64_t sent_bytes(graph::MeshAxis axis) {
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
+  /// `ring_ranks`: graph::ring_bytes.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
     plan();
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < programs_.size(); ++i)
-      bytes += runs_of(i) * graph::sent_bytes(programs_[i].program->list, axis);
+      bytes += runs_of(i) * (ring_ranks > 0 ? graph::ring_bytes(programs_[i].program->list, axis, ring_ranks)
+                                            : graph::sent_bytes(programs_[i].program->list, axis));
     return bytes;
   }
   /// The step table of the program that updates.
@@ -335,7 +335,7 @@ class TrainStep {
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr && parallel_.port->size() > 1);
+                            parallel_.port != nullptr ? parallel_.port->size() : 1);
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;
