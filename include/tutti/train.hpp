@@ -6,6 +6,7 @@
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/choices.hpp>
+#include <tutti/train/value_checks.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>

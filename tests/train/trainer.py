@@ -320,6 +320,43 @@ def case_optimizers(bench):
     check("holds no 'velocity." in errors, errors)
 
 
+def case_compress(bench):
+    """--compress: every compressor learns on one rank and several, resumes to the bit, and goes on with other ranks, with another compressor
+    or without one; the bytes of a step are in metrics.jsonl."""
+    steps = ("--steps", "20", "--total-tokens", "256", "--schedule", "constant")
+    plain = bench.folder / "plain"
+    bench.run("threads", 2, plain, "--batch", "4", *steps)
+    exact, sent = bench.losses(plain), {"none": bench.metrics(plain, "start")[0]["sent_bytes"]}
+    for name, share, worse in ("bf16", 0.51, 0.02), ("int8", 0.4, 0.02), ("topk:0.1", 0.4, 0.4), ("powersgd:4", 0.6, 0.4):
+        for backend in bench.backends():
+            out, parts = bench.folder / f"{name}-{backend}", bench.folder / f"{name}-{backend}-parts"
+            text, _ = bench.run(backend, 2, out, "--batch", "2", *steps, "--compress", name, "--checkpoint-every", "10")
+            check("gradients averaged every step, sent " in text and "with error feedback" in text, text)
+            start = bench.metrics(out, "start")[0]
+            check(start["compress"] == name and start["sent_bytes"] <= share * sent["none"], f"{start} beside {sent}")
+            losses = bench.losses(out)
+            check(losses[-1] < losses[0] - 0.2 and losses[-1] < exact[-1] + worse, f"{name}: {losses}, exactly {exact}")
+            bench.run(backend, 2, parts, "--batch", "2", *steps, "--compress", name, "--steps", "10")
+            bench.run(backend, 2, parts, "--resume", "latest", "--steps", "20")
+            check(bench.losses(parts) == losses and bench.parameters(parts, 20) == bench.parameters(out, 20), f"{name}, {backend}: other bits after resuming")
+            for ranks in (1, 4):
+                other = bench.folder / f"{name}-{backend}-{ranks}"
+                shutil.copytree(out, other)
+                bench.run(backend, ranks, other, "--resume", "10", "--batch", "2")
+                check(bench.losses(other)[-1] < exact[-1] + worse, f"{name} on {ranks} ranks: {bench.losses(other)}")
+            print(f"  {name}, {backend}: {start['sent_bytes']} bytes of {sent['none']}, loss {losses[-1]:.4f} beside {exact[-1]:.4f}")
+    for before, after in ("plain", "powersgd:4"), ("int8-threads", "none"), ("powersgd:4-threads", "powersgd:2"):
+        out = bench.folder / f"{before}-then-{after}"
+        shutil.copytree(bench.folder / before, out)
+        text, _ = bench.run("threads", 2, out, "--resume", "latest", "--steps", "24", "--compress", after)
+        check(f'-> "{after}"' in text and bench.losses(out)[-1] < exact[0] - 0.2, text)
+    for flags, said in ((("--compress", "fp4"), "use none, bf16, int8, topk:SHARE or powersgd:RANK"),
+                        (("--compress", "int8", "--algorithm", "diloco"), "is of --algorithm ddp"),
+                        (("--compress", "int8", "--tensor-parallel", "2"), "is not with --tensor-parallel 2")):
+        _, errors = bench.run("threads", 2, bench.folder / "none", *flags, code=None)
+        check(said in errors, errors)
+
+
 def case_dropout(bench):
     """--dropout and --attention-dropout: the same masks on one rank and two, resumed to the bit, none in validation."""
     flags = ("--steps", "8", "--schedule", "constant", "--dropout", "0.2", "--attention-dropout", "0.1")
