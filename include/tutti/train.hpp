@@ -10,10 +10,13 @@
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
-#include <tutti/train/own_updates.hpp>
 #include <tutti/train/step_options.hpp>
+#include <tutti/train/inputs.hpp>
+#include <tutti/train/own_updates.hpp>
+#include <tutti/train/loss_context.hpp>
 #include <tutti/train/target_weights.hpp>
 #include <tutti/train/step_graph.hpp>
+#include <tutti/train/step_programs.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>

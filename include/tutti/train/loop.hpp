@@ -42,6 +42,10 @@ namespace tutti::train {
 /// Errors    those of its parts; checkpoints written before stay
 template <class Loss, class Device = Cpu>
 class Run {
+  static_assert(reads_tokens<Loss>,
+                "tutti: the trainer gives tokens and targets; a loss that declares other inputs has TrainStep, in a "
+                "loop of its own (examples/016_regression.cpp)");
+
  public:
   using Config = typename Loss::Config;
   /// Fills the parameters of a state that this rank may write.
@@ -81,8 +85,10 @@ class Run {
   void connect() {
     std::visit([&](auto& algorithm) { algorithm.connect(data_parallel_); }, algorithm_);
   }
-  /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
+  /// Refuses what memory cannot hold, and a device that is not here. Errors: configuration, io, unavailable. Does not
+  /// communicate.
   void prepare() {
+    step_.compile();
     detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(common_bytes()),
                            static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());

@@ -10,6 +10,8 @@
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/shard.hpp>
+#include <tutti/train/inputs.hpp>
+#include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/target_weights.hpp>
 
@@ -20,21 +22,13 @@
 
 namespace tutti::train {
 
-/// Of tokens and targets, inputs of this shape.
-template <class Loss>
-graph::Var loss_of(graph::Builder& builder, auto const& parameters, Shape const& shape) {
-  graph::Var const tokens = builder.input("tokens", DType::int32, shape);
-  graph::Var const targets = builder.input("targets", DType::int32, shape);
-  return Loss{}(parameters, tokens, targets);
-}
-
 /// The output "loss" of a rank that has all of the model; of an evaluation nothing is dropped.
 template <class Loss>
 graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions const& options, bool evaluates,
                         std::source_location where = std::source_location::current()) {
-  Shape const shape{evaluates ? options.evaluation_batch : options.batch, options.sequence};
   graph::Graph model = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
-    builder.output("loss", loss_of<Loss>(builder, parameters, shape));
+    builder.output("loss", loss_of<Loss>({builder, !evaluates}, parameters, inputs_of<Loss>(config, options.sequence),
+                                         evaluates ? options.evaluation_batch : options.batch, where));
   }, where);
   if (evaluates) graph::stop_dropout(model);
   return model;
@@ -75,7 +69,7 @@ graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions co
   graph::Graph graph;
   if (pass && splits.ranks() == 1) {
     graph = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
-      minimise(loss_of<Loss>(builder, parameters, {options.batch, options.sequence}));
+      minimise(loss_of<Loss>({builder}, parameters, inputs_of<Loss>(config, options.sequence), options.batch));
     });
   } else {
     graph = loss_graph<Loss>(config, options, !pass);

@@ -3,7 +3,9 @@
 /// @file
 /// What a training step takes and gives, and how that is said to people.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
@@ -11,6 +13,7 @@
 #include <tutti/tensor/view.hpp>
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -45,6 +48,17 @@ struct TrainStepOptions {
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
 };
+
+/// Errors: configuration, unavailable, for what no device does.
+inline void require_sound(TrainStepOptions const& options, std::source_location where) {
+  if (options.compute != DType::float32 && options.compute != DType::bfloat16)
+    throw Error(ErrorKind::unavailable, "TrainStep",
+                concat("matrix products in ", name(options.compute), " are not there. Use float32 or bfloat16"), where);
+  if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options.evaluation_batch < 1)
+    throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1", where);
+  if (!(options.weight > 0))
+    throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
+}
 
 /// What matrix products are made of, and how on this processor.
 inline std::string describe_products(DType compute, exec::Isa isa) {

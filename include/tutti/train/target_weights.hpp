@@ -3,14 +3,18 @@
 /// @file
 /// The mean of a step over the targets that count, where micro-steps and ranks have unequal numbers of them.
 
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/tensor/view.hpp>
+#include <tutti/train/inputs.hpp>
 #include <tutti/train/step_options.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <source_location>
+#include <string_view>
 
 namespace tutti::train {
 
@@ -39,6 +43,18 @@ inline List<double> target_weights(TensorView<std::int32_t const> targets, Train
   double const share = static_cast<double>(options.micro_steps) * (port ? port->size() : 1) / options.weight;
   for (double& weight : weights) weight = all > 0 ? weight * share / all : 0;
   return weights;
+}
+
+/// Of the batch's input "targets". Errors: invalid_argument, where it has none of int32 elements.
+inline List<double> target_weights(InputBatch const& batch, TrainStepOptions const& options,
+                                   Shared<comm::Port> const& port, std::source_location where) {
+  if (!options.weigh_targets) return {};
+  for (InputValues const& values : batch)
+    if (values.name == std::string_view("targets") && values.dtype == DType::int32)
+      return target_weights(TensorView(static_cast<std::int32_t const*>(values.elements), values.shape), options, port);
+  throw Error(ErrorKind::invalid_argument, "TrainStep",
+              "weigh_targets counts the targets of a batch, and the loss reads no int32 input 'targets'. Declare it, "
+              "or leave the option out", where);
 }
 
 }  // namespace tutti::train
