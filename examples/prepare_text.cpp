@@ -70,17 +70,20 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "text", "jsonl"}));
   app.add_option("--text-field", jsonl.field,
                  "of a line's object, its text (default: messages, prompt with completion, or text, which it has)");
-  app.add_option("--chat-template", chat, "how conversations are written: chatml, or a name of ./tutti chat");
+  app.add_option(
+      "--chat-template", chat,
+      "how conversations are written: chatml, or a name of ./tutti chat; of a text: whose marks the vocabulary "
+      "is to have, for conversations to come");
   app.add_flag("--count-prompts", jsonl.count_prompts, "prompts are targets too, not the assistant's answers alone");
   app.add_flag("--force", force, "write the folder even when it is up to date");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
   try {
     bool const named = input.ends_with(".jsonl") || input.ends_with(".jsonl.gz");
-    if (!chat.empty()) jsonl.chat = tutti::data::choose_chat_template("", chat).format;
+    if (!chat.empty()) options.marks = jsonl.chat = tutti::data::choose_chat_template("", chat).format;
     if (format == "jsonl" || (format == "auto" && named)) options.jsonl = jsonl;
-    else if (!chat.empty() || !jsonl.field.empty() || jsonl.count_prompts)
+    else if (!jsonl.field.empty() || jsonl.count_prompts)
       throw tutti::Error(tutti::ErrorKind::configuration, "prepare_text",
-                         "--text-field, --chat-template and --count-prompts are of JSON lines, and --input " + input +
+                         "--text-field and --count-prompts are of JSON lines, and --input " + input +
                              " is taken for plain text. Leave them out, or add --format jsonl");
     std::string const text = read_text(input);
     std::optional<tutti::data::Tokenizer> tokenizer;

@@ -17,6 +17,8 @@
 #include <tutti/data/chat_template.hpp>
 #include <tutti/data/corpus.hpp>
 #include <tutti/data/jsonl.hpp>
+#include <tutti/data/token_corpus.hpp>
+#include <tutti/data/packing.hpp>
 #include <tutti/data/permutation.hpp>
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_reader.hpp>

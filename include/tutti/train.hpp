@@ -24,6 +24,7 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/commands.hpp>
+#include <tutti/train/data_sets.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/model_facts.hpp>

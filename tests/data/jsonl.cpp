@@ -82,7 +82,7 @@ TEST_CASE("a line that cannot be used is refused by its number, with what to do"
 TEST_CASE("a folder of conversations has masks: answers and the marks that end them are targets, and nothing else") {
   test::ScratchFolder const folder;
   std::string const text = talks(60);
-  data::DatasetOptions const options{.vocabulary = 300, .jsonl = chatml};
+  data::DatasetOptions const options{.vocabulary = 300, .jsonl = chatml, .marks = data::ChatFormat::chatml};
   auto const written = data::prepare_dataset(text, folder / "a", "a.jsonl", options);
   CHECK(data::read_dataset(folder / "a") == written);
   CHECK(written.train.documents + written.validation.documents == 60);
@@ -124,6 +124,11 @@ TEST_CASE("a folder of conversations has masks: answers and the marks that end t
   auto const print = [&](data::DatasetOptions const& other) { return data::dataset_fingerprint(text, other); };
   CHECK(data::dataset_is_current(folder / "a", print(options)));
   CHECK(print({.vocabulary = 300}) != print(options));
+  CHECK(print({.vocabulary = 300, .jsonl = chatml}) != print(options));
+  // A plain text may have the marks too, for a model that is to learn conversations later.
+  data::prepare_dataset("a b c d e f g h\n", folder / "plain", "a.txt",
+                        {.vocabulary = 300, .marks = data::ChatFormat::chatml});
+  CHECK(data::read_tokenizer(folder / "plain/tokenizer.json").special("<|im_end|>"));
   io::write_file(folder / "a/train.mask", io::read_file(folder / "a/train.mask") + "x");
   CHECK(!data::dataset_is_current(folder / "a", print(options)));
 

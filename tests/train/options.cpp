@@ -255,6 +255,7 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--sample-prompt", "caf\xe9"}, "--sample-prompt caf\xe9: is not UTF-8"},
       {{"--data", "x", "--out", ""}, "--out ''"},
       {{"--data", "x", "--config", ""}, "--config ''"},
+      {{"--data", "x", "--pack", "tokens"}, "--pack tokens: use none or documents"},
       {{"--data", "x", "--recompute", "some"}, "--recompute some: use none, pointwise or block"},
       {{"--data", "x", "--schedule", "cubic"}, "--schedule cubic: use cosine, linear, constant or wsd"},
       {{"--data", "x", "--backend", "smoke"}, "--backend smoke"},

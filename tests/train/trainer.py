@@ -378,6 +378,56 @@ def case_dropout(bench):
     check(bench.losses(block) == bench.losses(one), "other masks where blocks are computed again")
 
 
+def case_chat(bench):
+    """Conversations, alone and in a mixture, packed or not: the same losses on any ranks and micro-steps, resumed to the bit."""
+    draw = random.Random(3)
+    for name, count in (("talks", 300), ("sums", 120)):
+        lines = []
+        for i in range(count):
+            a, b = draw.randrange(9), draw.randrange(9)
+            words = [{"role": "user", "content": f"What is {a} plus {b}?"}, {"role": "assistant", "content": f"It is {a + b}."}]
+            lines.append({"messages": words * (1 + i % 3)} if name == "talks" else {"prompt": f"{a}+{b}=", "completion": str(a + b)})
+        (bench.folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    def prepare(name, *words):
+        made = subprocess.run([bench.args.prepare, "--input", str(bench.folder / f"{name}.jsonl"), "--out", str(bench.folder / name), *words],
+                              capture_output=True, text=True, timeout=LIMIT)
+        check(made.returncode == 0, made.stdout + made.stderr)
+        check("are targets" in made.stdout and "WARNING" not in made.stdout, made.stdout)
+    prepare("talks", "--chat-template", "chatml", "--vocabulary", "300")
+    tokenizer = bench.folder / "talks" / "tokenizer.json"
+    prepare("sums", "--tokenizer", str(tokenizer))
+    talks, mixture = str(bench.folder / "talks"), f"{bench.folder / 'talks'}:0.75,{bench.folder / 'sums'}:0.25"
+    known = str(json.load(open(bench.folder / "talks" / "dataset.json"))["vocabulary"])
+    sizes = ("--vocabulary", known, "--steps", "30", "--total-tokens", "256", "--tokenizer", str(tokenizer))
+    for name, words in (("talks", ("--data", talks)), ("packed", ("--data", talks, "--pack", "documents")),
+                        ("mixture", ("--data", mixture)), ("both", ("--data", mixture, "--pack", "documents", "--architecture", "llama"))):
+        whole = bench.folder / f"{name}1"
+        text, _ = bench.run("threads", 1, whole, *sizes, *words, "--batch", "8")
+        check("are targets" in text, text)
+        losses = bench.losses(whole)
+        check(losses[-1] < losses[0] - 0.5, f"nothing was learned: {losses}")
+        worst = 0
+        for ranks, layout in ((2, ("--batch", "4")), (3, ("--batch", "3")), (2, ("--batch", "1"))):
+            other = bench.folder / f"{name}{ranks}{layout[1]}"
+            bench.run("threads", ranks, other, *sizes, *words, *layout)
+            worst = max(worst, close(losses, bench.losses(other), 1e-4))
+        part = bench.folder / f"{name}-part"
+        bench.run("threads", 1, part, *sizes, *words, "--batch", "8", "--steps", "12", "--schedule", "constant")
+        bench.run("threads", 1, whole, *sizes, *words, "--batch", "8", "--schedule", "constant", "--overwrite")
+        bench.run("threads", 1, part, "--vocabulary", known, *words, "--resume", "latest", "--steps", "30")
+        check(bench.parameters(part, 30) == bench.parameters(whole, 30), f"{name}: a resumed run has other parameters")
+        print(f"  {name}: {losses[0]:.3f} to {losses[-1]:.3f}, other layouts within {worst:.1e}")
+        ends = bench.metrics(whole, "validation_set")
+        check(bool(ends) == (name in ("mixture", "both")), f"{name}: {ends}")
+        if ends:
+            epochs = bench.metrics(whole)[-1]["epochs"]
+            check(len(epochs) == 2 and all(passes > 0 for passes in epochs.values()), f"{name}: {epochs}")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *sizes, "--data", talks, "--pack", "documents", "--attention-dropout", "0.1", code=1)
+    check("--pack documents is not there with --attention-dropout" in errors, errors)
+    _, errors = bench.run("threads", 1, bench.folder / "none", "--pack", "documents", code=1)
+    check("needs a tokenizer.json" in errors, errors)
+
+
 def case_diloco(bench):
     """DiLoCo: with one inner step, outer rate 1 and no momentum near data parallel; any stop resumes to the bit; others refused."""
     flags = ["--batch", "2", "--steps", "24", "--validation-data", str(bench.folder / "validation.bin"), "--checkpoint-every", "7",

@@ -30,6 +30,12 @@ struct ChatMessage {
   std::string role, content;
 };
 
+/// ChatML as a template of models: what other programs run.
+inline constexpr std::string_view chatml_template =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
+    "'\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
 /// What was chosen, and why, for logs and status.
 struct ChatTemplate {
   ChatFormat format = ChatFormat::chatml;

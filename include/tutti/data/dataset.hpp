@@ -50,6 +50,7 @@ struct DatasetOptions {
   std::int32_t vocabulary = 1024;  ///< small texts are learned best in short tokens
   double validation_fraction = 0.1;
   std::optional<JsonlOptions> jsonl{};  ///< how to read the text as JSON lines; else it is plain text
+  std::optional<ChatFormat> marks{};    ///< whose marks a learned vocabulary has as tokens, for conversations to come
 };
 
 /// Ids of a vocabulary, at most.
@@ -132,10 +133,12 @@ inline std::optional<DatasetSplit> describe_shard(io::TokenShard const& shard) {
 }
 
 namespace detail {
-inline std::string words_of(std::optional<JsonlOptions> const& jsonl) {
-  if (!jsonl) return "";
-  return " jsonl " + io::quote_json(jsonl->field) + (jsonl->chat ? std::string(name_of(*jsonl->chat)) : "") +
-         (jsonl->count_prompts ? " prompts" : "");
+inline std::string words_of(DatasetOptions const& options) {
+  std::string words = options.marks ? " marks " + std::string(name_of(*options.marks)) : "";
+  if (!options.jsonl) return words;
+  JsonlOptions const& jsonl = *options.jsonl;
+  return words + " jsonl " + io::quote_json(jsonl.field) + (jsonl.chat ? std::string(name_of(*jsonl.chat)) : "") +
+         (jsonl.count_prompts ? " prompts" : "");
 }
 }  // namespace detail
 
@@ -144,7 +147,7 @@ inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions c
                                          Tokenizer const* tokenizer = nullptr) {
   std::string const words = "tutti dataset 1 " +
                             (tokenizer ? tokenizer_to_json(*tokenizer) : std::to_string(options.vocabulary)) + " " +
-                            std::to_string(options.validation_fraction) + detail::words_of(options.jsonl);
+                            std::to_string(options.validation_fraction) + detail::words_of(options);
   return hash_bytes(std::as_bytes(std::span(words)), hash_bytes(std::as_bytes(std::span(text))));
 }
 
@@ -217,22 +220,17 @@ inline std::int64_t encode(Tokenizer const& tokenizer, std::vector<Document> con
 }
 
 inline Tokenizer learn_vocabulary(std::vector<std::string_view> const& documents, DatasetOptions const& options) {
-  return train_bpe(documents, {.vocabulary = options.vocabulary});
+  BpeOptions bpe{.vocabulary = options.vocabulary};
+  if (options.marks)
+    for (std::string const& mark : chat_marks(*options.marks)) bpe.specials.push_back(mark);
+  return train_bpe(documents, bpe);
 }
 
-/// With the marks of conversations.
 inline Tokenizer learn_vocabulary(std::vector<Document> const& documents, DatasetOptions const& options) {
   std::vector<std::string_view> texts;
-  BpeOptions bpe{.vocabulary = options.vocabulary};
-  bool chat = false;
   for (Document const& document : documents)
-    for (DocumentPart const& part : document.parts) {
-      texts.push_back(part.text);
-      chat = chat || part.marks == Marks::as_tokens;
-    }
-  if (chat && options.jsonl->chat)
-    for (std::string const& mark : chat_marks(*options.jsonl->chat)) bpe.specials.push_back(mark);
-  return train_bpe(texts, bpe);
+    for (DocumentPart const& part : document.parts) texts.push_back(part.text);
+  return learn_vocabulary(texts, options);
 }
 
 /// Parts of a HeldOut or of HeldOutDocuments.

@@ -4,12 +4,11 @@
 /// Batches from token files. What a training step sees is a function of (seed, step, index in the global batch) alone,
 /// so it does not depend on the number of ranks, and resuming needs nothing but the step.
 
+#include <tutti/data/packing.hpp>
 #include <tutti/data/permutation.hpp>
+#include <tutti/data/token_corpus.hpp>
 #include <tutti/data/tokenizer.hpp>
-#include <tutti/io/target_mask.hpp>
 #include <tutti/tensor/view.hpp>
-
-#include <glob.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -23,9 +22,6 @@
 
 namespace tutti::data {
 
-/// Target of a position whose loss does not count.
-inline constexpr std::int32_t ignored_target = -1;
-
 /// A contiguous part of [0, total).
 struct Share {
   std::int64_t begin = 0, count = 0;
@@ -37,84 +33,6 @@ constexpr Share share_of(std::int64_t total, std::int64_t part, std::int64_t par
   std::int64_t const small = total / parts, larger = total % parts;
   return {part * small + std::min(part, larger), small + (part < larger ? 1 : 0)};
 }
-
-/// Token files in order, all opened and checked at once, mapped, with the masks of targets that stand beside them.
-class TokenCorpus {
- public:
-  /// `pattern` as a shell understands it ("data/train_*.bin"); files in the order of their names.
-  /// Errors: io, when nothing matches; format, naming the file.
-  explicit TokenCorpus(std::string const& pattern) : pattern_(pattern) {
-    ::glob_t found{};
-    struct Guard {
-      ::glob_t* found;
-      ~Guard() { ::globfree(found); }
-    } const guard{&found};
-    int const result = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
-    if (result == GLOB_NOSPACE)
-      throw Error(ErrorKind::out_of_memory, "TokenCorpus", "no memory to expand '" + pattern + "'");
-    if (result != 0 || found.gl_pathc == 0)
-      throw Error(ErrorKind::io, "TokenCorpus",
-                  "no file matches '" + pattern + "'. Check the path, or make token files with prepare_text");
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) shards_.emplace_back(std::string(found.gl_pathv[i]));
-    find_masks();
-  }
-  explicit TokenCorpus(std::vector<io::TokenShard> shards) : shards_(std::move(shards)) { find_masks(); }
-
-  std::string const& pattern() const noexcept { return pattern_; }
-  std::vector<io::TokenShard> const& shards() const noexcept { return shards_; }
-  std::int64_t tokens() const noexcept {
-    std::int64_t total = 0;
-    for (io::TokenShard const& shard : shards_) total += static_cast<std::int64_t>(shard.tokens().size());
-    return total;
-  }
-  /// Of a shard; null where all of its tokens count as targets.
-  io::TargetMask const* mask(std::size_t shard) const noexcept { return masks_[shard] ? &*masks_[shard] : nullptr; }
-  bool masked() const noexcept {
-    return std::any_of(masks_.begin(), masks_.end(), [](auto const& mask) { return mask.has_value(); });
-  }
-  /// Tokens that count as targets.
-  std::int64_t targets() const noexcept {
-    std::int64_t total = 0;
-    for (std::size_t i = 0; i < shards_.size(); ++i)
-      total += masks_[i] ? masks_[i]->counted() : static_cast<std::int64_t>(shards_[i].tokens().size());
-    return total;
-  }
-  /// `count` tokens of a shard from `begin` on, as targets. Gives the number of those that count.
-  std::int64_t copy_targets(std::size_t shard, std::size_t begin, std::size_t count, std::int32_t* to) const noexcept {
-    shards_[shard].tokens().copy(begin, count, to);
-    if (!masks_[shard]) return static_cast<std::int64_t>(count);
-    std::int64_t counted = 0;
-    for (std::size_t i = 0; i < count; ++i)
-      if ((*masks_[shard])[begin + i]) ++counted;
-      else to[i] = ignored_target;
-    return counted;
-  }
-  /// Reads every token once. Errors: format, naming file and position of a token outside [0, vocabulary).
-  void require_vocabulary(std::int64_t vocabulary) const {
-    for (io::TokenShard const& shard : shards_) {
-      auto const tokens = shard.tokens();
-      std::size_t at = 0;
-      while (at < tokens.size() && tokens[at] >= 0 && tokens[at] < vocabulary) ++at;
-      if (at < tokens.size())
-        throw Error(ErrorKind::format, "TokenCorpus",
-                    "token " + std::to_string(tokens[at]) + " at position " + std::to_string(at) + " of '" +
-                        shard.path() + "' is outside the vocabulary of " + std::to_string(vocabulary) +
-                        ". Use the tokenizer and the model that belong to the data");
-    }
-  }
-
- private:
-  void find_masks() {
-    for (io::TokenShard const& shard : shards_) {
-      masks_.emplace_back();
-      if (io::file_exists(io::mask_path(shard.path()))) masks_.back().emplace(shard);
-    }
-  }
-
-  std::string pattern_;
-  std::vector<io::TokenShard> shards_;
-  std::vector<std::optional<io::TargetMask>> masks_;
-};
 
 /// Bytes of text that the tokens stand for; special tokens stand for none. Errors: out_of_range, for a foreign token.
 inline std::int64_t count_text_bytes(TokenCorpus const& corpus, Tokenizer const& tokenizer) {
@@ -153,17 +71,24 @@ inline std::size_t shard_of(std::span<std::int64_t const> ends, std::int64_t win
 /// Training batches. A corpus of W windows of `sequence` tokens is read once per epoch, in an order drawn anew for
 /// each: sample number g = step * batch + index is window Permutation(seed, g / W, W)(g % W). Windows of a shard lie
 /// end to end (targets are the tokens one further); where they begin is drawn per epoch too, so the cuts between
-/// windows move.
+/// windows move. With whole documents, W are the sequences of a DocumentPacking, the same in every epoch.
 class TrainLoader {
  public:
   /// `batch` is the global batch: sequences per step, over all ranks.
+  /// `mark`: with which documents begin that sequences are to have whole; else they are windows.
   /// Errors: invalid_argument, for a batch or sequence below one; format, when a shard is shorter than one window.
-  TrainLoader(TokenCorpus corpus, std::int64_t batch, std::int64_t sequence, std::uint64_t seed)
+  TrainLoader(TokenCorpus corpus, std::int64_t batch, std::int64_t sequence, std::uint64_t seed,
+              std::optional<std::int32_t> mark = {})
       : corpus_(std::move(corpus)), batch_(batch), sequence_(sequence), seed_(seed) {
     if (batch < 1 || sequence < 1)
       throw Error(ErrorKind::invalid_argument, "TrainLoader",
                   "a batch of " + std::to_string(batch) + " sequences of " + std::to_string(sequence) +
                       " tokens is impossible. Ask for one or more");
+    if (mark) {
+      packing_.emplace(corpus_, sequence, *mark);
+      ends_.push_back(packing_->rows());
+      return;
+    }
     std::int64_t total = 0;
     for (io::TokenShard const& shard : corpus_.shards()) {
       auto const tokens = static_cast<std::int64_t>(shard.tokens().size());
@@ -184,14 +109,16 @@ class TrainLoader {
   std::int64_t sequence() const noexcept { return sequence_; }
   std::uint64_t seed() const noexcept { return seed_; }
   /// Whether targets of its batches may be ignored ones.
-  bool leaves_out_targets() const noexcept { return corpus_.masked(); }
+  bool leaves_out_targets() const noexcept { return corpus_.masked() || packing_.has_value(); }
+  /// Which documents share a sequence; null where sequences are windows.
+  DocumentPacking const* packing() const noexcept { return packing_ ? &*packing_ : nullptr; }
   /// Windows in an epoch.
   std::int64_t windows() const noexcept { return ends_.back(); }
   double epochs_at(std::int64_t step) const noexcept {
     return static_cast<double>(step) * static_cast<double>(batch_) / static_cast<double>(windows());
   }
 
-  /// Where the sample `index` of step `step` lies.
+  /// Where the sample `index` of step `step` lies. Requires sequences that are windows.
   struct Place {
     std::size_t shard = 0;
     std::int64_t token = 0;
@@ -228,6 +155,11 @@ class TrainLoader {
   }
   /// One sample by its number; `sequence` tokens and targets.
   void fill_sample(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {
+    if (packing_) {
+      auto const epoch = static_cast<std::uint64_t>(sample / windows());
+      packing_->fill(corpus_, Permutation(seed_, epoch, windows())(sample % windows()), tokens, targets);
+      return;
+    }
     Place const at = place(sample);
     auto const start = static_cast<std::size_t>(at.token), count = static_cast<std::size_t>(sequence_);
     corpus_.shards()[at.shard].tokens().copy(start, count, tokens);
@@ -248,17 +180,20 @@ class TrainLoader {
   TokenCorpus corpus_;
   std::int64_t batch_, sequence_;
   std::uint64_t seed_;
+  std::optional<DocumentPacking> packing_;
   std::vector<std::int64_t> ends_;
 };
 
 /// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file, and
 /// those that a mask leaves out, is predicted exactly once; the last window of a file is filled up with ignored
 /// targets. A file begins with <|endoftext|>, which stands for no text, so the summed loss covers all of its text (that
-/// counts) and `bits_per_byte` is exact.
+/// counts) and `bits_per_byte` is exact. With whole documents, windows are the sequences of a
+/// DocumentPacking.
 class ValidationLoader {
  public:
   /// Errors: invalid_argument, for a sequence below one; format, when there is nothing to predict.
-  ValidationLoader(TokenCorpus corpus, std::int64_t sequence) : corpus_(std::move(corpus)), sequence_(sequence) {
+  explicit ValidationLoader(TokenCorpus corpus, std::int64_t sequence, std::optional<std::int32_t> mark = {})
+      : corpus_(std::move(corpus)), sequence_(sequence) {
     if (sequence < 1)
       throw Error(ErrorKind::invalid_argument, "ValidationLoader",
                   "a sequence of " + std::to_string(sequence) + " tokens is impossible. Ask for one or more");
@@ -276,6 +211,9 @@ class ValidationLoader {
     if (predictions_ == 0)
       throw Error(ErrorKind::format, "ValidationLoader",
                   "no token of '" + corpus_.pattern() + "' counts as a target. Hold out more text, or remove the mask");
+    if (!mark) return;
+    packing_.emplace(corpus_, sequence, *mark);
+    ends_.assign(1, packing_->rows());
   }
 
   TokenCorpus const& corpus() const noexcept { return corpus_; }
@@ -296,6 +234,10 @@ class ValidationLoader {
       std::int32_t* const inputs = tokens.data() + row * sequence_;
       std::int32_t* const wanted = targets.data() + row * sequence_;
       std::int64_t count = 0;
+      if (packing_ && window >= 0 && window < end) {
+        counted += packing_->fill(corpus_, window, inputs, wanted);
+        continue;
+      }
       if (window >= 0 && window < end) {
         std::size_t const shard = detail::shard_of(ends_, window);
         std::int64_t const begin = (window - (shard == 0 ? 0 : ends_[shard - 1])) * sequence_;
@@ -315,6 +257,7 @@ class ValidationLoader {
   TokenCorpus corpus_;
   std::int64_t sequence_;
   std::int64_t predictions_ = 0;
+  std::optional<DocumentPacking> packing_;
   std::vector<std::int64_t> ends_;
 };
 

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,8 +75,9 @@ struct MixtureSet {
 /// Determinism  a function of seed, step and index alone: not of ranks or micro-steps, nor of where a run was resumed
 class MixtureLoader {
  public:
-  /// `batch` is the global batch. Errors: those of mixture_parts and TrainLoader.
-  MixtureLoader(std::vector<MixtureSet> sets, std::int64_t batch, std::int64_t sequence, std::uint64_t seed)
+  /// `batch` is the global batch; `mark` as of TrainLoader. Errors: those of mixture_parts and TrainLoader.
+  MixtureLoader(std::vector<MixtureSet> sets, std::int64_t batch, std::int64_t sequence, std::uint64_t seed,
+                std::optional<std::int32_t> mark = {})
       : batch_(batch), seed_(seed) {
     std::vector<double> weights;
     for (MixtureSet const& set : sets) weights.push_back(set.weight);
@@ -83,7 +85,7 @@ class MixtureLoader {
     for (MixtureSet& set : sets) {
       // Sets have orders of their own; the first that of a loader alone.
       std::uint64_t const own = seed + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(loaders_.size());
-      loaders_.emplace_back(std::move(set.corpus), batch, sequence, own);
+      loaders_.emplace_back(std::move(set.corpus), batch, sequence, own, mark);
       names_.push_back(std::move(set.name));
     }
     all_parts_ = std::accumulate(parts_.begin(), parts_.end(), std::int64_t{0});

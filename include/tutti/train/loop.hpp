@@ -349,15 +349,18 @@ class Run {
     told_ += seconds;
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
     double const utilisation = speed * flops_per_token() / peak_flops_;
-    outputs_.record({{"type", "step"},
-                     {"step", step + 1},
-                     {"loss", result.loss},
-                     {"grad_norm", result.grad_norm},
-                     {"lr", rate},
-                     {"ms", seconds * 1e3},
-                     {"tokens_per_second", speed},
-                     {"mfu", utilisation},
-                     {"exposed_comm_ms", result.exposed_comm_ms}});
+    RunOutputs::Json row{{"type", "step"},
+                         {"step", step + 1},
+                         {"loss", result.loss},
+                         {"grad_norm", result.grad_norm},
+                         {"lr", rate},
+                         {"ms", seconds * 1e3},
+                         {"tokens_per_second", speed},
+                         {"mfu", utilisation},
+                         {"exposed_comm_ms", result.exposed_comm_ms}};
+    if (data::MixtureLoader const& sets = *setup_.train; sets.sets() > 1)
+      for (std::size_t set = 0; set < sets.sets(); ++set) row["epochs"][sets.name(set)] = sets.epochs_at(step + 1, set);
+    outputs_.record(row);
     step_seconds_ += seconds;
     waited_ms_ = result.exposed_comm_ms;
     done_ = step + 1;
@@ -404,11 +407,17 @@ class Run {
   void validate() {
     if (!setup_.validation) return;
     InPhase const phase(outputs_, "validating");
-    Validation found;
+    std::vector<Validation> sets;
     with_agreed_model([&] {
-      found = measure(*data_parallel_.port, step_, *setup_.validation,
-                      setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr, setup_.validation_windows());
+      auto const add = [&](data::ValidationLoader const& held_out) {
+        sets.push_back(measure(*data_parallel_.port, step_, held_out,
+                               setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                               setup_.validation_windows(held_out)));
+      };
+      add(*setup_.validation);
+      for (data::ValidationLoader const& further : setup_.further_validation) add(further);
     });
+    Validation const found = joined(sets);
     validation_loss_ = found.loss;
     bool const text_known = found.bits_per_byte > 0;
     outputs_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
@@ -418,6 +427,15 @@ class Run {
                      {"loss", found.loss},
                      {"predictions", found.predictions},
                      {"bits_per_byte", text_known ? RunOutputs::Json(found.bits_per_byte) : RunOutputs::Json()}});
+    for (std::size_t i = 0; i < sets.size() && sets.size() > 1; ++i) {
+      std::string const& name = (i == 0 ? *setup_.validation : setup_.further_validation[i - 1]).corpus().pattern();
+      outputs_.line(fmt::format("step {}:   {}: {:.4f}", done_, name, sets[i].loss));
+      outputs_.record({{"type", "validation_set"},
+                       {"step", done_},
+                       {"set", name},
+                       {"loss", sets[i].loss},
+                       {"predictions", sets[i].predictions}});
+    }
     last_validated_ = done_;
   }
 

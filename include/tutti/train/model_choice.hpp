@@ -66,7 +66,8 @@ inline StablehloConfig module_of(Setup& s) {
   if (s.resume && model.value("hash", std::string()) != config.hash)
     refuse("--model " + file + " is not the module that the checkpoint was trained with, " +
            model.value("file", std::string()) + ": their texts differ. Give the one that it was");
-  for (char const* const name : {"architecture", "kv-heads", "hidden", "untied", "dropout", "attention-dropout"})
+  for (char const* const name :
+       {"architecture", "kv-heads", "hidden", "untied", "dropout", "attention-dropout", "pack"})
     if (o.typed.contains(name))
       refuse("--" + std::string(name) + " says nothing of --model " + file + ". Leave it out");
   auto const adopt = [&](char const* name, std::int64_t& value, std::int64_t wanted) {
@@ -115,6 +116,7 @@ inline ModelChoice choose_model(Setup& s) {
   auto const chosen = [&](auto config, std::string origin) {
     s.model = facts_of(config);
     s.model.origin = std::move(origin);
+    config.document_mark = s.document_mark.value_or(-1);
     if constexpr (requires { config.dropout; }) {
       config.dropout = o.dropout;
       config.attention_dropout = o.attention_dropout;

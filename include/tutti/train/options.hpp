@@ -39,6 +39,7 @@ struct Options {
   std::string data, validation_data, tokenizer;
   std::int64_t batch = 4;         ///< sequences per rank and micro-step; at most, where total_tokens is given
   std::int64_t sequence = 64;     ///< tokens per sequence
+  Choice<Packing> pack = Packing::none;
   std::int64_t total_tokens = 0;  ///< tokens per step over all ranks and micro-steps
   std::int64_t sync_freq = 0;     ///< micro-steps per step
   std::int64_t steps = 0;         ///< 0: one pass over the training data
@@ -146,18 +147,21 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Model", "hidden", model,
          "llama: width of feed-forward layers (default: 8/3 of --channels, up to a multiple of 32)"},
     o.hidden, size);
-  f(Flag{"Model", "untied", model, "llama: the head has weights of its own, not those of the embedding"}, o.untied,
-    Any{});
+  f(Flag{"Model", "untied", model, "llama: the head has weights of its own"}, o.untied, Any{});
 
-  f(Flag{"Data", "data", checkpoint, "training shards: a file, a quoted pattern, or a folder of prepare_text"}, o.data,
-    file);
-  f(Flag{"Data", "validation-data", checkpoint, "validation shards"}, o.validation_data, file);
+  f(Flag{"Data", "data", checkpoint,
+         "training shards: a file, a quoted pattern, a folder of prepare_text, or several by weights: 'a:0.7,b:0.3'"},
+    o.data, file);
+  f(Flag{"Data", "validation-data", checkpoint, "validation shards, or several sets: 'a,b'"}, o.validation_data, file);
   f(Flag{"Data", "tokenizer", checkpoint,
          "tokenizer.json for samples and bits per byte (default: the checkpoint's, else beside the data)"},
     o.tokenizer, file);
   f(Flag{"Data", "batch", checkpoint, "sequences per rank and micro-step; with --total-tokens, at most"}, o.batch,
     sequences);
   f(Flag{"Data", "sequence", checkpoint, "tokens per sequence"}, o.sequence, sequences);
+  f(Flag{"Data", "pack", checkpoint,
+         "documents: sequences are whole documents, none of which sees another, not windows of the text"},
+    o.pack, Any{});
   f(Flag{"Data", "total-tokens", checkpoint,
          "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)"},
     o.total_tokens, Whole{0, most_tokens});
@@ -170,10 +174,8 @@ void for_each_flag(AnyOptions& o, F&& f) {
     Whole{o.given.contains("steps") ? 1 : 0});
   f(Flag{"Optimizer", "learning-rate", checkpoint, "peak"}, o.learning_rate, Real{0, 1e3});
   f(Flag{"Optimizer", "warmup", checkpoint, "steps of linear warm-up"}, o.warmup, count);
-  f(Flag{"Optimizer", "schedule", checkpoint, "of the learning rate, from warm-up to the last step"}, o.schedule,
-    Any{});
-  f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak learning rate, at the last step"}, o.final_fraction,
-    Real{0, 1});
+  f(Flag{"Optimizer", "schedule", checkpoint, "of the learning rate, behind the warm-up"}, o.schedule, Any{});
+  f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak, at the last step"}, o.final_fraction, Real{0, 1});
   f(Flag{"Optimizer", "optimizer", checkpoint,
          "adamw, sgd, or muon: orthogonal moves of the matrices between hidden layers, adamw for the rest"},
     o.optimizer, Any{});
@@ -212,13 +214,11 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "ddp: how gradients travel: none, bf16, int8, topk:SHARE of the values, or powersgd:RANK; what a step leaves "
          "out is sent later"},
     o.compress, Text{});
-  f(Flag{"Algorithm", "inner-steps", checkpoint, "diloco: steps of a replica between two averages"}, o.inner_steps,
-    Whole{1, most});
+  f(Flag{"Algorithm", "inner-steps", checkpoint, "diloco: steps between two averages"}, o.inner_steps, Whole{1, most});
   f(Flag{"Algorithm", "outer-learning-rate", checkpoint,
          "diloco: of the step that all make together (default: 0.7, with several --fragments 0.4)"},
     o.outer_learning_rate, Real{0, 1e3});
-  f(Flag{"Algorithm", "outer-momentum", checkpoint, "diloco: Nesterov's, of that step"}, o.outer_momentum,
-    Real{0, 1, true});
+  f(Flag{"Algorithm", "outer-momentum", checkpoint, "diloco: Nesterov's"}, o.outer_momentum, Real{0, 1, true});
   f(Flag{"Algorithm", "fragments", checkpoint, "diloco: parts of the model that are averaged one after another"},
     o.fragments, Whole{1, 1024});
   f(Flag{"Algorithm", "outer-bits", checkpoint,

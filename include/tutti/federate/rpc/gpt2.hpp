@@ -91,10 +91,13 @@ class Gpt2Shepherd {
         throw Error(ErrorKind::unavailable, "federate",
                     "--architecture " + setup.model.architecture + ": workers train a GPT-2 alone. Leave it out");
     });
+    if (made.train->sets() > 1)
+      throw Error(ErrorKind::unavailable, "federate",
+                  "--data " + made.options.data + " is a mixture, and workers read one set. Name one");
     if (made.train->leaves_out_targets())
       throw Error(ErrorKind::unavailable, "federate",
-                  "--data " + made.options.data + " has a mask of targets, and workers count samples, not targets. "
-                  "Remove the mask beside it to learn from every token, or use ./tutti train");
+                  "--data " + made.options.data + " leaves out targets, by a mask beside it or by --pack, and workers "
+                  "count samples, not targets. Learn from every token, or use ./tutti train");
     return made;
   }
   static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup,
