@@ -42,7 +42,13 @@ inline std::string tokenizer_beside(std::filesystem::path const& folder) {
   return io::file_exists(path) ? path : std::string();
 }
 
-/// A folder stands for the files that prepare_text put there.
+/// Whether `--model` is a folder or a GGUF file, whose weights a run starts with. A size as d12 stays one.
+inline bool starts_from_files(std::string const& model) {
+  bool const size = model.starts_with('d') && model.find_first_not_of("0123456789", 1) == std::string::npos;
+  return model.ends_with(".gguf") || (!model.empty() && !size && io::folder_exists(model));
+}
+
+/// A folder stands for the files that prepare_text put there. A model's folder brings the tokenizer whose ids it knows.
 inline void expand_data_folder(Options& o) {
   namespace fs = std::filesystem;
   fs::path folder = fs::path(o.data).parent_path();
@@ -54,6 +60,7 @@ inline void expand_data_folder(Options& o) {
     }
     o.data = (folder / "train*.bin").string();
   }
+  if (o.tokenizer.empty() && o.resume.empty() && starts_from_files(o.model)) o.tokenizer = tokenizer_beside(o.model);
   if (o.tokenizer.empty()) o.tokenizer = tokenizer_beside(folder);
 }
 
