@@ -6,7 +6,9 @@
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/sequence_files.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 using namespace tutti;

@@ -21,10 +21,14 @@
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/parameter_files.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
+#include <variant>
 #include <vector>
 
 using namespace tutti;

@@ -1221,6 +1221,30 @@ def case_next(bench):
     check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 5], "the printed command went on with another run")
 
 
+def case_script_folder(bench):
+    """./tutti train --model FOLDER prepares the text with the folder's tokenizer, starts with its weights, and goes on when called again with --resume."""
+    root = script_root(bench, bench.args.trainer)
+    own, other = bench.folder / "own.txt", bench.folder / "other.txt"
+    own.write_text(SENTENCES)
+    other.write_text("our cat ran by our box.\n\nthe dog ran by our hen.\n\n" * 300)
+    flags = "--backend threads --ranks 1 --threads 1 --sequence 32 --batch 2 --total-tokens 64 --warmup 2"
+    in_shell(bench, f"./tutti train --text {own} --out run {flags} --vocabulary 270 --layers 1 --channels 32 --heads 4 --steps 20", root)
+    convert = pathlib.Path(bench.args.generator).parent / "convert"
+    done = subprocess.run([convert, "--from", str(root / "run"), "--to", str(root / "folder")], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stderr)
+    start = f"./tutti train --model folder --text {other} --out tuned {flags}"
+    in_shell(bench, f"{start} --steps 2", root)
+    check((root / "build/data/other+folder/tokenizer.json").read_bytes() == (root / "folder/tokenizer.json").read_bytes(), "another tokenizer")
+    facts = json.loads((root / "tuned/checkpoints/step_00000002/checkpoint.json").read_text())
+    check(facts["model"]["vocabulary"] == 270 and facts["settings"]["learning-rate"] == 1e-4, str(facts))
+    in_shell(bench, f"{start} --resume latest --steps 3", root)
+    check(len(bench.losses(root / "tuned")) == 3, "it did not go on")
+    in_shell(bench, f"./tutti train --model run --text {other} --out again {flags} --steps 1", root)  # a run in the folder's place
+    check(bench.losses(root / "again") == bench.losses(root / "tuned")[:1], "a run and its folder begin with other losses")
+    done = subprocess.run(["sh", "-c", f"{start} --vocabulary 300"], cwd=root, env=tools_environment(bench), capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "folder has a tokenizer of its own" in done.stderr, done.stderr)
+
+
 def case_script_resume(bench):
     """./tutti train --resume without --text goes on with the run's own data, wherever it is called from; data of another tokenizer, and data that is gone, get a sentence."""
     root = script_root(bench, bench.args.trainer)

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <span>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
