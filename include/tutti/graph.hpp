@@ -54,6 +54,7 @@
 #include <tutti/graph/custom.hpp>
 #include <tutti/graph/differs.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/not_finite.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>

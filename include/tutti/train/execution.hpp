@@ -38,7 +38,9 @@ class Execution<Cpu> {
 
   Execution(Context& context, graph::State& state) : context_(context), state_(state) {}
 
-  /// Gives back the memory of programs; their executors are gone.
+  /// Threads of the host.
+  exec::Context& host() noexcept { return context_; }
+  /// Gives back the memory of programs; their executors are gone, or made anew before they run.
   void release() {
     workspace_ = nullptr;
     packed_ = {};

@@ -86,6 +86,7 @@ class Run {
   }
   /// Refuses what memory cannot hold. Errors: configuration, io. Does not communicate.
   void prepare() {
+    if (o().gradient_statistics > 0) step_.plan_measures();
     detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(common_bytes()),
                            static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());
@@ -309,11 +310,17 @@ class Run {
     }
     setup_.train->fill(step, share().begin * setup_.micro_steps, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
-    step_.start({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
+    auto const due = [&](std::int64_t every) { return every > 0 && (step + 1) % every == 0; };
+    Batch const batch{step, std::as_const(tokens_).view(), std::as_const(targets_).view()};
+    if (due(o().gradient_statistics)) {
+      if (under_way_) tell();
+      if (!diverged_.empty()) return;
+      measure_gradients(batch);
+    }
+    step_.start(batch, rate);
     if (under_way_) tell();
     if (!diverged_.empty()) return;  // and nobody asks what became of the step after
     under_way_ = UnderWay{step, rate};
-    auto const due = [&](std::int64_t every) { return every > 0 && (step + 1) % every == 0; };
     bool const validates = due(o().validate_every), samples = due(o().sample_every), saves = due(o().checkpoint_every);
     bool const waits = std::visit([](auto& algorithm) { return algorithm.waits; }, algorithm_);
     bool const late = Execution<Device>::asynchronous && !waits && stop_ == 0 && step + 1 < setup_.steps;
@@ -323,6 +330,21 @@ class Run {
     if (validates && stop_ == 0) validate(), agree(false);
     if (samples && stop_ == 0) sample(), agree(false);
     if (saves && stop_ == 0) checkpoint(), agree(false);
+  }
+
+  /// Of the step that comes. Its time is none of the step's.
+  void measure_gradients(Batch const& batch) {
+    GradientStatistics const found = step_.gradient_statistics(batch);
+    RunOutputs::Json row{{"type", "gradients"}, {"step", batch.step + 1}, {"loss", found.loss}, {"norm", found.norm}};
+    for (ParameterGradient const& one : found.parameters) {
+      row["norm/" + one.name] = one.norm;
+      row["zeros/" + one.name] = one.zeros;
+    }
+    if (!found.not_finite.empty()) row["not_finite"] = found.not_finite;
+    outputs_.record(row);
+    if (!found.not_finite.empty()) outputs_.line(fmt::format("WARNING: step {}: {}", batch.step + 1, found.not_finite));
+    origin_ = found.not_finite.empty() ? "" : ". Of its gradient: " + found.not_finite;
+    told_ = now();
   }
 
   /// Waits for the step under way, and tells of it.
@@ -353,8 +375,12 @@ class Run {
     if (diverged) {
       float const value = loss_finite ? result.grad_norm : result.loss;
       diverged_ = fmt::format("the {} of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
-                              "earlier checkpoint",
-                              loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value);
+                              "earlier checkpoint{}",
+                              loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value,
+                              !origin_.empty()                 ? origin_
+                              : o().gradient_statistics == 1 ? ""
+                                                               : "; with --gradient-statistics 1 it tells which "
+                                                                 "operation made what is not finite");
     }
   }
 
@@ -514,7 +540,7 @@ class Run {
   int stop_ = 0;
   bool paused_ = false, keep_now_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
-  std::string saved_, diverged_;
+  std::string saved_, diverged_, origin_;
 };
 
 /// Trains a model and returns the exit code for main: 1 when options, files or the machine do not allow it, which the

@@ -4,6 +4,7 @@
 /// What a training step takes and gives, and how that is said to people.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
@@ -11,6 +12,7 @@
 #include <tutti/tensor/view.hpp>
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,17 @@ struct TrainStepOptions {
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
 };
+
+/// Errors: configuration, unavailable.
+inline void validate(TrainStepOptions const& o, std::source_location where) {
+  auto const refuse = [&](ErrorKind kind, std::string const& what) { throw Error(kind, "TrainStep", what, where); };
+  if (o.compute != DType::float32 && o.compute != DType::bfloat16)
+    refuse(ErrorKind::unavailable, "matrix products in " + std::string(name(o.compute)) +
+                                       " are not there. Use float32 or bfloat16");
+  if (o.batch < 1 || o.sequence < 1 || o.micro_steps < 1 || o.evaluation_batch < 0)
+    refuse(ErrorKind::configuration, "batches, sequence and micro-steps must be at least 1");
+  if (!(o.weight > 0)) refuse(ErrorKind::configuration, "the weight of a rank must be above 0");
+}
 
 /// What matrix products are made of, and how on this processor.
 inline std::string describe_products(DType compute, exec::Isa isa) {

@@ -12,6 +12,7 @@
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
+#include <tutti/train/gradient_statistics.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/own_updates.hpp>
@@ -60,18 +61,10 @@ class TrainStep {
         options_(options),
         inputs_(inputs_of<Loss>(config, options.sequence)),
         execution_(context, state_),
-        programs_(options.micro_steps) {
+        programs_(options.micro_steps),
+        measures_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
-    if (options.compute != DType::float32 && options.compute != DType::bfloat16)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "matrix products in " + std::string(name(options.compute)) +
-                      " are not there. Use float32 or bfloat16",
-                  where);
-    if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options_.evaluation_batch < 1)
-      throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1",
-                  where);
-    if (!(options.weight > 0))
-      throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
+    validate(options, where);
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
@@ -167,6 +160,7 @@ class TrainStep {
                   concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
                          ". Set TrainStepOptions::tensor to as many"), where);
     programs_.clear();
+    measures_.clear();
     execution_.release();
     execution_.show_state();
     state_.unshare();
@@ -204,36 +198,21 @@ class TrainStep {
     while (pending_.size() > 1) static_cast<void>(finish());
     return finish();
   }
-  StepResult operator()(Batch const& batch, double learning_rate,
-                        std::source_location where = std::source_location::current()) {
-    return (*this)(of_tokens(batch.tokens, batch.targets, rows(), "TrainStep", "", where), learning_rate, where);
-  }
   /// The same in two halves: a device goes from one step to the next without waiting for the host where the next is
   /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
   void start(InputBatch const& batch, double learning_rate,
              std::source_location where = std::source_location::current()) {
-    prepare();
-    inputs_.require(batch, rows(), "TrainStep", where);
-    if (pending_.size() == 2)
-      throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first", where);
-    if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
-    require_begun(where, true);
-    execution_.begin_step();
+    begin(batch, 2, where);
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       Executor& run = programs_[micro];
-      inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
-      set_random(run, options_.first_row + micro * options_.batch);
+      give(run, batch, micro, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::start(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
     pending_.push_back(result);
-  }
-  void start(Batch const& batch, double learning_rate,
-             std::source_location where = std::source_location::current()) {
-    start(of_tokens(batch.tokens, batch.targets, rows(), "TrainStep", "", where), learning_rate, where);
   }
   /// The result of the oldest step under way. Errors: those of that step; invalid_argument where there is none.
   StepResult finish() {
@@ -256,14 +235,13 @@ class TrainStep {
     require_begun(where);
     Executor& run = programs_.evaluation();
     inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
-    set_random(run, 0);
+    nn::StepRandom::set(run, options_.seed, updates_, 0);
     run.run(where);
     return run.value("loss");
   }
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
-    return evaluate(of_tokens(tokens, targets, options_.evaluation_batch, "TrainStep::evaluate",
-                              ": evaluation_batch, or batch, and sequence", where), where);
+    return evaluate(InputBatch(tokens, targets), where);
   }
   /// What the loss gave by LossContext::output in the last evaluation, valid until the next one.
   /// Errors: invalid_argument, dtype.
@@ -273,10 +251,34 @@ class TrainStep {
     return programs_.evaluation().template output<T>(name, where);
   }
 
+  /// What the gradients of a batch are like that a step would take now. Nothing is updated: the step comes out the same
+  /// bit for bit. Where something is not finite, the batch is run once more on processors, operation by operation.
+  /// Ranks  all, each with its own share of the batch; the same result on all. Blocking
+  /// Cost   a step; at the first call its programs are planned, and memory is taken anew
+  /// Errors those of a step
+  GradientStatistics gradient_statistics(InputBatch const& batch,
+                                         std::source_location where = std::source_location::current()) {
+    plan_measures();
+    begin(batch, 1, where);
+    for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
+      give(measures_[micro], batch, micro, where);
+      measures_[micro].run(where);
+    }
+    auto found = statistics_of(measures_.last(), measures_.last_list(), state_, splits_, parallel_.tensor.get());
+    if (any_not_finite(found, parallel_)) found.not_finite += origin(batch, where);
+    return found;
+  }
+  /// From now on there is memory for gradient_statistics.
+  void plan_measures() {
+    if (measures_.planned()) return;
+    measures_.plan(false,
+                   [&](std::optional<optim::Pass> pass) { return compiled(traced(pass, StepWork::measures), false); });
+    execution_.release();
+  }
+
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
-    plan();
-    return programs_.workspace_bytes(keeps_packed());
+    return memory_of(planned()) + (keeps_packed() ? programs_.packed_bytes() : 0);
   }
   /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
   std::int64_t sent_bytes(graph::MeshAxis axis) {
@@ -298,18 +300,17 @@ class TrainStep {
  private:
   using Executor = typename Execution<Device>::Executor;
 
-  std::int64_t rows() const noexcept { return options_.micro_steps * options_.batch; }
-  /// Of a loss that reads nothing else, one sentence for both. `what`: of the rows.
-  InputBatch of_tokens(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
-                       std::int64_t rows, char const* who, char const* what, std::source_location where) const {
-    if constexpr (!DeclaresInputs<Loss>)
-      if (Shape const wanted{rows, options_.sequence}; !(tokens.shape() == wanted) || !(targets.shape() == wanted))
-        throw Error(ErrorKind::shape, who,
-                    "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) +
-                        " must both be " + to_string(wanted) + what, where);
-    return {tokens, targets, where};
+  /// Before programs of a step run, of which fewer than `most` are under way.
+  void begin(InputBatch const& batch, std::size_t most, std::source_location where) {
+    prepare();
+    inputs_.require(batch, options_.micro_steps * options_.batch, "TrainStep", where);
+    if (pending_.size() >= most)
+      throw Error(ErrorKind::invalid_argument, "TrainStep",
+                  concat(most == 1 ? "a step is" : "two steps are", " under way. Finish one first"), where);
+    if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
+    require_begun(where, true);
+    execution_.begin_step();
   }
-
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
   void require_begun(std::source_location where, bool together = false) {
     if (!begun_) state_.require_initialised("TrainStep", [](graph::Field const&) { return true; }, where);
@@ -324,12 +325,11 @@ class TrainStep {
                   concat("the step is one of ", splits_.ranks(),
                          " ranks of a tensor axis and is not connected to them. Call connect first"), where);
   }
-  void set_random(Executor& run, std::int64_t row) const {
-    using Random = nn::StepRandom;
-    std::pair<std::string_view, std::int64_t> const scalars[]{
-        {Random::seed_name, options_.seed}, {Random::step_name, updates_}, {Random::row_name, row}};
-    for (auto const& [name, value] : scalars)
-      if (run.takes(name)) run.set(name, value);
+  /// A micro-step's part of a batch.
+  template <class Run>
+  void give(Run& run, InputBatch const& batch, std::int64_t micro, std::source_location where) const {
+    inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
+    nn::StepRandom::set(run, options_.seed, updates_, options_.first_row + micro * options_.batch);
   }
   bool may_share(graph::Field const& field) const {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
@@ -342,28 +342,43 @@ class TrainStep {
   }
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   /// The loss alone, or with what `pass` does.
-  graph::Graph traced(std::optional<optim::Pass> pass) const {
+  graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr && parallel_.port->size() > 1);
+                            parallel_.port != nullptr && parallel_.port->size() > 1, work);
   }
-  /// Programs of every pass. Accumulators join the state here.
   void plan() {
     if (programs_.planned()) return;
-    programs_.plan([&](std::optional<optim::Pass> pass) {
-      graph::Graph graph = traced(pass);
-      if (!pass) graph.updates.clear();  // evaluation changes nothing
-      state_.add(graph);
-      graph::CompileOptions options;
-      options.target = Execution<Device>::target;
-      if (divided())
-        options.division = {parallel_.node->rank(), parallel_.node->size(),
-                            parallel_.node->size() == parallel_.port->size()};
-      return graph::compile(graph, options);
-    });
+    programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), divided()); });
+  }
+  /// Accumulators join the state here.
+  graph::Program compiled(graph::Graph const& graph, bool divides) {
+    state_.add(graph);
+    graph::CompileOptions options;
+    options.target = Execution<Device>::target;
+    if (divides)
+      options.division = {parallel_.node->rank(), parallel_.node->size(),
+                          parallel_.node->size() == parallel_.port->size()};
+    return graph::compile(graph, options);
+  }
+  std::vector<graph::Program const*> planned() {
+    plan();
+    std::vector<graph::Program const*> all = programs_.list();
+    for (graph::Program const* program : measures_.list()) all.push_back(program);
+    return all;
   }
   void prepare() {
     plan();
-    if (!execution_.prepared()) programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
+    if (execution_.prepared()) return;
+    execution_.prepare(planned(), parallel_);
+    programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
+    measures_.prepare(execution_, parallel_, keeps_packed(), false);
+  }
+  /// Of what is not finite.
+  std::string origin(InputBatch const& batch, std::source_location where) {
+    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, false,
+                                        StepWork::measures);
+    return find_origin(execution_.host(), whole, state(), batch, options_.micro_steps, parallel_,
+                       [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, where); });
   }
 
   Config config_;
@@ -378,7 +393,7 @@ class TrainStep {
   bool compared_ = false;  // with those of the other ranks, since they were connected
   parallel::DataParallel parallel_;  // before what uses its memory
   Execution<Device> execution_;
-  StepPrograms<Device> programs_;
+  StepPrograms<Device> programs_, measures_;
   std::vector<StepResult> pending_;  // of steps under way, the oldest first
 };
 

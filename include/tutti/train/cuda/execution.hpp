@@ -4,6 +4,7 @@
 /// Training steps on a CUDA device: `TrainStep<Loss, Cuda>` runs in a kernel::cuda::Blas.
 
 #include <tutti/core/shared.hpp>
+#include <tutti/exec/context.hpp>
 #include <tutti/exec/cuda/device.hpp>
 #include <tutti/graph/cuda/executor.hpp>
 #include <tutti/train/execution.hpp>
@@ -26,6 +27,10 @@ class Execution<Cuda> {
   Execution(Context& context, graph::State& state)
       : context_(context), device_state_(context.context().stream(), state) {}
 
+  exec::Context& host() {
+    if (!host_) host_ = std::make_unique<exec::Context>();
+    return *host_;
+  }
   void release() { workspace_ = nullptr; }
   bool prepared() const noexcept { return static_cast<bool>(workspace_); }
   void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const& ranks) {
@@ -52,6 +57,7 @@ class Execution<Cuda> {
 
  private:
   Context& context_;
+  std::unique_ptr<exec::Context> host_;
   graph::cuda::DeviceState device_state_;
   Shared<graph::cuda::Workspace> workspace_;
 };
