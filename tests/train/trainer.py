@@ -905,8 +905,9 @@ def case_metrics(bench):
     check([row["step"] for row in rows if row["type"] == "checkpoint"] == [3, 6, 9, 12], str(kinds))
     for row in rows:
         if row["type"] == "step":
-            for key in ("step", "loss", "grad_norm", "lr", "ms", "tokens_per_second", "mfu", "exposed_comm_ms"):
+            for key in ("step", "loss", "grad_norm", "lr", "ms", "tokens_per_second", "mfu", "exposed_comm_ms", "slowest_ms", "slowest_rank"):
                 check(isinstance(row[key], (int, float)), f"{key} in {row}")
+            check(0 < row["slowest_ms"] <= 10 * row["ms"] and 0 <= row["slowest_rank"] < 2, str(row))
         if row["type"] == "validation":
             check("bits_per_byte" in row and row["loss"] > 0, str(row))
     kept = sorted(path.name for path in (out / "checkpoints").iterdir())

@@ -354,7 +354,7 @@ class Run {
     StepResult result = step_.finish();
     // Of a norm that is not finite come parameters that are not: they must not be kept.
     bool const loss_finite = std::isfinite(result.loss), finite = loss_finite && std::isfinite(result.grad_norm);
-    bool const diverged = agree(!finite);
+    bool const diverged = agree(!finite, (now() - told_) * 1e3 - result.exposed_comm_ms);
     if (!diverged) std::visit([&](auto& algorithm) { algorithm.finish_step(step + 1, result); }, algorithm_);
     double const seconds = now() - told_;
     told_ += seconds;
@@ -368,7 +368,9 @@ class Run {
                      {"ms", seconds * 1e3},
                      {"tokens_per_second", speed},
                      {"mfu", utilisation},
-                     {"exposed_comm_ms", result.exposed_comm_ms}});
+                     {"exposed_comm_ms", result.exposed_comm_ms},
+                     {"slowest_ms", slowest_.ms},
+                     {"slowest_rank", slowest_.rank}});
     step_seconds_ += seconds;
     waited_ms_ = result.exposed_comm_ms;
     done_ = step + 1;
@@ -386,13 +388,15 @@ class Run {
 
   /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.
   /// Returns whether it did on any.
-  /// Rank 0 also says what its watchers asked for, and when all tell how they are.
-  bool agree(bool wrong) {
+  /// Rank 0 also says what its watchers asked for, and when all tell how they are. `busy_ms`: what the step took this
+  /// rank without what it waited for others; the slowest one is known from then on.
+  bool agree(bool wrong, double busy_ms = 0) {
     if (root()) outputs_.poll();
     double const stop = StopSignals::received() == 0 && outputs_.stop() ? SIGINT : StopSignals::received();
-    double found[5] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
-                       root() && reports_.due() ? 1.0 : 0.0};
+    double found[6] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
+                       root() && reports_.due() ? 1.0 : 0.0, SlowestRank{busy_ms, port_->rank()}.packed()};
     parallel::all_reduce(*port_, found, comm::PortOp::max);
+    if (busy_ms > 0) slowest_ = SlowestRank::of(found[5]);
     stop_ = static_cast<int>(found[0]);
     paused_ = found[2] != 0;
     keep_now_ = keep_now_ || found[3] != 0;
@@ -537,6 +541,7 @@ class Run {
   double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
   double told_ = 0;  // when the step before was told of, or the first one began
   double waited_ms_ = 0, built_seconds_ = 0;
+  SlowestRank slowest_;  // of the last step
   int stop_ = 0;
   bool paused_ = false, keep_now_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
