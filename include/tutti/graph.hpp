@@ -9,6 +9,7 @@
 #include <tutti/tensor/shape.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/canonical.hpp>
+#include <tutti/graph/scopes.hpp>
 #include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/values.hpp>
 #include <tutti/graph/builder.hpp>

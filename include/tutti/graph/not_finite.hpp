@@ -66,6 +66,7 @@ struct NotFinite {
       bool const element = step.kind == StepKind::elementwise && !step.instructions.empty();
       std::string text(element ? name(static_cast<Op>(step.instructions.back().op.number)) : name(step.kind));
       std::string where = step.where;
+      if (!step.scope.empty()) where += concat(where.empty() ? "" : ", ", "in ", step.scope);
       if (step.layer >= 0) where += concat(where.empty() ? "" : ", ", "layer ", step.layer);
       return where.empty() ? text : concat(text, " (", where, ")");
     };

@@ -144,6 +144,7 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
   builder.output("grad_norm", norm, where);
   Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip)
                                      : graph::constant(builder, 1, {}, DType::float32, where);
+  auto const range = builder.scope("update", where);
   Var const learning_rate = builder.scalar("learning_rate", DType::float32, where);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     ParameterGroup const& group = parameters[i].group;
