@@ -20,7 +20,8 @@ PLAIN = re.compile(r"<((?:[\w+-][\w.+-]*/)*[\w+-][\w.+-]*)>")
 def includes(text):
     """(line, directive, what it names) for everything that brings in a file, however it is written."""
     text = re.sub(r"(?:.*\\\n)+.*", lambda m: m[0].replace("\\\n", "") + "\n" * m[0].count("\n"), text)
-    text = QUOTED_OR_COMMENT.sub(lambda m: m[1] or re.sub(r"[^\n]+", " ", m[0]), text)
+    plain = lambda m: m[1] and not m[1].startswith("R")  # what a raw string holds is no directive
+    text = QUOTED_OR_COMMENT.sub(lambda m: m[1] if plain(m) else re.sub(r"[^\n]+", " ", m[0]), text)
     for found in DIRECTIVE.finditer(text):
         yield text.count("\n", 0, found.start(3)) + 1, found[1] or found[2], found[3].strip()
 

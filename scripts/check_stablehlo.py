@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the StableHLO modules that tests/graph/stablehlo_files.cpp writes in JAX and IREE, and compares.
 
-usage: check_stablehlo.py FOLDER [--only WORD] [--backend jax|iree]...
+usage: check_stablehlo.py FOLDER [--only WORD] [--backend jax|iree|targets]...
 
 Small graphs are compared with what the library's interpreter computes, training steps, 20 of each, with the losses of
-its executor. `./tutti check --iree` makes the folder and a Python that has both compilers."""
+its executor. IREE then compiles training steps for processors and GPUs that need not be here (targets), which tells
+whether it can, and nothing of what they would give there. `./tutti check --iree` makes the folder and a Python that has
+both compilers."""
 import argparse
 import concurrent.futures
 import importlib.metadata
 import json
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
@@ -27,6 +31,18 @@ IREE_REFUSES = {
     "functions_float64": "undefined symbol",  # tanh, sine, cosine
 }
 
+# Training steps that IREE is to compile for every target of targets.json, and where it cannot, with words of its message.
+# As above: anything else is a failure, and so is success.
+COMPILED_FOR_TARGETS = ("train_gpt2", "train_llama", "example_gpt2")
+IREE_CANNOT_TARGET = {
+    # 3.13 knows targets up to sm_89. What it makes is PTX, which drivers of newer GPUs take.
+    ("cuda:sm_90", "train_gpt2"): "missing GPU target in #hal.executable.target",
+    ("cuda:sm_90", "train_llama"): "missing GPU target in #hal.executable.target",
+    ("cuda:sm_90", "example_gpt2"): "missing GPU target in #hal.executable.target",
+    ("metal-spirv", "example_gpt2"): "failed to legalize operation 'memref.alloc'",
+}
+MOST_SECONDS = 600  # of one compilation, with the machine shared
+
 
 def dtype_of(name):
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
@@ -35,7 +51,7 @@ def dtype_of(name):
 class Jax:
     name = "JAX"
 
-    def __init__(self):
+    def __init__(self, folder):
         import jax
         import jax.extend.backend
         from jaxlib import xla_client
@@ -65,15 +81,13 @@ class Jax:
 
 class Iree:
     name = "IREE"
-    # At O2 and O3 the compiler, 3.13, fails on some of these modules.
-    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
-             "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O1"]
 
-    def __init__(self):
+    def __init__(self, folder):
         import iree.compiler
         import iree.runtime
         self.compiler, self.runtime = iree.compiler, iree.runtime
         self.config = iree.runtime.Config("local-sync")
+        self.flags = json.loads((folder / "targets.json").read_text())["llvm-cpu"]
         self.version = (importlib.metadata.version("iree-base-compiler") + ", runtime " +
                         importlib.metadata.version("iree-base-runtime"))
 
@@ -81,7 +95,7 @@ class Iree:
         # It computes float64 in float32, for want of functions in it, unless arguments or results are float64.
         signature = text[text.index("func.func"):text.index("{\n", text.index("func.func"))]
         wide = ["--iree-input-demote-f64-to-f32=false"] if "f64>" in signature else []
-        binary = self.compiler.compile_str(text, input_type="stablehlo", extra_args=self.flags + wide)
+        binary = self.compiler.compile_str(text, extra_args=self.flags + wide)
         module = self.runtime.VmModule.copy_buffer(self.config.vm_instance, binary)
         return self.runtime.load_vm_module(module, self.config)
 
@@ -252,18 +266,72 @@ def check_with(backend, folder, entries):
     return failed
 
 
+def compile_for(folder, name, target, flags):
+    """Seconds, bytes of the module, and the compiler's first complaint, for one module and target."""
+    # The program itself: a compilation that never ends is ended.
+    import iree.compiler.tools.binaries as binaries
+    begin = time.time()
+    with tempfile.TemporaryDirectory() as made:
+        output = pathlib.Path(made) / "module.vmfb"
+        command = [binaries.find_tool("iree-compile"), *flags, str(folder / (name + ".mlir")), "-o", str(output)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return time.time() - begin, 0, f"no end after {MOST_SECONDS} s"
+        lines = done.stderr.splitlines()
+        complaint = next((line for line in lines if "error:" in line), (lines or ["no message"])[-1])
+        size = output.stat().st_size if output.exists() else 0
+    if done.returncode == 0:
+        complaint = None if size > 0 else "it left no module"
+    elif done.returncode < 0:
+        complaint = f"ended by signal {-done.returncode}: {complaint}"
+    return time.time() - begin, size, complaint
+
+
+def check_targets(folder, only):
+    """The number of targets for which IREE does something else than it is known to."""
+    begin, failed, refused = time.time(), 0, 0
+    targets = json.loads((folder / "targets.json").read_text())
+    names = [name for name in COMPILED_FOR_TARGETS if only in name]
+    version = importlib.metadata.version("iree-base-compiler")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        compiling = {(target, name): pool.submit(compile_for, folder, name, target, flags)
+                     for target, flags in targets.items() for name in names}
+        for (target, name), outcome in compiling.items():
+            seconds, size, complaint = outcome.result()
+            known = IREE_CANNOT_TARGET.get((target, name))
+            if complaint is None:
+                told = f"compiled in {seconds:.0f} s, {size / 1024:.0f} KiB"
+                if known:
+                    failed += 1
+                    told += ", which it could not before: take it off the list in this script"
+            elif known and known in complaint:
+                refused += 1
+                told = f"IREE {version} cannot, as is known: {complaint[:200]}"
+            else:
+                failed += 1
+                told = f"FAILED: {complaint[:300]}"
+            print(f"      {target:13} {name}: {told}", flush=True)
+    print(f"IREE {version}: {len(names)} training steps for {len(targets)} targets in {time.time() - begin:.0f} s, "
+          f"{refused} refused as expected, {failed} otherwise", flush=True)
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", default="")
-    parser.add_argument("--backend", action="append", choices=["jax", "iree"])
+    parser.add_argument("--backend", action="append", choices=["jax", "iree", "targets"])
     options = parser.parse_args()
     entries = [entry for entry in json.loads((options.folder / "cases.json").read_text()) if options.only in entry["name"]]
     if not entries:
         sys.exit(f"no case of {options.folder} has '{options.only}' in its name")
     failed = 0
-    for name in options.backend or ["jax", "iree"]:
-        failed += check_with({"jax": Jax, "iree": Iree}[name](), options.folder, entries)
+    for name in options.backend or ["jax", "iree", "targets"]:
+        if name == "targets":
+            failed += check_targets(options.folder, options.only)
+        else:
+            failed += check_with({"jax": Jax, "iree": Iree}[name](options.folder), options.folder, entries)
     if failed:
         sys.exit(f"{failed} modules are wrong")
     print("all StableHLO modules agree")

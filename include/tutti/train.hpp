@@ -6,6 +6,7 @@
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/choices.hpp>
+#include <tutti/train/value_checks.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
@@ -15,6 +16,7 @@
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
 #include <tutti/train/loss_context.hpp>
+#include <tutti/train/target_weights.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/step_programs.hpp>
 #include <tutti/train/train_step.hpp>
@@ -23,6 +25,7 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/commands.hpp>
+#include <tutti/train/data_sets.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/model_facts.hpp>

@@ -8,6 +8,8 @@
 ///   NAME.results            of every replica, results one after another, in float64
 ///   NAME.steps              of training: inputs and scalars of every step and replica
 ///   cases.json              which there are
+///   example_gpt2.mlir       a training step that is only compiled
+///   targets.json            what IREE compiles for, and the flags that say so
 // Covers: <tutti/graph/stablehlo/export.hpp>
 
 #include "graph/stablehlo_cases.hpp"
@@ -16,6 +18,7 @@
 #include <tutti/graph/elements.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/interpreter.hpp>
+#include <tutti/graph/iree/target_device.hpp>
 #include <tutti/graph/stablehlo/export.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
@@ -297,6 +300,31 @@ void write_models(Folder& folder) {
   write_training(folder, "train_gpt2_bfloat16_wide", rounded, {.tolerance = 1e-2, .narrow_products = false});
 }
 
+/// The step of docs/guides/stablehlo.md (examples/060_stablehlo.cpp), only to be compiled: compilers for GPUs treat
+/// sizes of some dozens otherwise.
+void write_example(Folder& folder) {
+  nn::Gpt2 const gpt2 = nn::make_parameters(nn::Gpt2Config{
+      .layers = 2, .heads = 4, .channels = 64, .vocabulary = 256, .padded_vocabulary = 256, .max_tokens = 64});
+  Graph const step = trace(gpt2, [](Builder& b, nn::Gpt2 const& model) {
+    Var const tokens = b.input("tokens", DType::int32, {8, 64}), targets = b.input("targets", DType::int32, {8, 64});
+    optim::minimise(nn::Gpt2Loss{}(model, tokens, targets), optim::Pass::whole, {.weight_decay = 0.1}, {.clip = 1.0});
+  });
+  folder.write("example_gpt2.mlir", to_stablehlo(step, {.module = "gpt2"}).text);
+}
+
+/// Those that docs/guides/stablehlo.md names.
+void write_targets(Folder& folder) {
+  std::string rows;
+  for (char const* name : {"llvm-cpu", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90", "rocm:gfx908", "rocm:gfx90a",
+                           "rocm:gfx942", "vulkan-spirv", "metal-spirv"}) {
+    std::string flags;
+    for (std::string const& flag : iree::compile_flags(iree::parse_target_device(name)))
+      flags += (flags.empty() ? "\"" : ", \"") + flag + "\"";
+    rows += (rows.empty() ? "\n  \"" : ",\n  \"") + std::string(name) + "\": [" + flags + "]";
+  }
+  folder.write("targets.json", "{" + rows + "\n}\n");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) try {
@@ -307,6 +335,8 @@ int main(int count, char** arguments) try {
   Folder folder{arguments[1]};
   for (test::StablehloCase const& made : test::StablehloCases().all()) write_case(folder, made);
   write_models(folder);
+  write_example(folder);
+  write_targets(folder);
   folder.write("cases.json", "[" + folder.index + "\n]\n");
   return 0;
 } catch (std::exception const& error) {

@@ -7,6 +7,7 @@
 // Covers: <tutti/train/start_table.hpp> <tutti/train/step_options.hpp>
 // The loop around the step is exercised by trainer.py, as users run it.
 #include "support/catch.hpp"
+#include "train/executor_suite.hpp"
 #include "train/small_batches.hpp"
 
 #include <tutti/backend/threads.hpp>
@@ -56,6 +57,11 @@ Outcome run_steps(int ranks, std::int64_t micro_steps, int threads, int steps = 
 }
 
 }  // namespace
+
+TEST_CASE("processors train as every device does", "[train]") {
+  exec::Context context({.threads = 2, .ranks_on_node = 1});
+  test::ExecutorSuite<Cpu>(context, GENERATE(std::int64_t{1}, std::int64_t{3})).run();
+}
 
 TEST_CASE(
     "losses agree for every number of ranks and micro-steps, and are bitwise the same for every number of threads") {

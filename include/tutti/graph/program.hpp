@@ -19,8 +19,9 @@
 
 namespace tutti::graph {
 
-/// What a program's steps are made for.
-enum class Target : std::uint8_t { cpu, cuda };
+/// What a program's steps are made for. For IREE as for processors: what it runs is the graph as a StableHLO module
+/// (graph/iree/program.hpp), the steps tell inputs, outputs and fields.
+enum class Target : std::uint8_t { cpu, cuda, iree };
 
 struct CompileOptions {
   bool fuse = true;                              ///< epilogues and elementwise chains

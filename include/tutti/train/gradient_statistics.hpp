@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -121,15 +122,18 @@ inline std::string spoilt_source(graph::StepList const& list, InputBatch const& 
 /// data axis) once for every micro-step, on processors, operation by operation. `give(run, micro)` sets its inputs. The
 /// sentence of the lowest rank that finds it, the same on every rank.
 /// Ranks  all of `ranks`, where these are connected. Blocking
-template <class F>
-std::string find_origin(exec::Context& context, graph::Graph const& graph, graph::State& state,
-                        InputBatch const& batch, std::int64_t micro_steps, parallel::DataParallel const& ranks,
-                        F&& give) {
+template <class Execution, class F>
+std::string find_origin(Execution& execution, graph::Graph const& graph, graph::State& state, InputBatch const& batch,
+                        std::int64_t micro_steps, parallel::DataParallel const& ranks, F&& give) {
+  std::optional<exec::Context> own;
+  exec::Context* context = nullptr;
+  if constexpr (requires { execution.host(); }) context = &execution.host();
+  else context = &own.emplace();
   graph::CompileOptions options;
   options.fuse = false;  // operations by the names and lines that the loss says
   graph::Program const program = graph::compile(graph, options);
   graph::NotFinite found;
-  graph::Executor run(context, program, state,
+  graph::Executor run(*context, program, state,
                       {.port = ranks.port.get(), .tensor = ranks.tensor.get(), .not_finite = &found});
   std::string text = detail::spoilt_source(program.list, batch, state);
   for (std::int64_t micro = 0; micro < micro_steps; ++micro) {  // to the end: other ranks may wait for this one

@@ -3,11 +3,13 @@
 /// @file
 /// What a training step takes and gives, and how that is said to people.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -40,20 +42,25 @@ struct TrainStepOptions {
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
   List<optim::ParameterGroup> groups{};  ///< parameters that decay, learn or stay otherwise than the rest
+  /// Batches have targets of -1: the loss is the mean over all targets of a step that count, over its micro-steps and
+  /// ranks, which tell each other how many they have. Else it is the mean of micro-steps' means.
+  bool weigh_targets = false;
   int tensor = 1;              ///< ranks of the tensor axis, each with a part of the model (parallel/mesh.hpp)
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
+  /// How gradients travel between ranks; none: as they are. parallel/compression.hpp has some, on one rank as well.
+  optim::AnyCompressor compress{};
 };
 
-/// Errors: configuration, unavailable.
-inline void validate(TrainStepOptions const& o, std::source_location where) {
-  auto const refuse = [&](ErrorKind kind, std::string const& what) { throw Error(kind, "TrainStep", what, where); };
-  if (o.compute != DType::float32 && o.compute != DType::bfloat16)
-    refuse(ErrorKind::unavailable, "matrix products in " + std::string(name(o.compute)) +
-                                       " are not there. Use float32 or bfloat16");
-  if (o.batch < 1 || o.sequence < 1 || o.micro_steps < 1 || o.evaluation_batch < 0)
-    refuse(ErrorKind::configuration, "batches, sequence and micro-steps must be at least 1");
-  if (!(o.weight > 0)) refuse(ErrorKind::configuration, "the weight of a rank must be above 0");
+/// Errors: configuration, unavailable, for what no device does.
+inline void require_sound(TrainStepOptions const& options, std::source_location where) {
+  if (options.compute != DType::float32 && options.compute != DType::bfloat16)
+    throw Error(ErrorKind::unavailable, "TrainStep",
+                concat("matrix products in ", name(options.compute), " are not there. Use float32 or bfloat16"), where);
+  if (options.batch < 1 || options.sequence < 1 || options.micro_steps < 1 || options.evaluation_batch < 1)
+    throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1", where);
+  if (!(options.weight > 0))
+    throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
 }
 
 /// What matrix products are made of, and how on this processor.
@@ -72,7 +79,7 @@ inline std::string describe_recompute(graph::Recompute policy) {
 }
 
 struct StepResult {
-  float loss = 0;              ///< mean over all sequences of the step, before the update
+  float loss = 0;              ///< mean over all of the step, before the update
   float grad_norm = 0;         ///< global norm before clipping
   double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
 };

@@ -41,7 +41,8 @@ struct ProfiledPass {
 template <class Device>
 class StepPrograms {
  public:
-  using Executor = typename Execution<Device>::Executor;
+  using Program = typename Execution<Device>::Program;
+  using Ready = typename Execution<Device>::Ready;
 
   explicit StepPrograms(std::int64_t micro_steps) : micro_steps_(micro_steps) {}
 
@@ -56,8 +57,8 @@ class StepPrograms {
     if (micro_steps_ > 1) add(Pass::last);
     if (evaluates) evaluation_.program = own(compiled(std::optional<Pass>()));
   }
-  std::vector<graph::Program const*> list() {
-    std::vector<graph::Program const*> all;
+  /// All of them, behind others.
+  std::vector<graph::Program const*> list(std::vector<graph::Program const*> all = {}) {
     for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
     return all;
   }
@@ -65,7 +66,7 @@ class StepPrograms {
   void prepare(Execution<Device>& execution, parallel::DataParallel const& ranks, bool keeps_packed, bool profile) {
     for (Runnable* runnable : runnables()) {
       bool const evaluates = runnable == &evaluation_;
-      runnable->executor = execution.executor(
+      runnable->executor = execution.ready(
           *runnable->program, ranks, {keeps_packed && !evaluates, profile, evaluates || runnable == &passes_.back()});
     }
   }
@@ -75,22 +76,26 @@ class StepPrograms {
   }
 
   /// Of a micro-step.
-  Executor& operator[](std::int64_t micro) const {
+  Ready& operator[](std::int64_t micro) const {
     bool const last = micro + 1 == micro_steps_;
     return *passes_[last ? passes_.size() - 1 : micro == 0 ? 0 : 1].executor;
   }
   /// The one that updates, with collectives.
-  Executor& last() const { return *passes_.back().executor; }
+  Ready& last() const { return *passes_.back().executor; }
   graph::StepList const& last_list() const { return passes_.back().program->list; }
-  Executor& evaluation() const { return *evaluation_.executor; }
+  Ready& evaluation() const { return *evaluation_.executor; }
 
   /// Bytes of the weights that all micro-steps keep packed.
   std::int64_t packed_bytes() const { return graph::kept_bytes(passes_.front().program->list); }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
-  std::int64_t sent_bytes(graph::MeshAxis axis) const {
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
+  /// `ring_ranks`: graph::ring_bytes.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks) const {
     std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < passes_.size(); ++i)
-      bytes += runs_of(i) * graph::sent_bytes(passes_[i].program->list, axis);
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      graph::StepList const& list = passes_[i].program->list;
+      bytes += runs_of(i) *
+               (ring_ranks > 0 ? graph::ring_bytes(list, axis, ring_ranks) : graph::sent_bytes(list, axis));
+    }
     return bytes;
   }
   /// The step table of the program that updates.
@@ -105,12 +110,12 @@ class StepPrograms {
 
  private:
   struct Runnable {
-    std::unique_ptr<graph::Program> program;
-    std::unique_ptr<Executor> executor;
+    std::unique_ptr<Program> program;
+    std::unique_ptr<Ready> executor;
   };
 
-  static std::unique_ptr<graph::Program> own(graph::Program program) {
-    return std::make_unique<graph::Program>(std::move(program));
+  static std::unique_ptr<Program> own(Program program) {
+    return std::make_unique<Program>(std::move(program));
   }
   List<Runnable*> runnables() {
     List<Runnable*> all;

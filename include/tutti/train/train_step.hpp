@@ -22,7 +22,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -41,7 +40,8 @@ namespace tutti::train {
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
-/// Devices      `Cpu`, and with <tutti/train/cuda/execution.hpp> `Cuda`: what it runs in is that device's Context.
+/// Devices      `Cpu`, with <tutti/train/cuda/execution.hpp> `Cuda`, with <tutti/train/iree/execution.hpp> `Iree`: what
+/// it runs in is that device's Context.
 template <class Loss, class Device = Cpu>
 class TrainStep {
  public:
@@ -64,14 +64,12 @@ class TrainStep {
         programs_(options.micro_steps),
         measures_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
-    validate(options, where);
+    require_sound(options_, where);
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
-    if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "tensor parallelism is not there for programs on devices. Use one rank of the tensor axis", where);
+    require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     try {
       state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
@@ -92,10 +90,9 @@ class TrainStep {
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
   graph::State& state() {
-    execution_.show_state();
+    execution_.state();
     return state_;
   }
-  /// Of parameters and moments.
   std::int64_t state_bytes() const noexcept { return state_.bytes(); }
   std::int64_t parameter_count() const {
     std::int64_t count = 0;
@@ -121,7 +118,7 @@ class TrainStep {
   /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
-    execution_.show_state();
+    execution_.state();
     if (splits_.ranks() == 1) return static_cast<void>(f(state_));
     require_connected(where);
     graph::State whole = parallel::whole_fields(state_, splits_);
@@ -152,17 +149,19 @@ class TrainStep {
   /// on that rank alone writes the state from outside.
   /// Ranks     all. Blocking. Pointers into the state are invalid afterwards.
   /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks.
-  void connect(parallel::DataParallel data_parallel,
-               std::source_location where = std::source_location::current()) {
-    if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1;
-        tensor != splits_.ranks())
+  void connect(parallel::DataParallel data_parallel, std::source_location where = std::source_location::current()) {
+    if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1; tensor != splits_.ranks())
       throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
                   concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
                          ". Set TrainStepOptions::tensor to as many"), where);
+    if (data_parallel.port && data_parallel.port->size() > 1 && !Execution<Device>::averages)
+      throw Error(ErrorKind::unavailable, "TrainStep::connect",
+                  "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
+                  "averages models", where);
     programs_.clear();
     measures_.clear();
-    execution_.release();
-    execution_.show_state();
+    execution_.close();
+    execution_.state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
@@ -180,7 +179,6 @@ class TrainStep {
     return std::any_of(state_.fields().begin(), state_.fields().end(),
                        [](auto const& field) { return field.shared(); });
   }
-
   /// Of the fields that a node's ranks have together.
   std::int64_t shared_bytes() const {
     std::int64_t bytes = 0;
@@ -202,13 +200,13 @@ class TrainStep {
   /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
   void start(InputBatch const& batch, double learning_rate,
              std::source_location where = std::source_location::current()) {
-    begin(batch, 2, where);
+    auto const weights = begin(batch, false, where);
     StepResult result;
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
-      Executor& run = programs_[micro];
-      give(run, batch, micro, where);
+      Ready& run = programs_[micro];
+      give(run, batch, micro, weights, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
-      Execution<Device>::start(run, where);
+      Execution<Device>::step(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -233,7 +231,7 @@ class TrainStep {
     prepare();
     inputs_.require(batch, options_.evaluation_batch, "TrainStep::evaluate", where);
     require_begun(where);
-    Executor& run = programs_.evaluation();
+    Ready& run = programs_.evaluation();
     inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
     nn::StepRandom::set(run, options_.seed, updates_, 0);
     run.run(where);
@@ -251,39 +249,39 @@ class TrainStep {
     return programs_.evaluation().template output<T>(name, where);
   }
 
-  /// What the gradients of a batch are like that a step would take now. Nothing is updated: the step comes out the same
-  /// bit for bit. Where something is not finite, the batch is run once more on processors, operation by operation.
-  /// Ranks  all, each with its own share of the batch; the same result on all. Blocking
-  /// Cost   a step; at the first call its programs are planned, and memory is taken anew
-  /// Errors those of a step
+  /// What the gradients of a batch are like that a step would take now, not compressed. Nothing is updated: the step
+  /// comes out the same bit for bit. Where something is not finite, the batch is run once more on processors, operation
+  /// by operation. Ranks: all, each with its own share of the batch; the same result on all. Errors: those of a step.
+  /// Cost  a step; at the first call its programs are planned, and memory is taken anew
   GradientStatistics gradient_statistics(InputBatch const& batch,
                                          std::source_location where = std::source_location::current()) {
-    plan_measures();
-    begin(batch, 1, where);
+    auto const weights = begin(batch, true, where);
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
-      give(measures_[micro], batch, micro, where);
+      give(measures_[micro], batch, micro, weights, where);
       measures_[micro].run(where);
     }
     auto found = statistics_of(measures_.last(), measures_.last_list(), state_, splits_, parallel_.tensor.get());
-    if (any_not_finite(found, parallel_)) found.not_finite += origin(batch, where);
+    if (any_not_finite(found, parallel_)) found.not_finite += origin(batch, weights, where);
     return found;
   }
   /// From now on there is memory for gradient_statistics.
   void plan_measures() {
     if (measures_.planned()) return;
+    execution_.close();
     measures_.plan(false,
                    [&](std::optional<optim::Pass> pass) { return compiled(traced(pass, StepWork::measures), false); });
-    execution_.release();
   }
 
+  /// Compiles every program, which the first step does otherwise. Does not communicate. Errors: unavailable, where they
+  /// were compiled for a device that is not here.
+  void compile() { plan(), execution_.require_runnable(); }
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
-  std::int64_t workspace_bytes() {
-    return memory_of(planned()) + (keeps_packed() ? programs_.packed_bytes() : 0);
-  }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
-  std::int64_t sent_bytes(graph::MeshAxis axis) {
+  std::int64_t workspace_bytes() { return memory_of(planned()) + (keeps_packed() ? programs_.packed_bytes() : 0); }
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
+  /// `ring_ranks`: graph::ring_bytes.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
     plan();
-    return programs_.sent_bytes(axis);
+    return programs_.sent_bytes(axis, ring_ranks);
   }
   /// The step table of the program that updates.
   std::string table() {
@@ -298,18 +296,20 @@ class TrainStep {
   }
 
  private:
-  using Executor = typename Execution<Device>::Executor;
+  using Ready = typename Execution<Device>::Ready;
 
-  /// Before programs of a step run, of which fewer than `most` are under way.
-  void begin(InputBatch const& batch, std::size_t most, std::source_location where) {
+  /// Before programs of a step run, or those that measure; gives the weights of its micro-steps.
+  List<double> begin(InputBatch const& batch, bool measures, std::source_location where) {
+    if (pending_.size() >= (measures ? 1u : 2u))
+      throw Error(ErrorKind::invalid_argument, "TrainStep",
+                  concat(measures ? "a step is" : "two steps are", " under way. Finish one first"), where);
+    if (measures) plan_measures();
     prepare();
     inputs_.require(batch, options_.micro_steps * options_.batch, "TrainStep", where);
-    if (pending_.size() >= most)
-      throw Error(ErrorKind::invalid_argument, "TrainStep",
-                  concat(most == 1 ? "a step is" : "two steps are", " under way. Finish one first"), where);
     if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
     require_begun(where, true);
     execution_.begin_step();
+    return target_weights(batch, options_, parallel_.port, where);
   }
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
   void require_begun(std::source_location where, bool together = false) {
@@ -325,17 +325,19 @@ class TrainStep {
                   concat("the step is one of ", splits_.ranks(),
                          " ranks of a tensor axis and is not connected to them. Call connect first"), where);
   }
-  /// A micro-step's part of a batch.
+  /// A micro-step's part of a batch, and its factor where there is one.
   template <class Run>
-  void give(Run& run, InputBatch const& batch, std::int64_t micro, std::source_location where) const {
+  void give(Run& run, InputBatch const& batch, std::int64_t micro, List<double> const& weights,
+            std::source_location where) const {
     inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
     nn::StepRandom::set(run, options_.seed, updates_, options_.first_row + micro * options_.batch);
+    if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
   }
   bool may_share(graph::Field const& field) const {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
   void read(StepResult& result) const {
-    Executor const& run = programs_.last();
+    Ready const& run = programs_.last();
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
     result.grad_norm = static_cast<float>(run.value("grad_norm"));
@@ -344,41 +346,39 @@ class TrainStep {
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr && parallel_.port->size() > 1, work);
+                            parallel_.port != nullptr ? parallel_.port->size() : 1, work);
   }
   void plan() {
     if (programs_.planned()) return;
     programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), divided()); });
   }
   /// Accumulators join the state here.
-  graph::Program compiled(graph::Graph const& graph, bool divides) {
+  typename Execution<Device>::Program compiled(graph::Graph const& graph, bool divides) {
     state_.add(graph);
     graph::CompileOptions options;
     options.target = Execution<Device>::target;
     if (divides)
       options.division = {parallel_.node->rank(), parallel_.node->size(),
                           parallel_.node->size() == parallel_.port->size()};
-    return graph::compile(graph, options);
+    return execution_.compile(graph, options);
   }
   std::vector<graph::Program const*> planned() {
     plan();
-    std::vector<graph::Program const*> all = programs_.list();
-    for (graph::Program const* program : measures_.list()) all.push_back(program);
-    return all;
+    return measures_.list(programs_.list());
   }
   void prepare() {
-    plan();
+    compile();
     if (execution_.prepared()) return;
     execution_.prepare(planned(), parallel_);
     programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
     measures_.prepare(execution_, parallel_, keeps_packed(), false);
   }
   /// Of what is not finite.
-  std::string origin(InputBatch const& batch, std::source_location where) {
-    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, false,
+  std::string origin(InputBatch const& batch, List<double> const& weights, std::source_location where) {
+    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, 1,
                                         StepWork::measures);
-    return find_origin(execution_.host(), whole, state(), batch, options_.micro_steps, parallel_,
-                       [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, where); });
+    return find_origin(execution_, whole, state(), batch, options_.micro_steps, parallel_,
+                       [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); });
   }
 
   Config config_;

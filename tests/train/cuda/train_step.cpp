@@ -7,6 +7,7 @@
 
 #include "cuda/support.hpp"
 #include "support/catch.hpp"
+#include "train/executor_suite.hpp"
 #include "train/small_batches.hpp"
 
 #include <tutti/backend/threads.hpp>
@@ -82,6 +83,11 @@ Outcome on_processors(TrainStepOptions const& of, int steps) {
 }
 
 }  // namespace
+
+TEST_CASE("a device trains as every device does") {
+  kernel::cuda::Blas blas(cuda_context(), little);
+  test::ExecutorSuite<Cuda>(blas, 1).run();
+}
 
 TEST_CASE("losses of twenty steps on a device are within 1e-4 of those on processors, and bitwise the same again") {
   Outcome const device = on_device(options(4), 20), again = on_device(options(4), 20),

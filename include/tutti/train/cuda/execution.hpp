@@ -20,37 +20,38 @@ template <>
 class Execution<Cuda> {
  public:
   using Context = kernel::cuda::Blas;
-  using Executor = graph::cuda::Executor;
+  using Program = graph::Program;
+  using Ready = graph::cuda::Executor;
   static constexpr graph::Target target = graph::Target::cuda;
-  static constexpr bool asynchronous = true;
+  static constexpr bool asynchronous = true, averages = true;
 
   Execution(Context& context, graph::State& state)
       : context_(context), device_state_(context.context().stream(), state) {}
 
-  exec::Context& host() {
-    if (!host_) host_ = std::make_unique<exec::Context>();
-    return *host_;
+  Program compile(graph::Graph const& graph, graph::CompileOptions const& options) {
+    return graph::compile(graph, options);
   }
-  void release() { workspace_ = nullptr; }
+  void require_runnable() {}
+  void close() { workspace_ = nullptr; }
   bool prepared() const noexcept { return static_cast<bool>(workspace_); }
   void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const& ranks) {
     workspace_ = graph::cuda::Workspace::of(context_.context().stream(), programs, ranks.device.get());
   }
-  std::unique_ptr<Executor> executor(graph::Program const& program, parallel::DataParallel const& ranks,
-                                     ExecutionSettings const& settings) {
+  std::unique_ptr<Ready> ready(Program const& program, parallel::DataParallel const& ranks,
+                               ExecutionSettings const& settings) {
     graph::cuda::ExecutorOptions options;
     options.port = ranks.device ? ranks.device.get() : ranks.port.get();
     options.reach = ranks.device ? graph::cuda::Reach::device : graph::cuda::Reach::host;
     options.workspace = workspace_;
     options.forgets_mistakes = settings.updates;
     options.profile = settings.profile;
-    return std::make_unique<Executor>(context_, program, device_state_, options);
+    return std::make_unique<Ready>(context_, program, device_state_, options);
   }
   template <class F>
   void share(Shared<comm::Port> const&, F&&) {}
   void begin_step() {}
-  static void start(Executor& executor, std::source_location where) { executor.start(where); }
-  void show_state() {
+  static void step(Ready& ready, std::source_location where) { ready.start(where); }
+  void state() {
     device_state_.to_host();
     device_state_.host_wrote();
   }
@@ -61,5 +62,6 @@ class Execution<Cuda> {
   graph::cuda::DeviceState device_state_;
   Shared<graph::cuda::Workspace> workspace_;
 };
+static_assert(Executor<Execution<Cuda>>);
 
 }  // namespace tutti::train
