@@ -23,6 +23,7 @@ struct Surface {
   /// (batch, 2) to (batch, 1). In training batches are normalised by their own mean and variance.
   Var operator()(Var x, bool training) const {
     graph::Builder& b = *x.builder;
+    auto const range = b.scope("network");
     Var const h = first(x);
     auto const seen = [&](char const* name, auto&& now) {  // in training what is now, which joins the average
       Var const average = b.state(name, {hidden}, graph::StateUpdate::averaged);

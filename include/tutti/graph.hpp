@@ -9,6 +9,7 @@
 #include <tutti/tensor/shape.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/canonical.hpp>
+#include <tutti/graph/scopes.hpp>
 #include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/values.hpp>
 #include <tutti/graph/builder.hpp>
@@ -54,6 +55,7 @@
 #include <tutti/graph/custom.hpp>
 #include <tutti/graph/differs.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/not_finite.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>

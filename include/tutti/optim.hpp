@@ -9,6 +9,7 @@
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/optim/trained_parameters.hpp>
 #include <tutti/optim/minimise.hpp>
+#include <tutti/optim/gradient_statistics.hpp>
 #include <tutti/optim/muon.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/optim/sgd.hpp>

@@ -10,9 +10,10 @@
 #include <tutti/train/options.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
-#include <tutti/train/initialisation.hpp>
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/inputs.hpp>
+#include <tutti/train/gradient_statistics.hpp>
+#include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
 #include <tutti/train/loss_context.hpp>
 #include <tutti/train/target_weights.hpp>

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/core/json_text.hpp>
+// Covers: <tutti/core/json_text.hpp> <tutti/graph/scopes.hpp>
 #include <tutti/graph/profile.hpp>
 
 #include <tutti/graph/amp.hpp>
+#include <tutti/graph/decompose.hpp>
+#include <tutti/graph/file.hpp>
+#include <tutti/graph/grad.hpp>
+#include <tutti/graph/print.hpp>
 #include <tutti/graph/program.hpp>
+#include <tutti/graph/repeat.hpp>
 
 #include "small_gpt.hpp"
 #include "support/catch.hpp"
 
 #include <map>
+#include <memory>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace tutti;
 using namespace tutti::graph;
@@ -104,4 +113,77 @@ TEST_CASE("a table adds up equal operations of one line, and a trace has the las
   CHECK(trace.find("gemm 4x6x5 bfloat16") != trace.rfind("gemm 4x6x5 bfloat16"));
   CHECK_FALSE(Profile().measures());
   CHECK(json_text("a\"b\\c\n") == "a\\\"b\\\\c?");
+}
+
+TEST_CASE("ranges that are named while a model is traced hold its steps in the trace, loops and gradients included") {
+  auto const traced = [](bool named) {
+    Builder b;
+    auto const in = [&](Builder& builder, char const* name) {
+      return named ? std::unique_ptr<Scopes::Range>(new Scopes::Range(builder.scope(name))) : nullptr;
+    };
+    Var const x = b.input("x", DType::float32, {4, 3}), w = b.parameter("w", {3, 3}, normal(0.5)),
+              v = b.parameter("v", {2, 3, 3}, normal(0.5), true);
+    auto outer = in(b, "model");
+    auto inner = in(b, "embedding");
+    Var const h = tanh(dot_general(x, w, {1}, {0}));
+    inner = nullptr;
+    Scan loop(b, h, 2, Where::current());
+    Var const weight = loop.slice(v, "weight");
+    auto mix = in(*weight.builder, "mix");
+    Var const next = dot_general(loop.carried(), weight, {1}, {0});
+    mix = nullptr;
+    Var const last = loop.finish(next);
+    outer = nullptr;
+    b.output("loss", mean_all(last * last));
+    return grad(canonical(b.graph()));
+  };
+  Graph const graph = traced(true), plain = traced(false);
+  CHECK(to_string(graph) == to_string(plain));
+  Graph const again = read(write(graph));
+  for (Id id = 0; id < graph.size(); ++id) CHECK(again.scope(id) == graph.scope(id));
+  Id const loss = graph.find_output("loss");
+  CHECK(graph.scope(loss) == "");
+  CHECK(graph.file(loss) == "profile.cpp");
+  std::set<std::string> scopes;
+  Program const program = compile(decompose(graph));
+  for (Step const& step : program.list.steps) {
+    scopes.insert(step.scope);
+    if (!step.where.empty()) CHECK(step.where.starts_with("profile.cpp:"));
+  }
+  CHECK(scopes == std::set<std::string>{"", "model/*/mix", "model/embedding"});  // the loop itself is no step
+
+  // One run in which every step takes 10 microseconds.
+  StepList list;
+  for (auto const& [scope, layer] : std::vector<std::pair<char const*, int>>{
+           {"model/embedding", -1}, {"model/*/mix", 0}, {"model/*/mix", 0}, {"model/*/mix", 1}, {"", -1}, {"", 2}}) {
+    Step step;
+    step.kind = StepKind::fill;
+    step.scope = scope;
+    step.layer = layer;
+    step.where = "model.cpp:7";
+    list.steps.push_back(std::move(step));
+  }
+  Profile profile(list);
+  profile.begin_run(1000);
+  for (std::int64_t s = 0; s < 6; ++s) profile.add(static_cast<std::size_t>(s), 1000 + s * 10'000, 11'000 + s * 10'000);
+  std::string const trace = profile.trace(1);
+  INFO(trace);
+  auto const range = [](char const* name, char const* begin, char const* length) {
+    return concat("{\"name\":\"", name, "\",\"cat\":\"range\",\"ph\":\"X\",\"pid\":1,\"tid\":0,\"ts\":", begin,
+                  ",\"dur\":", length, "}");
+  };
+  std::size_t at = 0;
+  for (std::string const& one :
+       {range("model", "0.000", "40.000"), range("embedding", "0.000", "10.000"), range("layer 0", "10.000", "20.000"),
+        range("mix", "10.000", "20.000"), range("layer 1", "30.000", "10.000"), range("mix", "30.000", "10.000"),
+        range("layer 2", "50.000", "10.000"), std::string("\"name\":\"fill\"")}) {
+    INFO(one);
+    std::size_t const found = trace.find(one, at);
+    CHECK(found != trace.npos);
+    at = found == trace.npos ? at : found;
+  }
+  CHECK(contains(profile.table(), "model.cpp:7  model/*/mix"));
+  Builder b;
+  for (char const* name : {"", "*", "a\nb", "a @ b"})
+    REQUIRE_ERROR(b.scope(name), ErrorKind::invalid_argument, "is no name of a range");
 }

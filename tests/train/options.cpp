@@ -175,6 +175,7 @@ TEST_CASE("--help names every flag and leaves with code 0") {
                            "--validate-every",
                            "--sample-every",
                            "--checkpoint-every",
+                           "--gradient-statistics",
                            "--keep",
                            "--resume",
                            "--seed",

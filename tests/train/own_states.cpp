@@ -182,7 +182,7 @@ TEST_CASE("evaluation of a wrong shape names the shapes and the caller's line") 
   TrainStep<Averaged> step(context, {}, {}, {.batch = 2, .sequence = 8});
   step.initialise(1);
   Rows const three(0, 0, 3);
-  REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "must both be (2, 8)");
+  REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "and must be (2, 8)");
   REQUIRE_ERROR(step.evaluate(three.tokens.view(), three.targets.view()), ErrorKind::shape, "own_states.cpp:");
   REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "own_states.cpp:");
 }

@@ -5,6 +5,7 @@
 #include <tutti/backend/threads.hpp>
 #include <tutti/train/rank_reports.hpp>
 
+#include <algorithm>
 #include <thread>
 
 using namespace tutti;
@@ -47,4 +48,15 @@ TEST_CASE("a busy process has been seen to be busy") {
   double const busy = use.processors();
   CHECK(busy > 0.05);
   CHECK(busy < 64);
+}
+
+TEST_CASE("the greatest of the ranks' numbers is the slowest rank's, and gives its time to the microsecond") {
+  SlowestRank const times[]{{12.3456, 0}, {99.0011, 1}, {98.9999, 1048575}, {-1, 3}, {0, 2}};
+  double most = 0;
+  for (SlowestRank const& one : times) most = std::max(most, one.packed());
+  CHECK(SlowestRank::of(most).ms == Approx(99.001).epsilon(1e-9));
+  CHECK(SlowestRank::of(most).rank == 1);
+  CHECK(SlowestRank::of(times[2].packed()).rank == 1048575);
+  CHECK(SlowestRank::of(times[3].packed()).ms == 0);
+  CHECK(SlowestRank::of(SlowestRank{7.2e6, 5}.packed()).rank == 5);
 }

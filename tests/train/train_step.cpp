@@ -287,7 +287,7 @@ TEST_CASE(
   CHECK(step.evaluate(rows.at(0).tokens, rows.at(0).targets) == Approx(std::log(20.0)).epsilon(0.02));
   CHECK(parallel::hash(step.state()) == before);
   Rows const three(0, 0, 3);
-  REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "must both be (2, 8)");
+  REQUIRE_ERROR(step(three.at(0), 1e-3), ErrorKind::shape, "and must be (2, 8)");
   Rows foreign(0, 0, 2);
   foreign.tokens(1, 3) = 32;  // beyond the padding rows, too
   REQUIRE_ERROR(step(foreign.at(0), 1e-3), ErrorKind::out_of_range, "32");

@@ -992,8 +992,9 @@ def case_metrics(bench):
     check([row["step"] for row in rows if row["type"] == "checkpoint"] == [3, 6, 9, 12], str(kinds))
     for row in rows:
         if row["type"] == "step":
-            for key in ("step", "loss", "grad_norm", "lr", "ms", "tokens_per_second", "mfu", "exposed_comm_ms"):
+            for key in ("step", "loss", "grad_norm", "lr", "ms", "tokens_per_second", "mfu", "exposed_comm_ms", "slowest_ms", "slowest_rank"):
                 check(isinstance(row[key], (int, float)), f"{key} in {row}")
+            check(0 < row["slowest_ms"] <= 10 * row["ms"] and 0 <= row["slowest_rank"] < 2, str(row))
         if row["type"] == "validation":
             check("bits_per_byte" in row and row["loss"] > 0, str(row))
     kept = sorted(path.name for path in (out / "checkpoints").iterdir())
@@ -1008,6 +1009,39 @@ def case_metrics(bench):
     check("WARNING: --warmup 30 is longer than the run of 1 step:" in text, text)
     text, _ = bench.run("threads", 1, bench.folder / "one", "--resume", "latest")
     check("done: the checkpoint is of step 1 already. Ask for more --steps" in text, text)
+
+
+def case_gradients(bench):
+    """--gradient-statistics changes no step by a bit, gives the same numbers on every layout, and names the operation that made a NaN."""
+    flags = ["--steps", "6", "--total-tokens", "256", "--no-final-checkpoint"]
+    layouts = {"one": (1, []), "micro": (1, ["--batch", "2"]), "two": (2, []), "tensor": (2, ["--tensor-parallel", "2"])}
+    reference = None
+    for name, (ranks, more) in layouts.items():
+        out, plain = bench.folder / name, bench.folder / (name + "_plain")
+        batch = [] if more[:1] == ["--batch"] else ["--batch", "8"]
+        text, _ = bench.run("threads", ranks, out, *flags, *batch, *more, "--gradient-statistics", "2")
+        bench.run("threads", ranks, plain, *flags, *batch, *more)
+        check(bench.losses(out) == bench.losses(plain), f"{name}: steps differ where gradients are measured")
+        rows = bench.metrics(out, "gradients")
+        check([row["step"] for row in rows] == [2, 4, 6] and "WARNING" not in text, text + str(rows)[:500])
+        steps = {row["step"]: row for row in bench.metrics(out)}
+        for row in rows:
+            check(abs(row["norm"] / steps[row["step"]]["grad_norm"] - 1) < 1e-5, f"{name}: {row['norm']}, {steps[row['step']]}")
+            norms = {key: value for key, value in row.items() if key.startswith("norm/")}
+            check(len(norms) == 16 and all(0 <= row["zeros/" + key[5:]] <= 1 for key in norms), str(row))
+            check(abs(sum(value ** 2 for value in norms.values()) ** 0.5 / row["norm"] - 1) < 1e-6, str(row))
+        reference = reference or rows
+        for mine, theirs in zip(rows, reference):
+            for key in theirs:
+                if key.startswith("norm/"):
+                    check(abs(mine[key] - theirs[key]) <= 1e-3 * theirs[key] + 1e-6, f"{name}, {key}: {mine[key]} and {theirs[key]}")
+            check(abs(mine["zeros/wte"] - theirs["zeros/wte"]) < 1e-3, f"{name}: {mine['zeros/wte']} and {theirs['zeros/wte']}")
+    out = bench.folder / "diverged"
+    _, errors = bench.run("threads", 2, out, "--batch", "2", "--steps", "60", "--learning-rate", "1e3", "--warmup", "0", "--clip", "0",
+                          "--gradient-statistics", "1", code=1)
+    check(re.search(r"training has diverged.* Of its gradient: the .* not finite: the first .* comes of \w+ \(\w+.hpp:\d+", errors), errors)
+    last = bench.metrics(out, "gradients")[-1]
+    check("not finite" in last["not_finite"] and None in last.values(), str(last))
 
 
 def case_diverged(bench):

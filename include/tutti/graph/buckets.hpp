@@ -101,6 +101,7 @@ inline void make_buckets(StepList& list, std::int64_t bucket_bytes, int sections
     copy.layer = start.layer = wait.layer = bucket.ready >= 0 ? step(bucket.ready).layer : -1;
     copy.node = start.node = wait.node = head.node;
     copy.where = start.where = wait.where = head.where;
+    copy.scope = start.scope = wait.scope = head.scope;
     std::int64_t offset = 0;
     for (Item const& item : bucket.items) {
       Step const& reduced = step(item.step);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Builds a graph node by node. Equal nodes are one node (hash-consing), which is why a parameter used twice is one
-/// value.
+/// Builds a graph node by node. Equal nodes are one node (hash-consing): a parameter used twice is one value.
 
 #include <tutti/comm/port.hpp>
 #include <tutti/graph/infer.hpp>
+#include <tutti/graph/scopes.hpp>
 
 #include <bit>
 
@@ -56,7 +56,7 @@ class Builder {
  public:
   constexpr Builder() = default;
   /// For the body of a repeat: values of `parent` used inside become invariants.
-  constexpr explicit Builder(Builder* parent) : parent_(parent), depth_(parent->depth_ + 1) {}
+  constexpr explicit Builder(Builder* parent) : parent_(parent), depth_(parent->depth_ + 1), open_(parent->open_, 0) {}
   Builder(Builder const&) = delete;
   Builder& operator=(Builder const&) = delete;
 
@@ -152,8 +152,7 @@ class Builder {
   constexpr Id adopt(Var var, std::source_location where = std::source_location::current()) {
     if (var.builder == this) return var.id;
     if (var.builder == nullptr)
-      refuse(where, "graph", ErrorKind::invalid_argument,
-             detail::unbound);
+      refuse(where, "graph", ErrorKind::invalid_argument, detail::unbound);
     if (parent_ == nullptr)
       refuse(where, "graph", ErrorKind::invalid_argument,
              "this value belongs to another graph or to a finished body; return it from the body instead");
@@ -201,9 +200,17 @@ class Builder {
     graph::set_recompute(graph_, graph_[repeat], policy);
   }
 
+  /// Until the object is gone, what is traced here is in a range of this name, inside of those that are open already:
+  /// `auto const range = b.scope("attention");`. Traces and profiles show ranges; gradients are in those of what they
+  /// are of. A value that is traced twice is one value, in the range where it was first. Errors: invalid_argument.
+  [[nodiscard]] constexpr Scopes::Range scope(std::string_view name,
+                                              std::source_location where = std::source_location::current()) {
+    return open_.open(name, depth_ > 0, where);
+  }
+
   /// While set, new nodes carry this node's source line instead of the caller's.
   constexpr void inherit_source(Id id) noexcept { inherited_ = id; }
-  /// Likewise this line, of a node of another graph; 0 ends it.
+  /// Likewise this Graph::source and line, of a node of another graph; 0 ends it.
   constexpr void copy_source(std::string_view file, std::int32_t line) {
     copied_file_ = line == 0 ? none : intern(file);
     copied_line_ = line;
@@ -299,7 +306,8 @@ class Builder {
     } else {
       std::string_view file = where.file_name();
       if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-      node.file = intern(file);
+      List<char> const scoped = open_.empty() ? List<char>() : open_.source(file);
+      node.file = intern(open_.empty() ? file : std::string_view(scoped.data(), scoped.size()));
       node.line = static_cast<std::int32_t>(where.line());
     }
     graph_.nodes.push_back(node);
@@ -377,12 +385,12 @@ class Builder {
   int depth_ = 0;
   Id inherited_ = none;
   std::int32_t copied_file_ = none, copied_line_ = 0;
+  Scopes open_;  // ranges
 };
 
 constexpr Type Var::type(std::source_location where) const {
   if (builder == nullptr)
-    refuse(where, "graph", ErrorKind::invalid_argument,
-           detail::unbound);
+    refuse(where, "graph", ErrorKind::invalid_argument, detail::unbound);
   return builder->graph().type(id);
 }
 

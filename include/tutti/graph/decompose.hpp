@@ -245,7 +245,7 @@ constexpr Graph decompose(Graph const& graph) {
   Builder outermost;
   Builder builder(&outermost);  // bodies may have leaves of equal names
   List<List<Var>> values(graph.nodes.size());
-  auto const at = [&](Id id) { builder.copy_source(graph.file(id), graph[id].line); };
+  auto const at = [&](Id id) { builder.copy_source(graph.source(id), graph[id].line); };
   auto const leaf = [&](Id id, auto make) {
     at(id);
     values[static_cast<std::size_t>(id)] = {make(id)};

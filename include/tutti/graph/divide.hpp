@@ -165,6 +165,7 @@ class UpdateDivision {
     step.kind = kind;
     step.node = beside.node;
     step.where = beside.where;
+    step.scope = beside.scope;
     return step;
   }
 

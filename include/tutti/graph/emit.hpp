@@ -89,6 +89,7 @@ class Emitter {
       std::string_view file = graph->file(node);
       if (auto const slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
       step.where = std::string(file) + ":" + std::to_string((*graph)[node].line);
+      step.scope = std::string(graph->scope(node));
     }
     list.steps.push_back(std::move(step));
     return list.steps.back();

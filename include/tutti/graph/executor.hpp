@@ -13,6 +13,7 @@
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/bind.hpp>
 #include <tutti/graph/memory.hpp>
+#include <tutti/graph/not_finite.hpp>
 #include <tutti/graph/packed.hpp>
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>
@@ -63,6 +64,7 @@ struct ExecutorOptions {
   PackedOperands* packed = nullptr;      ///< keeps what products read of the state. Who writes a field lets it expire
   bool poison = false;                   ///< dead and unwritten memory holds NaN: whatever reads it shows
   bool profile = false;                  ///< measure every step
+  NotFinite* not_finite = nullptr;       ///< finds the first step that gives what is not finite. Outlives the executor
 };
 
 /// Bound to a context, a program and a state, all of which must outlive it. One run at a time.
@@ -145,6 +147,7 @@ class Executor : public Ports {
         } else {
           execute(s, where);
         }
+        if (options_.not_finite != nullptr) look(s);
         if (options_.poison)
           for (Dead const& dead : dead_after_[s]) std::memset(dead.memory, 0xff, dead.bytes);
         if (oldest_ < started_) progress();
@@ -266,6 +269,13 @@ class Executor : public Ports {
                                           static_cast<comm::PortOp>(step.operation), here);
     }
     wait(*port, ticket);
+  }
+  /// What is in flight is not there yet.
+  void look(std::size_t s) {
+    Step const& step = program_.list.steps[s];
+    if (step.kind == StepKind::all_reduce_start) return;
+    for (Ref const& result : step.writes)
+      options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
   }
   void wait(comm::Port& port, comm::Port::Ticket ticket) {
     std::int64_t const begin = exec::now_ns();

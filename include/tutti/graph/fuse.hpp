@@ -73,7 +73,7 @@ class EpilogueFusion {
     std::int32_t const place = ready ? p : s;
     merged.writes[0] = contiguous_ref(result.buffer, 0, DType::float32, shaped.shape);
     change(merged, shaped);
-    if (merged.where.empty()) merged.where = at_.step(s).where;
+    if (merged.where.empty()) merged.where = at_.step(s).where, merged.scope = at_.step(s).scope;
     at_.kill(ready ? s : p);
     at_.step(place) = std::move(merged);
     at_.attach(place);
@@ -190,6 +190,7 @@ class ChainFusion {
     merged.layer = consumer.layer;
     merged.node = consumer.node;
     merged.where = consumer.where.empty() ? producer.where : consumer.where;
+    merged.scope = consumer.where.empty() ? producer.scope : consumer.scope;
     auto input_of = [&](Ref const& ref) {
       for (std::size_t i = 0; i < merged.reads.size(); ++i)
         if (merged.reads[i].buffer == ref.buffer && merged.reads[i].offset == ref.offset &&

@@ -114,7 +114,7 @@ struct Node {
   Range types;              ///< of Graph::types, one per result
   std::int32_t name = none;  ///< of leaves: index into Graph::names
   std::int32_t body = none;  ///< of repeat: index into Graph::bodies
-  std::int32_t file = none;  ///< where the user wrote it: index into Graph::names; not part of equality
+  std::int32_t file = none;  ///< Graph::source: index into Graph::names; not part of equality
   std::int32_t line = 0;
   CustomOperation const* custom = nullptr;  ///< of Op::custom
 };
@@ -202,7 +202,18 @@ struct Graph {
   constexpr std::string_view op_name(Id id) const noexcept {
     return op(id) == Op::custom ? (*this)[id].custom->name : graph::name(op(id));
   }
-  constexpr std::string_view file(Id id) const noexcept { return text_of((*this)[id].file); }
+  /// The file of the user's line; the ranges around it, "decoder/*/attention" (see Builder::scope); and both as nodes
+  /// keep them, "decoder/*/attention @ model.cpp", which Builder::copy_source takes.
+  constexpr std::string_view file(Id id) const noexcept {
+    std::size_t const end = source(id).find(scope_end);
+    return end == std::string_view::npos ? source(id) : source(id).substr(end + scope_end.size());
+  }
+  constexpr std::string_view scope(Id id) const noexcept {
+    std::size_t const end = source(id).find(scope_end);
+    return end == std::string_view::npos ? std::string_view() : source(id).substr(0, end);
+  }
+  constexpr std::string_view source(Id id) const noexcept { return text_of((*this)[id].file); }
+  static constexpr std::string_view scope_end = " @ ";
 
   /// Node of the output, parameter, state, input or scalar of that name; `none` where there is none.
   constexpr Id find_output(std::string_view wanted) const noexcept {

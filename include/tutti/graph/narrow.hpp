@@ -223,6 +223,7 @@ class Narrowing {
     step.layer = reader.layer;
     step.node = reader.node;
     step.where = reader.where;
+    step.scope = reader.scope;
     return step;
   }
 

@@ -89,7 +89,8 @@ class Profile {
   std::int64_t nanoseconds(std::size_t step) const { return times_[step].sum; }
   std::size_t size() const noexcept { return times_.size(); }
 
-  /// A line for every operation (what a step does, on which shapes, for which line of the user), the longest first:
+  /// A line for every operation (what a step does, on which shapes, for which line and ranges of the user), the longest
+  /// first:
   /// steps in it, milliseconds a run, share of the run, rate, and with a roofline how much of its least time is in its
   /// time. Above 100 %: operands came from a cache.
   std::string table(Roofline const& roofline = {}) const {
@@ -103,9 +104,10 @@ class Profile {
     for (std::size_t s = 0; s < times_.size(); ++s) {
       Step const& step = list_->steps[s];
       std::string const what = description(step);
+      std::string const place = step.scope.empty() ? step.where : concat(step.where, "  ", step.scope);
       std::size_t r = 0;
-      while (r < rows.size() && !(rows[r].what == what && rows[r].where == step.where)) ++r;
-      if (r == rows.size()) rows.push_back({what, step.where});
+      while (r < rows.size() && !(rows[r].what == what && rows[r].where == place)) ++r;
+      if (r == rows.size()) rows.push_back({what, place});
       StepCost const cost = cost_of(step);
       rows[r].ns += times_[s].sum;
       ++rows[r].count;
@@ -131,18 +133,23 @@ class Profile {
                       least > 0 && seconds > 0 ? fixed(100 * least / seconds, 1) : "", "");
   }
 
-  /// The last run in Chrome's trace event format, a JSON document: one row of boxes for `rank`.
+  /// The last run in Chrome's trace event format, a JSON document: one row of boxes for `rank`. Above the boxes of
+  /// steps stand those of the ranges that they were traced in (Builder::scope), and "layer 3" for iterations of loops.
   std::string trace(int rank = 0) const {
     std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
     char const* separator = "\n";
+    for (Range const& range : ranges())  // before what is in them: a viewer puts the first of equal boxes on top
+      out += concat(std::exchange(separator, ",\n"), "{\"name\":\"", json_text(range.name),
+                    "\",\"cat\":\"range\",\"ph\":\"X\",\"pid\":", rank, ",\"tid\":0,\"ts\":",
+                    microseconds(range.begin - run_begin_), ",\"dur\":", microseconds(range.end - range.begin), "}");
     for (std::size_t s = 0; s < times_.size(); ++s) {
       if (times_[s].begin == 0) continue;
       Step const& step = list_->steps[s];
       StepCost const cost = cost_of(step);
       double const seconds = static_cast<double>(times_[s].last) / 1e9;
       out += concat(std::exchange(separator, ",\n"), "{\"name\":\"", name(step.kind), "\",\"ph\":\"X\",\"pid\":", rank,
-                    ",\"tid\":0,\"ts\":", fixed(static_cast<double>(times_[s].begin - run_begin_) / 1e3, 3),
-                    ",\"dur\":", fixed(seconds * 1e6, 3), ",\"args\":{\"what\":\"", description(step),
+                    ",\"tid\":0,\"ts\":", microseconds(times_[s].begin - run_begin_), ",\"dur\":",
+                    microseconds(times_[s].last), ",\"args\":{\"what\":\"", description(step),
                     "\",\"where\":\"", json_text(step.where), "\",\"layer\":", step.layer,
                     ",\"gflops\":", seconds > 0 ? fixed(cost.flops / seconds / 1e9, 2) : "0",
                     ",\"gbytes_a_second\":", seconds > 0 ? fixed(cost.bytes / seconds / 1e9, 2) : "0", "}}");
@@ -154,6 +161,46 @@ class Profile {
   struct Times {
     std::int64_t begin = 0, last = 0, sum = 0;  // nanoseconds
   };
+
+  struct Range {
+    std::string name;
+    std::int64_t begin = 0, end = 0;
+  };
+
+  /// Of the last run: steps one after another that are in one; the outer ones first.
+  List<Range> ranges() const {
+    List<Range> all;
+    List<std::size_t> open;
+    for (std::size_t s = 0; s < times_.size(); ++s) {
+      if (times_[s].begin == 0) continue;
+      List<std::string> const path = path_of(list_->steps[s]);
+      std::size_t same = 0;
+      while (same < open.size() && same < path.size() && all[open[same]].name == path[same]) ++same;
+      open.resize(same);
+      for (std::size_t i = same; i < path.size(); ++i) {
+        open.push_back(all.size());
+        all.push_back({path[i], times_[s].begin, 0});
+      }
+      for (std::size_t const range : open) all[range].end = times_[s].begin + times_[s].last;
+    }
+    return all;
+  }
+  /// "decoder/*/attention" of layer 3: decoder, layer 3, attention. Of nested loops the inner one's iteration is known.
+  static List<std::string> path_of(Step const& step) {
+    std::string const layer = step.layer < 0 ? "loop" : concat("layer ", step.layer);
+    if (step.scope.empty()) return step.layer < 0 ? List<std::string>() : List<std::string>{layer};
+    List<std::string> path;
+    std::size_t inner = 0;
+    for (std::size_t begin = 0; begin <= step.scope.size();) {
+      std::size_t const end = std::min(step.scope.find('/', begin), step.scope.size());
+      path.push_back(step.scope.substr(begin, end - begin));
+      if (path.back() == "*") inner = path.size(), path.back() = "loop";
+      begin = end + 1;
+    }
+    if (inner > 0) path[inner - 1] = layer;
+    return path;
+  }
+  static std::string microseconds(std::int64_t ns) { return fixed(static_cast<double>(ns) / 1e3, 3); }
 
   /// "gemm 256x2304x768 bfloat16", "elementwise (4, 64, 768)"
   static std::string description(Step const& step) {

@@ -217,6 +217,7 @@ struct Step {
   std::int32_t layer = -1;       ///< iteration of the repeat that it was unrolled from
   std::int32_t node = -1;        ///< node of the graph, for messages
   std::string where;             ///< the user's line, "model.cpp:31"
+  std::string scope;             ///< Graph::scope: the ranges around it, "decoder/*/attention"
 };
 
 /// Something outside the arena that a list of steps refers to by name.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace tutti::nn {
 
@@ -28,6 +29,13 @@ class StepRandom {
     seed_ = builder.shared_scalar(seed_name, DType::int64, where);
     step_ = builder.shared_scalar(step_name, DType::int64, where);
     row_ = builder.shared_scalar(row_name, DType::int64, where);
+  }
+  /// Gives these scalars to a program that reads them. `row` is the first of its rows among those of the whole step.
+  template <class Run>
+  static void set(Run& run, std::int64_t seed, std::int64_t step, std::int64_t row) {
+    std::pair<std::string_view, std::int64_t> const scalars[]{{seed_name, seed}, {step_name, step}, {row_name, row}};
+    for (auto const& [name, value] : scalars)
+      if (run.takes(name)) run.set(name, value);
   }
   /// For x whose first axis is the batch. `stream` is an integer () that no other dropout of the step has.
   constexpr graph::DropoutKey key(Var x, Var stream, graph::Where where = graph::Where::current()) const {

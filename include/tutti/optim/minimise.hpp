@@ -58,6 +58,52 @@ constexpr bool is_hidden_matrix(graph::Graph const& graph, graph::Parameter cons
     }
   return used;
 }
+
+/// Of every parameter that has one: this pass's gradient, and what the passes before it have summed.
+struct StepGradients {
+  List<Trained> parameters;
+  List<graph::Var> wrt, gradients;
+  graph::Var loss;
+};
+/// Errors: configuration: a pattern that names no parameter, or nothing to train
+constexpr StepGradients step_gradients(graph::Var loss, Pass pass, StepOptions const& options, graph::Where where) {
+  using graph::Var;
+  graph::Builder& builder = graph::detail::home(loss, where);
+  StepGradients found;
+  List<Trained>& parameters = found.parameters = trained_parameters(builder.graph(), options.groups, options.frozen,
+                                                                    where);
+  for (Trained& trained : parameters)
+    trained.hidden_matrix = !trained.group.vector && is_hidden_matrix(builder.graph(), trained.parameter);
+  bool const reads = pass == Pass::middle || pass == Pass::last, writes = pass == Pass::first || pass == Pass::middle;
+  // The accumulated value plus this micro-step's, kept for the next one where there is one.
+  auto const accumulated = [&](Var value, std::string_view name) {
+    if (pass == Pass::whole) return value;
+    bool const own = value.type(where).replication[graph::MeshAxis::data] == graph::Replication::varying;
+    Var const sum =
+        builder.state(reflect::Path("accumulated.").append(name), value.type(where), graph::zeros(),
+                      own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
+    if (reads) value = sum + value;
+    if (writes) builder.update(sum, value, where);
+    return value;
+  };
+
+  for (Trained const& trained : parameters) found.wrt.push_back({&builder, trained.parameter.node});
+  double const share = options.weight / static_cast<double>(options.micro_steps);
+  found.gradients = graph::gradients(loss, found.wrt, share, options.recompute, where);
+  for (std::size_t i = found.gradients.size(); i-- > 0;)
+    if (is_absent(builder.graph(), found.gradients[i].id)) {
+      found.gradients.erase(i);
+      parameters.erase(i);
+      found.wrt.erase(i);
+    }
+  if (found.gradients.empty())
+    graph::refuse(where, "minimise", ErrorKind::configuration,
+                  "no parameter has a gradient: all are frozen, behind stop_gradient or not used by the loss");
+  found.loss = accumulated(share == 1 ? loss : loss * share, "loss");
+  for (std::size_t i = 0; i < found.gradients.size(); ++i)
+    found.gradients[i] = accumulated(found.gradients[i], builder.graph().name(parameters[i].parameter.node));
+  return found;
+}
 }  // namespace detail
 
 /// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it. Those that
@@ -77,41 +123,14 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
                         graph::Where where = graph::Where::current()) {
   using graph::Var;
   graph::Builder& builder = graph::detail::home(loss, where);
-  List<Trained> parameters = trained_parameters(builder.graph(), options.groups, options.frozen, where);
-  for (Trained& trained : parameters)
-    trained.hidden_matrix = !trained.group.vector && detail::is_hidden_matrix(builder.graph(), trained.parameter);
-  bool const reads = pass == Pass::middle || pass == Pass::last, writes = pass == Pass::first || pass == Pass::middle;
+  detail::StepGradients const found = detail::step_gradients(loss, pass, options, where);
+  List<Trained> const& parameters = found.parameters;
+  List<Var> const& wrt = found.wrt;
+  List<Var> gradients = found.gradients;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].parameter.node); };
-  // The accumulated value plus this micro-step's, kept for the next one where there is one.
-  auto const accumulated = [&](Var value, std::string_view name) {
-    if (pass == Pass::whole) return value;
-    bool const own = value.type(where).replication[graph::MeshAxis::data] == graph::Replication::varying;
-    Var const sum =
-        builder.state(reflect::Path("accumulated.").append(name), value.type(where), graph::zeros(),
-                      own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
-    if (reads) value = sum + value;
-    if (writes) builder.update(sum, value, where);
-    return value;
-  };
+  if (pass == Pass::first || pass == Pass::middle) return;
 
-  List<Var> wrt;
-  for (Trained const& trained : parameters) wrt.push_back({&builder, trained.parameter.node});
-  double const share = options.weight / static_cast<double>(options.micro_steps);
-  List<Var> gradients = graph::gradients(loss, wrt, share, options.recompute, where);
-  for (std::size_t i = gradients.size(); i-- > 0;)
-    if (is_absent(builder.graph(), gradients[i].id)) {
-      gradients.erase(i);
-      parameters.erase(i);
-      wrt.erase(i);
-    }
-  if (gradients.empty())
-    graph::refuse(where, "minimise", ErrorKind::configuration,
-                  "no parameter has a gradient: all are frozen, behind stop_gradient or not used by the loss");
-  Var const mean = accumulated(share == 1 ? loss : loss * share, "loss");
-  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = accumulated(gradients[i], name_of(i));
-  if (writes) return;
-
-  builder.output("loss", detail::averaged(mean, options.reduce, where), where);
+  builder.output("loss", detail::averaged(found.loss, options.reduce, where), where);
   Var squares{}, divided{};  // of what every rank has whole, and of what it has a part
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Var& gradient = gradients[i];
@@ -136,6 +155,7 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
   builder.output("grad_norm", norm, where);
   Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip)
                                      : graph::constant(builder, 1, {}, DType::float32, where);
+  auto const range = builder.scope("update", where);
   Var const learning_rate = builder.scalar("learning_rate", DType::float32, where);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     ParameterGroup const& group = parameters[i].group;

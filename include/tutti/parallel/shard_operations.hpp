@@ -44,7 +44,7 @@ class ShardOperations {
     while (static_cast<int>(splits.size()) < from_.results(id)) splits.push_back({});
     values_[at(id)] = {made, std::move(splits)};
   }
-  void trace(Id id) { to_.copy_source(from_.file(id), from_[id].line); }
+  void trace(Id id) { to_.copy_source(from_.source(id), from_[id].line); }
 
   [[noreturn]] void refuse(Id id, std::string const& what) const {
     throw Error(ErrorKind::unavailable, "tensor parallelism",

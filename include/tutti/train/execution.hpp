@@ -96,6 +96,8 @@ class Execution<Cpu> {
 
   Execution(Context& context, graph::State& state) : context_(context), state_(state) {}
 
+  /// Threads of the host.
+  exec::Context& host() noexcept { return context_; }
   Program compile(graph::Graph const& graph, graph::CompileOptions const& options) {
     return graph::compile(graph, options);
   }

@@ -109,14 +109,18 @@ struct InputValues {
       : InputValues(input, values.view(), where) {}
 };
 
-/// Values of all inputs of a loss, in any order: {{"x", x}, {"y", y}}, or a vector made at run time. Owns nothing.
+/// Values of all inputs of a loss, in any order: {{"x", x}, {"y", y}}, a vector made at run time, or tokens and
+/// targets. Owns nothing.
 class InputBatch {
  public:
   InputBatch(std::initializer_list<InputValues> values) : values_(values) {}
   InputBatch(std::vector<InputValues> values) : values_(std::move(values)) {}
-  /// Tokens and targets.
-  InputBatch(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets, std::source_location where)
-      : values_{{"tokens", tokens, where}, {"targets", targets, where}} {}
+  InputBatch(Batch const& batch) : InputBatch(batch.tokens, batch.targets) {}
+  /// As the members of a Batch stand.
+  InputBatch(std::int64_t, TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets)
+      : InputBatch(tokens, targets) {}
+  InputBatch(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets)
+      : values_{{"tokens", tokens}, {"targets", targets}} {}
 
   auto begin() const noexcept { return values_.begin(); }
   auto end() const noexcept { return values_.end(); }

@@ -90,6 +90,7 @@ class Run {
   /// Refuses what memory cannot hold, and a device that is not here. Errors: configuration, io, unavailable. Does not
   /// communicate.
   void prepare() {
+    if (o().gradient_statistics > 0) step_.plan_measures();
     step_.compile();
     detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(common_bytes()),
                            static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
@@ -320,11 +321,17 @@ class Run {
     }
     setup_.train->fill(step, share().begin * setup_.micro_steps, tokens_.view(), targets_.view());
     double const rate = setup_.schedule(step);
-    step_.start({step, std::as_const(tokens_).view(), std::as_const(targets_).view()}, rate);
+    auto const due = [&](std::int64_t every) { return every > 0 && (step + 1) % every == 0; };
+    Batch const batch{step, std::as_const(tokens_).view(), std::as_const(targets_).view()};
+    if (due(o().gradient_statistics)) {
+      if (under_way_) tell();
+      if (!diverged_.empty()) return;
+      measure_gradients(batch);
+    }
+    step_.start(batch, rate);
     if (under_way_) tell();
     if (!diverged_.empty()) return;  // and nobody asks what became of the step after
     under_way_ = UnderWay{step, rate};
-    auto const due = [&](std::int64_t every) { return every > 0 && (step + 1) % every == 0; };
     bool const validates = due(o().validate_every), samples = due(o().sample_every), saves = due(o().checkpoint_every);
     bool const waits = std::visit([](auto& algorithm) { return algorithm.waits; }, algorithm_);
     bool const late = Execution<Device>::asynchronous && !waits && stop_ == 0 && step + 1 < setup_.steps;
@@ -336,6 +343,21 @@ class Run {
     if (saves && stop_ == 0) checkpoint(), agree(false);
   }
 
+  /// Of the step that comes. Its time is none of the step's.
+  void measure_gradients(Batch const& batch) {
+    GradientStatistics const found = step_.gradient_statistics(batch);
+    RunOutputs::Json row{{"type", "gradients"}, {"step", batch.step + 1}, {"loss", found.loss}, {"norm", found.norm}};
+    for (ParameterGradient const& one : found.parameters) {
+      row["norm/" + one.name] = one.norm;
+      row["zeros/" + one.name] = one.zeros;
+    }
+    if (!found.not_finite.empty()) row["not_finite"] = found.not_finite;
+    outputs_.record(row);
+    if (!found.not_finite.empty()) outputs_.line(fmt::format("WARNING: step {}: {}", batch.step + 1, found.not_finite));
+    origin_ = found.not_finite.empty() ? "" : ". Of its gradient: " + found.not_finite;
+    told_ = now();
+  }
+
   /// Waits for the step under way, and tells of it.
   void tell() {
     auto const [step, rate] = *under_way_;
@@ -343,7 +365,7 @@ class Run {
     StepResult result = step_.finish();
     // Of a norm that is not finite come parameters that are not: they must not be kept.
     bool const loss_finite = std::isfinite(result.loss), finite = loss_finite && std::isfinite(result.grad_norm);
-    bool const diverged = agree(!finite);
+    bool const diverged = agree(!finite, (now() - told_) * 1e3 - result.exposed_comm_ms);
     if (!diverged) std::visit([&](auto& algorithm) { algorithm.finish_step(step + 1, result); }, algorithm_);
     double const seconds = now() - told_;
     told_ += seconds;
@@ -357,7 +379,9 @@ class Run {
                          {"ms", seconds * 1e3},
                          {"tokens_per_second", speed},
                          {"mfu", utilisation},
-                         {"exposed_comm_ms", result.exposed_comm_ms}};
+                         {"exposed_comm_ms", result.exposed_comm_ms},
+                         {"slowest_ms", slowest_.ms},
+                         {"slowest_rank", slowest_.rank}};
     if (data::MixtureLoader const& sets = *setup_.train; sets.sets() > 1)
       for (std::size_t set = 0; set < sets.sets(); ++set) row["epochs"][sets.name(set)] = sets.epochs_at(step + 1, set);
     outputs_.record(row);
@@ -367,20 +391,26 @@ class Run {
     if (diverged) {
       float const value = loss_finite ? result.grad_norm : result.loss;
       diverged_ = fmt::format("the {} of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
-                              "earlier checkpoint",
-                              loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value);
+                              "earlier checkpoint{}",
+                              loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value,
+                              !origin_.empty()                 ? origin_
+                              : o().gradient_statistics == 1 ? ""
+                                                               : "; with --gradient-statistics 1 it tells which "
+                                                                 "operation made what is not finite");
     }
   }
 
   /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.
   /// Returns whether it did on any.
-  /// Rank 0 also says what its watchers asked for, and when all tell how they are.
-  bool agree(bool wrong) {
+  /// Rank 0 also says what its watchers asked for, and when all tell how they are. `busy_ms`: what the step took this
+  /// rank without what it waited for others; the slowest one is known from then on.
+  bool agree(bool wrong, double busy_ms = 0) {
     if (root()) outputs_.poll();
     double const stop = StopSignals::received() == 0 && outputs_.stop() ? SIGINT : StopSignals::received();
-    double found[5] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
-                       root() && reports_.due() ? 1.0 : 0.0};
+    double found[6] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
+                       root() && reports_.due() ? 1.0 : 0.0, SlowestRank{busy_ms, port_->rank()}.packed()};
     parallel::all_reduce(*port_, found, comm::PortOp::max);
+    if (busy_ms > 0) slowest_ = SlowestRank::of(found[5]);
     stop_ = static_cast<int>(found[0]);
     paused_ = found[2] != 0;
     keep_now_ = keep_now_ || found[3] != 0;
@@ -540,10 +570,11 @@ class Run {
   double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
   double told_ = 0;  // when the step before was told of, or the first one began
   double waited_ms_ = 0, built_seconds_ = 0;
+  SlowestRank slowest_;  // of the last step
   int stop_ = 0;
   bool paused_ = false, keep_now_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
-  std::string saved_, diverged_;
+  std::string saved_, diverged_, origin_;
 };
 
 /// Trains a model and returns the exit code for main: 1 when options, files or the machine do not allow it, which the

@@ -67,7 +67,7 @@ struct Options {
   Choice<parallel::OuterBits> outer_bits = parallel::OuterBits::float32;
   double outer_mix = 0.5;
   std::int64_t validate_every = 100, validation_batches = 0, sample_every = 0, sample_tokens = 64, checkpoint_every = 0,
-               keep = 3;
+               keep = 3, gradient_statistics = 0;
   std::string sample_prompt, resume;  ///< resume: latest, a step, or a path
   std::int64_t seed = 42;
   int threads = 0, ranks = 0;
@@ -138,7 +138,6 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Model", "heads", model, "attention heads"}, o.heads, size);
   f(Flag{"Model", "vocabulary", model, "tokens known (default: the tokenizer's, else 50257)"}, o.vocabulary,
     Whole{0, most - 127});  // the next multiple of 128 is one as well
-
   f(Flag{"Model", "architecture", model,
          "gpt2, or llama: RMS norms, rotary positions, SwiGLU, grouped heads of keys and values"},
     o.architecture, Any{});
@@ -241,6 +240,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "sample-prompt", checkpoint, "beginning of a sample"}, o.sample_prompt, Text{});
   f(Flag{"Run", "checkpoint-every", checkpoint, "steps; the last step is kept too when --out is given"},
     o.checkpoint_every, count);
+  f(Flag{"Run", "gradient-statistics", checkpoint,
+         "steps; every so many, keep norm and zeros of each parameter's gradient, and find what made a NaN"},
+    o.gradient_statistics, count);
   f(Flag{"Run", "no-final-checkpoint", call, "do not keep the last step"}, o.no_final_checkpoint, Any{});
   f(Flag{"Run", "keep", checkpoint, "newest checkpoints to keep; 0 keeps all"}, o.keep, count);
   f(Flag{"Run", "resume", call, "latest, a step, or the path of a checkpoint"}, o.resume, file);
@@ -265,8 +267,7 @@ void for_each_flag(AnyOptions& o, F&& f) {
     o.recompute, Any{});
   f(Flag{"Run", "keep-packed", call, "pack weights for products once a step, not once a micro-step; takes memory"},
     o.keep_packed, Any{});
-  f(Flag{"Run", "autotune", call,
-         "on GPUs: choose algorithms of products by their time; --out keeps the choice"},
+  f(Flag{"Run", "autotune", call, "on GPUs: choose algorithms of products by their time; --out keeps the choice"},
     o.autotune, Any{});
   f(Flag{"Run", "threads", call, "per rank (default: the processors divided among the node's ranks)"}, o.threads,
     setting::Range<int>{0, 1024});

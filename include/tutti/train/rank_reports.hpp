@@ -12,6 +12,7 @@
 #include <tutti/train/registry.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <unistd.h>
@@ -19,6 +20,23 @@
 #include <vector>
 
 namespace tutti::train {
+
+/// How long the slowest rank was busy with a step, without what it waited for others, and which one it was. As one
+/// number, whose maximum over ranks is that of the slowest.
+struct SlowestRank {
+  double ms = 0;
+  int rank = 0;
+
+  /// Microseconds, then the rank: below 2^20 ranks and two hours a step this is exact.
+  double packed() const noexcept { return std::floor(std::max(ms, 0.0) * 1e3) * most_ranks + rank; }
+  static SlowestRank of(double packed) noexcept {
+    double const microseconds = std::floor(packed / most_ranks);
+    return {microseconds / 1e3, static_cast<int>(packed - microseconds * most_ranks)};
+  }
+
+ private:
+  static constexpr double most_ranks = 1 << 20;
+};
 
 /// A rank's part in it.
 class RankReports {

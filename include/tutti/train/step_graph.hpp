@@ -8,6 +8,7 @@
 #include <tutti/core/list.hpp>
 #include <tutti/graph/amp.hpp>
 #include <tutti/graph/param.hpp>
+#include <tutti/optim/gradient_statistics.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/shard.hpp>
 #include <tutti/train/inputs.hpp>
@@ -15,6 +16,7 @@
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/target_weights.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <source_location>
 #include <string_view>
@@ -61,24 +63,29 @@ parallel::Splits splits_of(Config const& config, graph::Graph const& model, int 
                 where);
 }
 
+/// What becomes of the gradients of a step.
+enum class StepWork : unsigned char { updates, measures };
+
 /// The program of `pass`, or the loss alone; of a rank that has its part of the model where `splits` say so.
-/// Gradients are averaged over `ranks` of the data axis.
+/// Gradients are averaged over `ranks` of the data axis. What measures updates nothing but sums between micro-steps,
+/// and does not compress.
 template <class Loss>
 graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions const& options,
                         optim::AnyOptimizer const& optimizer, parallel::Splits const& splits,
-                        std::optional<optim::Pass> pass, int ranks) {
+                        std::optional<optim::Pass> pass, int ranks, StepWork work = StepWork::updates) {
   auto const minimise = [&](graph::Var loss) {
     if (options.weigh_targets) loss = loss * loss.builder->scalar(target_weight_name, DType::float32);
-    optim::minimise(loss, *pass, optimizer,
-                    {.clip = options.clip,
-                     .micro_steps = options.micro_steps,
-                     .reduce = ranks > 1,
-                     .weight = options.weight,
-                     .recompute = options.recompute,
-                     .frozen = List<std::string_view>(options.frozen.begin(), options.frozen.end()),
-                     .groups = options.groups,
-                     .compress = &options.compress,
-                     .ranks = ranks});
+    optim::StepOptions const of{.clip = options.clip,
+                                .micro_steps = options.micro_steps,
+                                .reduce = ranks > 1,
+                                .weight = options.weight,
+                                .recompute = options.recompute,
+                                .frozen = List<std::string_view>(options.frozen.begin(), options.frozen.end()),
+                                .groups = options.groups,
+                                .compress = &options.compress,
+                                .ranks = ranks};
+    if (work == StepWork::measures) optim::measure_gradients(loss, *pass, of);
+    else optim::minimise(loss, *pass, optimizer, of);
   };
   graph::Graph graph;
   if (pass && splits.ranks() == 1) {
@@ -97,6 +104,9 @@ graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions co
       graph = canonical(builder.graph());
     }
   }
+  if (!pass) graph.updates = {};  // evaluation changes nothing
+  for (std::size_t i = graph.updates.size(); work == StepWork::measures && i-- > 0;)
+    if (!optim::is_accumulator(graph.name(graph.updates[i].target))) graph.updates.erase(i);
   return graph::amp(graph, options.compute);
 }
 

@@ -22,6 +22,16 @@
 
 namespace tutti::train {
 
+/// Bytes of the memory in which these run, one at a time.
+inline std::int64_t memory_of(std::vector<graph::Program const*> const& programs) {
+  std::int64_t arena = 0, communicator = 0;
+  for (graph::Program const* program : programs) {
+    arena = std::max(arena, program->plan.arena_bytes);
+    communicator = std::max(communicator, program->plan.communicator_bytes);
+  }
+  return arena + communicator;
+}
+
 /// Of a program that a step runs so often: its times.
 struct ProfiledPass {
   std::int64_t runs = 1;
@@ -36,22 +46,24 @@ class StepPrograms {
 
   explicit StepPrograms(std::int64_t micro_steps) : micro_steps_(micro_steps) {}
 
-  bool planned() const noexcept { return evaluation_.program != nullptr; }
-  /// `compiled(pass)` gives the program of a pass, or without one that of evaluation.
+  bool planned() const noexcept { return !passes_.empty(); }
+  /// `compiled(pass)` gives the program of a pass, or without one, where there is to be one, that of evaluation.
   template <class F>
-  void plan(F&& compiled) {
+  void plan(bool evaluates, F&& compiled) {
     using optim::Pass;
     auto const add = [&](Pass pass) { passes_.push_back({own(compiled(std::optional(pass))), nullptr}); };
     add(micro_steps_ == 1 ? Pass::whole : Pass::first);
     if (micro_steps_ > 2) add(Pass::middle);
     if (micro_steps_ > 1) add(Pass::last);
-    evaluation_.program = own(compiled(std::optional<Pass>()));
+    if (evaluates) evaluation_.program = own(compiled(std::optional<Pass>()));
   }
-  /// Takes memory and makes executors. Ranks: all.
-  void prepare(Execution<Device>& execution, parallel::DataParallel const& ranks, bool keeps_packed, bool profile) {
-    std::vector<graph::Program const*> all;
+  /// All of them, behind others.
+  std::vector<graph::Program const*> list(std::vector<graph::Program const*> all = {}) {
     for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
-    execution.prepare(all, ranks);
+    return all;
+  }
+  /// Makes executors, in memory that was taken for all of these programs.
+  void prepare(Execution<Device>& execution, parallel::DataParallel const& ranks, bool keeps_packed, bool profile) {
     for (Runnable* runnable : runnables()) {
       bool const evaluates = runnable == &evaluation_;
       runnable->executor = execution.ready(
@@ -70,17 +82,11 @@ class StepPrograms {
   }
   /// The one that updates, with collectives.
   Ready& last() const { return *passes_.back().executor; }
+  graph::StepList const& last_list() const { return passes_.back().program->list; }
   Ready& evaluation() const { return *evaluation_.executor; }
 
-  /// Bytes of activations, gradients, temporaries and, where they are kept, packed weights.
-  std::int64_t workspace_bytes(bool keeps_packed) {
-    std::int64_t arena = 0, communicator = 0;
-    for (Runnable const* runnable : runnables()) {
-      arena = std::max(arena, runnable->program->plan.arena_bytes);
-      communicator = std::max(communicator, runnable->program->plan.communicator_bytes);
-    }
-    return arena + communicator + (keeps_packed ? graph::kept_bytes(passes_.front().program->list) : 0);
-  }
+  /// Bytes of the weights that all micro-steps keep packed.
+  std::int64_t packed_bytes() const { return graph::kept_bytes(passes_.front().program->list); }
   /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
   /// `ring_ranks`: graph::ring_bytes.
   std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks) const {
@@ -114,7 +120,7 @@ class StepPrograms {
   List<Runnable*> runnables() {
     List<Runnable*> all;
     for (Runnable& runnable : passes_) all.push_back(&runnable);
-    all.push_back(&evaluation_);
+    if (evaluation_.program) all.push_back(&evaluation_);
     return all;
   }
   /// Of a pass, in a step.

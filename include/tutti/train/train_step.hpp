@@ -12,6 +12,7 @@
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
+#include <tutti/train/gradient_statistics.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/own_updates.hpp>
@@ -21,7 +22,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -61,7 +61,8 @@ class TrainStep {
         options_(options),
         inputs_(inputs_of<Loss>(config, options.sequence)),
         execution_(context, state_),
-        programs_(options.micro_steps) {
+        programs_(options.micro_steps),
+        measures_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     require_sound(options_, where);
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
@@ -92,7 +93,6 @@ class TrainStep {
     execution_.state();
     return state_;
   }
-  /// Of parameters and moments.
   std::int64_t state_bytes() const noexcept { return state_.bytes(); }
   std::int64_t parameter_count() const {
     std::int64_t count = 0;
@@ -149,10 +149,8 @@ class TrainStep {
   /// on that rank alone writes the state from outside.
   /// Ranks     all. Blocking. Pointers into the state are invalid afterwards.
   /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks.
-  void connect(parallel::DataParallel data_parallel,
-               std::source_location where = std::source_location::current()) {
-    if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1;
-        tensor != splits_.ranks())
+  void connect(parallel::DataParallel data_parallel, std::source_location where = std::source_location::current()) {
+    if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1; tensor != splits_.ranks())
       throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
                   concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
                          ". Set TrainStepOptions::tensor to as many"), where);
@@ -161,6 +159,7 @@ class TrainStep {
                   "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
                   "averages models", where);
     programs_.clear();
+    measures_.clear();
     execution_.close();
     execution_.state();
     state_.unshare();
@@ -180,7 +179,6 @@ class TrainStep {
     return std::any_of(state_.fields().begin(), state_.fields().end(),
                        [](auto const& field) { return field.shared(); });
   }
-
   /// Of the fields that a node's ranks have together.
   std::int64_t shared_bytes() const {
     std::int64_t bytes = 0;
@@ -198,38 +196,21 @@ class TrainStep {
     while (pending_.size() > 1) static_cast<void>(finish());
     return finish();
   }
-  StepResult operator()(Batch const& batch, double learning_rate,
-                        std::source_location where = std::source_location::current()) {
-    return (*this)(of_tokens(batch.tokens, batch.targets, rows(), "TrainStep", "", where), learning_rate, where);
-  }
   /// The same in two halves: a device goes from one step to the next without waiting for the host where the next is
   /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
   void start(InputBatch const& batch, double learning_rate,
              std::source_location where = std::source_location::current()) {
-    prepare();
-    inputs_.require(batch, rows(), "TrainStep", where);
-    if (pending_.size() == 2)
-      throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first", where);
-    if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
-    require_begun(where, true);
-    execution_.begin_step();
+    auto const weights = begin(batch, false, where);
     StepResult result;
-    auto const weights = target_weights(batch, options_, parallel_.port, where);
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
       Ready& run = programs_[micro];
-      inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
-      set_random(run, options_.first_row + micro * options_.batch);
-      if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
+      give(run, batch, micro, weights, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::step(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
     pending_.push_back(result);
-  }
-  void start(Batch const& batch, double learning_rate,
-             std::source_location where = std::source_location::current()) {
-    start(of_tokens(batch.tokens, batch.targets, rows(), "TrainStep", "", where), learning_rate, where);
   }
   /// The result of the oldest step under way. Errors: those of that step; invalid_argument where there is none.
   StepResult finish() {
@@ -252,14 +233,13 @@ class TrainStep {
     require_begun(where);
     Ready& run = programs_.evaluation();
     inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
-    set_random(run, 0);
+    nn::StepRandom::set(run, options_.seed, updates_, 0);
     run.run(where);
     return run.value("loss");
   }
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
-    return evaluate(of_tokens(tokens, targets, options_.evaluation_batch, "TrainStep::evaluate",
-                              ": evaluation_batch, or batch, and sequence", where), where);
+    return evaluate(InputBatch(tokens, targets), where);
   }
   /// What the loss gave by LossContext::output in the last evaluation, valid until the next one.
   /// Errors: invalid_argument, dtype.
@@ -269,14 +249,34 @@ class TrainStep {
     return programs_.evaluation().template output<T>(name, where);
   }
 
+  /// What the gradients of a batch are like that a step would take now, not compressed. Nothing is updated: the step
+  /// comes out the same bit for bit. Where something is not finite, the batch is run once more on processors, operation
+  /// by operation. Ranks: all, each with its own share of the batch; the same result on all. Errors: those of a step.
+  /// Cost  a step; at the first call its programs are planned, and memory is taken anew
+  GradientStatistics gradient_statistics(InputBatch const& batch,
+                                         std::source_location where = std::source_location::current()) {
+    auto const weights = begin(batch, true, where);
+    for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
+      give(measures_[micro], batch, micro, weights, where);
+      measures_[micro].run(where);
+    }
+    auto found = statistics_of(measures_.last(), measures_.last_list(), state_, splits_, parallel_.tensor.get());
+    if (any_not_finite(found, parallel_)) found.not_finite += origin(batch, weights, where);
+    return found;
+  }
+  /// From now on there is memory for gradient_statistics.
+  void plan_measures() {
+    if (measures_.planned()) return;
+    execution_.close();
+    measures_.plan(false,
+                   [&](std::optional<optim::Pass> pass) { return compiled(traced(pass, StepWork::measures), false); });
+  }
+
   /// Compiles every program, which the first step does otherwise. Does not communicate. Errors: unavailable, where they
   /// were compiled for a device that is not here.
   void compile() { plan(), execution_.require_runnable(); }
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
-  std::int64_t workspace_bytes() {
-    plan();
-    return programs_.workspace_bytes(keeps_packed());
-  }
+  std::int64_t workspace_bytes() { return memory_of(planned()) + (keeps_packed() ? programs_.packed_bytes() : 0); }
   /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
   /// `ring_ranks`: graph::ring_bytes.
   std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
@@ -298,18 +298,19 @@ class TrainStep {
  private:
   using Ready = typename Execution<Device>::Ready;
 
-  std::int64_t rows() const noexcept { return options_.micro_steps * options_.batch; }
-  /// Of a loss that reads nothing else, one sentence for both. `what`: of the rows.
-  InputBatch of_tokens(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
-                       std::int64_t rows, char const* who, char const* what, std::source_location where) const {
-    if constexpr (!DeclaresInputs<Loss>)
-      if (Shape const wanted{rows, options_.sequence}; !(tokens.shape() == wanted) || !(targets.shape() == wanted))
-        throw Error(ErrorKind::shape, who,
-                    "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) +
-                        " must both be " + to_string(wanted) + what, where);
-    return {tokens, targets, where};
+  /// Before programs of a step run, or those that measure; gives the weights of its micro-steps.
+  List<double> begin(InputBatch const& batch, bool measures, std::source_location where) {
+    if (pending_.size() >= (measures ? 1u : 2u))
+      throw Error(ErrorKind::invalid_argument, "TrainStep",
+                  concat(measures ? "a step is" : "two steps are", " under way. Finish one first"), where);
+    if (measures) plan_measures();
+    prepare();
+    inputs_.require(batch, options_.micro_steps * options_.batch, "TrainStep", where);
+    if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
+    require_begun(where, true);
+    execution_.begin_step();
+    return target_weights(batch, options_, parallel_.port, where);
   }
-
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
   void require_begun(std::source_location where, bool together = false) {
     if (!begun_) state_.require_initialised("TrainStep", [](graph::Field const&) { return true; }, where);
@@ -324,12 +325,13 @@ class TrainStep {
                   concat("the step is one of ", splits_.ranks(),
                          " ranks of a tensor axis and is not connected to them. Call connect first"), where);
   }
-  void set_random(Ready& run, std::int64_t row) const {
-    using Random = nn::StepRandom;
-    std::pair<std::string_view, std::int64_t> const scalars[]{
-        {Random::seed_name, options_.seed}, {Random::step_name, updates_}, {Random::row_name, row}};
-    for (auto const& [name, value] : scalars)
-      if (run.takes(name)) run.set(name, value);
+  /// A micro-step's part of a batch, and its factor where there is one.
+  template <class Run>
+  void give(Run& run, InputBatch const& batch, std::int64_t micro, List<double> const& weights,
+            std::source_location where) const {
+    inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
+    nn::StepRandom::set(run, options_.seed, updates_, options_.first_row + micro * options_.batch);
+    if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
   }
   bool may_share(graph::Field const& field) const {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
@@ -342,28 +344,41 @@ class TrainStep {
   }
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   /// The loss alone, or with what `pass` does.
-  graph::Graph traced(std::optional<optim::Pass> pass) const {
+  graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr ? parallel_.port->size() : 1);
+                            parallel_.port != nullptr ? parallel_.port->size() : 1, work);
   }
-  /// Programs of every pass. Accumulators join the state here.
   void plan() {
     if (programs_.planned()) return;
-    programs_.plan([&](std::optional<optim::Pass> pass) {
-      graph::Graph graph = traced(pass);
-      if (!pass) graph.updates.clear();  // evaluation changes nothing
-      state_.add(graph);
-      graph::CompileOptions options;
-      options.target = Execution<Device>::target;
-      if (divided())
-        options.division = {parallel_.node->rank(), parallel_.node->size(),
-                            parallel_.node->size() == parallel_.port->size()};
-      return execution_.compile(graph, options);
-    });
+    programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), divided()); });
+  }
+  /// Accumulators join the state here.
+  typename Execution<Device>::Program compiled(graph::Graph const& graph, bool divides) {
+    state_.add(graph);
+    graph::CompileOptions options;
+    options.target = Execution<Device>::target;
+    if (divides)
+      options.division = {parallel_.node->rank(), parallel_.node->size(),
+                          parallel_.node->size() == parallel_.port->size()};
+    return execution_.compile(graph, options);
+  }
+  std::vector<graph::Program const*> planned() {
+    plan();
+    return measures_.list(programs_.list());
   }
   void prepare() {
     compile();
-    if (!execution_.prepared()) programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
+    if (execution_.prepared()) return;
+    execution_.prepare(planned(), parallel_);
+    programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
+    measures_.prepare(execution_, parallel_, keeps_packed(), false);
+  }
+  /// Of what is not finite.
+  std::string origin(InputBatch const& batch, List<double> const& weights, std::source_location where) {
+    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, 1,
+                                        StepWork::measures);
+    return find_origin(execution_, whole, state(), batch, options_.micro_steps, parallel_,
+                       [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); });
   }
 
   Config config_;
@@ -378,7 +393,7 @@ class TrainStep {
   bool compared_ = false;  // with those of the other ranks, since they were connected
   parallel::DataParallel parallel_;  // before what uses its memory
   Execution<Device> execution_;
-  StepPrograms<Device> programs_;
+  StepPrograms<Device> programs_, measures_;
   std::vector<StepResult> pending_;  // of steps under way, the oldest first
 };
 

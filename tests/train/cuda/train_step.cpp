@@ -17,6 +17,7 @@
 #include <tutti/train/cuda/execution.hpp>
 #include <tutti/train/train_step.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -146,6 +147,37 @@ TEST_CASE("micro-steps on a device add up to the step") {
       CHECK(parts.losses[i] == Approx(whole.losses[i]).epsilon(1e-5));
       CHECK(parts.losses[i] == Approx(processors.losses[i]).epsilon(1e-5));
     }
+  }
+}
+
+TEST_CASE("gradients measured on a device are like those on processors, and steps do not notice") {
+  TrainStepOptions const of = options(2, 2);
+  auto const measure = [&]<class Device>(Device, typename Execution<Device>::Context& context, Outcome& outcome) {
+    TrainStep<nn::Gpt2Loss, Device> step(context, config, adamw, of);
+    step.initialise(42);
+    GradientStatistics found;
+    for (int i = 0; i < 3; ++i) {
+      Rows const rows(i, 0, 4);
+      if (i != 1) found = step.gradient_statistics(rows.at(i));
+      outcome.add(step(rows.at(i), 1e-2));
+    }
+    step.state()["wpe"](0, 0) = std::nanf("");
+    CHECK(test::contains(step.gradient_statistics(Rows(3, 0, 4).at(3)).not_finite,
+                         "parameter 'wpe' is not finite before the step"));
+    return found;
+  };
+  exec::Context context({.threads = 1});
+  kernel::cuda::Blas blas(cuda_context(), little);
+  Outcome processors, device;
+  GradientStatistics const expected = measure(Cpu(), context, processors), found = measure(Cuda(), blas, device);
+  CHECK(device.losses == on_device(of, 3).losses);
+  CHECK(found.norm == Approx(device.norms.back()).epsilon(1e-5));
+  REQUIRE(found.parameters.size() == expected.parameters.size());
+  for (std::size_t i = 0; i < found.parameters.size(); ++i) {
+    INFO(found.parameters[i].name);
+    CHECK(found.parameters[i].name == expected.parameters[i].name);
+    CHECK(found.parameters[i].norm == Approx(expected.parameters[i].norm).epsilon(1e-3).margin(1e-5));
+    CHECK(found.parameters[i].zeros == Approx(expected.parameters[i].zeros).margin(0.01));
   }
 }
 

@@ -74,6 +74,7 @@ inline std::set<std::string> const& unused_by_all() {
                                            "sample-tokens",
                                            "sample-prompt",
                                            "validate-every",
+                                           "gradient-statistics",
                                            "no-final-checkpoint",
                                            "profile",
                                            "replicas-per-rank",

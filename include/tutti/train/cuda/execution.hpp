@@ -4,6 +4,7 @@
 /// Training steps on a CUDA device: `TrainStep<Loss, Cuda>` runs in a kernel::cuda::Blas.
 
 #include <tutti/core/shared.hpp>
+#include <tutti/exec/context.hpp>
 #include <tutti/exec/cuda/device.hpp>
 #include <tutti/graph/cuda/executor.hpp>
 #include <tutti/train/execution.hpp>
@@ -57,6 +58,7 @@ class Execution<Cuda> {
 
  private:
   Context& context_;
+  std::unique_ptr<exec::Context> host_;
   graph::cuda::DeviceState device_state_;
   Shared<graph::cuda::Workspace> workspace_;
 };
