@@ -304,10 +304,12 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
                                                  {"nesterov", true},
                                                  {"pack", "none"},  // documents need a tokenizer
                                                  {"groups", "*:rate=0.5"},
+                                                 {"compress", "none"},
                                                  {"sample-every", 0}};
   std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}, {"compute", "float32"}, {"algorithm", "ddp"},
                                               {"outer-bits", "int4"}, {"optimizer", "sgd"},   {"muon-scale", "adamw"},
-                                              {"nesterov", false}, {"groups", "*:decay=0"}, {"pack", "documents"}};
+                                              {"nesterov", false}, {"groups", "*:decay=0"}, {"pack", "documents"},
+                                              {"compress", "int8"}};
   Options defaults;
   Json settings = Json::object(), file = Json::object();
   for_each_setting(defaults, [&](std::string const& name, auto const& value) {

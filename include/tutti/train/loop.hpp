@@ -8,6 +8,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/io/folder_lock.hpp>
+#include <tutti/parallel/compression.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/machine.hpp>
@@ -76,7 +77,8 @@ class Run {
                .weigh_targets = setup_.train->leaves_out_targets(),
                .tensor = setup_.mesh.tensor,
                .seed = o().seed,
-               .first_row = share().begin * setup_.micro_steps}),
+               .first_row = share().begin * setup_.micro_steps,
+               .compress = parallel::compressor_of(o().compress)}),
         algorithm_(make_algorithm()) {
     built_seconds_ = static_cast<double>(exec::now_ns() - built_since_) * 1e-9;
   }
@@ -164,6 +166,10 @@ class Run {
   /// Of this rank's sequences in a mean over ranks, 1 where shares are even.
   double weight() const noexcept {
     return static_cast<double>(data_ranks() * share().count) / static_cast<double>(setup_.micro_rows);
+  }
+  /// A rank's, for a step's gradients, where collectives are rings; 0 where parameters are averaged now and then.
+  std::int64_t sent_bytes() {
+    return averages_gradients() ? step_.sent_bytes(graph::MeshAxis::data, data_ranks()) : 0;
   }
   /// Of the state, with what the algorithm keeps: what a node's ranks have together, or each has where they have none.
   std::int64_t common_bytes() const {
@@ -292,6 +298,8 @@ class Run {
                      {"tokens_per_step", setup_.tokens_per_step()},
                      {"rows", setup_.rows},
                      {"micro_steps", setup_.micro_steps},
+                     {"sent_bytes", sent_bytes()},
+                     {"compress", o().compress.empty() ? "none" : o().compress},
                      {"seed", o().seed},
                      {"prompt", opening_prompt(setup_)}});
     outputs_.registry().set("compiled", {{"seconds", built_seconds_}, {"workspace", step_.workspace_bytes()}});

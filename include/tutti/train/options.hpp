@@ -9,9 +9,9 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/setting.hpp>
 #include <tutti/optim/parameter_groups.hpp>
+#include <tutti/parallel/compression_choice.hpp>
 #include <tutti/train/choices.hpp>
-
-#include <nlohmann/json.hpp>
+#include <tutti/train/value_checks.hpp>
 
 #include <cstdint>
 #include <initializer_list>
@@ -31,7 +31,7 @@ using setting::Choice;
 
 /// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
 struct Options {
-  std::string model = "";  ///< d6 ... d48, an llm.c model file, or a StableHLO module
+  std::string model = "";  ///< d6 ... d48, files of weights to start with, or a StableHLO module
   Choice<Architecture> architecture = Architecture::gpt2;
   std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
   std::int64_t kv_heads = 0, hidden = 0;  ///< of llama
@@ -59,6 +59,7 @@ struct Options {
   double clip = 1.0;                           ///< global norm; 0 does not clip
   std::string clip_flag = "--clip";            ///< as it was spelled
   Choice<AlgorithmName> algorithm = AlgorithmName::ddp;
+  std::string compress;                        ///< as parallel::parse_compression reads it
   std::int64_t inner_steps = 30;
   double outer_learning_rate = 0;  ///< 0: as --outer-learning-rate says
   double outer_momentum = 0.9;
@@ -130,7 +131,7 @@ void for_each_flag(AnyOptions& o, F&& f) {
   constexpr Text file{.empty = false};
 
   f(Flag{"Model", "model", model,
-         "size d6, d12, d24, d36, d48, an llm.c model file (.bin), or a StableHLO module, as of JAX (.mlir)"},
+         "size d6, d12, d24, d36, d48; weights: FOLDER (Hugging Face's, a run's), .gguf, .bin (llm.c); a loss: .mlir"},
     o.model, file);
   f(Flag{"Model", "layers", model, "transformer blocks"}, o.layers, size);
   f(Flag{"Model", "channels", model, "width; a multiple of --heads"}, o.channels, size);
@@ -209,6 +210,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "of several ranks: ddp averages gradients every step; diloco lets each rank train a replica, and averages "
          "what they found every --inner-steps"},
     o.algorithm, Any{});
+  f(Flag{"Algorithm", "compress", checkpoint,
+         "ddp: how gradients travel: none, bf16, int8, topk:SHARE of the values, or powersgd:RANK; what a step leaves "
+         "out is sent later"},
+    o.compress, Text{});
   f(Flag{"Algorithm", "inner-steps", checkpoint, "diloco: steps between two averages"}, o.inner_steps, Whole{1, most});
   f(Flag{"Algorithm", "outer-learning-rate", checkpoint,
          "diloco: of the step that all make together (default: 0.7, with several --fragments 0.4)"},
@@ -291,40 +296,6 @@ void for_each_setting(AnyOptions& o, F&& f) {
   });
 }
 
-namespace detail {
-
-[[noreturn]] inline void refuse_value(Options const& o, std::string const& name, std::string const& text,
-                                      std::string const& what) {
-  std::string const flag = name == "clip" ? o.clip_flag : "--" + name;
-  throw Error(ErrorKind::configuration, "train_gpt2",
-              flag + (text.empty() ? "" : " ") + text + ": " + what + o.source_of(name));
-}
-
-template <class T>
-void check_value(Options const& o, Flag const& flag, T const& value, setting::Range<T> const& range) {
-  if (!range.holds(value)) refuse_value(o, flag.name, setting::text_of(value), "must be " + range.text_for(value));
-}
-template <setting::Enumeration E>
-void check_value(Options const& o, Flag const& flag, Choice<E> const& value, setting::Any) {
-  if (!value.known()) refuse_value(o, flag.name, value.text(), "use " + setting::choices<E>());
-}
-inline void check_value(Options const&, Flag const&, bool, setting::Any) {}
-inline void check_value(Options const& o, Flag const& flag, std::string const& value, setting::Text const& may) {
-  if (!may.empty && value.empty() && o.given.contains(flag.name))
-    refuse_value(o, flag.name, "''", "is empty. Say which, or leave it out");
-  // The system's names end at a zero byte; a checkpoint keeps settings as JSON, which is UTF-8.
-  if (value.find('\0') != value.npos) refuse_value(o, flag.name, value.c_str(), "holds a zero byte. Leave it out");
-  if (!may.utf8) return;
-  try {
-    static_cast<void>(nlohmann::json(value).dump());
-  } catch (nlohmann::json::exception const&) {
-    refuse_value(o, flag.name, value,
-                 "is not UTF-8, as which checkpoints keep it. Rename what it names, or write it in UTF-8");
-  }
-}
-
-}  // namespace detail
-
 /// Refuses by name what cannot be. Errors: configuration.
 inline void validate(Options const& o) {
   for_each_flag(
@@ -377,6 +348,11 @@ inline void validate(Options const& o) {
   } catch (Error const& error) {
     throw Error(ErrorKind::configuration, "train_gpt2", "--groups " + error.message() + o.source_of("groups"));
   }
+  if (std::string const why = parallel::why_not(o.compress, {.every_step = o.algorithm == AlgorithmName::ddp,
+                                                             .tensor_ranks = o.tensor_parallel,
+                                                             .on_processors = o.device == DeviceName::cpu});
+      !why.empty())
+    refuse("compress", o.compress, why);
   if (o.fragments > o.inner_steps)
     refuse("fragments", std::to_string(o.fragments),
            "are more than the " + std::to_string(o.inner_steps) + " --inner-steps, in each of which one is averaged");

@@ -22,6 +22,18 @@
 
 namespace tutti::train {
 
+/// Errors: unavailable, for what programs cannot do on this device, or not together.
+inline void require_possible(TrainStepOptions const& options, bool on_processors, std::source_location where) {
+  auto const refuse = [&](char const* why) { throw Error(ErrorKind::unavailable, "TrainStep", why, where); };
+  if (options.tensor > 1 && !on_processors)
+    refuse("tensor parallelism is not there for programs on devices. Use one rank of the tensor axis");
+  if (options.compress && !on_processors)
+    refuse("gradients are compressed by processors alone. Leave out TrainStepOptions::compress");
+  if (options.compress && options.tensor > 1)
+    refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
+           "TrainStepOptions::compress, or use one rank of the tensor axis");
+}
+
 /// The output "loss" of a rank that has all of the model; of an evaluation nothing is dropped.
 template <class Loss>
 graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions const& options, bool evaluates,
@@ -50,21 +62,23 @@ parallel::Splits splits_of(Config const& config, graph::Graph const& model, int 
 }
 
 /// The program of `pass`, or the loss alone; of a rank that has its part of the model where `splits` say so.
-/// `reduce`: gradients are averaged over the data axis.
+/// Gradients are averaged over `ranks` of the data axis.
 template <class Loss>
 graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions const& options,
                         optim::AnyOptimizer const& optimizer, parallel::Splits const& splits,
-                        std::optional<optim::Pass> pass, bool reduce) {
+                        std::optional<optim::Pass> pass, int ranks) {
   auto const minimise = [&](graph::Var loss) {
     if (options.weigh_targets) loss = loss * loss.builder->scalar(target_weight_name, DType::float32);
     optim::minimise(loss, *pass, optimizer,
                     {.clip = options.clip,
                      .micro_steps = options.micro_steps,
-                     .reduce = reduce,
+                     .reduce = ranks > 1,
                      .weight = options.weight,
                      .recompute = options.recompute,
                      .frozen = List<std::string_view>(options.frozen.begin(), options.frozen.end()),
-                     .groups = options.groups});
+                     .groups = options.groups,
+                     .compress = &options.compress,
+                     .ranks = ranks});
   };
   graph::Graph graph;
   if (pass && splits.ranks() == 1) {

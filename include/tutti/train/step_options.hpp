@@ -9,6 +9,7 @@
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -47,6 +48,8 @@ struct TrainStepOptions {
   int tensor = 1;              ///< ranks of the tensor axis, each with a part of the model (parallel/mesh.hpp)
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
+  /// How gradients travel between ranks; none: as they are. parallel/compression.hpp has some, on one rank as well.
+  optim::AnyCompressor compress{};
 };
 
 /// Errors: configuration, unavailable, for what no device does.

@@ -81,11 +81,15 @@ class StepPrograms {
     }
     return arena + communicator + (keeps_packed ? graph::kept_bytes(passes_.front().program->list) : 0);
   }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
-  std::int64_t sent_bytes(graph::MeshAxis axis) const {
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
+  /// `ring_ranks`: graph::ring_bytes.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks) const {
     std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < passes_.size(); ++i)
-      bytes += runs_of(i) * graph::sent_bytes(passes_[i].program->list, axis);
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      graph::StepList const& list = passes_[i].program->list;
+      bytes +=
+          runs_of(i) * (ring_ranks > 0 ? graph::ring_bytes(list, axis, ring_ranks) : graph::sent_bytes(list, axis));
+    }
     return bytes;
   }
   /// The step table of the program that updates.

@@ -68,9 +68,7 @@ class TrainStep {
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
-    if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "tensor parallelism is not there for programs on devices. Use one rank of the tensor axis", where);
+    require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     try {
       state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
@@ -279,10 +277,11 @@ class TrainStep {
     plan();
     return programs_.workspace_bytes(keeps_packed());
   }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
-  std::int64_t sent_bytes(graph::MeshAxis axis) {
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
+  /// `ring_ranks`: graph::ring_bytes.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
     plan();
-    return programs_.sent_bytes(axis);
+    return programs_.sent_bytes(axis, ring_ranks);
   }
   /// The step table of the program that updates.
   std::string table() {
@@ -345,7 +344,7 @@ class TrainStep {
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr && parallel_.port->size() > 1);
+                            parallel_.port != nullptr ? parallel_.port->size() : 1);
   }
   /// Programs of every pass. Accumulators join the state here.
   void plan() {
