@@ -3,7 +3,7 @@
 /// @file
 /// What a training run can be told: one table of settings, which flags, `--config` files, checks, checkpoints and
 /// docs/configuration.md read. The command line wins over a resumed checkpoint, the checkpoint over the file, the file
-/// over the defaults.
+/// over the defaults. It is long, because the table is to be read as one.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
@@ -70,7 +70,7 @@ struct Options {
   std::int64_t seed = 42;
   int threads = 0, ranks = 0;
   Choice<BackendName> backend = BackendName::mpi;
-  Choice<DeviceName> device = DeviceName::cpu;
+  DeviceChoice device = DeviceName::cpu;
   std::string out;
   bool overwrite = false;  ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
@@ -270,7 +270,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "backend", call,
          "mpi, threads, nccl (between GPUs), or auto: under a launcher mpi, or nccl with a GPU each; else threads"},
     o.backend, Any{});
-  f(Flag{"Run", "device", call, "cpu, or cuda: each rank the GPU of its number on its node"}, o.device, Any{});
+  f(Flag{"Run", "device", call,
+         "cpu; cuda: each rank the GPU of its number on its node; or what IREE compiles for: iree:llvm-cpu, iree:cuda, "
+         "iree:rocm:gfx942, iree:vulkan-spirv, iree:metal-spirv"},
+    o.device, Any{});
   f(Flag{"Run", "tensorboard", call, "also write event files for TensorBoard, in the folder tensorboard of --out"},
     o.tensorboard, Any{});
   f(Flag{"Run", "dashboard", call,
@@ -308,6 +311,9 @@ template <setting::Enumeration E>
 void check_value(Options const& o, Flag const& flag, Choice<E> const& value, setting::Any) {
   if (!value.known()) refuse_value(o, flag.name, value.text(), "use " + setting::choices<E>());
 }
+inline void check_value(Options const& o, Flag const& flag, DeviceChoice const& value, setting::Any) {
+  if (std::string const problem = value.problem(); !problem.empty()) refuse_value(o, flag.name, value.text(), problem);
+}
 inline void check_value(Options const&, Flag const&, bool, setting::Any) {}
 inline void check_value(Options const& o, Flag const& flag, std::string const& value, setting::Text const& may) {
   if (!may.empty && value.empty() && o.given.contains(flag.name))
@@ -334,8 +340,10 @@ inline void validate(Options const& o) {
   };
   if (o.backend == BackendName::nccl && o.device != DeviceName::cuda)
     refuse("backend", "nccl", "is between GPUs. Add --device cuda");
-  if (o.device == DeviceName::cpu && o.autotune)
+  if (o.device != DeviceName::cuda && o.autotune)
     refuse("autotune", "", "is of GPUs. Add --device cuda, or leave it out");
+  if (o.device == DeviceName::iree && o.profile)
+    refuse("device", o.device.text(), "does not say where the time of a step went. Leave out --profile");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
   if (o.tensor_parallel > 1) {
