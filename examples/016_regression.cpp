@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A network of floats in and floats out, with batch norm: it learns a surface from points with noise. What batch norm
-// has seen on average is a state beside the parameters, averaged over the ranks, which the program that predicts reads.
+// A network of floats in and floats out, with batch norm: it learns a surface from points with noise, on any number of
+// ranks. What batch norm has seen on average is a state beside the parameters, averaged over the ranks, which
+// evaluation reads.
 
+#include <tutti/backend/threads.hpp>
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>
-#include <tutti/parallel.hpp>
-#include <tutti/tutti.hpp>
+#include <tutti/train/train_step.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -36,27 +37,31 @@ struct Surface {
   }
 };
 
+struct Points {
+  BOOST_HANA_DEFINE_STRUCT(Points, (train::Input, x), (train::Input, y));
+};
+
+struct SquaredError {
+  struct Config {};
+  static Points inputs(Config const&) { return {train::row_input<float>({2}), train::row_input<float>({1})}; }
+  Var operator()(Surface const& model, Points const& in, train::LossContext const& of) const {
+    Var const y = model(in.x, of.training), error = y - in.y;
+    of.output("y", y);
+    return mean_all(error * error);
+  }
+};
+Surface make_parameters(SquaredError::Config const&) {
+  return {nn::linear_of(2, hidden, 0.7), {{hidden}, graph::ones()}, {{hidden}, graph::zeros()},
+          nn::linear_of(hidden, hidden, 0.2), nn::linear_of(hidden, 1, 0.2)};
+}
+
 int main(int argc, char** argv) {
   return launch<Threads>(argc, argv, [](auto& comm) {
-    Surface const surface{nn::linear_of(2, hidden, 0.7), {{hidden}, graph::ones()}, {{hidden}, graph::zeros()},
-                          nn::linear_of(hidden, hidden, 0.2), nn::linear_of(hidden, 1, 0.2)};
     std::int64_t const rows = batch / comm.size();
-    optim::AdamW const adamw{};
-    graph::Graph const training = graph::trace(surface, [&](graph::Builder& b, Surface const& model) {
-      Var const x = b.input("x", DType::float32, {rows, 2}, graph::Replication::varying);
-      Var const y = b.input("y", DType::float32, {rows, 1}, graph::Replication::varying);
-      Var const error = model(x, true) - y;
-      optim::minimise(mean_all(error * error), optim::Pass::whole, adamw, {.reduce = true});
-    });
-    graph::Graph const predicting = graph::trace(surface, [&](graph::Builder& b, Surface const& model) {
-      b.output("y", model(b.input("x", DType::float32, {4, 2}), false));
-    });
-    graph::State state(training);
-    state.initialise(3);
     exec::Context context(comm.context_options());
-    graph::Program const steps = graph::compile(training), answers = graph::compile(predicting);
-    auto const ranks = parallel::data_parallel(comm);
-    graph::Executor step(context, steps, state, {.port = ranks.port.get()}), predict(context, answers, state);
+    train::TrainStep<SquaredError> step(context, {}, {}, {.batch = rows, .evaluation_batch = 4});
+    step.initialise(3);
+    step.connect(parallel::data_parallel(comm));
     auto const height = [](float a, float b) { return std::sin(2 * a) * b; };
 
     auto x = empty<float>({rows, 2}), y = empty<float>({rows, 1});
@@ -67,18 +72,15 @@ int main(int argc, char** argv) {
         x(row, 1) = static_cast<float>(random.bits(1) % 2001) / 1000 - 1;
         y(row, 0) = height(x(row, 0), x(row, 1)) + static_cast<float>(random.bits(2) % 201) / 2000 - 0.05f;
       }
-      step.set("x", x.view());
-      step.set("y", y.view());
-      optim::set_step(step, adamw, 0.01 * (1 - i / 1201.0), i);
-      step.run();
+      step({{"x", x}, {"y", y}}, 0.01 * (1 - i / 1201.0));
     }
-    auto points = zeros<float>({4, 2});
+    auto points = zeros<float>({4, 2}), right = zeros<float>({4, 1});
     for (std::int64_t p = 0; p < 8; ++p) points.data()[p] = 0.25f * static_cast<float>(p / 2);
-    predict.set("x", points.view());
-    predict.run();
+    for (std::int64_t p = 0; p < 4; ++p) right(p, 0) = height(points(p, 0), points(p, 1));
+    step.evaluate({{"x", points}, {"y", right}});
     for (std::int64_t p = 0; p < 4 && comm.rank() == 0; ++p) {
-      float const right = height(points(p, 0), points(p, 1)), got = predict.output<float>("y")(p, 0);
-      std::printf("%.2f: %s 0.05\n", double(right), std::abs(got - right) < 0.05f ? "within" : "beyond");
+      bool const within = std::abs(step.template output<float>("y")(p, 0) - right(p, 0)) < 0.05f;
+      std::printf("%.2f: %s 0.05\n", double(right(p, 0)), within ? "within" : "beyond");
     }
   });
 }

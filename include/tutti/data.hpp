@@ -16,11 +16,15 @@
 #include <tutti/data/bpe_trainer.hpp>
 #include <tutti/data/chat_template.hpp>
 #include <tutti/data/corpus.hpp>
+#include <tutti/data/jsonl.hpp>
+#include <tutti/data/token_corpus.hpp>
+#include <tutti/data/packing.hpp>
 #include <tutti/data/permutation.hpp>
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_reader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/data/dataset.hpp>
+#include <tutti/data/mixture.hpp>
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/text_pattern.hpp>
 #include <tutti/data/vocabulary.hpp>

@@ -17,4 +17,5 @@
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>
 #include <tutti/io/stamp.hpp>
+#include <tutti/io/target_mask.hpp>
 #include <tutti/io/tensorboard.hpp>

@@ -4,6 +4,7 @@
 /// Parameter structs and models.
 
 #include <tutti/nn/cached_attention.hpp>
+#include <tutti/nn/documents.hpp>
 #include <tutti/nn/dropout.hpp>
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/nn/layers.hpp>

@@ -5,6 +5,7 @@
 
 #include <tutti/optim/optimizer.hpp>
 #include <tutti/optim/adamw.hpp>
+#include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/optim/trained_parameters.hpp>
 #include <tutti/optim/minimise.hpp>

@@ -3,9 +3,12 @@
 /// @file
 /// Training on many ranks.
 
+#include <tutti/parallel/compression_choice.hpp>
+#include <tutti/parallel/outer_gradient.hpp>
+#include <tutti/parallel/gradient_codes.hpp>
+#include <tutti/parallel/compression.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/fragments.hpp>
-#include <tutti/parallel/outer_gradient.hpp>
 #include <tutti/parallel/outer_average.hpp>
 #include <tutti/parallel/outer_optimizer.hpp>
 #include <tutti/parallel/diloco.hpp>

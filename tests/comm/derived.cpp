@@ -26,10 +26,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/comm/statistics.hpp>
-#include <tutti/testing/laws/collectives.hpp>
-#include <tutti/testing/laws/plans.hpp>
-#include <tutti/testing/laws/scans.hpp>
-#include <tutti/testing/laws/vectors.hpp>
+#include <tutti/testing/laws.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -69,3 +69,31 @@ TEST_CASE("conversations that make no sense are refused") {
   REQUIRE_ERROR(rendered(ChatFormat::chatml, {{"user", "x"}, {"assistant", "y"}}), ErrorKind::invalid_argument, "last");
   REQUIRE_ERROR(rendered(ChatFormat::gemma, {{"user", "x"}, {"user", "y"}}), ErrorKind::invalid_argument, "turns");
 }
+
+TEST_CASE("a whole conversation is what is asked, followed by what is answered, again and again") {
+  for (std::size_t i = 0; i < data::chat_format_names.size(); ++i) {
+    data::ChatTemplate const chat{static_cast<ChatFormat>(i), "", ""};
+    INFO(data::chat_format_names[i]);
+    Messages whole = talk;
+    whole.push_back({"assistant", "D"});
+    auto const pieces = data::render_conversation(chat, whole);
+    std::string before;
+    std::vector<std::string> answers, asked;
+    for (auto const& [text, answer] : pieces) {
+      if (answer) asked.push_back(before), answers.push_back(text);
+      before += text;
+    }
+    REQUIRE(answers.size() == 2);
+    CHECK(asked[0] == data::render_chat(chat, std::span(whole).first(2)));
+    CHECK(asked[1] == data::render_chat(chat, std::span(whole).first(4)));
+    CHECK(test::contains(answers[0], "B"));
+    CHECK(!test::contains(answers[0], "A"));
+    for (std::string const& mark : data::chat_marks(chat.format)) CHECK(test::contains(before + "<|end|><s>", mark));
+  }
+  CHECK(data::render_conversation({ChatFormat::chatml, "", ""}, Messages{{"user", "A"}, {"assistant", "B"}}) ==
+        std::vector<data::ChatPiece>{{"<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\n", false},
+                                     {"B<|im_end|>", true},
+                                     {"\n", false}});
+  REQUIRE_ERROR(data::render_conversation({ChatFormat::chatml, "", ""}, Messages{{"user", "A"}}),
+                ErrorKind::invalid_argument, "says nothing");
+}

@@ -2,10 +2,17 @@
 /// @file
 /// The laws notice what is wrong. That they hold for the library's backends is tested beside those.
 // Covers: <tutti/testing/laws.hpp>
-// Covers: <tutti/testing/laws/collectives.hpp>
 // Covers: <tutti/testing/laws/contributions.hpp>
 // Covers: <tutti/testing/laws/elements.hpp>
+// Covers: <tutti/testing/laws/forms.hpp>
+// Covers: <tutti/testing/laws/groups.hpp>
+// Covers: <tutti/testing/laws/messages.hpp>
+// Covers: <tutti/testing/laws/movement.hpp>
 // Covers: <tutti/testing/laws/plans.hpp>
+// Covers: <tutti/testing/laws/ports.hpp>
+// Covers: <tutti/testing/laws/reductions.hpp>
+// Covers: <tutti/testing/laws/refusals.hpp>
+// Covers: <tutti/testing/laws/report.hpp>
 // Covers: <tutti/testing/laws/scans.hpp>
 // Covers: <tutti/testing/laws/vectors.hpp>
 

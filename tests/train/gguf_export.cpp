@@ -99,6 +99,31 @@ TEST_CASE("A GGUF file converted to another type keeps its metadata and its numb
   REQUIRE(b.metadata().get<std::int64_t>("tokenizer.ggml.bos_token_id") == 258);
 }
 
+TEST_CASE("A vocabulary with ChatML's marks brings the template to chat by, and the mark that ends an answer") {
+  train::Gpt2Model const model = small_model();
+  test::ScratchFolder const folder;
+  std::string const path = folder / "chat.gguf";
+  train::write_gguf(path, model.weights(), small_tokenizer(), "small");
+  REQUIRE(infer::load_gguf(path).chat_template.empty());
+  data::Tokenizer const plain = small_tokenizer();
+  std::vector<std::string> tokens = plain.tokens();
+  std::vector<data::SpecialToken> specials = plain.specials();
+  for (std::string const& mark : data::chat_marks(data::ChatFormat::chatml)) {
+    specials.push_back({mark, static_cast<std::int32_t>(tokens.size())});
+    tokens.push_back(mark);
+  }
+  train::write_gguf(path, model.weights(), data::Tokenizer(tokens, plain.merges(), specials), "small");
+  auto const loaded = infer::load_gguf(path);
+  data::ChatTemplate const chat = data::choose_chat_template(loaded.chat_template);
+  REQUIRE(chat.format == data::ChatFormat::chatml);
+  REQUIRE(chat.default_system.empty());
+  REQUIRE(loaded.tokenizer.roles().end_of_turn == 260);
+  std::vector<data::ChatMessage> const talk{{"user", "the"}};
+  auto const ids = loaded.tokenizer.encode_complete(data::render_chat(chat, talk), data::Marks::as_tokens);
+  REQUIRE(ids[0] == 258);  // as documents of training data begin
+  REQUIRE(ids[1] == 259);
+}
+
 TEST_CASE("A tokenizer that is not the model's is refused, and no file appears") {
   train::Gpt2Model const model = small_model();
   nn::Gpt2Weights weights = model.weights();

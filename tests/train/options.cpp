@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/train/choices.hpp> <tutti/train/command_line.hpp>
+// Covers: <tutti/train/choices.hpp> <tutti/train/command_line.hpp> <tutti/train/value_checks.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/train/command_line.hpp>
@@ -181,6 +181,7 @@ TEST_CASE("--help names every flag and leaves with code 0") {
                            "--nesterov",
                            "--muon-scale",
                            "--groups",
+                           "--compress",
                            "--dropout",
                            "--attention-dropout",
                            "--weight-decay",
@@ -249,6 +250,14 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--groups", "wte"}, "--groups 'wte': a group is PATTERN:SETTING"},
       {{"--data", "x", "--groups", "wte:frozen; *:cold"}, "--groups '*:cold': 'cold' is none of decay=NUMBER"},
       {{"--data", "x", "--groups", "wte:rate=-1"}, "--groups 'wte:rate=-1': rate=-1 must be a number between 0 and"},
+      {{"--data", "x", "--compress", "fp4"}, "--compress fp4: use none, bf16, int8, topk:SHARE or powersgd:RANK"},
+      {{"--data", "x", "--compress", "topk:2"}, "--compress topk:2: the share must be above 0 and at most 1"},
+      {{"--data", "x", "--compress", "powersgd:x"}, "--compress powersgd:x: behind the colon there is no number"},
+      {{"--data", "x", "--compress", "int8", "--algorithm", "diloco"},
+       "--compress int8: is of --algorithm ddp; diloco's averages travel as --outer-bits says"},
+      {{"--data", "x", "--compress", "int8", "--tensor-parallel", "2"},
+       "--compress int8: is not with --tensor-parallel 2, whose ranks have parts of gradients"},
+      {{"--data", "x", "--compress", "int8", "--device", "cuda"}, "--compress int8: is done by processors alone"},
       {{"--data", "x", "--batch", "4000000000000000000"}, "--batch 4000000000000000000"},
       {{"--data", "x", "--total-tokens", "9223372036854775807"}, "--total-tokens 9223372036854775807"},
       {{"--data", "x", "--sequence", "3000000000"}, "--sequence 3000000000"},
@@ -261,6 +270,7 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--sample-prompt", "caf\xe9"}, "--sample-prompt caf\xe9: is not UTF-8"},
       {{"--data", "x", "--out", ""}, "--out ''"},
       {{"--data", "x", "--config", ""}, "--config ''"},
+      {{"--data", "x", "--pack", "tokens"}, "--pack tokens: use none or documents"},
       {{"--data", "x", "--recompute", "some"}, "--recompute some: use none, pointwise or block"},
       {{"--data", "x", "--schedule", "cubic"}, "--schedule cubic: use cosine, linear, constant or wsd"},
       {{"--data", "x", "--backend", "smoke"}, "--backend smoke"},

@@ -3,6 +3,7 @@
 // Covers: <tutti/train/model_facts.hpp>
 #include "support/catch.hpp"
 
+#include <tutti/data/bpe_trainer.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/setup.hpp>
@@ -50,6 +51,54 @@ TEST_CASE("a folder stands for its token files") {
   CHECK(s.model.vocabulary == 60);
   CHECK(s.model.json.at("padded_vocabulary") == 128);
   CHECK(s.model.max_tokens == 16);
+}
+
+TEST_CASE("several sets share the samples by their weights, and each is measured; the same settings come back") {
+  Data const data;
+  std::string const train = (data.folder / "train.bin").string(), short_one = (data.folder / "validation.bin").string(),
+                    sets = train + ":0.75," + short_one + ":0.25";
+  Setup const s = data.with({"--sequence", "16", "--data", sets, "--validation-data", short_one + "," + train});
+  CHECK(s.train->sets() == 2);
+  CHECK(s.train->share(1) == 0.25);
+  CHECK(s.train->name(1) == short_one);
+  CHECK(s.train->tokens() == 1100);
+  CHECK(s.validation->predictions() == 99);
+  REQUIRE(s.further_validation.size() == 1);
+  CHECK(s.further_validation[0].predictions() == 999);
+  CHECK(checkpoint_facts(s, 1, 1).at("settings").at("data") == sets);
+  // A folder is its files, those that are held out included.
+  std::string const folder = data.folder.string();
+  Setup const folders = data.with({"--sequence", "16", "--data", folder + ":2," + folder + ":1"});
+  CHECK(folders.train->share(0) == Approx(2 / 3.0));
+  CHECK(folders.further_validation.size() == 1);
+  REQUIRE_ERROR(data.with({"--data", train + "," + short_one}), ErrorKind::configuration, "has no weight");
+  REQUIRE_ERROR(data.with({"--data", train + ":1,nothing.bin:1"}), ErrorKind::io, "nothing.bin");
+  REQUIRE_ERROR(data.with({"--sequence", "16", "--data", train + ":1," + short_one + ":5000"}),
+                ErrorKind::invalid_argument, "one sample in 2000");
+}
+
+TEST_CASE("whole documents need a tokenizer, and what cannot keep them apart is refused") {
+  Data const data;
+  REQUIRE_ERROR(data.with({"--pack", "documents"}), ErrorKind::configuration,
+                "--pack documents needs a tokenizer.json");
+  data::Tokenizer const tokenizer = data::train_bpe({}, {.vocabulary = 257});
+  data::write_tokenizer((data.folder / "tokenizer.json").string(), tokenizer);
+  std::vector<std::uint16_t> tokens(1000);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = i % 10 == 0 ? std::uint16_t{256} : std::uint16_t{7};
+  io::write_token_shard((data.folder / "train.bin").string(), tokens);
+  auto const with = [&](std::vector<std::string> words, int ranks = 1) {
+    words.insert(words.begin(), {"--vocabulary", "257", "--sequence", "16", "--pack", "documents"});
+    return data.with(words, ranks);
+  };
+  Setup s = with({});
+  CHECK(s.document_mark == 256);
+  REQUIRE(s.train->loader(0).packing() != nullptr);
+  CHECK(s.train->loader(0).packing()->documents() == 100);
+  CHECK(s.train->leaves_out_targets());
+  CHECK(std::get<nn::Gpt2Config>(choose_model(s).config).document_mark == 256);
+  CHECK(checkpoint_facts(s, 1, 1).at("settings").at("pack") == "documents");
+  REQUIRE_ERROR(with({"--attention-dropout", "0.1"}), ErrorKind::configuration, "with --attention-dropout");
+  REQUIRE_ERROR(with({"--tensor-parallel", "2"}, 2), ErrorKind::configuration, "for --tensor-parallel");
 }
 
 TEST_CASE("ranks that have one model together share one part of the batch; meshes that do not fit are refused") {
@@ -147,7 +196,8 @@ TEST_CASE("little data gets a warning with its size and the passes over it") {
     return data.with({"--sequence", "16", "--steps", steps, "--batch", batch}).warnings;
   };
   std::string const held_out =
-      "--validation-data " + (data.folder / "validation.bin").string() + " has only 100 tokens: their loss says little";
+      "--validation-data " + (data.folder / "validation.bin").string() + " has only 99 tokens to predict: their loss "
+      "says little";
   CHECK(warnings("40", "62") == std::vector<std::string>{held_out});
   CHECK(warnings("41", "62") ==
         std::vector<std::string>{"--data " + (data.folder / "train*.bin").string() +
@@ -252,11 +302,14 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
                                                  {"optimizer", "muon"},
                                                  {"muon-scale", "spectral"},
                                                  {"nesterov", true},
+                                                 {"pack", "none"},  // documents need a tokenizer
                                                  {"groups", "*:rate=0.5"},
+                                                 {"compress", "none"},
                                                  {"sample-every", 0}};
   std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}, {"compute", "float32"}, {"algorithm", "ddp"},
                                               {"outer-bits", "int4"}, {"optimizer", "sgd"},   {"muon-scale", "adamw"},
-                                              {"nesterov", false}, {"groups", "*:decay=0"}};
+                                              {"nesterov", false}, {"groups", "*:decay=0"}, {"pack", "documents"},
+                                              {"compress", "int8"}};
   Options defaults;
   Json settings = Json::object(), file = Json::object();
   for_each_setting(defaults, [&](std::string const& name, auto const& value) {

@@ -320,6 +320,43 @@ def case_optimizers(bench):
     check("holds no 'velocity." in errors, errors)
 
 
+def case_compress(bench):
+    """--compress: every compressor learns on one rank and several, resumes to the bit, and goes on with other ranks, with another compressor
+    or without one; the bytes of a step are in metrics.jsonl."""
+    steps = ("--steps", "20", "--total-tokens", "256", "--schedule", "constant")
+    plain = bench.folder / "plain"
+    bench.run("threads", 2, plain, "--batch", "4", *steps)
+    exact, sent = bench.losses(plain), {"none": bench.metrics(plain, "start")[0]["sent_bytes"]}
+    for name, share, worse in ("bf16", 0.51, 0.02), ("int8", 0.4, 0.02), ("topk:0.1", 0.4, 0.4), ("powersgd:4", 0.6, 0.4):
+        for backend in bench.backends():
+            out, parts = bench.folder / f"{name}-{backend}", bench.folder / f"{name}-{backend}-parts"
+            text, _ = bench.run(backend, 2, out, "--batch", "2", *steps, "--compress", name, "--checkpoint-every", "10")
+            check("gradients averaged every step, sent " in text and "with error feedback" in text, text)
+            start = bench.metrics(out, "start")[0]
+            check(start["compress"] == name and start["sent_bytes"] <= share * sent["none"], f"{start} beside {sent}")
+            losses = bench.losses(out)
+            check(losses[-1] < losses[0] - 0.2 and losses[-1] < exact[-1] + worse, f"{name}: {losses}, exactly {exact}")
+            bench.run(backend, 2, parts, "--batch", "2", *steps, "--compress", name, "--steps", "10")
+            bench.run(backend, 2, parts, "--resume", "latest", "--steps", "20")
+            check(bench.losses(parts) == losses and bench.parameters(parts, 20) == bench.parameters(out, 20), f"{name}, {backend}: other bits after resuming")
+            for ranks in (1, 4):
+                other = bench.folder / f"{name}-{backend}-{ranks}"
+                shutil.copytree(out, other)
+                bench.run(backend, ranks, other, "--resume", "10", "--batch", "2")
+                check(bench.losses(other)[-1] < exact[-1] + worse, f"{name} on {ranks} ranks: {bench.losses(other)}")
+            print(f"  {name}, {backend}: {start['sent_bytes']} bytes of {sent['none']}, loss {losses[-1]:.4f} beside {exact[-1]:.4f}")
+    for before, after in ("plain", "powersgd:4"), ("int8-threads", "none"), ("powersgd:4-threads", "powersgd:2"):
+        out = bench.folder / f"{before}-then-{after}"
+        shutil.copytree(bench.folder / before, out)
+        text, _ = bench.run("threads", 2, out, "--resume", "latest", "--steps", "24", "--compress", after)
+        check(f'-> "{after}"' in text and bench.losses(out)[-1] < exact[0] - 0.2, text)
+    for flags, said in ((("--compress", "fp4"), "use none, bf16, int8, topk:SHARE or powersgd:RANK"),
+                        (("--compress", "int8", "--algorithm", "diloco"), "is of --algorithm ddp"),
+                        (("--compress", "int8", "--tensor-parallel", "2"), "is not with --tensor-parallel 2")):
+        _, errors = bench.run("threads", 2, bench.folder / "none", *flags, code=None)
+        check(said in errors, errors)
+
+
 def case_dropout(bench):
     """--dropout and --attention-dropout: the same masks on one rank and two, resumed to the bit, none in validation."""
     flags = ("--steps", "8", "--schedule", "constant", "--dropout", "0.2", "--attention-dropout", "0.1")
@@ -339,6 +376,56 @@ def case_dropout(bench):
     block = bench.folder / "block"
     bench.run("threads", 1, block, "--batch", "4", "--sync-freq", "2", *flags, "--recompute", "block")
     check(bench.losses(block) == bench.losses(one), "other masks where blocks are computed again")
+
+
+def case_chat(bench):
+    """Conversations, alone and in a mixture, packed or not: the same losses on any ranks and micro-steps, resumed to the bit."""
+    draw = random.Random(3)
+    for name, count in (("talks", 300), ("sums", 120)):
+        lines = []
+        for i in range(count):
+            a, b = draw.randrange(9), draw.randrange(9)
+            words = [{"role": "user", "content": f"What is {a} plus {b}?"}, {"role": "assistant", "content": f"It is {a + b}."}]
+            lines.append({"messages": words * (1 + i % 3)} if name == "talks" else {"prompt": f"{a}+{b}=", "completion": str(a + b)})
+        (bench.folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    def prepare(name, *words):
+        made = subprocess.run([bench.args.prepare, "--input", str(bench.folder / f"{name}.jsonl"), "--out", str(bench.folder / name), *words],
+                              capture_output=True, text=True, timeout=LIMIT)
+        check(made.returncode == 0, made.stdout + made.stderr)
+        check("are targets" in made.stdout and "WARNING" not in made.stdout, made.stdout)
+    prepare("talks", "--chat-template", "chatml", "--vocabulary", "300")
+    tokenizer = bench.folder / "talks" / "tokenizer.json"
+    prepare("sums", "--tokenizer", str(tokenizer))
+    talks, mixture = str(bench.folder / "talks"), f"{bench.folder / 'talks'}:0.75,{bench.folder / 'sums'}:0.25"
+    known = str(json.load(open(bench.folder / "talks" / "dataset.json"))["vocabulary"])
+    sizes = ("--vocabulary", known, "--steps", "30", "--total-tokens", "256", "--tokenizer", str(tokenizer))
+    for name, words in (("talks", ("--data", talks)), ("packed", ("--data", talks, "--pack", "documents")),
+                        ("mixture", ("--data", mixture)), ("both", ("--data", mixture, "--pack", "documents", "--architecture", "llama"))):
+        whole = bench.folder / f"{name}1"
+        text, _ = bench.run("threads", 1, whole, *sizes, *words, "--batch", "8")
+        check("are targets" in text, text)
+        losses = bench.losses(whole)
+        check(losses[-1] < losses[0] - 0.5, f"nothing was learned: {losses}")
+        worst = 0
+        for ranks, layout in ((2, ("--batch", "4")), (3, ("--batch", "3")), (2, ("--batch", "1"))):
+            other = bench.folder / f"{name}{ranks}{layout[1]}"
+            bench.run("threads", ranks, other, *sizes, *words, *layout)
+            worst = max(worst, close(losses, bench.losses(other), 1e-4))
+        part = bench.folder / f"{name}-part"
+        bench.run("threads", 1, part, *sizes, *words, "--batch", "8", "--steps", "12", "--schedule", "constant")
+        bench.run("threads", 1, whole, *sizes, *words, "--batch", "8", "--schedule", "constant", "--overwrite")
+        bench.run("threads", 1, part, "--vocabulary", known, *words, "--resume", "latest", "--steps", "30")
+        check(bench.parameters(part, 30) == bench.parameters(whole, 30), f"{name}: a resumed run has other parameters")
+        print(f"  {name}: {losses[0]:.3f} to {losses[-1]:.3f}, other layouts within {worst:.1e}")
+        ends = bench.metrics(whole, "validation_set")
+        check(bool(ends) == (name in ("mixture", "both")), f"{name}: {ends}")
+        if ends:
+            epochs = bench.metrics(whole)[-1]["epochs"]
+            check(len(epochs) == 2 and all(passes > 0 for passes in epochs.values()), f"{name}: {epochs}")
+    _, errors = bench.run("threads", 1, bench.folder / "none", *sizes, "--data", talks, "--pack", "documents", "--attention-dropout", "0.1", code=1)
+    check("--pack documents is not there with --attention-dropout" in errors, errors)
+    _, errors = bench.run("threads", 1, bench.folder / "none", "--pack", "documents", code=1)
+    check("needs a tokenizer.json" in errors, errors)
 
 
 def case_diloco(bench):

@@ -79,6 +79,18 @@ TEST_CASE("what is measured depends on the windows asked for alone, not on ranks
   }
 }
 
+TEST_CASE("what several sets give is the mean over the predictions of all") {
+  Validation const a{.loss = 2, .bits_per_byte = 3, .predictions = 100},
+      b{.loss = 4, .bits_per_byte = 6, .predictions = 300};
+  CHECK(joined({a}).loss == 2);
+  CHECK(joined({a}).bits_per_byte == 3);
+  CHECK(joined({a, b}).loss == 3.5);
+  CHECK(joined({a, b}).predictions == 400);
+  // 200 nats are 96.2 bytes at 3 bits each, 1200 nats 288.5 bytes at 6.
+  CHECK(joined({a, b}).bits_per_byte == Approx(1400 / (200 / 3.0 + 1200 / 6.0)));
+  CHECK(joined({a, {.loss = 4, .predictions = 300}}).bits_per_byte == 0);
+}
+
 TEST_CASE("of byte tokens, bits per byte are the loss in bits; without a tokenizer they are not known") {
   HeldOut const held_out;
   Validation const all = measured(held_out, 2, 2, 7);

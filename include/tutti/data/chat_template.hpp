@@ -30,6 +30,12 @@ struct ChatMessage {
   std::string role, content;
 };
 
+/// ChatML as a template of models: what other programs run.
+inline constexpr std::string_view chatml_template =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
+    "'\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
 /// What was chosen, and why, for logs and status.
 struct ChatTemplate {
   ChatFormat format = ChatFormat::chatml;
@@ -78,53 +84,79 @@ inline ChatTemplate choose_chat_template(std::string_view model_template, std::s
                   ". Name the one to use: " + known);
 }
 
-/// The text of a conversation, ready for an answer of the assistant. Marks in it are tokens: encode it with
-/// `Marks::as_tokens`; the begin-of-text token is left to `Tokenizer::encode_complete`.
-/// Errors: invalid_argument, for an unknown role, a system message behind others, or turns that do not alternate where
-/// the format needs it.
-inline std::string render_chat(ChatTemplate const& chat, std::span<ChatMessage const> messages) {
-  auto const refuse = [&](std::string const& why) {
-    throw Error(ErrorKind::invalid_argument, "render_chat",
-                why + ". Give messages of system (first), user and assistant in the order of the conversation");
-  };
+/// Marks of a format that are tokens of their own in the vocabularies of its models.
+inline std::vector<std::string> chat_marks(ChatFormat format) {
+  switch (format) {
+    case ChatFormat::chatml: return {"<|im_start|>", "<|im_end|>"};
+    case ChatFormat::llama2: return {"<s>", "</s>"};
+    case ChatFormat::llama3: return {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+    case ChatFormat::phi3: return {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"};
+    case ChatFormat::zephyr: return {"<|system|>", "<|user|>", "<|assistant|>", "</s>"};
+    case ChatFormat::gemma: return {"<start_of_turn>", "<end_of_turn>"};
+    case ChatFormat::mistral: return {"</s>"};
+  }
+  return {};
+}
+
+/// A stretch of a conversation as text. Those of the assistant are its words with the mark that ends its turn: what a
+/// model is to write by itself.
+struct ChatPiece {
+  std::string text;
+  bool answer = false;
+
+  friend bool operator==(ChatPiece const&, ChatPiece const&) = default;
+};
+
+namespace detail {
+
+/// Errors: invalid_argument, as of render_chat.
+[[noreturn]] inline void refuse_chat(std::string const& why) {
+  throw Error(ErrorKind::invalid_argument, "render_chat",
+              why + ". Give messages of system (first), user and assistant in the order of the conversation");
+}
+
+/// All turns; neighbouring pieces are of different kinds.
+inline std::vector<ChatPiece> render_turns(ChatTemplate const& chat, std::span<ChatMessage const> messages) {
   std::string system = chat.default_system;
   bool user_next = true;
-  bool const pairs =
-      chat.format == ChatFormat::llama2 || chat.format == ChatFormat::mistral || chat.format == ChatFormat::gemma;
-  std::string text;
+  bool const own_turn =
+      chat.format != ChatFormat::llama2 && chat.format != ChatFormat::mistral && chat.format != ChatFormat::gemma;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     auto const& [role, content] = messages[i];
     if (role == "system") {
-      if (i != 0) refuse("a system message stands behind others");
+      if (i != 0) refuse_chat("a system message stands behind others");
       system = content;
       continue;
     }
-    if (role != "user" && role != "assistant") refuse("the role '" + role.substr(0, 40) + "' is unknown");
+    if (role != "user" && role != "assistant") refuse_chat("the role '" + role.substr(0, 40) + "' is unknown");
     bool const user = role == "user";
-    if (pairs && user != user_next) refuse("user and assistant do not take turns");
+    if (!own_turn && user != user_next) refuse_chat("user and assistant do not take turns");
     user_next = !user;
   }
-  if (messages.empty() || user_next) refuse("the last message is not the user's");
-  bool const own_turn =
-      chat.format != ChatFormat::llama2 && chat.format != ChatFormat::mistral && chat.format != ChatFormat::gemma;
+  std::vector<ChatPiece> pieces;
+  auto const put = [&](std::string text, bool answer) {
+    if (text.empty()) return;
+    if (pieces.empty() || pieces.back().answer != answer) pieces.push_back({"", answer});
+    pieces.back().text += text;
+  };
   auto const turn = [&](std::string const& role, std::string const& content) {
+    bool const answer = role == "assistant";
+    auto const around = [&](std::string front, std::string end, std::string behind = "") {
+      put(std::move(front), false), put(content + std::move(end), answer), put(std::move(behind), false);
+    };
     switch (chat.format) {
-      case ChatFormat::chatml: text += "<|im_start|>" + role + "\n" + content + "<|im_end|>\n"; break;
-      case ChatFormat::llama3:
-        text += "<|start_header_id|>" + role + "<|end_header_id|>\n\n" + content + "<|eot_id|>";
-        break;
-      case ChatFormat::phi3: text += "<|" + role + "|>\n" + content + "<|end|>\n"; break;
-      case ChatFormat::zephyr: text += "<|" + role + "|>\n" + content + "</s>\n"; break;
+      case ChatFormat::chatml: return around("<|im_start|>" + role + "\n", "<|im_end|>", "\n");
+      case ChatFormat::llama3: return around("<|start_header_id|>" + role + "<|end_header_id|>\n\n", "<|eot_id|>");
+      case ChatFormat::phi3: return around("<|" + role + "|>\n", "<|end|>", "\n");
+      case ChatFormat::zephyr: return around("<|" + role + "|>\n", "</s>", "\n");
       case ChatFormat::gemma:
-        text += "<start_of_turn>" + std::string(role == "user" ? "user" : "model") + "\n" + content + "<end_of_turn>\n";
-        break;
+        return around("<start_of_turn>" + std::string(answer ? "model" : "user") + "\n", "<end_of_turn>", "\n");
       case ChatFormat::llama2:
-        text += role == "user" ? std::string(text.empty() ? "" : "<s>") + "[INST] " + content + " [/INST]"
-                               : " " + content + " </s>";
-        break;
+        if (answer) return put(" " + content + " </s>", true);
+        return around(std::string(pieces.empty() ? "" : "<s>") + "[INST] ", " [/INST]");
       case ChatFormat::mistral:
-        text += role == "user" ? "[INST] " + content + " [/INST]" : " " + content + "</s>";
-        break;
+        if (answer) return put(" " + content + "</s>", true);
+        return around("[INST] ", " [/INST]");
     }
   };
   if (own_turn && !system.empty()) turn("system", system);
@@ -136,6 +168,19 @@ inline std::string render_chat(ChatTemplate const& chat, std::span<ChatMessage c
     else if (chat.format == ChatFormat::llama2) turn("user", "<<SYS>>\n" + system + "\n<</SYS>>\n\n" + message.content);
     else turn("user", system + "\n\n" + message.content);
   }
+  return pieces;
+}
+
+}  // namespace detail
+
+/// The text of a conversation, ready for an answer of the assistant. Marks in it are tokens: encode it with
+/// `Marks::as_tokens`; the begin-of-text token is left to `Tokenizer::encode_complete`.
+/// Errors: invalid_argument, for an unknown role, a system message behind others, or turns that do not alternate where
+/// the format needs it.
+inline std::string render_chat(ChatTemplate const& chat, std::span<ChatMessage const> messages) {
+  std::string text;
+  for (ChatPiece const& piece : detail::render_turns(chat, messages)) text += piece.text;
+  if (messages.empty() || messages.back().role != "user") detail::refuse_chat("the last message is not the user's");
   switch (chat.format) {
     case ChatFormat::chatml: return text + "<|im_start|>assistant\n";
     case ChatFormat::llama3: return text + "<|start_header_id|>assistant<|end_header_id|>\n\n";
@@ -144,6 +189,16 @@ inline std::string render_chat(ChatTemplate const& chat, std::span<ChatMessage c
     case ChatFormat::gemma: return text + "<start_of_turn>model\n";
     default: return text;
   }
+}
+
+/// A whole conversation, to learn from: its text in pieces, whose answers are what render_chat is to be followed by.
+/// Errors: as of render_chat; invalid_argument, where the assistant says nothing.
+inline std::vector<ChatPiece> render_conversation(ChatTemplate const& chat, std::span<ChatMessage const> messages) {
+  std::vector<ChatPiece> pieces = detail::render_turns(chat, messages);
+  for (ChatPiece const& piece : pieces)
+    if (piece.answer) return pieces;
+  throw Error(ErrorKind::invalid_argument, "render_conversation",
+              "the assistant says nothing, so there is nothing to learn. Give a conversation with its answers");
 }
 
 }  // namespace tutti::data

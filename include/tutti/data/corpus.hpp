@@ -5,6 +5,7 @@
 
 #include <tutti/core/error.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -74,6 +75,17 @@ inline HeldOut hold_out(std::vector<std::string_view> const& documents, double f
         .push_back(document);
   }
   return result;
+}
+
+/// Which of `count` documents are held out, whole and evenly spread: as many as `fraction` of them, rounded down, but
+/// one at least of two or more. Errors: as above.
+inline std::vector<bool> hold_out_whole(std::size_t count, double fraction) {
+  if (!(fraction >= 0 && fraction <= 0.5)) static_cast<void>(hold_out({}, fraction));
+  std::vector<bool> held(count);
+  if (fraction == 0 || count < 2) return held;
+  auto const wanted = std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(count) * fraction));
+  for (std::size_t i = 0; i < count; ++i) held[i] = (i + 1) * wanted / count > i * wanted / count;
+  return held;
 }
 
 }  // namespace tutti::data

@@ -7,10 +7,13 @@
 #include <tutti/core/hash.hpp>
 #include <tutti/data/bpe_trainer.hpp>
 #include <tutti/data/corpus.hpp>
+#include <tutti/data/jsonl.hpp>
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <optional>
 #include <span>
@@ -27,6 +30,7 @@ struct DatasetSplit {
   std::int64_t tokens = 0;  ///< with the <|endoftext|> before each document
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;
+  std::int64_t targets = -1;  ///< tokens that count as targets, where a mask beside the file says which; -1: all
 
   friend bool operator==(DatasetSplit const&, DatasetSplit const&) = default;
 };
@@ -45,6 +49,8 @@ struct Dataset {
 struct DatasetOptions {
   std::int32_t vocabulary = 1024;  ///< small texts are learned best in short tokens
   double validation_fraction = 0.1;
+  std::optional<JsonlOptions> jsonl{};  ///< how to read the text as JSON lines; else it is plain text
+  std::optional<ChatFormat> marks{};    ///< whose marks a learned vocabulary has as tokens, for conversations to come
 };
 
 /// Ids of a vocabulary, at most.
@@ -54,7 +60,8 @@ inline std::string dataset_to_json(Dataset const& dataset) {
   auto const split = [](DatasetSplit const& part) {
     return "{\"file\": " + io::quote_json(part.file) + ", \"tokens\": " + std::to_string(part.tokens) +
            ", \"documents\": " + std::to_string(part.documents) +
-           ", \"text_bytes\": " + std::to_string(part.text_bytes) + "}";
+           ", \"text_bytes\": " + std::to_string(part.text_bytes) +
+           (part.targets < 0 ? "" : ", \"targets\": " + std::to_string(part.targets)) + "}";
   };
   return "{\n  \"format\": \"tutti dataset\",\n  \"version\": 1,\n  \"input\": " + io::quote_json(dataset.input) +
          ",\n  \"fingerprint\": \"" + std::to_string(dataset.fingerprint) +
@@ -91,7 +98,7 @@ inline Dataset read_dataset(std::string const& folder) {
     auto const& part = json[key];
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
     return DatasetSplit{text(part, "file"), count(part, "tokens", most), count(part, "documents", most),
-                        count(part, "text_bytes", most)};
+                        count(part, "text_bytes", most), part.contains("targets") ? count(part, "targets", most) : -1};
   };
   Dataset dataset;
   dataset.input = text(json, "input");
@@ -125,12 +132,22 @@ inline std::optional<DatasetSplit> describe_shard(io::TokenShard const& shard) {
   return std::nullopt;
 }
 
+namespace detail {
+inline std::string words_of(DatasetOptions const& options) {
+  std::string words = options.marks ? " marks " + std::string(name_of(*options.marks)) : "";
+  if (!options.jsonl) return words;
+  JsonlOptions const& jsonl = *options.jsonl;
+  return words + " jsonl " + io::quote_json(jsonl.field) + (jsonl.chat ? std::string(name_of(*jsonl.chat)) : "") +
+         (jsonl.count_prompts ? " prompts" : "");
+}
+}  // namespace detail
+
 /// What `prepare_dataset` would record for this text, these options and this tokenizer.
 inline std::uint64_t dataset_fingerprint(std::string_view text, DatasetOptions const& options,
                                          Tokenizer const* tokenizer = nullptr) {
   std::string const words = "tutti dataset 1 " +
                             (tokenizer ? tokenizer_to_json(*tokenizer) : std::to_string(options.vocabulary)) + " " +
-                            std::to_string(options.validation_fraction);
+                            std::to_string(options.validation_fraction) + detail::words_of(options);
   return hash_bytes(std::as_bytes(std::span(words)), hash_bytes(std::as_bytes(std::span(text))));
 }
 
@@ -138,7 +155,10 @@ namespace detail {
 /// Hash of the files that a dataset consists of, beside its description. Errors: io.
 inline std::uint64_t hash_contents(std::string const& folder, Dataset const& dataset) {
   std::uint64_t hash = 0;
-  for (std::string const& file : {std::string("tokenizer.json"), dataset.train.file, dataset.validation.file}) {
+  std::vector<std::string> files{"tokenizer.json", dataset.train.file, dataset.validation.file};
+  for (DatasetSplit const& split : {dataset.train, dataset.validation})
+    if (split.targets >= 0) files.push_back(io::mask_path(split.file));
+  for (std::string const& file : files) {
     Storage<Cpu> const bytes = io::map_file(folder + "/" + file);
     hash = hash_bytes({static_cast<std::byte const*>(bytes.data()), bytes.bytes()}, hash);
   }
@@ -157,48 +177,127 @@ inline bool dataset_is_current(std::string const& folder, std::uint64_t expected
   }
 }
 
+namespace detail {
+
+/// What is learned from, and what is held out, of JSON lines.
+struct HeldOutDocuments {
+  std::vector<Document> train, validation;
+};
+inline HeldOutDocuments hold_out_lines(std::string_view text, std::string const& input, DatasetOptions const& options) {
+  HeldOutDocuments parts;
+  std::vector<Document> all = read_jsonl(text, input, *options.jsonl);
+  std::vector<bool> const held = hold_out_whole(all.size(), options.validation_fraction);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    (held[i] ? parts.validation : parts.train).push_back(std::move(all[i]));
+  return parts;
+}
+
+/// Tokens, and of each whether it is a target (empty: all are). Gives the bytes of text.
+inline std::int64_t encode(Tokenizer const& tokenizer, std::vector<std::string_view> const& documents,
+                           std::int32_t before, std::vector<std::int32_t>& ids, std::vector<bool>&) {
+  std::int64_t bytes = 0;
+  tokenizer.encode_documents(ids, documents, before);
+  for (std::string_view const document : documents) bytes += static_cast<std::int64_t>(document.size());
+  return bytes;
+}
+inline std::int64_t encode(Tokenizer const& tokenizer, std::vector<Document> const& documents, std::int32_t before,
+                           std::vector<std::int32_t>& ids, std::vector<bool>& counts) {
+  bool end_counts = true;
+  tokenizer.encode_parts(ids, [&](auto const& part_to_ids) {
+    for (Document const& document : documents) {
+      ids.push_back(before);
+      counts.push_back(std::exchange(end_counts, document.end_counts));
+      for (DocumentPart const& part : document.parts) {
+        part_to_ids(part.text, part.marks);
+        counts.resize(ids.size(), part.counts);
+      }
+    }
+  });
+  std::int64_t bytes = 0;
+  for (std::int32_t const id : ids)
+    if (!tokenizer.is_special(id)) bytes += static_cast<std::int64_t>(tokenizer.token_bytes(id).size());
+  return bytes;
+}
+
+inline Tokenizer learn_vocabulary(std::vector<std::string_view> const& documents, DatasetOptions const& options) {
+  BpeOptions bpe{.vocabulary = options.vocabulary};
+  if (options.marks)
+    for (std::string const& mark : chat_marks(*options.marks)) bpe.specials.push_back(mark);
+  return train_bpe(documents, bpe);
+}
+
+inline Tokenizer learn_vocabulary(std::vector<Document> const& documents, DatasetOptions const& options) {
+  std::vector<std::string_view> texts;
+  for (Document const& document : documents)
+    for (DocumentPart const& part : document.parts) texts.push_back(part.text);
+  return learn_vocabulary(texts, options);
+}
+
+/// Parts of a HeldOut or of HeldOutDocuments.
+template <class Parts>
+Dataset write_dataset(Parts const& parts, std::uint64_t fingerprint, std::string const& folder, std::string input,
+                      DatasetOptions const& options, Tokenizer const* known, std::size_t bytes) {
+  if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
+    throw Error(ErrorKind::invalid_argument, "prepare_dataset",
+                "a text of " + std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes") +
+                    " is too short to hold out a part of it. Use more text" +
+                    (options.jsonl ? ", two lines or more" : ""));
+  std::optional<Tokenizer> learned;
+  if (known == nullptr) learned.emplace(learn_vocabulary(parts.train, options));
+  Tokenizer const& tokenizer = known ? *known : *learned;
+
+  io::make_folder(folder);
+  Dataset dataset;
+  dataset.input = std::move(input);
+  dataset.fingerprint = fingerprint;
+  dataset.vocabulary = tokenizer.vocabulary();
+  dataset.end_of_text = tokenizer.end_of_text();
+  auto const write = [&](auto const& documents, std::string const& file) {
+    DatasetSplit split{file, 0, static_cast<std::int64_t>(documents.size()), 0};
+    std::vector<std::int32_t> ids;
+    std::vector<bool> counts;
+    split.text_bytes = encode(tokenizer, documents, dataset.end_of_text, ids, counts);
+    split.tokens = static_cast<std::int64_t>(ids.size());
+    std::string const path = folder + "/" + file;
+    static_cast<void>(std::remove(io::mask_path(path).c_str()));  // of what was there before
+    if (tokenizer.vocabulary() > 65536) io::write_wide_token_shard(path, ids);
+    else io::write_token_shard(path, std::vector<std::uint16_t>(ids.begin(), ids.end()));
+    if (std::find(counts.begin(), counts.end(), false) != counts.end()) {
+      split.targets = std::count(counts.begin(), counts.end(), true);
+      io::write_target_mask(path, counts);
+    }
+    return split;
+  };
+  write_tokenizer(folder + "/tokenizer.json", tokenizer);
+  dataset.train = write(parts.train, "train.bin");
+  dataset.validation = write(parts.validation, "validation.bin");
+  dataset.contents = hash_contents(folder, dataset);
+  io::write_file(folder + "/dataset.json", dataset_to_json(dataset));
+  return dataset;
+}
+
+}  // namespace detail
+
 /// Text to tokens: cuts `text` into documents, holds some out, learns a vocabulary on the others alone, unless there is
 /// a tokenizer already, and writes the folder: tokens of 16 bits, or of 32 for a vocabulary beyond 65536. Every
-/// document begins with <|endoftext|>.
+/// document begins with <|endoftext|>. Of JSON lines whose prompts are no targets a mask stands beside each token file
+/// (io/target_mask.hpp).
 /// Determinism: the same text, options and tokenizer give the same bytes.
-/// Errors: invalid_argument, for impossible options or a text too short to hold anything out; io.
+/// Errors: invalid_argument, for impossible options or a text too short to hold anything out; format, naming a line;
+/// io.
 inline Dataset prepare_dataset(std::string_view text, std::string const& folder, std::string input,
                                DatasetOptions const& options = {}, Tokenizer const* known = nullptr) {
   if (std::int32_t const size = known ? known->vocabulary() : options.vocabulary; size > most_tokens)
     throw Error(ErrorKind::invalid_argument, "prepare_dataset",
                 "a vocabulary of " + std::to_string(size) + " is too large. Use at most " +
                     std::to_string(most_tokens));
+  std::uint64_t const print = dataset_fingerprint(text, options, known);
+  if (options.jsonl) {
+    auto const parts = detail::hold_out_lines(text, input, options);
+    return detail::write_dataset(parts, print, folder, std::move(input), options, known, text.size());
+  }
   HeldOut const parts = hold_out(split_documents(text), options.validation_fraction);
-  if (parts.train.empty() || (options.validation_fraction > 0 && parts.validation.empty()))
-    throw Error(ErrorKind::invalid_argument, "prepare_dataset",
-                "a text of " + std::to_string(text.size()) + (text.size() == 1 ? " byte" : " bytes") +
-                    " is too short to hold out a part of it. Use more text");
-  std::optional<Tokenizer> learned;
-  if (known == nullptr) learned.emplace(train_bpe(parts.train, {.vocabulary = options.vocabulary}));
-  Tokenizer const& tokenizer = known ? *known : *learned;
-
-  io::make_folder(folder);
-  Dataset dataset;
-  dataset.input = std::move(input);
-  dataset.fingerprint = dataset_fingerprint(text, options, known);
-  dataset.vocabulary = tokenizer.vocabulary();
-  dataset.end_of_text = tokenizer.end_of_text();
-  auto const write = [&](std::vector<std::string_view> const& documents, std::string const& file) {
-    DatasetSplit split{file, 0, static_cast<std::int64_t>(documents.size()), 0};
-    std::vector<std::int32_t> ids;
-    tokenizer.encode_documents(ids, documents, dataset.end_of_text);
-    for (std::string_view const document : documents) split.text_bytes += static_cast<std::int64_t>(document.size());
-    split.tokens = static_cast<std::int64_t>(ids.size());
-    if (tokenizer.vocabulary() > 65536) io::write_wide_token_shard(folder + "/" + file, ids);
-    else io::write_token_shard(folder + "/" + file, std::vector<std::uint16_t>(ids.begin(), ids.end()));
-    return split;
-  };
-  write_tokenizer(folder + "/tokenizer.json", tokenizer);
-  dataset.train = write(parts.train, "train.bin");
-  dataset.validation = write(parts.validation, "validation.bin");
-  dataset.contents = detail::hash_contents(folder, dataset);
-  io::write_file(folder + "/dataset.json", dataset_to_json(dataset));
-  return dataset;
+  return detail::write_dataset(parts, print, folder, std::move(input), options, known, text.size());
 }
 
 }  // namespace tutti::data

@@ -4,26 +4,23 @@
 /// Batches from token files. What a training step sees is a function of (seed, step, index in the global batch) alone,
 /// so it does not depend on the number of ranks, and resuming needs nothing but the step.
 
+#include <tutti/data/packing.hpp>
 #include <tutti/data/permutation.hpp>
+#include <tutti/data/token_corpus.hpp>
 #include <tutti/data/tokenizer.hpp>
-#include <tutti/io/token_shard.hpp>
 #include <tutti/tensor/view.hpp>
-
-#include <glob.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tutti::data {
-
-/// Target of a position whose loss does not count.
-inline constexpr std::int32_t ignored_target = -1;
 
 /// A contiguous part of [0, total).
 struct Share {
@@ -36,53 +33,6 @@ constexpr Share share_of(std::int64_t total, std::int64_t part, std::int64_t par
   std::int64_t const small = total / parts, larger = total % parts;
   return {part * small + std::min(part, larger), small + (part < larger ? 1 : 0)};
 }
-
-/// Token files in order, all opened and checked at once, mapped.
-class TokenCorpus {
- public:
-  /// `pattern` as a shell understands it ("data/train_*.bin"); files in the order of their names.
-  /// Errors: io, when nothing matches; format, naming the file.
-  explicit TokenCorpus(std::string const& pattern) : pattern_(pattern) {
-    ::glob_t found{};
-    struct Guard {
-      ::glob_t* found;
-      ~Guard() { ::globfree(found); }
-    } const guard{&found};
-    int const result = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
-    if (result == GLOB_NOSPACE)
-      throw Error(ErrorKind::out_of_memory, "TokenCorpus", "no memory to expand '" + pattern + "'");
-    if (result != 0 || found.gl_pathc == 0)
-      throw Error(ErrorKind::io, "TokenCorpus",
-                  "no file matches '" + pattern + "'. Check the path, or make token files with prepare_text");
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) shards_.emplace_back(std::string(found.gl_pathv[i]));
-  }
-  explicit TokenCorpus(std::vector<io::TokenShard> shards) : shards_(std::move(shards)) {}
-
-  std::string const& pattern() const noexcept { return pattern_; }
-  std::vector<io::TokenShard> const& shards() const noexcept { return shards_; }
-  std::int64_t tokens() const noexcept {
-    std::int64_t total = 0;
-    for (io::TokenShard const& shard : shards_) total += static_cast<std::int64_t>(shard.tokens().size());
-    return total;
-  }
-  /// Reads every token once. Errors: format, naming file and position of a token outside [0, vocabulary).
-  void require_vocabulary(std::int64_t vocabulary) const {
-    for (io::TokenShard const& shard : shards_) {
-      auto const tokens = shard.tokens();
-      std::size_t at = 0;
-      while (at < tokens.size() && tokens[at] >= 0 && tokens[at] < vocabulary) ++at;
-      if (at < tokens.size())
-        throw Error(ErrorKind::format, "TokenCorpus",
-                    "token " + std::to_string(tokens[at]) + " at position " + std::to_string(at) + " of '" +
-                        shard.path() + "' is outside the vocabulary of " + std::to_string(vocabulary) +
-                        ". Use the tokenizer and the model that belong to the data");
-    }
-  }
-
- private:
-  std::string pattern_;
-  std::vector<io::TokenShard> shards_;
-};
 
 /// Bytes of text that the tokens stand for; special tokens stand for none. Errors: out_of_range, for a foreign token.
 inline std::int64_t count_text_bytes(TokenCorpus const& corpus, Tokenizer const& tokenizer) {
@@ -121,17 +71,24 @@ inline std::size_t shard_of(std::span<std::int64_t const> ends, std::int64_t win
 /// Training batches. A corpus of W windows of `sequence` tokens is read once per epoch, in an order drawn anew for
 /// each: sample number g = step * batch + index is window Permutation(seed, g / W, W)(g % W). Windows of a shard lie
 /// end to end (targets are the tokens one further); where they begin is drawn per epoch too, so the cuts between
-/// windows move.
+/// windows move. With whole documents, W are the sequences of a DocumentPacking, the same in every epoch.
 class TrainLoader {
  public:
   /// `batch` is the global batch: sequences per step, over all ranks.
+  /// `mark`: with which documents begin that sequences are to have whole; else they are windows.
   /// Errors: invalid_argument, for a batch or sequence below one; format, when a shard is shorter than one window.
-  TrainLoader(TokenCorpus corpus, std::int64_t batch, std::int64_t sequence, std::uint64_t seed)
+  TrainLoader(TokenCorpus corpus, std::int64_t batch, std::int64_t sequence, std::uint64_t seed,
+              std::optional<std::int32_t> mark = {})
       : corpus_(std::move(corpus)), batch_(batch), sequence_(sequence), seed_(seed) {
     if (batch < 1 || sequence < 1)
       throw Error(ErrorKind::invalid_argument, "TrainLoader",
                   "a batch of " + std::to_string(batch) + " sequences of " + std::to_string(sequence) +
                       " tokens is impossible. Ask for one or more");
+    if (mark) {
+      packing_.emplace(corpus_, sequence, *mark);
+      ends_.push_back(packing_->rows());
+      return;
+    }
     std::int64_t total = 0;
     for (io::TokenShard const& shard : corpus_.shards()) {
       auto const tokens = static_cast<std::int64_t>(shard.tokens().size());
@@ -151,13 +108,17 @@ class TrainLoader {
   std::int64_t batch() const noexcept { return batch_; }
   std::int64_t sequence() const noexcept { return sequence_; }
   std::uint64_t seed() const noexcept { return seed_; }
+  /// Whether targets of its batches may be ignored ones.
+  bool leaves_out_targets() const noexcept { return corpus_.masked() || packing_.has_value(); }
+  /// Which documents share a sequence; null where sequences are windows.
+  DocumentPacking const* packing() const noexcept { return packing_ ? &*packing_ : nullptr; }
   /// Windows in an epoch.
   std::int64_t windows() const noexcept { return ends_.back(); }
   double epochs_at(std::int64_t step) const noexcept {
     return static_cast<double>(step) * static_cast<double>(batch_) / static_cast<double>(windows());
   }
 
-  /// Where the sample `index` of step `step` lies.
+  /// Where the sample `index` of step `step` lies. Requires sequences that are windows.
   struct Place {
     std::size_t shard = 0;
     std::int64_t token = 0;
@@ -165,7 +126,9 @@ class TrainLoader {
     friend bool operator==(Place const&, Place const&) = default;
   };
   Place place(std::int64_t step, std::int64_t index) const {
-    std::int64_t const sample = checked_add(checked_multiply(step, batch_), index);
+    return place(checked_add(checked_multiply(step, batch_), index));
+  }
+  Place place(std::int64_t sample) const {
     auto const epoch = static_cast<std::uint64_t>(sample / windows());
     std::int64_t const window = Permutation(seed_, epoch, windows())(sample % windows());
     std::size_t const shard = detail::shard_of(ends_, window);
@@ -185,48 +148,72 @@ class TrainLoader {
   /// Errors: shape; out_of_range, when the rows go beyond the global batch.
   void fill(std::int64_t step, std::int64_t first, TensorView<std::int32_t> tokens,
             TensorView<std::int32_t> targets) const {
-    detail::check_batch("TrainLoader::fill", tokens, targets, sequence_);
+    require_rows("TrainLoader::fill", step, first, tokens, targets);
+    for (std::int64_t row = 0; row < tokens.shape()[0]; ++row)
+      fill_sample(checked_add(checked_multiply(step, batch_), first + row), tokens.data() + row * sequence_,
+                  targets.data() + row * sequence_);
+  }
+  /// One sample by its number; `sequence` tokens and targets.
+  void fill_sample(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {
+    if (packing_) {
+      auto const epoch = static_cast<std::uint64_t>(sample / windows());
+      packing_->fill(corpus_, Permutation(seed_, epoch, windows())(sample % windows()), tokens, targets);
+      return;
+    }
+    Place const at = place(sample);
+    auto const start = static_cast<std::size_t>(at.token), count = static_cast<std::size_t>(sequence_);
+    corpus_.shards()[at.shard].tokens().copy(start, count, tokens);
+    corpus_.copy_targets(at.shard, start + 1, count, targets);
+  }
+  /// Errors: as of `fill`.
+  void require_rows(char const* operation, std::int64_t step, std::int64_t first,
+                    TensorView<std::int32_t> const& tokens, TensorView<std::int32_t> const& targets) const {
+    detail::check_batch(operation, tokens, targets, sequence_);
     std::int64_t const rows = tokens.shape()[0];
     if (step < 0 || first < 0 || first > batch_ - rows)
-      throw Error(ErrorKind::out_of_range, "TrainLoader::fill",
+      throw Error(ErrorKind::out_of_range, operation,
                   "samples [" + std::to_string(first) + ", " + std::to_string(first + rows) + ") of step " +
                       std::to_string(step) + " are outside the batch of " + std::to_string(batch_));
-    for (std::int64_t row = 0; row < rows; ++row) {
-      Place const at = place(step, first + row);
-      io::TokenView const from = corpus_.shards()[at.shard].tokens();
-      auto const start = static_cast<std::size_t>(at.token), count = static_cast<std::size_t>(sequence_);
-      from.copy(start, count, tokens.data() + row * sequence_);
-      from.copy(start + 1, count, targets.data() + row * sequence_);
-    }
   }
 
  private:
   TokenCorpus corpus_;
   std::int64_t batch_, sequence_;
   std::uint64_t seed_;
+  std::optional<DocumentPacking> packing_;
   std::vector<std::int64_t> ends_;
 };
 
-/// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file is
-/// predicted exactly once; the last window of a file is filled up with ignored targets. A file begins with
-/// <|endoftext|>, which stands for no text, so the summed loss covers all of its text and `bits_per_byte` is exact.
+/// Validation batches: windows end to end in file order, never shuffled. Every token but the first of each file, and
+/// those that a mask leaves out, is predicted exactly once; the last window of a file is filled up with ignored
+/// targets. A file begins with <|endoftext|>, which stands for no text, so the summed loss covers all of its text (that
+/// counts) and `bits_per_byte` is exact. With whole documents, windows are the sequences of a
+/// DocumentPacking.
 class ValidationLoader {
  public:
   /// Errors: invalid_argument, for a sequence below one; format, when there is nothing to predict.
-  ValidationLoader(TokenCorpus corpus, std::int64_t sequence) : corpus_(std::move(corpus)), sequence_(sequence) {
+  explicit ValidationLoader(TokenCorpus corpus, std::int64_t sequence, std::optional<std::int32_t> mark = {})
+      : corpus_(std::move(corpus)), sequence_(sequence) {
     if (sequence < 1)
       throw Error(ErrorKind::invalid_argument, "ValidationLoader",
                   "a sequence of " + std::to_string(sequence) + " tokens is impossible. Ask for one or more");
     std::int64_t total = 0;
     for (io::TokenShard const& shard : corpus_.shards()) {
       std::int64_t const here = std::max<std::int64_t>(static_cast<std::int64_t>(shard.tokens().size()) - 1, 0);
-      predictions_ += here;
+      io::TargetMask const* const mask = corpus_.mask(ends_.size());
+      predictions_ += mask == nullptr || here == 0 ? here : mask->count(1, static_cast<std::size_t>(here));
       total += (here + sequence - 1) / sequence;
       ends_.push_back(total);
     }
     if (total == 0)
       throw Error(ErrorKind::format, "ValidationLoader",
                   "'" + corpus_.pattern() + "' has fewer than two tokens. Hold out more text");
+    if (predictions_ == 0)
+      throw Error(ErrorKind::format, "ValidationLoader",
+                  "no token of '" + corpus_.pattern() + "' counts as a target. Hold out more text, or remove the mask");
+    if (!mark) return;
+    packing_.emplace(corpus_, sequence, *mark);
+    ends_.assign(1, packing_->rows());
   }
 
   TokenCorpus const& corpus() const noexcept { return corpus_; }
@@ -247,6 +234,10 @@ class ValidationLoader {
       std::int32_t* const inputs = tokens.data() + row * sequence_;
       std::int32_t* const wanted = targets.data() + row * sequence_;
       std::int64_t count = 0;
+      if (packing_ && window >= 0 && window < end) {
+        counted += packing_->fill(corpus_, window, inputs, wanted);
+        continue;
+      }
       if (window >= 0 && window < end) {
         std::size_t const shard = detail::shard_of(ends_, window);
         std::int64_t const begin = (window - (shard == 0 ? 0 : ends_[shard - 1])) * sequence_;
@@ -254,11 +245,10 @@ class ValidationLoader {
         count = std::min(sequence_, static_cast<std::int64_t>(source.size()) - 1 - begin);
         auto const start = static_cast<std::size_t>(begin), many = static_cast<std::size_t>(count);
         source.copy(start, many, inputs);
-        source.copy(start + 1, many, wanted);
+        counted += corpus_.copy_targets(shard, start + 1, many, wanted);
       }
       std::fill_n(inputs + count, sequence_ - count, 0);
       std::fill_n(wanted + count, sequence_ - count, ignored_target);
-      counted += count;
     }
     return counted;
   }
@@ -267,6 +257,7 @@ class ValidationLoader {
   TokenCorpus corpus_;
   std::int64_t sequence_;
   std::int64_t predictions_ = 0;
+  std::optional<DocumentPacking> packing_;
   std::vector<std::int64_t> ends_;
 };
 

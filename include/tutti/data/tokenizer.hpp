@@ -133,6 +133,13 @@ class Tokenizer {
     }
   }
 
+  /// f(encode), in which encode(text, marks) appends to `ids`. Pieces seen in one call of it are known in the next.
+  template <class F>
+  void encode_parts(std::vector<std::int32_t>& ids, F&& f) const {
+    Encoder encoder(*this, ids);
+    f([&](std::string_view text, Marks marks) { encoder.text(text, marks); });
+  }
+
   /// Whether a space was put before the text, which decoding takes away.
   bool drops_first_space() const noexcept { return parts_.prefix_space != PrefixSpace::none; }
   /// The bytes that the ids stand for; special tokens stand for none. Errors: out_of_range.

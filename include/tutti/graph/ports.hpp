@@ -35,18 +35,22 @@ class Ports {
   /// Copies an input in. Errors: invalid_argument (no such input), shape, dtype.
   template <class T>
   void set(std::string_view name, TensorView<T> values, std::source_location where = std::source_location::current()) {
+    set(name, dtype_of<std::remove_const_t<T>>, values.shape(), values.elements(where).data(), where);
+  }
+  /// The same of elements in row-major order whose type is known at run time.
+  void set(std::string_view name, DType dtype, Shape const& shape, void const* elements,
+           std::source_location where = std::source_location::current()) {
     Entry const& entry = input(name, where);
-    if (dtype_of<std::remove_const_t<T>> != entry.dtype)
+    if (dtype != entry.dtype)
       throw Error(ErrorKind::dtype, "Executor::set",
                   concat("input '", entry.name, "' is ", tutti::name(entry.dtype), ", and it was given ",
-                         tutti::name(dtype_of<std::remove_const_t<T>>)), where);
-    if (!(values.shape() == entry.shape))
+                         tutti::name(dtype)), where);
+    if (!(shape == entry.shape))
       throw Error(ErrorKind::shape, "Executor::set",
                   concat("input '", entry.name, "' has shape ", to_string(entry.shape), ", and it was given ",
-                         to_string(values.shape())), where);
-    auto const elements = values.elements(where);
+                         to_string(shape)), where);
     std::byte* const to = given(entry);
-    if (!elements.empty()) std::memcpy(to, elements.data(), elements.size_bytes());
+    if (shape.size() > 0) std::memcpy(to, elements, static_cast<std::size_t>(shape.size()) * size_of(dtype));
   }
   /// Whether there is such an input.
   bool takes(std::string_view name) const {

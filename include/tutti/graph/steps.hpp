@@ -264,7 +264,7 @@ inline std::int64_t sent_elements(Step const& start) {
   return (last.offset + last.bytes() - first.offset) / static_cast<std::int64_t>(size_of(first.dtype));
 }
 
-/// Bytes that a run gives to collectives along this axis.
+/// Bytes that a run gives to collectives along this axis, a tensor once whatever becomes of it.
 inline std::int64_t sent_bytes(StepList const& list, MeshAxis axis) {
   std::int64_t bytes = 0;
   for (Step const& step : list.steps) {
@@ -275,6 +275,21 @@ inline std::int64_t sent_bytes(StepList const& list, MeshAxis axis) {
       bytes += step.reads.front().bytes();
   }
   return bytes;
+}
+/// Bytes that one of `ranks` sends along this axis in a run whose collectives go around in rings: of sums over ranks
+/// 2 (ranks - 1) / ranks of the tensor, of scattered ones half of that, of what is gathered ranks - 1 copies.
+inline std::int64_t ring_bytes(StepList const& list, MeshAxis axis, int ranks) {
+  std::int64_t shares = 0;  // of 1 / ranks
+  for (Step const& step : list.steps) {
+    if (step.mesh_axis != axis) continue;
+    if (step.kind == StepKind::all_reduce_start)
+      shares += (step.scatter ? 1 : 2) * sent_elements(step) *
+                static_cast<std::int64_t>(size_of(step.reads.front().dtype));
+    if (step.kind == StepKind::broadcast || step.kind == StepKind::reduce_scatter)
+      shares += step.reads.front().bytes();
+    if (step.kind == StepKind::all_gather) shares += ranks * step.reads.front().bytes();
+  }
+  return shares / ranks * (ranks - 1);
 }
 
 inline Ref contiguous_ref(BufferId buffer, std::int64_t offset, DType dtype, Shape const& shape) {

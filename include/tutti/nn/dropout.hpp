@@ -22,10 +22,12 @@ class StepRandom {
   static constexpr std::string_view seed_name = "dropout.seed", step_name = "dropout.step", row_name = "dropout.row";
 
   /// `any` is a value of the loss.
-  explicit constexpr StepRandom(Var any, graph::Where where = graph::Where::current()) {
-    seed_ = any.builder->shared_scalar(seed_name, DType::int64, where);
-    step_ = any.builder->shared_scalar(step_name, DType::int64, where);
-    row_ = any.builder->shared_scalar(row_name, DType::int64, where);
+  explicit constexpr StepRandom(Var any, graph::Where where = graph::Where::current())
+      : StepRandom(*any.builder, where) {}
+  explicit constexpr StepRandom(graph::Builder& builder, graph::Where where = graph::Where::current()) {
+    seed_ = builder.shared_scalar(seed_name, DType::int64, where);
+    step_ = builder.shared_scalar(step_name, DType::int64, where);
+    row_ = builder.shared_scalar(row_name, DType::int64, where);
   }
   /// For x whose first axis is the batch. `stream` is an integer () that no other dropout of the step has.
   constexpr graph::DropoutKey key(Var x, Var stream, graph::Where where = graph::Where::current()) const {

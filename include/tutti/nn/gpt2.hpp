@@ -4,6 +4,7 @@
 /// GPT-2 (Radford et al. 2019) as a struct of parameters and a function object; gradient, memory plan, communication
 /// and checkpoints are derived from the two.
 
+#include <tutti/nn/documents.hpp>
 #include <tutti/nn/dropout.hpp>
 #include <tutti/nn/gpt2_config.hpp>
 #include <tutti/nn/layers.hpp>
@@ -79,27 +80,45 @@ struct Gpt2Loss {
   constexpr Var operator()(Gpt2 const& p, Var tokens, Var targets) const {
     int const heads = static_cast<int>(p.config.heads);
     if (p.config.dropout > 0 || p.config.attention_dropout > 0) return dropped(p, tokens, targets);
-    Var x = embed(p.wte, p.wpe, tokens);
-    x = repeat(p.blocks, x, [heads](Gpt2Block const& block, Var h) {
-      return gpt2_block(block, h, [heads](Var qkv) { return attention(qkv, heads); });
+    Documents const documents = documents_of(p, tokens);
+    Var x = embedded(p, tokens, documents);
+    x = repeat(p.blocks, x, [&](Gpt2Block const& block, Var h) {
+      return gpt2_block(block, h, [&](Var qkv) { return attended(p, qkv, heads, documents); });
     });
     return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);
   }
 
  private:
+  static constexpr Documents documents_of(Gpt2 const& p, Var tokens) {
+    return p.config.document_mark < 0 ? Documents() : Documents(tokens, p.config.document_mark);
+  }
+  /// With positions that begin anew in each document.
+  static constexpr Var embedded(Gpt2 const& p, Var tokens, Documents const& documents) {
+    if (p.config.document_mark < 0) return embed(p.wte, p.wpe, tokens);
+    return embed(p.wte, tokens) + embed(p.wpe, documents.position);
+  }
+  static constexpr Var attended(Gpt2 const& p, Var qkv, int heads, Documents const& documents) {
+    return p.config.document_mark < 0 ? attention(qkv, heads) : attention(qkv, heads, heads, documents);
+  }
+
   /// With dropout where GPT-2 was trained with it: stream 0 is the embedding's, and every layer has three.
   static constexpr Var dropped(Gpt2 const& p, Var tokens, Var targets) {
     int const heads = static_cast<int>(p.config.heads);
     double const rate = p.config.dropout, of_attention = p.config.attention_dropout;
+    if (of_attention > 0 && p.config.document_mark >= 0)
+      graph::refuse(graph::Where::current(), "Gpt2Loss", ErrorKind::unavailable,
+                    "attention within documents drops nothing. Leave out attention_dropout or document_mark");
+    Documents const documents = documents_of(p, tokens);
     StepRandom const random(tokens);
-    Var x = embed(p.wte, p.wpe, tokens);
+    Var x = embedded(p, tokens, documents);
     x = dropout(x, rate, random.key(x, 0));
     x = repeat(p.blocks, x, [&](Gpt2Block const& b, Var h, Var layer) {
       Var const stream = layer * 3.0;
       DroppedGpt2Block const block{b.ln_1, b.qkv, {b.proj, rate, random, stream + 1.0},
                                    b.ln_2, b.fc,  {b.out, rate, random, stream + 2.0}};
       return gpt2_block(block, h, [&](Var qkv) {
-        return of_attention > 0 ? attention(qkv, heads, of_attention, random, stream + 3.0) : attention(qkv, heads);
+        return of_attention > 0 ? attention(qkv, heads, of_attention, random, stream + 3.0)
+                                : attended(p, qkv, heads, documents);
       });
     });
     return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);

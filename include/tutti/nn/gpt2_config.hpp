@@ -22,6 +22,8 @@ struct Gpt2Config {
   float epsilon = 1e-5f;                   ///< of the layer norms
   /// Shares that training drops: of embeddings and of what blocks add to them; of attention's probabilities.
   double dropout = 0, attention_dropout = 0;
+  /// Token with which documents begin that training keeps apart in a sequence (nn/documents.hpp); -1: it does not.
+  std::int64_t document_mark = -1;
 
   constexpr std::int64_t head_size() const noexcept { return channels / heads; }
   friend constexpr bool operator==(Gpt2Config const&, Gpt2Config const&) = default;

@@ -4,6 +4,7 @@
 /// The LLaMA family (Touvron et al. 2023, arXiv 2302.13971 and 2307.09288) as a struct of parameters and a function
 /// object.
 
+#include <tutti/nn/documents.hpp>
 #include <tutti/nn/layers.hpp>
 #include <tutti/nn/llama_config.hpp>
 
@@ -74,6 +75,7 @@ struct LlamaLoss {
     if (c.window > 0 && length > c.window)
       graph::refuse(graph::Where::current(), "LlamaLoss", ErrorKind::unavailable,
                     "training attends to all earlier tokens; make the sequences no longer than the window");
+    Documents const documents = c.document_mark < 0 ? Documents() : Documents(tokens, c.document_mark);
     graph::Rotations const by = graph::rotations(*x.builder, length, c.head_size, c.rotary_base);
     x = repeat(p.blocks, x, [&](LlamaBlock const& block, Var h) {
       return llama_block(block, h, [&](Var qkv) {
@@ -81,8 +83,11 @@ struct LlamaLoss {
           return slice(qkv, {0, 0, from}, {rows, length, to});
         };
         Var const queries = rotary(part(0, q), by, c.pairing), keys = rotary(part(q, q + kv), by, c.pairing);
-        return graph::attention(graph::concatenate({queries, keys, part(q + kv, q + 2 * kv)}, 2),
-                                static_cast<int>(c.heads), static_cast<int>(c.kv_heads));
+        Var const turned = graph::concatenate({queries, keys, part(q + kv, q + 2 * kv)}, 2);
+        int const heads = static_cast<int>(c.heads), kv_heads = static_cast<int>(c.kv_heads);
+        // Rotations tell how far apart two tokens are: positions need not begin anew.
+        return c.document_mark < 0 ? graph::attention(turned, heads, kv_heads)
+                                   : attention(turned, heads, kv_heads, documents);
       });
     });
     return linear_cross_entropy(p.norm(x), c.tied ? p.embedding : p.head, targets, c.vocabulary);

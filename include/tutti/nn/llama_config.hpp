@@ -28,6 +28,7 @@ struct LlamaConfig {
   std::int64_t window = 0;  ///< a token sees this many, itself included; 0: all before it
   bool tied = true;         ///< the head is the embedding
   bool qkv_bias = false;    ///< Qwen2 has one
+  std::int64_t document_mark = -1;  ///< with which documents begin that training keeps apart; -1: it does not
 
   friend constexpr bool operator==(LlamaConfig const&, LlamaConfig const&) = default;
 };

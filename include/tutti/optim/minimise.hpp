@@ -6,6 +6,7 @@
 
 #include <tutti/graph/grad.hpp>
 #include <tutti/optim/adamw.hpp>
+#include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/trained_parameters.hpp>
 
 #include <cstdint>
@@ -29,6 +30,8 @@ struct StepOptions {
   graph::Recompute recompute = graph::Recompute::none;  ///< by the backward loops of repeats
   List<std::string_view> frozen{};  ///< names of parameters that stay as they are; '*' stands for any text
   List<ParameterGroup> groups{};    ///< parameters that are trained otherwise, by name; later ones win
+  AnyCompressor const* compress = nullptr;  ///< how gradients travel; null, or none: as they are
+  int ranks = 1;                            ///< for compressors: of the data axis
 };
 
 namespace detail {
@@ -64,7 +67,7 @@ constexpr bool is_hidden_matrix(graph::Graph const& graph, graph::Parameter cons
 /// Hidden matrices, of which optimizers such as Muon know: those of rank two in a Stack, and others of rank two that
 /// only `linear`, `dot_general` and loops read, but for heads, whose product a cross-entropy reads.
 /// Scalars    learning_rate, and those of the optimizer (of `whole` and `last`): `set_step` gives them
-/// States     the optimizer's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
+/// States     the optimizer's, and a compressor's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
 /// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
 ///            and `last`)
 /// Computes   scale = clip / max(norm, clip), as PyTorch and llm.c clip; norm summed in double
@@ -110,8 +113,16 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
 
   builder.output("loss", detail::averaged(mean, options.reduce, where), where);
   Var squares{}, divided{};  // of what every rank has whole, and of what it has a part
-  for (Var& gradient : gradients) {
-    gradient = detail::averaged(gradient, options.reduce, where);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    Var& gradient = gradients[i];
+    if (options.compress != nullptr && *options.compress)
+      gradient = options.compress->average({.builder = builder,
+                                            .gradient = graph::vary(gradient, comm::PortOp::avg, where),
+                                            .name = reflect::Path(name_of(i)),
+                                            .stacked = parameters[i].parameter.stacked,
+                                            .ranks = options.ranks,
+                                            .where = where});
+    else gradient = detail::averaged(gradient, options.reduce, where);
     bool const part = gradient.type(where).replication[graph::MeshAxis::tensor] == graph::Replication::varying;
     Var& sum = part ? divided : squares;
     sum = sum.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, sum, where);

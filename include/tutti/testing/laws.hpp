@@ -4,11 +4,18 @@
 /// All laws of a communicator, to hold a backend to them, the library's own or somebody else's. It is for tests, which
 /// choose it themselves, and belongs to no umbrella.
 
-#include <tutti/testing/laws/collectives.hpp>
 #include <tutti/testing/laws/contributions.hpp>
 #include <tutti/testing/laws/elements.hpp>
 #include <tutti/testing/laws/everyday.hpp>
+#include <tutti/testing/laws/forms.hpp>
+#include <tutti/testing/laws/groups.hpp>
+#include <tutti/testing/laws/messages.hpp>
+#include <tutti/testing/laws/movement.hpp>
 #include <tutti/testing/laws/plans.hpp>
+#include <tutti/testing/laws/ports.hpp>
+#include <tutti/testing/laws/reductions.hpp>
+#include <tutti/testing/laws/refusals.hpp>
+#include <tutti/testing/laws/report.hpp>
 #include <tutti/testing/laws/scans.hpp>
 #include <tutti/testing/laws/vectors.hpp>
 

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -87,8 +88,25 @@ inline void take_back(graph::State& state, graph::State const& saved) {
       std::memcpy(field.data(), own->data(), static_cast<std::size_t>(field.bytes()));
 }
 
+/// What ranks have not sent yet of their gradients becomes, on another number of ranks, the mean of it on each, so that
+/// nothing is lost or counted twice.
+inline void share_unsent(graph::State& own, Checkpoint const& resumed) {
+  auto const share = 1.0f / static_cast<float>(resumed.replicas());
+  for (int rank = 0; rank < resumed.replicas(); ++rank) {
+    io::Safetensors const saved = resumed.replica(rank);
+    for (graph::Field& field : own.fields()) {
+      if (!optim::is_unsent(field.name) || field.dtype != DType::float32) continue;
+      auto const mean = field.view<float>().elements();
+      if (rank == 0) std::fill(mean.begin(), mean.end(), 0.0f);
+      auto const* const values = static_cast<float const*>(saved.at(field.name).data);
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += share * values[i];
+    }
+  }
+}
+
 /// Gradients are averaged within every step. A checkpoint holds the per-rank states of a model's own for every rank;
-/// on another number of ranks, rank r goes on with those of rank r modulo the number that was saved.
+/// on another number of ranks, rank r goes on with those of rank r modulo the number that was saved, and with the mean
+/// of what compressors had not sent.
 template <class Step>
 class DataParallelTraining {
  public:
@@ -106,6 +124,7 @@ class DataParallelTraining {
     int const rank = port_ ? port_->rank() : 0;
     graph::State saved;
     copy_into(saved, resumed->replica(rank % resumed->replicas()), "");
+    if (resumed->replicas() != ranks_) share_unsent(saved, *resumed);
     take_back(step_.state(), saved);
   }
   void finish_step(std::int64_t, StepResult&) {}
@@ -116,13 +135,17 @@ class DataParallelTraining {
     if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
   }
   std::int64_t bytes() const noexcept { return 0; }
-  std::string describe() const { return "gradients averaged every step"; }
+  std::string describe() const {
+    optim::AnyCompressor const& compress = step_.options().compress;
+    return compress ? "gradients averaged every step, sent " + compress.describe() : "gradients averaged every step";
+  }
   std::string describe_traffic(std::int64_t parameters) const {
     std::string text;
     auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
     if (ranks_ > 1)
       text = fmt::format("{} of gradients averaged over {} {}",
-                         bytes(tensor_ ? step_.sent_bytes(graph::MeshAxis::data) : 4 * parameters), ranks_,
+                         bytes(tensor_ || step_.options().compress ? step_.sent_bytes(graph::MeshAxis::data)
+                                                                   : 4 * parameters), ranks_,
                          tensor_ ? "groups" : "ranks");
     if (tensor_)
       text += fmt::format("{}{} of activations added up over the {} ranks of a group", text.empty() ? "" : ", ",

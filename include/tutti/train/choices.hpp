@@ -24,6 +24,7 @@ enum class Architecture : unsigned char { gpt2, llama };
 enum class AlgorithmName : unsigned char { ddp, diloco };
 enum class OptimizerName : unsigned char { adamw, sgd, muon };
 enum class MuonScaleName : unsigned char { adamw, spectral };
+enum class Packing : unsigned char { none, documents };
 
 }  // namespace train
 
@@ -43,6 +44,8 @@ template <>
 inline constexpr auto setting::spelling<train::OptimizerName> = std::array<std::string_view, 3>{"adamw", "sgd", "muon"};
 template <>
 inline constexpr auto setting::spelling<train::MuonScaleName> = std::array<std::string_view, 2>{"adamw", "spectral"};
+template <>
+inline constexpr auto setting::spelling<train::Packing> = std::array<std::string_view, 2>{"none", "documents"};
 template <>
 inline constexpr auto setting::spelling<graph::Recompute> =
     std::array<std::string_view, 3>{"none", "pointwise", "block"};

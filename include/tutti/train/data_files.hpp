@@ -7,6 +7,7 @@
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/train/checkpoint.hpp>
+#include <tutti/train/data_sets.hpp>
 #include <tutti/train/options.hpp>
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti::train {
 
@@ -42,19 +44,24 @@ inline std::string tokenizer_beside(std::filesystem::path const& folder) {
   return io::file_exists(path) ? path : std::string();
 }
 
-/// A folder stands for the files that prepare_text put there.
+/// A folder stands for the files that prepare_text put there. Errors: configuration.
 inline void expand_data_folder(Options& o) {
   namespace fs = std::filesystem;
-  fs::path folder = fs::path(o.data).parent_path();
-  if (io::folder_exists(o.data)) {
-    folder = o.data;
-    if (o.validation_data.empty() && io::file_exists((folder / "validation.bin").string())) {
-      o.validation_data = (folder / "validation.bin").string();
-      if (o.typed.contains("data")) o.typed.insert("validation-data");  // a folder that was typed means both
+  std::vector<DataSet> sets = parse_data_sets("--data", o.data), held_out;
+  for (DataSet& set : sets) {
+    fs::path folder = fs::path(set.path).parent_path();
+    if (io::folder_exists(set.path)) {
+      folder = set.path;
+      if (io::file_exists((folder / "validation.bin").string()))
+        held_out.push_back({(folder / "validation.bin").string()});
+      set.path = (folder / "train*.bin").string();
     }
-    o.data = (folder / "train*.bin").string();
+    if (o.tokenizer.empty()) o.tokenizer = tokenizer_beside(folder);
   }
-  if (o.tokenizer.empty()) o.tokenizer = tokenizer_beside(folder);
+  o.data = text_of(sets);
+  if (!o.validation_data.empty() || held_out.empty()) return;
+  o.validation_data = text_of(held_out);
+  if (o.typed.contains("data")) o.typed.insert("validation-data");  // a folder that was typed means both
 }
 
 /// The tokenizer of a run: the one that --tokenizer names, else a resumed checkpoint's own, else the one beside the

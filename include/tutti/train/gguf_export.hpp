@@ -7,6 +7,7 @@
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/core/block_quantise.hpp>
 #include <tutti/data/byte_alphabet.hpp>
+#include <tutti/data/chat_template.hpp>
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/io/gguf.hpp>
 #include <tutti/io/gguf_writer.hpp>
@@ -122,6 +123,12 @@ inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tok
     metadata.set("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(*end));
     metadata.set("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(*end));
     metadata.set("tokenizer.ggml.add_bos_token", true);
+  }
+  // A vocabulary with ChatML's marks is of a model that has learned conversations in it, or is to.
+  auto const begin = tokenizer.special("<|im_start|>"), end_of_turn = tokenizer.special("<|im_end|>");
+  if (begin && end_of_turn) {
+    metadata.set("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(*end_of_turn));
+    metadata.set("tokenizer.chat_template", std::string(data::chatml_template));
   }
 }
 

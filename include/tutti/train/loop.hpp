@@ -8,6 +8,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/io/folder_lock.hpp>
+#include <tutti/parallel/compression.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/machine.hpp>
@@ -42,6 +43,10 @@ namespace tutti::train {
 /// Errors    those of its parts; checkpoints written before stay
 template <class Loss, class Device = Cpu>
 class Run {
+  static_assert(reads_tokens<Loss>,
+                "tutti: the trainer gives tokens and targets; a loss that declares other inputs has TrainStep, in a "
+                "loop of its own (examples/016_regression.cpp)");
+
  public:
   using Config = typename Loss::Config;
   /// Fills the parameters of a state that this rank may write.
@@ -69,9 +74,11 @@ class Run {
                .profile = o().profile,
                .keep_packed = o().keep_packed,
                .groups = optim::parse_groups(o().groups),
+               .weigh_targets = setup_.train->leaves_out_targets(),
                .tensor = setup_.mesh.tensor,
                .seed = o().seed,
-               .first_row = share().begin * setup_.micro_steps}),
+               .first_row = share().begin * setup_.micro_steps,
+               .compress = parallel::compressor_of(o().compress)}),
         algorithm_(make_algorithm()) {
     built_seconds_ = static_cast<double>(exec::now_ns() - built_since_) * 1e-9;
   }
@@ -159,6 +166,10 @@ class Run {
   /// Of this rank's sequences in a mean over ranks, 1 where shares are even.
   double weight() const noexcept {
     return static_cast<double>(data_ranks() * share().count) / static_cast<double>(setup_.micro_rows);
+  }
+  /// A rank's, for a step's gradients, where collectives are rings; 0 where parameters are averaged now and then.
+  std::int64_t sent_bytes() {
+    return averages_gradients() ? step_.sent_bytes(graph::MeshAxis::data, data_ranks()) : 0;
   }
   /// Of the state, with what the algorithm keeps: what a node's ranks have together, or each has where they have none.
   std::int64_t common_bytes() const {
@@ -287,6 +298,8 @@ class Run {
                      {"tokens_per_step", setup_.tokens_per_step()},
                      {"rows", setup_.rows},
                      {"micro_steps", setup_.micro_steps},
+                     {"sent_bytes", sent_bytes()},
+                     {"compress", o().compress.empty() ? "none" : o().compress},
                      {"seed", o().seed},
                      {"prompt", opening_prompt(setup_)}});
     outputs_.registry().set("compiled", {{"seconds", built_seconds_}, {"workspace", step_.workspace_bytes()}});
@@ -336,15 +349,18 @@ class Run {
     told_ += seconds;
     double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
     double const utilisation = speed * flops_per_token() / peak_flops_;
-    outputs_.record({{"type", "step"},
-                     {"step", step + 1},
-                     {"loss", result.loss},
-                     {"grad_norm", result.grad_norm},
-                     {"lr", rate},
-                     {"ms", seconds * 1e3},
-                     {"tokens_per_second", speed},
-                     {"mfu", utilisation},
-                     {"exposed_comm_ms", result.exposed_comm_ms}});
+    RunOutputs::Json row{{"type", "step"},
+                         {"step", step + 1},
+                         {"loss", result.loss},
+                         {"grad_norm", result.grad_norm},
+                         {"lr", rate},
+                         {"ms", seconds * 1e3},
+                         {"tokens_per_second", speed},
+                         {"mfu", utilisation},
+                         {"exposed_comm_ms", result.exposed_comm_ms}};
+    if (data::MixtureLoader const& sets = *setup_.train; sets.sets() > 1)
+      for (std::size_t set = 0; set < sets.sets(); ++set) row["epochs"][sets.name(set)] = sets.epochs_at(step + 1, set);
+    outputs_.record(row);
     step_seconds_ += seconds;
     waited_ms_ = result.exposed_comm_ms;
     done_ = step + 1;
@@ -391,11 +407,17 @@ class Run {
   void validate() {
     if (!setup_.validation) return;
     InPhase const phase(outputs_, "validating");
-    Validation found;
+    std::vector<Validation> sets;
     with_agreed_model([&] {
-      found = measure(*data_parallel_.port, step_, *setup_.validation,
-                      setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr, setup_.validation_windows());
+      auto const add = [&](data::ValidationLoader const& held_out) {
+        sets.push_back(measure(*data_parallel_.port, step_, held_out,
+                               setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                               setup_.validation_windows(held_out)));
+      };
+      add(*setup_.validation);
+      for (data::ValidationLoader const& further : setup_.further_validation) add(further);
     });
+    Validation const found = joined(sets);
     validation_loss_ = found.loss;
     bool const text_known = found.bits_per_byte > 0;
     outputs_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
@@ -405,6 +427,15 @@ class Run {
                      {"loss", found.loss},
                      {"predictions", found.predictions},
                      {"bits_per_byte", text_known ? RunOutputs::Json(found.bits_per_byte) : RunOutputs::Json()}});
+    for (std::size_t i = 0; i < sets.size() && sets.size() > 1; ++i) {
+      std::string const& name = (i == 0 ? *setup_.validation : setup_.further_validation[i - 1]).corpus().pattern();
+      outputs_.line(fmt::format("step {}:   {}: {:.4f}", done_, name, sets[i].loss));
+      outputs_.record({{"type", "validation_set"},
+                       {"step", done_},
+                       {"set", name},
+                       {"loss", sets[i].loss},
+                       {"predictions", sets[i].predictions}});
+    }
     last_validated_ = done_;
   }
 

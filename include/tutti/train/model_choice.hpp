@@ -66,7 +66,8 @@ inline StablehloConfig module_of(Setup& s) {
   if (s.resume && model.value("hash", std::string()) != config.hash)
     refuse("--model " + file + " is not the module that the checkpoint was trained with, " +
            model.value("file", std::string()) + ": their texts differ. Give the one that it was");
-  for (char const* const name : {"architecture", "kv-heads", "hidden", "untied", "dropout", "attention-dropout"})
+  for (char const* const name :
+       {"architecture", "kv-heads", "hidden", "untied", "dropout", "attention-dropout", "pack"})
     if (o.typed.contains(name))
       refuse("--" + std::string(name) + " says nothing of --model " + file + ". Leave it out");
   auto const adopt = [&](char const* name, std::int64_t& value, std::int64_t wanted) {
@@ -115,6 +116,7 @@ inline ModelChoice choose_model(Setup& s) {
   auto const chosen = [&](auto config, std::string origin) {
     s.model = facts_of(config);
     s.model.origin = std::move(origin);
+    config.document_mark = s.document_mark.value_or(-1);
     if constexpr (requires { config.dropout; }) {
       config.dropout = o.dropout;
       config.attention_dropout = o.attention_dropout;
@@ -181,6 +183,9 @@ inline void require_batch(Setup const& s, ModelChoice const& choice, int ranks) 
                    std::to_string(s.micro_rows) + " sequences a micro-step for " + std::to_string(ranks) +
                    " ranks, and --model " + module->file + " was exported for " + std::to_string(module->batch) +
                    " each. Leave out --total-tokens, or give a multiple");
+  if (s.train->leaves_out_targets())
+    detail::refuse("--data " + s.options.data + " has a mask of targets, and the loss of --model " + module->file +
+                   " counts all of them. Remove the mask beside the data, or train another model");
   if (s.validation && s.validation->windows() <= s.rows)
     detail::refuse("--validation-data " + s.options.validation_data + " has no batch of " + std::to_string(s.rows) +
                    " x " + std::to_string(module->sequence) + ", which --model " + module->file +

@@ -3,15 +3,15 @@
 /// @file
 /// What a training run can be told: one table of settings, which flags, `--config` files, checks, checkpoints and
 /// docs/configuration.md read. The command line wins over a resumed checkpoint, the checkpoint over the file, the file
-/// over the defaults. It is long, because the table is to be read as one.
+/// over the defaults.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/setting.hpp>
 #include <tutti/optim/parameter_groups.hpp>
+#include <tutti/parallel/compression_choice.hpp>
 #include <tutti/train/choices.hpp>
-
-#include <nlohmann/json.hpp>
+#include <tutti/train/value_checks.hpp>
 
 #include <cstdint>
 #include <initializer_list>
@@ -39,6 +39,7 @@ struct Options {
   std::string data, validation_data, tokenizer;
   std::int64_t batch = 4;         ///< sequences per rank and micro-step; at most, where total_tokens is given
   std::int64_t sequence = 64;     ///< tokens per sequence
+  Choice<Packing> pack = Packing::none;
   std::int64_t total_tokens = 0;  ///< tokens per step over all ranks and micro-steps
   std::int64_t sync_freq = 0;     ///< micro-steps per step
   std::int64_t steps = 0;         ///< 0: one pass over the training data
@@ -58,6 +59,7 @@ struct Options {
   double clip = 1.0;                           ///< global norm; 0 does not clip
   std::string clip_flag = "--clip";            ///< as it was spelled
   Choice<AlgorithmName> algorithm = AlgorithmName::ddp;
+  std::string compress;                        ///< as parallel::parse_compression reads it
   std::int64_t inner_steps = 30;
   double outer_learning_rate = 0;  ///< 0: as --outer-learning-rate says
   double outer_momentum = 0.9;
@@ -145,18 +147,21 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Model", "hidden", model,
          "llama: width of feed-forward layers (default: 8/3 of --channels, up to a multiple of 32)"},
     o.hidden, size);
-  f(Flag{"Model", "untied", model, "llama: the head has weights of its own, not those of the embedding"}, o.untied,
-    Any{});
+  f(Flag{"Model", "untied", model, "llama: the head has weights of its own"}, o.untied, Any{});
 
-  f(Flag{"Data", "data", checkpoint, "training shards: a file, a quoted pattern, or a folder of prepare_text"}, o.data,
-    file);
-  f(Flag{"Data", "validation-data", checkpoint, "validation shards"}, o.validation_data, file);
+  f(Flag{"Data", "data", checkpoint,
+         "training shards: a file, a quoted pattern, a folder of prepare_text, or several by weights: 'a:0.7,b:0.3'"},
+    o.data, file);
+  f(Flag{"Data", "validation-data", checkpoint, "validation shards, or several sets: 'a,b'"}, o.validation_data, file);
   f(Flag{"Data", "tokenizer", checkpoint,
          "tokenizer.json for samples and bits per byte (default: the checkpoint's, else beside the data)"},
     o.tokenizer, file);
   f(Flag{"Data", "batch", checkpoint, "sequences per rank and micro-step; with --total-tokens, at most"}, o.batch,
     sequences);
   f(Flag{"Data", "sequence", checkpoint, "tokens per sequence"}, o.sequence, sequences);
+  f(Flag{"Data", "pack", checkpoint,
+         "documents: sequences are whole documents, none of which sees another, not windows of the text"},
+    o.pack, Any{});
   f(Flag{"Data", "total-tokens", checkpoint,
          "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)"},
     o.total_tokens, Whole{0, most_tokens});
@@ -169,10 +174,8 @@ void for_each_flag(AnyOptions& o, F&& f) {
     Whole{o.given.contains("steps") ? 1 : 0});
   f(Flag{"Optimizer", "learning-rate", checkpoint, "peak"}, o.learning_rate, Real{0, 1e3});
   f(Flag{"Optimizer", "warmup", checkpoint, "steps of linear warm-up"}, o.warmup, count);
-  f(Flag{"Optimizer", "schedule", checkpoint, "of the learning rate, from warm-up to the last step"}, o.schedule,
-    Any{});
-  f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak learning rate, at the last step"}, o.final_fraction,
-    Real{0, 1});
+  f(Flag{"Optimizer", "schedule", checkpoint, "of the learning rate, behind the warm-up"}, o.schedule, Any{});
+  f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak, at the last step"}, o.final_fraction, Real{0, 1});
   f(Flag{"Optimizer", "optimizer", checkpoint,
          "adamw, sgd, or muon: orthogonal moves of the matrices between hidden layers, adamw for the rest"},
     o.optimizer, Any{});
@@ -207,13 +210,15 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "of several ranks: ddp averages gradients every step; diloco lets each rank train a replica, and averages "
          "what they found every --inner-steps"},
     o.algorithm, Any{});
-  f(Flag{"Algorithm", "inner-steps", checkpoint, "diloco: steps of a replica between two averages"}, o.inner_steps,
-    Whole{1, most});
+  f(Flag{"Algorithm", "compress", checkpoint,
+         "ddp: how gradients travel: none, bf16, int8, topk:SHARE of the values, or powersgd:RANK; what a step leaves "
+         "out is sent later"},
+    o.compress, Text{});
+  f(Flag{"Algorithm", "inner-steps", checkpoint, "diloco: steps between two averages"}, o.inner_steps, Whole{1, most});
   f(Flag{"Algorithm", "outer-learning-rate", checkpoint,
          "diloco: of the step that all make together (default: 0.7, with several --fragments 0.4)"},
     o.outer_learning_rate, Real{0, 1e3});
-  f(Flag{"Algorithm", "outer-momentum", checkpoint, "diloco: Nesterov's, of that step"}, o.outer_momentum,
-    Real{0, 1, true});
+  f(Flag{"Algorithm", "outer-momentum", checkpoint, "diloco: Nesterov's"}, o.outer_momentum, Real{0, 1, true});
   f(Flag{"Algorithm", "fragments", checkpoint, "diloco: parts of the model that are averaged one after another"},
     o.fragments, Whole{1, 1024});
   f(Flag{"Algorithm", "outer-bits", checkpoint,
@@ -294,43 +299,6 @@ void for_each_setting(AnyOptions& o, F&& f) {
   });
 }
 
-namespace detail {
-
-[[noreturn]] inline void refuse_value(Options const& o, std::string const& name, std::string const& text,
-                                      std::string const& what) {
-  std::string const flag = name == "clip" ? o.clip_flag : "--" + name;
-  throw Error(ErrorKind::configuration, "train_gpt2",
-              flag + (text.empty() ? "" : " ") + text + ": " + what + o.source_of(name));
-}
-
-template <class T>
-void check_value(Options const& o, Flag const& flag, T const& value, setting::Range<T> const& range) {
-  if (!range.holds(value)) refuse_value(o, flag.name, setting::text_of(value), "must be " + range.text_for(value));
-}
-template <setting::Enumeration E>
-void check_value(Options const& o, Flag const& flag, Choice<E> const& value, setting::Any) {
-  if (!value.known()) refuse_value(o, flag.name, value.text(), "use " + setting::choices<E>());
-}
-inline void check_value(Options const& o, Flag const& flag, DeviceChoice const& value, setting::Any) {
-  if (std::string const problem = value.problem(); !problem.empty()) refuse_value(o, flag.name, value.text(), problem);
-}
-inline void check_value(Options const&, Flag const&, bool, setting::Any) {}
-inline void check_value(Options const& o, Flag const& flag, std::string const& value, setting::Text const& may) {
-  if (!may.empty && value.empty() && o.given.contains(flag.name))
-    refuse_value(o, flag.name, "''", "is empty. Say which, or leave it out");
-  // The system's names end at a zero byte; a checkpoint keeps settings as JSON, which is UTF-8.
-  if (value.find('\0') != value.npos) refuse_value(o, flag.name, value.c_str(), "holds a zero byte. Leave it out");
-  if (!may.utf8) return;
-  try {
-    static_cast<void>(nlohmann::json(value).dump());
-  } catch (nlohmann::json::exception const&) {
-    refuse_value(o, flag.name, value,
-                 "is not UTF-8, as which checkpoints keep it. Rename what it names, or write it in UTF-8");
-  }
-}
-
-}  // namespace detail
-
 /// Refuses by name what cannot be. Errors: configuration.
 inline void validate(Options const& o) {
   for_each_flag(
@@ -385,6 +353,11 @@ inline void validate(Options const& o) {
   } catch (Error const& error) {
     throw Error(ErrorKind::configuration, "train_gpt2", "--groups " + error.message() + o.source_of("groups"));
   }
+  if (std::string const why = parallel::why_not(o.compress, {.every_step = o.algorithm == AlgorithmName::ddp,
+                                                             .tensor_ranks = o.tensor_parallel,
+                                                             .on_processors = o.device == DeviceName::cpu});
+      !why.empty())
+    refuse("compress", o.compress, why);
   if (o.fragments > o.inner_steps)
     refuse("fragments", std::to_string(o.fragments),
            "are more than the " + std::to_string(o.inner_steps) + " --inner-steps, in each of which one is averaged");

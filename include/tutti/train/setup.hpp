@@ -4,7 +4,7 @@
 /// From what the user said to what a run is: files found, sizes known, the batch divided, everything checked before
 /// work begins.
 
-#include <tutti/data/loader.hpp>
+#include <tutti/data/mixture.hpp>
 #include <tutti/exec/memory_limit.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/parallel/mesh.hpp>
@@ -26,8 +26,10 @@ struct Setup {
   ModelFacts model;
   std::optional<Checkpoint> resume;
   std::optional<RunTokenizer> tokenizer;
-  std::optional<data::TrainLoader> train;
+  std::optional<data::MixtureLoader> train;
   std::optional<data::ValidationLoader> validation;
+  std::optional<std::int32_t> document_mark;  ///< with which documents begin that --pack keeps apart
+  std::vector<data::ValidationLoader> further_validation;  ///< of the second set of --validation-data on
   std::int64_t rows = 1;               ///< sequences per rank and micro-step; some ranks have one less if shares differ
   std::int64_t micro_rows = 1;         ///< sequences per micro-step over all ranks
   std::int64_t micro_steps = 1;
@@ -46,8 +48,9 @@ struct Setup {
   }
   std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
   /// Windows of the held-out text that validation measures: so many steps' sequences, whoever does them.
-  std::int64_t validation_windows() const noexcept {
-    std::int64_t const all = validation ? validation->windows() : 0, batches = options.validation_batches;
+  std::int64_t validation_windows() const noexcept { return validation ? validation_windows(*validation) : 0; }
+  std::int64_t validation_windows(data::ValidationLoader const& held_out) const noexcept {
+    std::int64_t const all = held_out.windows(), batches = options.validation_batches;
     return batches == 0 || batches > all / global_rows ? all : batches * global_rows;
   }
 };
@@ -209,6 +212,18 @@ inline void choose_out(Setup& s) {
            ". --resume latest goes on with that run; else choose another --out, or --overwrite to remove them");
 }
 
+/// The token with which documents begin, where they are to be kept apart. Errors: configuration.
+inline std::optional<std::int32_t> choose_document_mark(Setup const& s) {
+  Options const& o = s.options;
+  if (o.pack == Packing::none) return std::nullopt;
+  std::string const pack = "--pack documents" + o.source_of("pack");
+  if (!s.tokenizer)
+    refuse(pack + " needs a tokenizer.json that says with which token documents begin. Give --tokenizer");
+  if (o.tensor_parallel > 1) refuse(pack + " is not there for --tensor-parallel. Leave out one");
+  if (o.attention_dropout > 0) refuse(pack + " is not there with --attention-dropout. Leave out one");
+  return said_of(pack, [&] { return s.tokenizer->tokenizer.end_of_text(); });
+}
+
 /// Beyond forty passes over a text, further ones teach a model nothing but the text itself (Muennighoff and others,
 /// "Scaling Data-Constrained Language Models", 2023), and few predictions say little of a model.
 inline void warn_of_little_data(Setup& s) {
@@ -216,13 +231,16 @@ inline void warn_of_little_data(Setup& s) {
     s.warnings.push_back(
         fmt::format("--data {} has only {} tokens, and {} steps are {:.0f} passes over them: the model "
                     "learns them by heart. Use more text, or fewer --steps",
-                    s.options.data, with_commas(s.train->corpus().tokens()), s.steps, passes));
-  else if (s.train->corpus().tokens() < 1000)
+                    s.options.data, with_commas(s.train->tokens()), s.steps, passes));
+  else if (s.train->tokens() < 1000)
     s.warnings.push_back(fmt::format("--data {} has only {} tokens: a model learns nothing but them",
-                                     s.options.data, s.train->corpus().tokens()));
-  if (s.validation && s.validation->predictions() < 1000)
-    s.warnings.push_back(fmt::format("--validation-data {} has only {} tokens: their loss says little",
-                                     s.options.validation_data, with_commas(s.validation->corpus().tokens())));
+                                     s.options.data, s.train->tokens()));
+  if (!s.validation) return;
+  std::int64_t targets = s.validation->predictions();
+  for (data::ValidationLoader const& further : s.further_validation) targets += further.predictions();
+  if (targets < 1000)
+    s.warnings.push_back(fmt::format("--validation-data {} has only {} tokens to predict: their loss says little",
+                                     s.options.validation_data, with_commas(targets)));
 }
 
 /// Momentum of outer steps pays over hundreds of them: docs/performance.md.
@@ -279,6 +297,7 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
   detail::choose_out(s);
 
   s.tokenizer = detail::choose_tokenizer(o, s.resume);
+  s.document_mark = detail::choose_document_mark(s);
   choose(s);
   if (s.model.max_tokens > 0 && o.sequence > s.model.max_tokens)
     refuse("--sequence " + std::to_string(o.sequence) + o.source_of("sequence") + " is longer than the " +
@@ -303,14 +322,21 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
     if (classes > 0) detail::said_of(flag, [&] { corpus.require_vocabulary(classes); });
     return corpus;
   };
-  data::TokenCorpus corpus = corpus_of("--data", o.data);
+  std::vector<data::MixtureSet> sets;
+  for (DataSet const& set : parse_data_sets("--data", o.data))
+    sets.push_back({set.path, corpus_of("--data", set.path), set.number()});
   if (o.sample_every > 0 && !s.tokenizer)
     refuse("--sample-every " + std::to_string(o.sample_every) +
            " needs a tokenizer.json that spells the sample. Give --tokenizer, or leave out --sample-every");
-  s.train.emplace(std::move(corpus), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed));
-  if (!o.validation_data.empty()) {
-    s.validation.emplace(corpus_of("--validation-data", o.validation_data), o.sequence);
-  }
+  detail::said_of("--data", [&] {
+    s.train.emplace(std::move(sets), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed), s.document_mark);
+  });
+  if (!o.validation_data.empty())
+    for (DataSet const& set : parse_data_sets("--validation-data", o.validation_data, false)) {
+      data::ValidationLoader held_out(corpus_of("--validation-data", set.path), o.sequence, s.document_mark);
+      if (!s.validation) s.validation.emplace(std::move(held_out));
+      else s.further_validation.push_back(std::move(held_out));
+    }
   if (o.steps == 0) o.steps = std::max<std::int64_t>(1, s.train->windows() / s.global_rows);
   s.steps = o.steps;
   if (s.first_step > s.steps)

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -31,6 +32,25 @@ struct RunFacts {
   bool one_state = false;        ///< the ranks of a node share parameters and moments
 };
 
+/// A set of the training data: its size, and in a mixture its share and the passes over it.
+inline std::string describe_set(data::MixtureLoader const& train, std::size_t set, std::int64_t steps) {
+  data::TokenCorpus const& corpus = train.loader(set).corpus();
+  std::string text = fmt::format("{}: {} tokens", train.name(set), with_commas(corpus.tokens()));
+  if (corpus.masked()) text += fmt::format(", of which {} are targets", with_commas(corpus.targets()));
+  if (data::DocumentPacking const* const packing = train.loader(set).packing())
+    text += fmt::format(", {} documents ({} cut) in {} sequences, {:.1f} % filled", with_commas(packing->documents()),
+                        with_commas(packing->cut()), with_commas(packing->rows()), 100 * packing->filled());
+  if (train.sets() > 1)
+    text += fmt::format(", {:.3g} % of the samples, {:.2f} passes", 100 * train.share(set),
+                        train.epochs_at(steps, set));
+  return text;
+}
+inline std::int64_t tokens_held_out(Setup const& setup) {
+  std::int64_t tokens = setup.validation ? setup.validation->corpus().tokens() : 0;
+  for (data::ValidationLoader const& further : setup.further_validation) tokens += further.corpus().tokens();
+  return tokens;
+}
+
 /// Rows of a name and a text.
 inline std::vector<std::pair<std::string, std::string>> start_table(Setup const& setup, RunFacts const& facts) {
   Options const& o = setup.options;
@@ -39,7 +59,7 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
   int const data = facts.ranks / facts.tensor;
   char const* const share = facts.tensor == 1 ? "rank" : "group";
   auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
-  return {
+  std::vector<std::pair<std::string, std::string>> rows{
       {"device", fmt::format("{}, {:.0f} GFLOP/s {} measured", facts.device, facts.peak_flops / 1e9, o.compute.text())},
       {"layout",
        fmt::format("{}: {}{} x {}", o.backend.text(), count(facts.ranks, "rank"),
@@ -49,9 +69,9 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
       {"model", setup.model.origin + ": " + setup.model.sizes},
       {"parameters", fmt::format("{}, fp32", with_commas(facts.parameters))},
       {"products", facts.products},
-      {"data", fmt::format("{}: {} tokens", o.data, with_commas(setup.train->corpus().tokens()))},
+      {"data", describe_set(*setup.train, 0, setup.steps)},
       {"held out", setup.validation ? fmt::format("{}: {} tokens", o.validation_data,
-                                                  with_commas(setup.validation->corpus().tokens()))
+                                                  with_commas(tokens_held_out(setup)))
                                     : "nothing"},
       {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup.tokens_per_step()),
                            setup.micro_rows % data == 0
@@ -59,8 +79,9 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
                                : fmt::format("{} shared by {}, {} or {} each", count(setup.micro_rows, "sequence"),
                                              count(data, share), setup.rows, setup.rows - 1),
                            o.sequence, count(setup.micro_steps, "micro-step"), flops / 1e9)},
-      {"steps", fmt::format("{} to {}, {:.2f} passes over the data", setup.first_step + 1, setup.steps,
-                            setup.train->epochs_at(setup.steps))},
+      {"steps", fmt::format("{} to {}, {:.2f} passes over {}", setup.first_step + 1, setup.steps,
+                            setup.train->epochs_at(setup.steps),
+                            setup.train->sets() == 1 ? "the data" : "the set that is read most often")},
       {"optimizer", fmt::format("{}{}; {} schedule with peak {:.3g} after {} steps of warm-up, clip {}",
                                 facts.optimizer, o.groups.empty() ? "" : "; groups " + o.groups,
                                 o.schedule.text(), o.learning_rate, o.warmup,
@@ -82,6 +103,12 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
       {"traffic", facts.traffic},
       {"seed", std::to_string(o.seed)},
       {"out", o.out.empty() ? "nothing is kept (give --out)" : o.out}};
+  auto const behind = std::find_if(rows.begin(), rows.end(), [](auto const& row) { return row.first == "held out"; });
+  std::vector<std::pair<std::string, std::string>> sets;
+  for (std::size_t set = 1; set < setup.train->sets(); ++set)
+    sets.emplace_back("data " + std::to_string(set + 1), describe_set(*setup.train, set, setup.steps));
+  rows.insert(behind, sets.begin(), sets.end());
+  return rows;
 }
 
 }  // namespace tutti::train

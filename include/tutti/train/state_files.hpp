@@ -47,12 +47,20 @@ inline void read_parameters(Checkpoint const& checkpoint, graph::State& state) {
     if (state.writer()) std::memcpy(field.data(), saved.data, saved.bytes());
   }
 }
+/// Whether a compressor's state is in a checkpoint, of the same type and shape.
+inline bool of_this_compressor(Checkpoint const& checkpoint, graph::Field const& field) {
+  auto const saved = checkpoint.optimizer().tensors().find(field.name);
+  return saved != checkpoint.optimizer().tensors().end() && saved->second.dtype == field.dtype &&
+         saved->second.shape == field.shape;
+}
 /// The optimizer's states of a checkpoint into a state of the same model and optimizer, which this rank may write.
+/// Where the checkpoint's run did not compress gradients, or otherwise, a compressor's stay as they are.
 /// Errors: format, naming what differs; also where the checkpoint is another optimizer's.
 inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
   bool const writes = state.writer();
   for (graph::Field& field : state.fields()) {
     if (field.parameter || optim::is_accumulator(field.name)) continue;
+    if (optim::is_of_compression(field.name) && !of_this_compressor(checkpoint, field)) continue;
     if (!checkpoint.optimizer().tensors().contains(field.name))
       throw Error(ErrorKind::format, "read_moments",
                   checkpoint.optimizer().path() + " holds no '" + field.name +

@@ -10,7 +10,10 @@
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/shard.hpp>
+#include <tutti/train/inputs.hpp>
+#include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_options.hpp>
+#include <tutti/train/target_weights.hpp>
 
 #include <optional>
 #include <source_location>
@@ -19,21 +22,25 @@
 
 namespace tutti::train {
 
-/// Of tokens and targets, inputs of this shape.
-template <class Loss>
-graph::Var loss_of(graph::Builder& builder, auto const& parameters, Shape const& shape) {
-  graph::Var const tokens = builder.input("tokens", DType::int32, shape);
-  graph::Var const targets = builder.input("targets", DType::int32, shape);
-  return Loss{}(parameters, tokens, targets);
+/// Errors: unavailable, for what programs cannot do on this device, or not together.
+inline void require_possible(TrainStepOptions const& options, bool on_processors, std::source_location where) {
+  auto const refuse = [&](char const* why) { throw Error(ErrorKind::unavailable, "TrainStep", why, where); };
+  if (options.tensor > 1 && !on_processors)
+    refuse("tensor parallelism is not there for programs on devices. Use one rank of the tensor axis");
+  if (options.compress && !on_processors)
+    refuse("gradients are compressed by processors alone. Leave out TrainStepOptions::compress");
+  if (options.compress && options.tensor > 1)
+    refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
+           "TrainStepOptions::compress, or use one rank of the tensor axis");
 }
 
 /// The output "loss" of a rank that has all of the model; of an evaluation nothing is dropped.
 template <class Loss>
 graph::Graph loss_graph(typename Loss::Config const& config, TrainStepOptions const& options, bool evaluates,
                         std::source_location where = std::source_location::current()) {
-  Shape const shape{evaluates ? options.evaluation_batch : options.batch, options.sequence};
   graph::Graph model = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
-    builder.output("loss", loss_of<Loss>(builder, parameters, shape));
+    builder.output("loss", loss_of<Loss>({builder, !evaluates}, parameters, inputs_of<Loss>(config, options.sequence),
+                                         evaluates ? options.evaluation_batch : options.batch, where));
   }, where);
   if (evaluates) graph::stop_dropout(model);
   return model;
@@ -55,25 +62,28 @@ parallel::Splits splits_of(Config const& config, graph::Graph const& model, int 
 }
 
 /// The program of `pass`, or the loss alone; of a rank that has its part of the model where `splits` say so.
-/// `reduce`: gradients are averaged over the data axis.
+/// Gradients are averaged over `ranks` of the data axis.
 template <class Loss>
 graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions const& options,
                         optim::AnyOptimizer const& optimizer, parallel::Splits const& splits,
-                        std::optional<optim::Pass> pass, bool reduce) {
+                        std::optional<optim::Pass> pass, int ranks) {
   auto const minimise = [&](graph::Var loss) {
+    if (options.weigh_targets) loss = loss * loss.builder->scalar(target_weight_name, DType::float32);
     optim::minimise(loss, *pass, optimizer,
                     {.clip = options.clip,
                      .micro_steps = options.micro_steps,
-                     .reduce = reduce,
+                     .reduce = ranks > 1,
                      .weight = options.weight,
                      .recompute = options.recompute,
                      .frozen = List<std::string_view>(options.frozen.begin(), options.frozen.end()),
-                     .groups = options.groups});
+                     .groups = options.groups,
+                     .compress = &options.compress,
+                     .ranks = ranks});
   };
   graph::Graph graph;
   if (pass && splits.ranks() == 1) {
     graph = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
-      minimise(loss_of<Loss>(builder, parameters, {options.batch, options.sequence}));
+      minimise(loss_of<Loss>({builder}, parameters, inputs_of<Loss>(config, options.sequence), options.batch));
     });
   } else {
     graph = loss_graph<Loss>(config, options, !pass);

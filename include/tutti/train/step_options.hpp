@@ -9,6 +9,7 @@
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -41,9 +42,14 @@ struct TrainStepOptions {
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
   List<optim::ParameterGroup> groups{};  ///< parameters that decay, learn or stay otherwise than the rest
+  /// Batches have targets of -1: the loss is the mean over all targets of a step that count, over its micro-steps and
+  /// ranks, which tell each other how many they have. Else it is the mean of micro-steps' means.
+  bool weigh_targets = false;
   int tensor = 1;              ///< ranks of the tensor axis, each with a part of the model (parallel/mesh.hpp)
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
+  /// How gradients travel between ranks; none: as they are. parallel/compression.hpp has some, on one rank as well.
+  optim::AnyCompressor compress{};
 };
 
 /// Errors: configuration, unavailable, for what no device does.
@@ -73,7 +79,7 @@ inline std::string describe_recompute(graph::Recompute policy) {
 }
 
 struct StepResult {
-  float loss = 0;              ///< mean over all sequences of the step, before the update
+  float loss = 0;              ///< mean over all of the step, before the update
   float grad_norm = 0;         ///< global norm before clipping
   double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
 };

@@ -13,9 +13,11 @@
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
+#include <tutti/train/inputs.hpp>
 #include <tutti/train/own_updates.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/step_options.hpp>
+#include <tutti/train/step_programs.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -29,10 +31,12 @@
 namespace tutti::train {
 
 /// `Loss` is a function object over a parameter struct: Loss::Config, make_parameters(Config), and
-/// loss(parameters, tokens, targets) -> scalar Var. It may drop elements (nn::StepRandom), but in `evaluate`. It may
-/// make states (`tokens.builder->state`) and update them; on several ranks they are what the state's StateUpdate
-/// says: checked to be the same on all, averaged (ranks count alike, whatever their weight), or each rank's own. A
-/// step's micro-steps update them one after another, `evaluate` never.
+/// loss(parameters, tokens, targets) -> scalar Var, or loss(parameters, inputs), where Loss::inputs(Config) declares
+/// others (train/inputs.hpp). One that takes a LossContext as its last argument knows whether it trains, the seed and
+/// the step. It may drop elements (nn::StepRandom), but in `evaluate`. It may make states (`builder.state`) and update
+/// them; on several ranks they are what the state's StateUpdate says: checked to be the same on all, averaged (ranks
+/// count alike, whatever their weight), or each rank's own. A step's micro-steps update them one after another,
+/// `evaluate` never.
 /// Ranks        may have batches of different sizes; their weights make the average over ranks that over sequences.
 /// Determinism  same layout, same batches: bitwise the same. Another number of ranks or micro-steps changes the order
 /// of sums alone.
@@ -52,18 +56,22 @@ class TrainStep {
       : TrainStep(context, config, optim::AnyOptimizer(optimizer), options, where) {}
   TrainStep(Context& context, Config const& config, optim::AnyOptimizer optimizer, TrainStepOptions const& options,
             std::source_location where = std::source_location::current())
-      : config_(config), optimizer_(std::move(optimizer)), options_(options), execution_(context, state_) {
+      : config_(config),
+        optimizer_(std::move(optimizer)),
+        options_(options),
+        inputs_(inputs_of<Loss>(config, options.sequence)),
+        execution_(context, state_),
+        programs_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     require_sound(options_, where);
-    graph::Graph const model = loss_graph<Loss>(config_, options_, true, where);
+    graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
+    graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     splits_ = splits_of(config_, model, options_.tensor, where);
-    if (options_.tensor > 1 && Execution<Device>::target != graph::Target::cpu)
-      throw Error(ErrorKind::unavailable, "TrainStep",
-                  "tensor parallelism is not there for programs on devices. Use one rank of the tensor axis", where);
+    require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     try {
-      state_.add(options.tensor == 1 ? model : traced(std::nullopt));
+      state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
     } catch (Error const& error) {  // of the options; what the loss says wrong was told above
       throw error.at(where);
@@ -153,7 +161,6 @@ class TrainStep {
                   "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
                   "averages models", where);
     programs_.clear();
-    evaluation_.reset();
     execution_.close();
     execution_.state();
     state_.unshare();
@@ -181,42 +188,48 @@ class TrainStep {
     return bytes;
   }
 
-  /// One update. Ranks: all, each with its own share of the batch. Errors: shape; out_of_range for a token;
+  /// One update. The batch: values for all inputs, {{"x", x}, {"y", y}}, with micro-steps * batch rows, or tokens and
+  /// targets of a loss that reads these. Ranks: all, each with its own share of the batch.
+  /// Errors: of the batch, naming the input: invalid_argument, dtype, shape; out_of_range for a token;
   /// invalid_argument where the parameters were never initialised; those of the communicator.
-  StepResult operator()(Batch const& batch, double learning_rate,
+  StepResult operator()(InputBatch const& batch, double learning_rate,
                         std::source_location where = std::source_location::current()) {
     start(batch, learning_rate, where);
     while (pending_.size() > 1) static_cast<void>(finish());
     return finish();
   }
+  StepResult operator()(Batch const& batch, double learning_rate,
+                        std::source_location where = std::source_location::current()) {
+    return (*this)(of_tokens(batch.tokens, batch.targets, rows(), "TrainStep", "", where), learning_rate, where);
+  }
   /// The same in two halves: a device goes from one step to the next without waiting for the host where the next is
   /// started before this one is finished. Two at most are under way. On processors a step ends in `start`.
-  void start(Batch const& batch, double learning_rate,
+  void start(InputBatch const& batch, double learning_rate,
              std::source_location where = std::source_location::current()) {
     prepare();
-    Shape const wanted{options_.micro_steps * options_.batch, options_.sequence};
-    if (!(batch.tokens.shape() == wanted) || !(batch.targets.shape() == wanted))
-      throw Error(ErrorKind::shape, "TrainStep",
-                  "tokens " + to_string(batch.tokens.shape()) + " and targets " + to_string(batch.targets.shape()) +
-                      " must both be " + to_string(wanted), where);
+    inputs_.require(batch, rows(), "TrainStep", where);
     if (pending_.size() == 2)
       throw Error(ErrorKind::invalid_argument, "TrainStep", "two steps are under way. Finish one first", where);
     if (divided()) parallel::barrier(*parallel_.node);  // what was written since the last step, from outside
     require_begun(where, true);
     execution_.begin_step();
     StepResult result;
+    auto const weights = target_weights(batch, options_, parallel_.port, where);
     for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
-      bool const last = micro + 1 == options_.micro_steps;
-      Ready& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
-      run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
-      run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
+      Ready& run = programs_[micro];
+      inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
       set_random(run, options_.first_row + micro * options_.batch);
-      if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
+      if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
+      if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::step(run, where);
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
     pending_.push_back(result);
+  }
+  void start(Batch const& batch, double learning_rate,
+             std::source_location where = std::source_location::current()) {
+    start(of_tokens(batch.tokens, batch.targets, rows(), "TrainStep", "", where), learning_rate, where);
   }
   /// The result of the oldest step under way. Errors: those of that step; invalid_argument where there is none.
   StepResult finish() {
@@ -225,28 +238,35 @@ class TrainStep {
     StepResult result = pending_[0];
     pending_.erase(pending_.begin());
     if constexpr (Execution<Device>::asynchronous) {
-      programs_.back().executor->finish();
+      programs_.last().finish();
       read(result);
     }
     return result;
   }
 
-  /// Mean loss of this rank's (evaluation batch, sequence) alone; nothing is updated, and nothing is communicated but
-  /// between ranks of a tensor axis, which all evaluate the same.
+  /// Mean loss of this rank's evaluation_batch rows alone; nothing is updated, and nothing is communicated but between
+  /// ranks of a tensor axis, which all evaluate the same. Errors: those of a step.
+  double evaluate(InputBatch const& batch, std::source_location where = std::source_location::current()) {
+    prepare();
+    inputs_.require(batch, options_.evaluation_batch, "TrainStep::evaluate", where);
+    require_begun(where);
+    Ready& run = programs_.evaluation();
+    inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
+    set_random(run, 0);
+    run.run(where);
+    return run.value("loss");
+  }
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
+    return evaluate(of_tokens(tokens, targets, options_.evaluation_batch, "TrainStep::evaluate",
+                              ": evaluation_batch, or batch, and sequence", where), where);
+  }
+  /// What the loss gave by LossContext::output in the last evaluation, valid until the next one.
+  /// Errors: invalid_argument, dtype.
+  template <class T>
+  TensorView<T const> output(std::string_view name, std::source_location where = std::source_location::current()) {
     prepare();
-    Shape const wanted{options_.evaluation_batch, options_.sequence};
-    if (!(tokens.shape() == wanted) || !(targets.shape() == wanted))
-      throw Error(ErrorKind::shape, "TrainStep::evaluate",
-                  "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) +
-                      " must both be " + to_string(wanted) + ": evaluation_batch, or batch, and sequence", where);
-    require_begun(where);
-    evaluation_->executor->set("tokens", tokens, where);
-    evaluation_->executor->set("targets", targets, where);
-    set_random(*evaluation_->executor, 0);
-    evaluation_->executor->run(where);
-    return evaluation_->executor->value("loss");
+    return programs_.evaluation().template output<T>(name, where);
   }
 
   /// Compiles every program, which the first step does otherwise. Does not communicate. Errors: unavailable, where they
@@ -255,47 +275,40 @@ class TrainStep {
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
     plan();
-    std::int64_t arena = 0, communicator = 0;
-    for (Runnable const* runnable : runnables()) {
-      arena = std::max(arena, runnable->program->plan.arena_bytes);
-      communicator = std::max(communicator, runnable->program->plan.communicator_bytes);
-    }
-    return arena + communicator + (keeps_packed() ? graph::kept_bytes(programs_.front().program->list) : 0);
+    return programs_.workspace_bytes(keeps_packed());
   }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step.
-  std::int64_t sent_bytes(graph::MeshAxis axis) {
+  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
+  /// `ring_ranks`: graph::ring_bytes.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
     plan();
-    std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < programs_.size(); ++i)
-      bytes += runs_of(i) * graph::sent_bytes(programs_[i].program->list, axis);
-    return bytes;
+    return programs_.sent_bytes(axis, ring_ranks);
   }
   /// The step table of the program that updates.
   std::string table() {
     prepare();
-    return to_string(*programs_.back().program);
+    return programs_.table();
   }
-  struct ProfiledPass {
-    std::int64_t runs = 1;  ///< of a step
-    graph::Profile const* profile = nullptr;
-  };
   /// Times of the programs of a step, in their order: of one, or of the first, the middle ones and the last of its
   /// micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
   std::vector<ProfiledPass> profiles() {
     prepare();
-    std::vector<ProfiledPass> all;
-    for (std::size_t i = 0; i < programs_.size(); ++i)
-      all.push_back({runs_of(i), &programs_[i].executor->profile()});
-    return all;
+    return programs_.profiles();
   }
 
  private:
-  using Program = typename Execution<Device>::Program;
   using Ready = typename Execution<Device>::Ready;
-  struct Runnable {
-    std::unique_ptr<Program> program;
-    std::unique_ptr<Ready> executor;
-  };
+
+  std::int64_t rows() const noexcept { return options_.micro_steps * options_.batch; }
+  /// Of a loss that reads nothing else, one sentence for both. `what`: of the rows.
+  InputBatch of_tokens(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
+                       std::int64_t rows, char const* who, char const* what, std::source_location where) const {
+    if constexpr (!DeclaresInputs<Loss>)
+      if (Shape const wanted{rows, options_.sequence}; !(tokens.shape() == wanted) || !(targets.shape() == wanted))
+        throw Error(ErrorKind::shape, who,
+                    "tokens " + to_string(tokens.shape()) + " and targets " + to_string(targets.shape()) +
+                        " must both be " + to_string(wanted) + what, where);
+    return {tokens, targets, where};
+  }
 
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
   void require_begun(std::source_location where, bool together = false) {
@@ -311,10 +324,6 @@ class TrainStep {
                   concat("the step is one of ", splits_.ranks(),
                          " ranks of a tensor axis and is not connected to them. Call connect first"), where);
   }
-  /// Of the program i, in a step.
-  std::int64_t runs_of(std::size_t i) const noexcept {
-    return i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1;
-  }
   void set_random(Ready& run, std::int64_t row) const {
     using Random = nn::StepRandom;
     std::pair<std::string_view, std::int64_t> const scalars[]{
@@ -326,7 +335,7 @@ class TrainStep {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
   void read(StepResult& result) const {
-    Ready const& run = *programs_.back().executor;  // the one with collectives
+    Ready const& run = programs_.last();
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
     result.grad_norm = static_cast<float>(run.value("grad_norm"));
@@ -335,24 +344,12 @@ class TrainStep {
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr && parallel_.port->size() > 1);
-  }
-  List<Runnable*> runnables() {
-    List<Runnable*> all;
-    for (Runnable& runnable : programs_) all.push_back(&runnable);
-    all.push_back(&*evaluation_);
-    return all;
+                            parallel_.port != nullptr ? parallel_.port->size() : 1);
   }
   /// Programs of every pass. Accumulators join the state here.
   void plan() {
-    if (evaluation_) return;
-    using optim::Pass;
-    std::vector<Pass> passes;
-    if (options_.micro_steps == 1) passes.push_back(Pass::whole);
-    else passes.push_back(Pass::first);
-    if (options_.micro_steps > 2) passes.push_back(Pass::middle);
-    if (options_.micro_steps > 1) passes.push_back(Pass::last);
-    auto const compiled = [&](std::optional<Pass> pass) {
+    if (programs_.planned()) return;
+    programs_.plan([&](std::optional<optim::Pass> pass) {
       graph::Graph graph = traced(pass);
       if (!pass) graph.updates.clear();  // evaluation changes nothing
       state_.add(graph);
@@ -361,28 +358,18 @@ class TrainStep {
       if (divided())
         options.division = {parallel_.node->rank(), parallel_.node->size(),
                             parallel_.node->size() == parallel_.port->size()};
-      return Runnable{std::make_unique<Program>(execution_.compile(graph, options)), nullptr};
-    };
-    for (Pass pass : passes) programs_.push_back(compiled(pass));
-    evaluation_.emplace(compiled(std::nullopt));
+      return execution_.compile(graph, options);
+    });
   }
   void prepare() {
     compile();
-    if (execution_.prepared()) return;
-    std::vector<graph::Program const*> all;
-    for (Runnable* runnable : runnables()) all.push_back(runnable->program.get());
-    execution_.prepare(all, parallel_);
-    for (Runnable* runnable : runnables()) {
-      bool const evaluates = runnable == &*evaluation_;
-      runnable->executor = execution_.ready(
-          *runnable->program, parallel_,
-          {keeps_packed() && !evaluates, options_.profile, evaluates || runnable == &programs_.back()});
-    }
+    if (!execution_.prepared()) programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
   }
 
   Config config_;
   optim::AnyOptimizer optimizer_;
   TrainStepOptions options_;
+  InputList inputs_;
   graph::State state_;
   parallel::Splits splits_;           // of the parameters, where the tensor axis has several ranks
   std::vector<std::string> updated_;  // fields that every rank updates whole: no rank's part of them is another's
@@ -391,8 +378,7 @@ class TrainStep {
   bool compared_ = false;  // with those of the other ranks, since they were connected
   parallel::DataParallel parallel_;  // before what uses its memory
   Execution<Device> execution_;
-  std::vector<Runnable> programs_;
-  std::optional<Runnable> evaluation_;
+  StepPrograms<Device> programs_;
   std::vector<StepResult> pending_;  // of steps under way, the oldest first
 };
 

@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numbers>
 #include <utility>
+#include <vector>
 
 namespace tutti::train {
 
@@ -20,6 +22,24 @@ struct Validation {
   double bits_per_byte = 0;   ///< of the text that the predictions spell; 0 when no tokenizer says which
   std::int64_t predictions = 0;
 };
+
+/// Over the predictions of all of them. Bits per byte are known where they are of each.
+inline Validation joined(std::vector<Validation> const& sets) {
+  Validation all;
+  double loss = 0, bytes = 0;
+  bool known = true;
+  for (Validation const& set : sets) {
+    double const nats = set.loss * static_cast<double>(set.predictions);
+    loss += nats;
+    all.predictions += set.predictions;
+    if (set.bits_per_byte > 0) bytes += nats / std::numbers::ln2 / set.bits_per_byte;
+    else known = false;
+  }
+  if (sets.size() == 1) return sets[0];
+  all.loss = loss / static_cast<double>(std::max<std::int64_t>(all.predictions, 1));
+  all.bits_per_byte = known && bytes > 0 ? loss / std::numbers::ln2 / bytes : 0;
+  return all;
+}
 
 namespace detail {
 

@@ -84,12 +84,21 @@ class Gpt2Shepherd {
     options.backend = train::BackendName::threads;
     options.overwrite = true;  // whose folder it is, clear_finished decides
     options.sync_freq = 0, options.total_tokens = 0, options.ranks = 0;
-    return train::make_setup(std::move(options), static_cast<int>(command.policy.workers), [&](train::Setup& setup) {
+    int const workers = static_cast<int>(command.policy.workers);
+    train::Setup made = train::make_setup(std::move(options), workers, [&](train::Setup& setup) {
       choice = train::choose_model(setup);
       if (!std::holds_alternative<nn::Gpt2Config>(choice.config))
         throw Error(ErrorKind::unavailable, "federate",
                     "--architecture " + setup.model.architecture + ": workers train a GPT-2 alone. Leave it out");
     });
+    if (made.train->sets() > 1)
+      throw Error(ErrorKind::unavailable, "federate",
+                  "--data " + made.options.data + " is a mixture, and workers read one set. Name one");
+    if (made.train->leaves_out_targets())
+      throw Error(ErrorKind::unavailable, "federate",
+                  "--data " + made.options.data + " leaves out targets, by a mask beside it or by --pack, and workers "
+                  "count samples, not targets. Learn from every token, or use ./tutti train");
+    return made;
   }
   static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup,
                                 train::ModelChoice const& choice) {

@@ -4,7 +4,7 @@
 /// The laws of buffers on a device: every operation gives there what it gives in host memory, bit for bit, and the
 /// result lives where the buffer does. For communicators that take both.
 
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 #include <tutti/tensor/copy.hpp>
 

@@ -3,7 +3,7 @@
 /// @file
 /// Laws of receives into borrowed memory whose requests are dropped.
 
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 #include <cstdint>
 #include <string>

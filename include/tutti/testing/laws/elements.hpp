@@ -3,7 +3,7 @@
 /// @file
 /// The laws for what is made of elements: complex numbers, described structs, values with a location.
 
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 #include <complex>
 

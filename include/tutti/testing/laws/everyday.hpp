@@ -5,7 +5,7 @@
 /// are moved in, partners that do not exist, ranks that join no part of a split, neighbours of a mesh, and windows.
 
 #include <tutti/comm/window.hpp>
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 #include <array>
 #include <cstdint>

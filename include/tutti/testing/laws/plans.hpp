@@ -3,7 +3,7 @@
 /// @file
 /// The laws of persistent collectives, groups of messages, probes that only look, duplicates and meshes.
 
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 namespace tutti::laws {
 

@@ -3,7 +3,7 @@
 /// @file
 /// The laws of scan and exscan.
 
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 namespace tutti::laws {
 

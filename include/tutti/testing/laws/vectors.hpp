@@ -3,7 +3,7 @@
 /// @file
 /// The laws of the _v collectives: blocks of different sizes, counted in rows.
 
-#include <tutti/testing/laws/collectives.hpp>
+#include <tutti/testing/laws/report.hpp>
 
 #include <algorithm>
 

@@ -22,7 +22,7 @@ struct Room {
   std::size_t bytes = 0;
 };
 
-namespace emulated {
+namespace emulated_cub {
 
 template <class F>
 __global__ void by_one_thread(F const work) {
@@ -43,12 +43,12 @@ std::size_t primitive(tutti::cuda::Stream const& stream, Room room, std::int32_t
   return bytes;
 }
 
-}  // namespace emulated
+}  // namespace emulated_cub
 
 template <class Key, class Value>
 std::size_t sort_pairs(tutti::cuda::Stream const& stream, Room room, Key const* keys, Key* sorted_keys,
                        Value const* values, Value* sorted_values, std::int32_t count, int bits) {
-  return emulated::primitive(stream, room, count, [=] {
+  return emulated_cub::primitive(stream, room, count, [=] {
     Key const mask = static_cast<Key>(bits >= static_cast<int>(8 * sizeof(Key)) ? ~Key{0} : (Key{1} << bits) - 1);
     std::vector<std::pair<Key, Value>> pairs;
     for (std::int32_t i = 0; i < count; ++i) pairs.emplace_back(keys[i], values[i]);
@@ -64,7 +64,7 @@ std::size_t sort_pairs(tutti::cuda::Stream const& stream, Room room, Key const* 
 template <class In, class Out, class Operator, class T>
 std::size_t reduce(tutti::cuda::Stream const& stream, Room room, In in, Out out, std::int32_t count, Operator op,
                    T initial) {
-  return emulated::primitive(stream, room, count, [=] {
+  return emulated_cub::primitive(stream, room, count, [=] {
     T result = initial;
     for (std::int32_t i = 0; i < count; ++i) result = op(result, in[i]);
     *out = result;
@@ -74,7 +74,7 @@ std::size_t reduce(tutti::cuda::Stream const& stream, Room room, In in, Out out,
 template <class In, class Out, class Operator, class T>
 std::size_t exclusive_scan(tutti::cuda::Stream const& stream, Room room, In in, Out out, std::int32_t count,
                            Operator op, T initial) {
-  return emulated::primitive(stream, room, count, [=] {
+  return emulated_cub::primitive(stream, room, count, [=] {
     T result = initial;
     for (std::int32_t i = 0; i < count; ++i) {
       T const next = op(result, in[i]);
@@ -87,7 +87,7 @@ std::size_t exclusive_scan(tutti::cuda::Stream const& stream, Room room, In in, 
 template <class In, class Out, class Predicate>
 std::size_t select_if(tutti::cuda::Stream const& stream, Room room, In in, Out out, std::int32_t* selected,
                       std::int32_t count, Predicate predicate) {
-  return emulated::primitive(stream, room, count, [=] {
+  return emulated_cub::primitive(stream, room, count, [=] {
     std::int32_t kept = 0;
     for (std::int32_t i = 0; i < count; ++i)
       if (predicate(in[i])) out[kept++] = in[i];

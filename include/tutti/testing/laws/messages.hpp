@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The laws of messages between two ranks.
+
+#include <tutti/testing/laws/report.hpp>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tutti::laws {
+
+template <Element T, class Comm>
+void messages(Comm& comm, Report& report) {
+  int const rank = comm.rank();
+  int const ranks = comm.size();
+  int const next = (rank + 1) % ranks;
+  int const last = (rank + ranks - 1) % ranks;
+  for (std::int64_t const n : sizes()) {
+    auto const called = [&](char const* operation) { return title<T>(operation, n, ranks); };
+    auto const mine = filled<T>(n, rank);
+    auto const theirs = [&](std::int64_t i) { return element<T>(last, i); };
+    Tensor<T> in(Shape{n});
+    auto const info = comm.send_recv(mine, next, in, last, 3);
+    report.expect(info.source == last && info.tag == 3 && info.template count<T>() == n, called("send_recv: info"));
+    expect_elements<T>(report, in, n, called("send_recv around a ring"), theirs);
+    in = comm.send_recv(mine, next, last);
+    expect_elements<T>(report, in, n, called("send_recv, result returned"), theirs);
+    Tensor<T> out = comm.send_recv_async(mine, next, Tensor<T>(Shape{n}), last, 4).wait();
+    expect_elements<T>(report, out, n, called("send_recv_async"), theirs);
+
+    auto sending = comm.send_async(mine.clone(), next, 7);
+    Tensor<T> sized = comm.template recv<T>(last, 7);
+    expect_elements<T>(report, sized, n, called("receive with the size inferred"), theirs);
+    auto const back = sending.wait();
+    expect_elements<T>(report, back, n, called("send_async hands its tensor back"),
+                       [&](std::int64_t i) { return mine.data()[i]; });
+
+    auto receiving = comm.template recv_async<T>(any_source, 8);
+    auto into = comm.recv_async(Tensor<T>(Shape{n}), last, 9);
+    auto second = comm.send_async(mine, next, 9);
+    auto first = comm.send_async(mine, next, 8);
+    expect_elements<T>(report, receiving.wait(), n, called("recv_async with the size inferred"), theirs);
+    expect_elements<T>(report, into.wait(), n, called("recv_async"), theirs);
+    first.wait();
+    second.wait();
+
+    auto probed = comm.send_async(mine, next, 11);
+    auto message = comm.match(any_source, any_tag);
+    report.expect(message.source() == last && message.tag() == 11 && message.template count<T>() == n &&
+                      message.bytes() == n * std::int64_t{sizeof(T)},
+                  called("match"));
+    if (n % 2 == 0)
+      expect_elements<T>(report, comm.template recv<T>(std::move(message)), n, called("receive of a matched message"),
+                         theirs);
+    else {
+      comm.recv(std::move(message), in);
+      expect_elements<T>(report, in, n, called("receive of a matched message into a buffer"), theirs);
+    }
+    probed.wait();
+    comm.barrier();
+    report.expect(!comm.try_probe().has_value(), called("try_probe when there is nothing"));
+    comm.barrier();  // a fast neighbour's next message must not come before the slow one's look
+  }
+}
+
+/// Tags choose, order holds within one tag, and a matched message is out of everybody else's reach.
+template <class Comm>
+void matching(Comm& comm, Report& report) {
+  int const rank = comm.rank();
+  int const ranks = comm.size();
+  int const next = (rank + 1) % ranks;
+  int const last = (rank + ranks - 1) % ranks;
+  std::vector<Request<TensorView<int const>>> sends;
+  std::vector<std::array<int, 1>> values;
+  for (int k = 0; k < 30; ++k) values.push_back({k});
+  for (int k = 0; k < 30; ++k) sends.push_back(comm.send_async(values[static_cast<std::size_t>(k)], next, k % 3));
+  std::array<int, 1> got{};
+  for (int tag = 2; tag >= 0; --tag)
+    for (int k = tag; k < 15; k += 3) {
+      comm.recv(got, last, tag);
+      report.expect(got[0] == k, "messages of one tag arrive in order, whatever other tags do");
+    }
+  auto taken = comm.match(last, 0);
+  comm.recv(got, last, 0);
+  report.expect(got[0] == 18, "a matched message is out of reach of other receives");
+  report.expect(comm.template recv<int>(std::move(taken))(0) == 15, "and is received as such");
+  for (int k = 0; k < 30; ++k) {
+    if (k < 15 || k == 15 || k == 18) continue;
+    comm.recv(got, last, k % 3);
+  }
+  for (auto& send : sends) send.wait();
+  // Receives match in the order they were started, also when they could take each other's messages.
+  std::array<int, 1> a{};
+  std::array<int, 1> b{};
+  auto first = comm.recv_async(a, any_source, any_tag);
+  auto second = comm.recv_async(b, last, 21);
+  std::array<int, 2> const numbers{1, 2};
+  auto one = comm.send_async(std::span(numbers).subspan(0, 1), next, 21);
+  auto two = comm.send_async(std::span(numbers).subspan(1, 1), next, 21);
+  second.wait();
+  first.wait();
+  one.wait();
+  two.wait();
+  report.expect(a[0] == 1 && b[0] == 2, "receives match in the order they were started");
+  // Large messages to oneself, and both ways at once.
+  auto const big = filled<float>(300'000, rank);
+  Tensor<float> in(Shape{300'000});
+  comm.send_recv(big, rank, in, rank, 1);
+  expect_elements<float>(report, in, 300'000, "send_recv with oneself", [&](std::int64_t i) { return big.data()[i]; });
+}
+
+}  // namespace tutti::laws

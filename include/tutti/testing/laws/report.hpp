@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// What every law notes, and the values that laws are tried with.
+/// A law is written once for every backend. It runs on all ranks and notes what is wrong in its rank's `Report`; nobody
+/// leaves early, and no test macro is used, so that a failure on one rank can neither hang nor hide.
+
+#include <tutti/comm.hpp>
+#include <tutti/core/function_ref.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace tutti::laws {
+
+/// What one rank found.
+struct Report {
+  int checks = 0;
+  int failures = 0;
+  std::string text;  ///< of the first few failures
+
+  void expect(bool holds, std::string const& what) {
+    ++checks;
+    if (holds) return;
+    if (++failures <= 5) text += (text.empty() ? "" : "\n") + what;
+  }
+};
+
+/// Zero, one, odd, around a vector register, around what is sent inline, and large.
+inline std::vector<std::int64_t> sizes() { return {0, 1, 3, 17, 64, 129, 1001, 4099, 70001}; }
+
+/// Element i of rank r's buffer: small, so that sums and products of four ranks are exact in every type.
+template <Element T>
+T element(int rank, std::int64_t i, int salt = 0) {
+  auto const n = (static_cast<std::int64_t>(rank) * 5 + i * 3 + i / 7 + salt) % 3 + 1;  // 1, 2, 3
+  if constexpr (std::same_as<T, bool>) return n != 2;
+  else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) return T(static_cast<float>(n));
+  else return static_cast<T>(n);
+}
+
+template <Element T>
+bool same(T a, T b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+template <Element T>
+Tensor<T> filled(std::int64_t size, int rank, int salt = 0) {
+  Tensor<T> x(Shape{size});
+  for (std::int64_t i = 0; i < size; ++i) x.data()[i] = element<T>(rank, i, salt);
+  return x;
+}
+
+/// x[i] == of(i) for every i, bit for bit.
+template <Element T>
+void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std::string const& what,
+                     FunctionRef<T(std::int64_t)> of) {
+  if (x.size() != size) {
+    report.expect(false, what + ": " + std::to_string(x.size()) + " elements instead of " + std::to_string(size));
+    return;
+  }
+  for (std::int64_t i = 0; i < size; ++i)
+    if (!same<T>(x.data()[i], of(i))) {
+      report.expect(false, what + ": element " + std::to_string(i) + " of " + std::to_string(size) + " is wrong");
+      return;
+    }
+  report.expect(true, what);
+}
+
+template <Element T>
+std::string title(char const* operation, std::int64_t size, int ranks) {
+  return std::string(operation) + " of " + std::to_string(size) + " " + std::string(name(dtype_of<T>)) + " on " +
+         std::to_string(ranks) + " ranks";
+}
+
+template <class F>
+void expect_error(Report& report, ErrorKind kind, std::string const& part, F&& f) {
+  try {
+    f();
+    report.expect(false, "no error with \"" + part + "\"");
+  } catch (Error const& error) {
+    report.expect(error.kind() == kind && std::string(error.what()).find(part) != std::string::npos,
+                  "instead of \"" + part + "\": " + error.what());
+  }
+}
+
+}  // namespace tutti::laws
