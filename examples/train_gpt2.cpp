@@ -3,11 +3,14 @@
 //   mpiexec -n 2 train_gpt2 --data build/data/jargon --out runs/jargon
 //   train_gpt2 --backend threads --ranks 2 --data ...
 // Backends differ in the type of communicator that the function gets, devices in its argument, and in nothing else.
-// Compiled by nvcc, as train_gpt2_cuda, it has --device cuda.
+// Compiled by nvcc, as train_gpt2_cuda, it has --device cuda; as train_gpt2_iree it has --device iree:...
 
 #include <tutti/backend/any.hpp>
 #if TUTTI_WITH_CUDA
 #include <tutti/train/cuda/machine.hpp>
+#endif
+#if TUTTI_WITH_IREE
+#include <tutti/train/iree/machine.hpp>
 #endif
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/models.hpp>
@@ -22,14 +25,21 @@ using tutti::train::BackendName, tutti::train::DeviceName;
 
 /// Errors: unavailable, in a sentence.
 void require_device(tutti::train::Options const& options) {
-  if (options.device == DeviceName::cpu) return;
+  [[maybe_unused]] auto const refuse = [](std::string const& what) {
+    throw tutti::Error(tutti::ErrorKind::unavailable, "train_gpt2", what);
+  };
+  if (options.device == DeviceName::cuda) {
 #if TUTTI_WITH_CUDA
-  static_cast<void>(tutti::cuda::device_of(0));
+    static_cast<void>(tutti::cuda::device_of(0));
 #else
-  throw tutti::Error(
-      tutti::ErrorKind::unavailable, "train_gpt2",
-      "--device cuda: this program was built without CUDA. Use train_gpt2_cuda, which the build has where "
-      "nvcc is installed");
+    refuse("--device cuda: this program was built without CUDA. Use train_gpt2_cuda, which the build has where nvcc is "
+           "installed");
+#endif
+  }
+#if !TUTTI_WITH_IREE
+  if (options.device == DeviceName::iree)
+    refuse("--device " + options.device.text() +
+           ": this program was built without it. Use train_gpt2_iree, which ./tutti train builds for such devices");
 #endif
 }
 
@@ -37,6 +47,10 @@ int train(auto& communicator, tutti::train::Options const& options) {
 #if TUTTI_WITH_CUDA
   if (options.device == DeviceName::cuda)
     return tutti::train::train_model<tutti::Cuda>(communicator, options, tutti::watch::viewers());
+#endif
+#if TUTTI_WITH_IREE
+  if (options.device == DeviceName::iree)
+    return tutti::train::train_model<tutti::Iree>(communicator, options, tutti::watch::viewers());
 #endif
   return tutti::train::train_model(communicator, options, tutti::watch::viewers());
 }

@@ -19,6 +19,19 @@
 
 namespace tutti::test {
 
+// Member by member, and outside of the template, for nvcc.
+inline optim::AdamW suite_optimizer() {
+  optim::AdamW made;
+  made.weight_decay = 0.1;
+  return made;
+}
+inline exec::ContextOptions suite_host() {
+  exec::ContextOptions made;
+  made.threads = 1;
+  made.ranks_on_node = 1;
+  return made;
+}
+
 template <class Device>
 class ExecutorSuite {
  public:
@@ -26,8 +39,8 @@ class ExecutorSuite {
 
   explicit ExecutorSuite(Context& context, std::int64_t micro_steps = 1)
       : micro_steps_(micro_steps),
-        step_(context, small_gpt2, optim::AdamW{.weight_decay = 0.1}, options()),
-        oracle_(host_, small_gpt2, optim::AdamW{.weight_decay = 0.1}, options()) {
+        step_(context, small_gpt2, suite_optimizer(), options()),
+        oracle_(host_, small_gpt2, suite_optimizer(), options()) {
     step_.initialise(42);
     oracle_.initialise(42);
   }
@@ -75,7 +88,7 @@ class ExecutorSuite {
 
   std::int64_t batch() const { return rows_of_micro_step * micro_steps_; }
   train::TrainStepOptions options() const {
-    train::TrainStepOptions all;  // member by member, for nvcc
+    train::TrainStepOptions all;
     all.batch = rows_of_micro_step;
     all.sequence = 8;
     all.micro_steps = micro_steps_;
@@ -109,7 +122,7 @@ class ExecutorSuite {
         std::memcpy(field.data(), source->data(), static_cast<std::size_t>(field.bytes()));
   }
 
-  exec::Context host_{{.threads = 1, .ranks_on_node = 1}};
+  exec::Context host_{suite_host()};
   std::int64_t micro_steps_;
   train::TrainStep<nn::Gpt2Loss, Device> step_;
   train::TrainStep<nn::Gpt2Loss> oracle_;

@@ -40,6 +40,21 @@ TEST_CASE("flags reach their options, with a blank or an equals sign") {
   CHECK(parse_words({"--data", "x", "--steps=08", "--learning-rate", "00.5"}).options.steps == 8);
 }
 
+TEST_CASE("a device of IREE's is its backend and its target") {
+  Options const o = parse_words({"--data", "x", "--device", "iree:rocm:gfx942"}).options;
+  CHECK(o.device == DeviceName::iree);
+  CHECK(o.device.text() == "iree:rocm:gfx942");
+  CHECK(o.device.target() == "rocm:gfx942");
+  Options const gpu = parse_words({"--data", "x", "--device=cuda"}).options,
+                none = parse_words({"--data", "x"}).options;
+  CHECK(gpu.device == DeviceName::cuda);
+  CHECK(gpu.device.text() == "cuda");
+  CHECK(none.device == DeviceName::cpu);
+  CHECK(none.device.text() == "cpu");
+  std::string const path = config_file(R"({"data": "x", "device": "iree:llvm-cpu"})");
+  CHECK(parse_words({"--config", path.c_str()}).options.device.target() == "llvm-cpu");
+}
+
 TEST_CASE("--gradient-clip is --clip: the last of two counts, both names together are refused") {
   CHECK(parse_words({"--data", "x", "--gradient-clip", "0.5"}).options.clip == 0.5);
   CHECK(parse_words({"--data", "x", "--clip", "0.5", "--clip=2"}).options.clip == 2);
@@ -271,6 +286,14 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--tensor-parallel", "2", "--attention-dropout", "0.1"},
        "--tensor-parallel 2: divides heads, and --attention-dropout draws its masks over all of them"},
       {{"--data", "x", "--tensor-parallel", "2", "--device", "cuda"}, "--tensor-parallel 2: is for --device cpu alone"},
+      {{"--data", "x", "--device", "tpu"}, "--device tpu: use cpu, cuda or iree:TARGET, as in iree:llvm-cpu"},
+      {{"--data", "x", "--device", "iree"}, "--device iree: use cpu"},
+      {{"--data", "x", "--device", "iree:rocm"}, "--device iree:rocm: name the GPU that it compiles for"},
+      {{"--data", "x", "--device", "iree:tpu"}, "--device iree:tpu: IREE has no backend 'tpu'"},
+      {{"--data", "x", "--device", "iree:llvm-cpu", "--profile"}, "--device iree:llvm-cpu: does not say where"},
+      {{"--data", "x", "--device", "iree:llvm-cpu", "--autotune"}, "--autotune: is of GPUs"},
+      {{"--data", "x", "--device", "iree:llvm-cpu", "--keep-packed"}, "keeps no packed weights"},
+      {{"--data", "x", "--tensor-parallel", "2", "--device", "iree:llvm-cpu"}, "2: is for --device cpu alone"},
       {{"--data", "x", "--ranks", "-2"}, "--ranks -2: must be at least 1"},
       {{"--data", "x", "--steps", "-2"}, "--steps -2: must be at least 1"},
       {{"--data", "x", "--sync-freq", "0"}, "--sync-freq 0"},

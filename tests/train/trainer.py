@@ -1398,7 +1398,7 @@ def case_device(bench):
     check(errors.count("\n") == 1 and "--device cuda: this program was built without CUDA" in errors, errors)
     check(not (bench.folder / "none").exists(), "a folder was made for nothing")
     _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--device", "tpu", code=2)
-    check("--device tpu: use cpu or cuda" in errors, errors)
+    check("--device tpu: use cpu, cuda or iree:TARGET, as in iree:llvm-cpu" in errors, errors)
     processors, device, again, ranks = (bench.folder / name for name in ("processors", "device", "again", "ranks"))
     bench.run("threads", 1, processors, *flags, *held_out)
     plain, bench.args.trainer = bench.args.trainer, bench.args.emulated
@@ -1455,6 +1455,64 @@ def case_device(bench):
     check("is of GPUs" in errors, errors)
     _, errors = bench.run("threads", 1, bench.folder / "none", *flags, "--keep-packed", "--device", "cuda", code=2)
     check("--device cuda: keeps no packed weights" in errors, errors)
+
+
+def case_iree(bench):
+    """--device iree:llvm-cpu learns what processors learn, a run goes on where another device left it, and what IREE cannot do is told."""
+    global LIMIT
+    if not os.environ.get("TUTTI_IREE_PYTHON"):
+        print("SKIPPED: TUTTI_IREE_PYTHON names no Python that has IREE. See ./tutti check --iree")
+        return
+    LIMIT = 900  # a compilation takes seconds on an idle machine, and minutes on a busy one
+    iree = ["--device", "iree:llvm-cpu"]
+    flags = ["--batch", "8", "--schedule", "constant"]
+    held_out = ["--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10"]
+    for name, model in (("gpt2", []), ("llama", ["--architecture", "llama", "--kv-heads", "2"])):
+        whole, by_iree = bench.folder / f"{name}-cpu", bench.folder / f"{name}-iree"
+        bench.run("threads", 1, whole, *model, *flags, *held_out, "--steps", "20")
+        text, _ = bench.run("threads", 1, by_iree, *model, *flags, *held_out, "--steps", "20", *iree)
+        check("iree:llvm-cpu, IREE " in text, text)
+        losses = bench.losses(whole)
+        check(losses[-1] < losses[0] - 0.3, f"nothing was learned: {losses}")
+        print(f"  {name}: 20 steps within {close(losses, bench.losses(by_iree), 1e-4):.1e}")
+        validations = [[row["loss"] for row in bench.metrics(out, "validation")] for out in (whole, by_iree)]
+        check(len(validations[0]) == 3, validations)
+        print(f"  {name}: validation within {close(*validations, 1e-4):.1e}")
+        for first, second, way in (([], iree, "from processors to IREE"), (iree, [], "from IREE to processors")):
+            out = bench.folder / f"{name}-parts{len(first)}"
+            bench.run("threads", 1, out, *model, *flags, *held_out, "--steps", "10", *first)
+            bench.run("threads", 1, out, *held_out, "--steps", "20", "--resume", "latest", *second)
+            print(f"  {name}: resumed {way}, within {close(losses, bench.losses(out), 1e-4):.1e}")
+    # Replicas meet outside of programs.
+    diloco = ["--batch", "4", "--schedule", "constant", "--algorithm", "diloco", "--inner-steps", "5", "--steps", "10"]
+    both = bench.folder / "diloco-cpu", bench.folder / "diloco-iree"
+    bench.run("threads", 2, both[0], *diloco)
+    bench.run("threads", 2, both[1], *diloco, *iree)
+    print(f"  two ranks by DiLoCo within {close(bench.losses(both[0]), bench.losses(both[1]), 1e-4):.1e}")
+    none = bench.folder / "none"
+    _, errors = bench.run("threads", 2, none, "--batch", "4", "--steps", "2", *iree, code=None)
+    check("Train with one rank, or by DiLoCo" in errors, errors)
+    # A GPU that is not here.
+    _, errors = bench.run("threads", 1, none, *flags, "--steps", "2", "--device", "iree:rocm:gfx942", code=1)
+    check("iree:rocm:gfx942 cannot run on this machine" in errors, errors)
+    modules = re.findall(r"\S+\.vmfb", errors)
+    check(len(modules) == 2 and all(os.path.getsize(module) > 0 for module in modules), errors)
+    check(not (none / "checkpoints").exists(), "a run that could not begin left something")
+    # Its process dies; the trainer is asked to stop. Neither leaves a process.
+    process = bench.start("threads", 1, bench.folder / "killed", *flags, "--steps", "1000000", *iree)
+    bench.wait_for_step(process, bench.folder / "killed", 3)
+    runner = children(process.pid)
+    check(len(runner) == 1, f"{len(runner)} processes")
+    os.kill(runner[0], signal.SIGKILL)
+    _, errors = bench.finish(process, None)
+    check(process.returncode == 1 and "the program ended by signal 9" in errors, f"{process.returncode}: {errors}")
+    process = bench.start("threads", 1, bench.folder / "stopped", *flags, "--steps", "1000000", *iree)
+    bench.wait_for_step(process, bench.folder / "stopped", 3)
+    runner = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    text, _ = bench.finish(process)
+    check("stopped by SIGINT" in text, text)
+    check(not any(os.path.exists(f"/proc/{one}") for one in runner), "IREE's process is still there")
 
 
 def main():

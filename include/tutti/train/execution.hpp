@@ -45,18 +45,15 @@ concept ReadyProgram = requires(R& run, R const& seen, std::string_view name, do
 ///   E::asynchronous                     whether `step` returns before a run is done; then Ready has `finish`
 ///   E::averages                         whether programs may cross the ranks along the axis of data
 ///   e.compile(graph, options)           -> E::Program
-///   e.require_runnable()                after the last `compile`. Errors: unavailable, where programs were compiled
-///   for a
-///                                       device that is not here
+///   e.require_runnable()                after the last `compile`. Errors: unavailable, for a device that is not here
 ///   e.prepare(programs, ranks)          takes the memory that these programs need. Ranks: all
 ///   e.prepared()
 ///   e.ready(program, ranks, settings)   -> std::unique_ptr<E::Ready>; after `prepare`
 ///   e.share(port, wanted)               a node's ranks have one copy of these fields from now on, where they can
 ///   e.begin_step()                      what was packed of the state before is out of date
 ///   e.step(ready, where)                runs a program, or begins to
-///   e.state()                           somebody looks at the state from outside, and may write it: it is brought up
-///   to
-///                                       date, and read back by the next step
+///   e.state()                           brings up to date the state, which somebody may look at and write from
+///                                       outside; the next step reads it back
 ///   e.close()                           gives back the memory of programs, which are gone; `prepare` may follow
 /// Models: `Execution<Cpu>` here, `Execution<Cuda>` and `Execution<Iree>` in tutti/train/cuda and tutti/train/iree.
 template <class E>
@@ -65,7 +62,8 @@ concept Executor = std::constructible_from<E, typename E::Context&, graph::State
                    requires(E& e, E const& seen, graph::Graph const& graph, graph::CompileOptions const& options,
                             typename E::Program const& program, std::span<graph::Program const* const> programs,
                             parallel::DataParallel const& ranks, ExecutionSettings const& settings,
-                            Shared<comm::Port> const& port, typename E::Ready& ready, std::source_location where) {
+                            Shared<comm::Port> const& port, bool (&wanted)(graph::Field const&),
+                            typename E::Ready& ready, std::source_location where) {
                      { E::target } -> std::convertible_to<graph::Target>;
                      { E::asynchronous } -> std::convertible_to<bool>;
                      { E::averages } -> std::convertible_to<bool>;
@@ -74,7 +72,7 @@ concept Executor = std::constructible_from<E, typename E::Context&, graph::State
                      e.prepare(programs, ranks);
                      { seen.prepared() } -> std::same_as<bool>;
                      { e.ready(program, ranks, settings) } -> std::same_as<std::unique_ptr<typename E::Ready>>;
-                     e.share(port, [](graph::Field const&) { return true; });
+                     e.share(port, wanted);
                      e.begin_step();
                      E::step(ready, where);
                      e.state();

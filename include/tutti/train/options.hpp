@@ -72,7 +72,7 @@ struct Options {
   std::int64_t seed = 42;
   int threads = 0, ranks = 0;
   Choice<BackendName> backend = BackendName::mpi;
-  Choice<DeviceName> device = DeviceName::cpu;
+  DeviceChoice device = DeviceName::cpu;
   std::string out;
   bool overwrite = false;  ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
@@ -276,7 +276,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "backend", call,
          "mpi, threads, nccl (between GPUs), or auto: under a launcher mpi, or nccl with a GPU each; else threads"},
     o.backend, Any{});
-  f(Flag{"Run", "device", call, "cpu, or cuda: each rank the GPU of its number on its node"}, o.device, Any{});
+  f(Flag{"Run", "device", call,
+         "cpu; cuda: each rank the GPU of its number on its node; or what IREE compiles for: iree:llvm-cpu, iree:cuda, "
+         "iree:rocm:gfx942, iree:vulkan-spirv, iree:metal-spirv"},
+    o.device, Any{});
   f(Flag{"Run", "tensorboard", call, "also write event files for TensorBoard, in the folder tensorboard of --out"},
     o.tensorboard, Any{});
   f(Flag{"Run", "dashboard", call,
@@ -306,8 +309,10 @@ inline void validate(Options const& o) {
   };
   if (o.backend == BackendName::nccl && o.device != DeviceName::cuda)
     refuse("backend", "nccl", "is between GPUs. Add --device cuda");
-  if (o.device == DeviceName::cpu && o.autotune)
+  if (o.device != DeviceName::cuda && o.autotune)
     refuse("autotune", "", "is of GPUs. Add --device cuda, or leave it out");
+  if (o.device == DeviceName::iree && o.profile)
+    refuse("device", o.device.text(), "does not say where the time of a step went. Leave out --profile");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
   if (o.tensor_parallel > 1) {

@@ -28,6 +28,12 @@ template <class AnyOptions, class AnyFlag, setting::Enumeration E>
 void check_value(AnyOptions const& o, AnyFlag const& flag, setting::Choice<E> const& value, setting::Any) {
   if (!value.known()) refuse_value(o, flag.name, value.text(), "use " + setting::choices<E>());
 }
+/// Of a type that says itself what is wrong with it: DeviceChoice.
+template <class AnyOptions, class AnyFlag, class T>
+  requires requires(T const& value) { value.problem().empty(); }
+void check_value(AnyOptions const& o, AnyFlag const& flag, T const& value, setting::Any) {
+  if (std::string const problem = value.problem(); !problem.empty()) refuse_value(o, flag.name, value.text(), problem);
+}
 template <class AnyOptions, class AnyFlag>
 void check_value(AnyOptions const&, AnyFlag const&, bool, setting::Any) {}
 template <class AnyOptions, class AnyFlag>

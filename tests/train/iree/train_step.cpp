@@ -3,11 +3,14 @@
 /// Training steps that IREE runs on processors, in a process of its own. They need a Python with IREE, which
 /// TUTTI_IREE_PYTHON names, as `./tutti check --iree` does; without it they are skipped, and say so.
 // Covers: <tutti/train/iree/execution.hpp> <tutti/graph/iree/executor.hpp> <tutti/graph/iree/program.hpp>
+// Covers: <tutti/graph/iree/peak.hpp> <tutti/train/iree/machine.hpp>
+// The machine is exercised by trainer.py, as users run it.
 // Covers: <tutti/graph/iree/runner.hpp> <tutti/graph/iree/runner_text.hpp> <tutti/graph/iree/state.hpp>
 
 #include "support/catch.hpp"
 #include "train/executor_suite.hpp"
 
+#include <tutti/graph/iree/peak.hpp>
 #include <tutti/train/iree/execution.hpp>
 
 #include <cstdio>
@@ -56,6 +59,15 @@ TEST_CASE("IREE trains as processors do", "[train][iree]") {
   if (!has_iree()) return;
   Runner runner(options());
   test::ExecutorSuite<Iree>(runner, GENERATE(std::int64_t{1}, std::int64_t{3})).run();
+}
+
+TEST_CASE("what IREE multiplies in a second is measured by IREE", "[train][iree]") {
+  if (!has_iree()) return;
+  Runner runner(options());
+  runner.open();
+  double const flops = graph::iree::measure_peak_flops(runner, GENERATE(DType::float32, DType::bfloat16), 64);
+  CHECK(flops > 1e6);
+  CHECK(flops < 1e13);
 }
 
 TEST_CASE("a module is compiled once for a text, a device and a compiler", "[train][iree]") {
