@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes GGUF files: from checkpoints of train_gpt2, llm.c model files, and GGUF files with weights of another type.
+// Writes a model of any file that is read here (a run, a checkpoint, llm.c's, GGUF, a folder of safetensors) as a GGUF
+// file, a folder of safetensors, a model file of llm.c, or a checkpoint.
 
-#include <tutti/data/tokenizer_json.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gguf_export.hpp>
-#include <tutti/train/gpt2_files.hpp>
-#include <tutti/train/llama_files.hpp>
+#include <tutti/train/hugging_face_export.hpp>
+#include <tutti/train/parameter_files.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -13,79 +13,89 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
-#include <optional>
 #include <string>
 
 namespace {
 
-bool is_gguf(std::string const& path) {
-  char magic[4] = {};
-  std::ifstream(path, std::ios::binary).read(magic, 4);
-  return std::string(magic, 4) == "GGUF";
+[[noreturn]] void refuse(std::string const& why) {
+  throw tutti::Error(tutti::ErrorKind::configuration, "convert", why);
+}
+
+/// What --to means where --format does not say it.
+std::string format_of(std::string const& to) {
+  if (to.ends_with(".gguf")) return "gguf";
+  if (to.ends_with(".bin")) return "llmc";
+  if (to.ends_with(".safetensors") || to.ends_with(".json"))
+    refuse("--to " + to + ": a model in safetensors is a folder. Give its name");
+  return "safetensors";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string from, to, type = "f16", tokenizer_path;
+  std::string from, to, format, type, tokenizer_path;
   bool quiet = false;
-  CLI::App app{"Converts a trained model to a GGUF file, with its tokenizer.", "convert"};
+  CLI::App app{"Writes a model in another format, or with numbers of another type.", "convert"};
   app.add_option("--from", from,
-                 "folder of a checkpoint, --out folder of a run (its latest), llm.c model file, or GGUF file")
+                 "folder of a checkpoint, --out folder of a run (its latest), llm.c model file, GGUF file, or folder "
+                 "with config.json and safetensors (GPT-2, LLaMA, Mistral, Qwen2, Phi-3)")
       ->required();
-  app.add_option("--to", to, "GGUF file to write")->required();
+  app.add_option("--to", to,
+                 "FILE.gguf; FILE.bin, a model file of llm.c (GPT-2); any other name: a folder of safetensors, as "
+                 "transformers reads it")
+      ->required();
+  app.add_option("--format", format,
+                 "in the place of what the name says: gguf, safetensors, llmc, or checkpoint, a folder as of a run")
+      ->check(CLI::IsMember({"gguf", "safetensors", "llmc", "checkpoint"}));
   std::string names;
   for (auto const& facts : tutti::detail::block_facts) names += (names.empty() ? "" : ", ") + std::string(facts.name);
-  app.add_option("--type", type, "type of the matrices: " + names)
-      ->capture_default_str()
+  app.add_option("--type", type,
+                 "type of the matrices (default: F16 in a GGUF file, else the model's): " + names +
+                     "; folders: F32, F16, BF16; llm.c: F32 (version 3), BF16 (version 5); checkpoints: F32")
       ->check([&](std::string const& text) {
         return tutti::find_block_type(text) ? std::string() : text + " must be one of " + names;
       });
-  app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's); a GGUF file has its own");
+  app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the model's); a GGUF file has its own");
   app.add_flag("--quiet", quiet, "no progress");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
-    tutti::train::GgufExport options{.type = *tutti::find_block_type(type)};
+    using tutti::BlockType;
+    if (format.empty()) format = format_of(to);
+    std::error_code ignored;
+    if (std::filesystem::equivalent(from, to, ignored))
+      refuse("--from and --to are the same file or folder. Write to another name");
+    tutti::train::ModelSource const source = tutti::train::open_model(from, tokenizer_path);
+    tutti::train::ModelExport options;
+    options.type = format == "gguf" ? BlockType::f16 : format == "checkpoint" ? BlockType::f32 : source.type();
+    if (format == "llmc" && options.type == BlockType::f16) options.type = BlockType::f32;
+    if (!type.empty()) options.type = *tutti::find_block_type(type);
+    if (format == "checkpoint" && options.type != BlockType::f32)
+      refuse("--type " + type + ": checkpoints hold F32. Leave it out");
+    if (format == "safetensors" && !source.folder.empty() && !tokenizer_path.empty())
+      refuse("--tokenizer: from folder to folder the tokenizer's files are copied. Leave it out");
     std::int64_t fitted = 0, total_bytes = 0;
-    options.progress = [&](std::string const& name, tutti::BlockType written, std::int64_t done, std::int64_t total) {
-      bool const matrix = written != tutti::BlockType::f32 || options.type == tutti::BlockType::f32;
+    options.progress = [&](std::string const& name, BlockType written, std::int64_t done, std::int64_t total) {
+      bool const matrix = written != BlockType::f32 || options.type == BlockType::f32;
       fitted += matrix && written != options.type;
       total_bytes = total;
       if (!quiet)
         std::fprintf(stderr, "\r%3lld %%  %-40s", static_cast<long long>(total > 0 ? 100 * done / total : 100),
                      name.c_str());
     };
-    std::error_code ignored;
-    if (std::filesystem::equivalent(from, to, ignored))
-      throw tutti::Error(tutti::ErrorKind::configuration, "convert",
-                         "--from and --to are the same file. Write to another one");
-    if (is_gguf(from)) {
-      if (!tokenizer_path.empty())
-        throw tutti::Error(tutti::ErrorKind::configuration, "convert",
-                           "a GGUF file has its own tokenizer. Leave --tokenizer out");
-      tutti::train::write_gguf(to, tutti::io::Gguf(from), options);
-    } else {
-      bool const folder = tutti::io::folder_exists(from);
-      std::filesystem::path const beside =
-          folder ? tutti::train::Gpt2Model::folder(from) : std::filesystem::path(from).parent_path();
-      if (tokenizer_path.empty()) tokenizer_path = (beside / "tokenizer.json").string();
-      std::string const name = beside.stem().string();
-      std::optional<tutti::train::Checkpoint> checkpoint;
-      if (folder) checkpoint.emplace(beside);
-      if (checkpoint && tutti::train::architecture_of(*checkpoint) == "llama")
-        tutti::train::write_gguf(to, *checkpoint, tutti::data::read_tokenizer(tokenizer_path), name, options);
-      else
-        tutti::train::write_gguf(to, tutti::train::Gpt2Model::load(from).weights(),
-                                 tutti::data::read_tokenizer(tokenizer_path), name, options);
-    }
+    if (format == "gguf" && source.gguf) tutti::train::write_gguf(to, *source.gguf, options);
+    else if (format == "gguf") tutti::train::write_gguf(to, source, options);
+    else if (format == "safetensors") tutti::train::write_hugging_face(to, source, options);
+    else if (format == "llmc") tutti::train::write_llmc(to, source, options);
+    else tutti::train::write_checkpoint(to, source, options);
     if (!quiet) {
       std::fprintf(stderr, "\r%s: %.1f MB of weights, matrices in %s%-20s\n", to.c_str(),
                    static_cast<double>(total_bytes) / 1e6, std::string(name(options.type)).c_str(), "");
-      if (fitted > 0)
+      if (format == "gguf" && fitted > 0)
         std::fprintf(stderr, "%lld matrices have rows that are no whole blocks of it: they are in Q8_0 or F16\n",
                      static_cast<long long>(fitted));
+      if (format == "llmc") std::fprintf(stderr, "It has no tokenizer: keep tokenizer.json beside it\n");
+      else if (!source.tokenizer) std::fprintf(stderr, "The model has no tokenizer.json, and so has this\n");
     }
     return 0;
   } catch (std::exception const& error) {

@@ -8,6 +8,7 @@
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/sequence_files.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
@@ -43,7 +44,7 @@ tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& s
 }
 
 struct ModelRun {
-  std::string model, prompt;
+  std::string model, prompt, cache;
   std::vector<std::string> stops;
   std::int64_t tokens = 0, context_tokens = 0;
   int threads = 0;
@@ -72,6 +73,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   tutti::exec::Context context({.threads = run.threads});
   tutti::infer::Decoder decoder(context, loaded.model, {.capacity = std::min(room, size + std::min(run.tokens, room))});
   tutti::infer::Sequence sequence(decoder);
+  if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
   tutti::infer::StopOptions stop;
   stop.texts = run.stops;
@@ -80,9 +82,12 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   if (!run.quiet) print(run.prompt);
   auto const answer = tutti::infer::complete(sequence, sampler, tokenizer, prompt, stop, print);
   print("\n");
+  if (!run.cache.empty()) tutti::infer::save_sequence(run.cache, sequence);
   if (!run.quiet)
-    std::fprintf(stderr, "[%s; prompt %zu tokens in %.2f s, then %zu tokens, %.1f a second]\n",
-                 std::string(name(answer.reason)).c_str(), prompt.size(), answer.prompt_seconds, answer.tokens.size(),
+    std::fprintf(stderr, "[%s; prompt %zu tokens%s in %.2f s, then %zu tokens, %.1f a second]\n",
+                 std::string(name(answer.reason)).c_str(), prompt.size(),
+                 run.cache.empty() ? "" : tutti::concat(" (", answer.reused_tokens, " of the cache)").c_str(),
+                 answer.prompt_seconds, answer.tokens.size(),
                  answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
 }
 void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
@@ -99,7 +104,7 @@ std::shared_ptr<tutti::train::Checkpoint const> llama_checkpoint(std::string con
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string checkpoint, model_path, prompt, tokenizer_path;
+  std::string checkpoint, model_path, prompt, cache, tokenizer_path;
   std::vector<std::string> stops;
   std::int64_t count = 200, context_tokens = 0;
   int threads = 0;
@@ -114,6 +119,9 @@ int main(int argc, char** argv) {
                  "--checkpoint")
       ->excludes(from);
   app.add_option("--stop", stops, "with --model: text that ends the answer, and is not part of it; may be repeated");
+  app.add_option("--prompt-cache", cache,
+                 "with --model: file that keeps what was computed of the text; a later prompt that begins like it goes "
+                 "on from there");
   tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
                             "with --model: most tokens of prompt and answer; 0: the model's");
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
@@ -134,13 +142,14 @@ int main(int argc, char** argv) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                            "a model has its own tokenizer. Leave --tokenizer out");
-      run_model({model_path, prompt, stops, count, context_tokens, threads, to_the_end, quiet}, sampling);
+      run_model({model_path, prompt, cache, stops, count, context_tokens, threads, to_the_end, quiet}, sampling);
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
     }
-    if (!stops.empty() || context_tokens != 0)
-      throw tutti::Error(tutti::ErrorKind::configuration, "generate", "--stop and --context go with --model");
+    if (!stops.empty() || context_tokens != 0 || !cache.empty())
+      throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                         "--stop, --context and --prompt-cache go with --model");
     auto const llama = llama_checkpoint(checkpoint);
     std::optional<tutti::train::Gpt2Model> gpt2;
     if (!llama) gpt2 = tutti::train::Gpt2Model::load(checkpoint);
@@ -161,7 +170,7 @@ int main(int argc, char** argv) {
     if (llama) {
       // Every document of the training data begins with this token, and ends at the next one's.
       std::int32_t const mark = tokenizer.end_of_text();
-      run_decoder({checkpoint, prompt, stops, count, context_tokens, threads, to_the_end, quiet}, sampling,
+      run_decoder({checkpoint, prompt, "", stops, count, context_tokens, threads, to_the_end, quiet}, sampling,
                   {tutti::train::stored_llama(llama), tokenizer, ""}, {mark}, {mark});
       return 0;
     }

@@ -27,3 +27,4 @@
 #include <tutti/infer/slots.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/infer/openai.hpp>
+#include <tutti/infer/sequence_files.hpp>

@@ -4,6 +4,7 @@
 /// Files: safe writes and formats.
 
 #include <tutti/io/file.hpp>
+#include <tutti/io/atomic_folder.hpp>
 #include <tutti/io/folder_lock.hpp>
 #include <tutti/io/gguf_value.hpp>
 #include <tutti/io/gguf_parse.hpp>
@@ -16,6 +17,7 @@
 #include <tutti/io/npy.hpp>
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>
+#include <tutti/io/safetensors_writer.hpp>
 #include <tutti/io/stamp.hpp>
 #include <tutti/io/target_mask.hpp>
 #include <tutti/io/tensorboard.hpp>

@@ -27,10 +27,13 @@
 #include <tutti/train/commands.hpp>
 #include <tutti/train/data_sets.hpp>
 #include <tutti/train/data_files.hpp>
-#include <tutti/train/gguf_export.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
+#include <tutti/train/model_source.hpp>
+#include <tutti/train/model_tensors.hpp>
+#include <tutti/train/gguf_export.hpp>
+#include <tutti/train/hugging_face_export.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/optimizer_choice.hpp>
@@ -48,6 +51,7 @@
 #include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/loop.hpp>
+#include <tutti/train/parameter_files.hpp>
 #include <tutti/train/stablehlo_model.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/models.hpp>

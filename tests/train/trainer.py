@@ -1075,6 +1075,56 @@ def case_diverged(bench):
     check(errors.count("checkpoints") == 1 and "[rank" not in errors, errors)
 
 
+def case_folder(bench):
+    """A run that starts with a folder of safetensors made of another run has that run's validation loss to the bit, on one rank and on two; what does not fit gets a sentence."""
+    convert = pathlib.Path(bench.args.generator).parent / "convert"
+
+    def prepare(name, text):
+        (bench.folder / f"{name}.txt").write_text(text)
+        subprocess.run([bench.args.prepare, "--input", str(bench.folder / f"{name}.txt"), "--out", str(bench.folder / name), "--vocabulary", "280"],
+                       check=True, capture_output=True, timeout=LIMIT)
+        return str(bench.folder / name)
+
+    def train(out, *words, ranks=1, code=0):
+        done = subprocess.run([bench.args.trainer, "--backend", "threads", "--ranks", str(ranks), "--threads", "1", "--out", str(out), *words], capture_output=True,
+                              text=True, timeout=LIMIT)
+        check(done.returncode == code, f"{words}: {done.returncode} {done.stdout[-2000:]} {done.stderr}")
+        return done.stdout + done.stderr
+
+    def converted(*words):
+        done = subprocess.run([convert, *map(str, words)], capture_output=True, text=True, timeout=LIMIT)
+        check(done.returncode == 0, f"convert {words}: {done.stderr}")
+
+    data, other = prepare("data", SENTENCES), prepare("other", "our hen ran by our box.\n\nour fox ran by our hen.\n\n" * 300)
+    sizes = ["--layers", "2", "--channels", "32", "--heads", "4", "--sequence", "32", "--learning-rate", "1e-2"]
+    for kind, own in (("gpt2", []), ("llama", ["--architecture", "llama", "--kv-heads", "2", "--untied"])):
+        first, folder = bench.folder / kind, bench.folder / f"{kind}-folder"
+        train(first, "--data", data, *sizes, *own, "--batch", "4", "--steps", "20")
+        converted("--from", first, "--to", folder)
+        for ranks in (1, 2):
+            second = bench.folder / f"{kind}-from-folder-{ranks}"
+            said = train(second, "--model", str(folder), "--data", data, "--sequence", "32", "--batch", str(4 // ranks), "--steps", "3", ranks=ranks)
+            check(str(folder) in said, said[:2000])
+            before, after = bench.metrics(first, "validation")[-1]["loss"], [row["loss"] for row in bench.metrics(second, "validation")]
+            # Two ranks sum the losses of their halves.
+            check(after[0] == before if ranks == 1 else abs(after[0] - before) < 1e-6 * before, f"{kind}, {ranks} ranks: {before} became {after[0]}")
+            check(after[-1] != before, "nothing was learned")
+        converted("--from", second, "--to", bench.folder / f"{kind}-again")
+        third, fourth = bench.folder / f"{kind}-third", bench.folder / f"{kind}-fourth"  # and with a run's folder itself
+        for out, model in ((third, bench.folder / f"{kind}-again"), (fourth, second)):
+            train(out, "--model", str(model), "--data", data, "--sequence", "32", "--batch", "4", "--steps", "1")
+        check(bench.parameters(third, 1) == bench.parameters(fourth, 1), "a folder and the run that it was made of train otherwise")
+    start = ["--model", str(bench.folder / "gpt2-folder"), "--sequence", "32", "--steps", "1"]
+    for words, said in (([*start, "--data", other], "was made with another tokenizer"),
+                        ([*start, "--data", other, "--tokenizer", other + "/tokenizer.json"], "knows other tokens than"),
+                        ([*start, "--data", data, "--architecture", "llama"], "is a gpt2. Leave out --architecture"),
+                        ([*start, "--data", data, "--vocabulary", "77"], "--vocabulary 77"),
+                        (["--data", data, "--model", data, "--steps", "1"], "is a folder without config.json"),
+                        (["--resume", str(bench.folder / "gpt2" / "checkpoints" / "step_00000020"), *start], "gives initial weights")):
+        text = train(bench.folder / "refused", *words, code=1)
+        check(said in text, f"{words}: {text}")
+
+
 def case_generate(bench):
     """The generator continues a prompt from a checkpoint; the same seed writes the same text, damage gets a sentence."""
     text = bench.folder / "text.txt"
@@ -1207,6 +1257,30 @@ def case_next(bench):
     check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 4], "--resume latest is not the newest run")
     in_shell(bench, next_lines(said)[1].replace("--steps N   trains on, to step N", "--steps 5"), root)
     check([len(bench.losses(root / "runs" / name)) for name in runs] == [2, 5], "the printed command went on with another run")
+
+
+def case_script_folder(bench):
+    """./tutti train --model FOLDER prepares the text with the folder's tokenizer, starts with its weights, and goes on when called again with --resume."""
+    root = script_root(bench, bench.args.trainer)
+    own, other = bench.folder / "own.txt", bench.folder / "other.txt"
+    own.write_text(SENTENCES)
+    other.write_text("our cat ran by our box.\n\nthe dog ran by our hen.\n\n" * 300)
+    flags = "--backend threads --ranks 1 --threads 1 --sequence 32 --batch 2 --total-tokens 64 --warmup 2"
+    in_shell(bench, f"./tutti train --text {own} --out run {flags} --vocabulary 270 --layers 1 --channels 32 --heads 4 --steps 20", root)
+    convert = pathlib.Path(bench.args.generator).parent / "convert"
+    done = subprocess.run([convert, "--from", str(root / "run"), "--to", str(root / "folder")], capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 0, done.stderr)
+    start = f"./tutti train --model folder --text {other} --out tuned {flags}"
+    in_shell(bench, f"{start} --steps 2", root)
+    check((root / "build/data/other+folder/tokenizer.json").read_bytes() == (root / "folder/tokenizer.json").read_bytes(), "another tokenizer")
+    facts = json.loads((root / "tuned/checkpoints/step_00000002/checkpoint.json").read_text())
+    check(facts["model"]["vocabulary"] == 270 and facts["settings"]["learning-rate"] == 1e-4, str(facts))
+    in_shell(bench, f"{start} --resume latest --steps 3", root)
+    check(len(bench.losses(root / "tuned")) == 3, "it did not go on")
+    in_shell(bench, f"./tutti train --model run --text {other} --out again {flags} --steps 1", root)  # a run in the folder's place
+    check(bench.losses(root / "again") == bench.losses(root / "tuned")[:1], "a run and its folder begin with other losses")
+    done = subprocess.run(["sh", "-c", f"{start} --vocabulary 300"], cwd=root, env=tools_environment(bench), capture_output=True, text=True, timeout=LIMIT)
+    check(done.returncode == 1 and "folder has a tokenizer of its own" in done.stderr, done.stderr)
 
 
 def case_script_resume(bench):

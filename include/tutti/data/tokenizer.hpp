@@ -88,9 +88,16 @@ class Tokenizer {
       if (token.content == content) return token.id;
     return std::nullopt;
   }
-  /// Id of `<|endoftext|>`. Errors: format, when the vocabulary has none.
+  /// The token that stands between documents: `<|endoftext|>`, or what LLaMA's vocabularies have in its place.
+  std::optional<std::int32_t> document_mark() const {
+    for (std::string_view const mark : {std::string_view(end_of_text_mark), std::string_view("<|end_of_text|>"),
+                                        std::string_view("</s>")})
+      if (auto const id = special(mark)) return id;
+    return parts_.roles.end;
+  }
+  /// Id of `document_mark`. Errors: format, when the vocabulary has none.
   std::int32_t end_of_text() const {
-    if (auto const id = special(end_of_text_mark)) return *id;
+    if (auto const id = document_mark()) return *id;
     throw Error(ErrorKind::format, "Tokenizer::end_of_text",
                 "the vocabulary has no <|endoftext|>. Use a tokenizer with that special token");
   }

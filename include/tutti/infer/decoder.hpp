@@ -34,6 +34,14 @@ struct NewToken {
   bool wanted = false;  ///< its logits are asked for
 };
 
+/// Keys or values of a layer for one sequence: (heads, capacity, head size).
+struct CachePart {
+  std::string name;
+  DType dtype = DType::float32;
+  std::int64_t heads = 0, capacity = 0, head_size = 0;
+  std::byte* data = nullptr;
+};
+
 /// Not movable: programs point to its memory. One call at a time.
 /// Cost        memory: the caches, 2 * layers * slots * kv_heads * capacity * head size numbers, and a batch's values.
 ///             A call reads every weight once for each `batch` tokens.
@@ -86,6 +94,20 @@ class Decoder {
   }
   /// The hidden state after the final norm, (tokens, channels), of the tokens of the last call's last batch.
   std::span<float const> hidden() const noexcept { return hidden_; }
+  /// The memory of a slot's cache, for who keeps it elsewhere. Errors: out_of_range.
+  std::vector<CachePart> cache(std::int32_t slot) {
+    if (slot < 0 || slot >= slots())
+      throw Error(ErrorKind::out_of_range, "Decoder::cache", concat("sequence ", slot, " is none of ", slots()));
+    std::vector<CachePart> parts;
+    for (std::int64_t layer = 0; layer < model_.layers(); ++layer)
+      for (char const* const kind : {".keys", ".values"}) {
+        std::string const name = concat("cache.", layer, kind);
+        graph::Field& field = state_.at(name);
+        parts.push_back({name, options_.cache, model_.kv_heads(), capacity(), model_.head_size(),
+                         static_cast<std::byte*>(field.data()) + field.bytes() / slots() * slot});
+      }
+    return parts;
+  }
 
  private:
   /// A program and what runs it.

@@ -89,8 +89,9 @@ class ModelJson {
 /// Reads one folder.
 class HuggingFaceReader : StoredReader {
  public:
-  /// `tokens` of the tokenizer: rows of the embedding behind them are padding.
-  HuggingFaceReader(std::string const& folder, std::int64_t tokens)
+  /// `tokens` of the tokenizer: rows of the embedding behind them are padding. Without them every row is a token, and
+  /// GPT-2's matrices are left as the files have them, (inputs, outputs).
+  HuggingFaceReader(std::string const& folder, std::optional<std::int64_t> tokens)
       : StoredReader(folder, "read_hugging_face", "Fetch the model again"), tokens_(tokens),
         config_(folder + "/config.json", true), files_(std::make_shared<io::SafetensorsShards const>(folder)) {
     model_.keep.push_back(files_);
@@ -181,7 +182,7 @@ class HuggingFaceReader : StoredReader {
     }
     if (tensor.shape.rank() != 2) refuse(concat("tensor ", io::quote_json(theirs), " is neither matrix nor vector"));
     std::int64_t const rows = tensor.shape[0], columns = tensor.shape[1];
-    bool const turned = gpt2_ && name.starts_with("blk.");
+    bool const turned = gpt2_ && tokens_ && name.starts_with("blk.");
     bool const aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(tensor.dtype) == 0;
     if (!turned && aligned) {
       model_.tensors.push_back({std::move(name), type, rows, columns, data});
@@ -206,9 +207,10 @@ class HuggingFaceReader : StoredReader {
   }
 
   std::int64_t vocabulary() const {
-    if (tokens_ > classes())
-      refuse(concat("its tokenizer has ", tokens_, " tokens and its embedding ", classes(), " rows"));
-    return tokens_;
+    if (!tokens_) return classes();
+    if (*tokens_ > classes())
+      refuse(concat("its tokenizer has ", *tokens_, " tokens and its embedding ", classes(), " rows"));
+    return *tokens_;
   }
   void expect(char const* key, std::string const& got, std::initializer_list<std::string_view> known) const {
     for (std::string_view const one : known)
@@ -321,7 +323,7 @@ class HuggingFaceReader : StoredReader {
     return factors;
   }
 
-  std::int64_t tokens_;
+  std::optional<std::int64_t> tokens_;
   ModelJson config_;
   std::shared_ptr<io::SafetensorsShards const> files_;
   bool gpt2_ = false;
@@ -365,6 +367,12 @@ inline std::string hugging_face_chat_template(std::string const& folder) {
 /// Whether a folder holds such a model.
 inline bool is_hugging_face(std::string const& folder) {
   return io::folder_exists(folder) && io::file_exists(folder + "/config.json");
+}
+
+/// The model of a folder alone, for who writes it in another form: every row of its embedding is a token, and GPT-2's
+/// matrices lie as the files have them, (inputs, outputs). Errors: io, format.
+inline nn::StoredModel stored_hugging_face(std::string const& folder) {
+  return detail::HuggingFaceReader(folder, std::nullopt).read();
 }
 
 /// Model and tokenizer of a folder. Errors: io, format.

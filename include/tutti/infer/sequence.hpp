@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tutti::infer {
@@ -22,7 +23,11 @@ class Sequence {
   std::int64_t capacity() const noexcept { return decoder_.capacity(); }
   /// The tokens whose keys and values the cache holds.
   std::span<std::int32_t const> tokens() const noexcept { return tokens_; }
+  Decoder& decoder() const noexcept { return decoder_; }
+  std::int32_t slot() const noexcept { return slot_; }
   void reset() noexcept { tokens_.clear(); }
+  /// Says what the cache holds, for who has put it there: restore_sequence does.
+  void adopt(std::vector<std::int32_t> tokens) noexcept { tokens_ = std::move(tokens); }
   /// Forgets what follows the first `length` tokens.
   void truncate(std::int64_t length) {
     if (length < this->length()) tokens_.resize(static_cast<std::size_t>(std::max<std::int64_t>(length, 0)));

@@ -121,6 +121,18 @@ class LlmcModel {
   std::array<NamedTensor, llmc_tensor_count> tensors_;
 };
 
+namespace detail {
+inline LlmcHeader llmc_header(LlmcConfig const& config, DType dtype) {
+  LlmcHeader header{};
+  header[0] = 20240326;
+  header[1] = dtype == DType::float32 ? 3 : 5;
+  std::int32_t const sizes[] = {config.max_sequence, config.vocabulary, config.layers,
+                                config.heads,        config.channels,   config.padded_vocabulary};
+  std::copy(std::begin(sizes), std::end(sizes), header.begin() + 2);
+  return header;
+}
+}  // namespace detail
+
 /// Writes version 3 (float tensors) or 5 (bfloat16): `tensors` in file order with the shapes of `llmc_shapes`; their
 /// names are not looked at. The file is complete or absent. Errors: shape, dtype, naming the tensor; invalid_argument;
 /// io.
@@ -142,12 +154,7 @@ inline void write_llmc_model(std::string const& path, LlmcConfig const& config, 
                   who + " holds " + std::string(name(tensors[i].dtype)) + "; a file is all float32 or all bfloat16",
                   where);
   }
-  detail::LlmcHeader header{};
-  header[0] = 20240326;
-  header[1] = tensors[0].dtype == DType::float32 ? 3 : 5;
-  std::int32_t const sizes[] = {config.max_sequence, config.vocabulary, config.layers,
-                                config.heads,        config.channels,   config.padded_vocabulary};
-  std::copy(std::begin(sizes), std::end(sizes), header.begin() + 2);
+  detail::LlmcHeader const header = detail::llmc_header(config, tensors[0].dtype);
   AtomicFile file(path);
   file.write(header.data(), detail::llmc_header_bytes);
   for (NamedTensor const& tensor : tensors) file.write(tensor.data, tensor.bytes());

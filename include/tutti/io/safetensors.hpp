@@ -213,13 +213,11 @@ class Safetensors {
   Metadata metadata_;
 };
 
-/// Writes the tensors aside and renames: the file is complete or absent. Wide element types come first, then names in
-/// order, so every tensor is aligned for its type and the same tensors always give the same bytes.
-/// Errors: invalid_argument, when a name stands twice or is the format's own; io.
-inline void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors,
-                              Metadata const& metadata = {},
-                              std::source_location where = std::source_location::current()) {
-  std::vector<NamedTensor const*> order;
+namespace detail {
+
+/// Places of the tensors in a file: wide element types come first, then names in order. Errors: invalid_argument.
+inline std::vector<std::size_t> safetensors_order(std::span<NamedTensor const> tensors, std::source_location where) {
+  std::vector<std::size_t> order;
   std::set<std::string_view> names;
   for (NamedTensor const& tensor : tensors) {
     if (tensor.name == "__metadata__" || !names.insert(tensor.name).second)
@@ -228,13 +226,17 @@ inline void write_safetensors(std::string const& path, std::span<NamedTensor con
                       (tensor.name == "__metadata__" ? "belongs to the format" : "stands twice") +
                       ". Give every tensor a name of its own",
                   where);
-    order.push_back(&tensor);
+    order.push_back(order.size());
   }
-  std::sort(order.begin(), order.end(), [](NamedTensor const* a, NamedTensor const* b) {
-    auto const left = detail::safetensors_rank(a->dtype), right = detail::safetensors_rank(b->dtype);
-    return left != right ? left > right : a->name < b->name;
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    auto const left = safetensors_rank(tensors[a].dtype), right = safetensors_rank(tensors[b].dtype);
+    return left != right ? left > right : tensors[a].name < tensors[b].name;
   });
+  return order;
+}
 
+/// All of a file that stands before the payload.
+inline std::string safetensors_header(std::span<NamedTensor const* const> tensors, Metadata const& metadata) {
   std::string header = "{";
   if (!metadata.empty()) {
     header += "\"__metadata__\":{";
@@ -243,10 +245,10 @@ inline void write_safetensors(std::string const& path, std::span<NamedTensor con
     header += "}";
   }
   std::size_t offset = 0;
-  for (NamedTensor const* tensor : order) {
+  for (NamedTensor const* tensor : tensors) {
     if (header.size() > 1) header += ",";
     header += quote_json(tensor->name) + ":{\"dtype\":\"" +
-              std::string(detail::safetensors_types[detail::safetensors_rank(tensor->dtype)].name) + "\",\"shape\":[";
+              std::string(safetensors_types[safetensors_rank(tensor->dtype)].name) + "\",\"shape\":[";
     for (int axis = 0; axis < tensor->shape.rank(); ++axis)
       header += (axis == 0 ? "" : ",") + std::to_string(tensor->shape[axis]);
     std::size_t const end = offset + tensor->bytes();
@@ -255,11 +257,22 @@ inline void write_safetensors(std::string const& path, std::span<NamedTensor con
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::uint64_t const bytes = header.size();
+  return std::string(reinterpret_cast<char const*>(&bytes), sizeof bytes) + header;
+}
 
+}  // namespace detail
+
+/// Writes the tensors aside and renames: the file is complete or absent. Wide element types come first, then names in
+/// order, so every tensor is aligned for its type and the same tensors always give the same bytes.
+/// Errors: invalid_argument, when a name stands twice or is the format's own; io.
+inline void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors,
+                              Metadata const& metadata = {},
+                              std::source_location where = std::source_location::current()) {
+  std::vector<NamedTensor const*> order;
+  for (std::size_t const i : detail::safetensors_order(tensors, where)) order.push_back(&tensors[i]);
   AtomicFile file(path);
-  std::uint64_t const header_bytes = header.size();
-  file.write(&header_bytes, 8);
-  file.write(header);
+  file.write(detail::safetensors_header(order, metadata));
   for (NamedTensor const* tensor : order) file.write(tensor->data, tensor->bytes());
   file.commit();
 }

@@ -44,9 +44,17 @@ inline std::string tokenizer_beside(std::filesystem::path const& folder) {
   return io::file_exists(path) ? path : std::string();
 }
 
-/// A folder stands for the files that prepare_text put there. Errors: configuration.
+/// Whether `--model` is a folder or a GGUF file, whose weights a run starts with. A size as d12 stays one.
+inline bool starts_from_files(std::string const& model) {
+  bool const size = model.starts_with('d') && model.find_first_not_of("0123456789", 1) == std::string::npos;
+  return model.ends_with(".gguf") || (!model.empty() && !size && io::folder_exists(model));
+}
+
+/// A folder stands for the files that prepare_text put there. A model's folder brings the tokenizer whose ids it knows.
+/// Errors: configuration.
 inline void expand_data_folder(Options& o) {
   namespace fs = std::filesystem;
+  if (o.tokenizer.empty() && o.resume.empty() && starts_from_files(o.model)) o.tokenizer = tokenizer_beside(o.model);
   std::vector<DataSet> sets = parse_data_sets("--data", o.data), held_out;
   for (DataSet& set : sets) {
     fs::path folder = fs::path(set.path).parent_path();

@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// GGUF files from models of this library, and from GGUF files with weights of another type; row after row, in bounded
-/// memory.
+/// GGUF files from models of any file, with their tokenizers; row after row, in bounded memory.
 
-#include <tutti/core/block_dequantise.hpp>
-#include <tutti/core/block_quantise.hpp>
 #include <tutti/data/byte_alphabet.hpp>
 #include <tutti/data/chat_template.hpp>
 #include <tutti/data/tokenizer.hpp>
+#include <tutti/data/vocabulary.hpp>
 #include <tutti/io/gguf.hpp>
 #include <tutti/io/gguf_writer.hpp>
 #include <tutti/nn/gpt2_weights.hpp>
+#include <tutti/train/model_tensors.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tutti::train {
-
-/// What a conversion did and tells while it does it.
-struct GgufExport {
-  BlockType type = BlockType::f16;
-  /// Called behind every tensor: its name, what it became, bytes written so far and in all.
-  std::function<void(std::string const&, BlockType, std::int64_t, std::int64_t)> progress{};
-};
 
 namespace detail {
 
@@ -41,159 +36,308 @@ inline BlockType exported_type(std::string_view name, Shape const& shape, BlockT
   return BlockType::f16;
 }
 
-/// Writes the tensors of a plan; `rows(tensor, first, count, to)` gives float32 rows.
-template <class Rows>
-void write_tensors(io::GgufWriter& writer, std::vector<io::GgufTensorPlan> const& plan, GgufExport const& options,
-                   Rows&& rows) {
-  std::int64_t total = 0, done = 0;
-  for (io::GgufTensorPlan const& tensor : plan) total += tensor.bytes();
-  std::vector<float> values;
-  std::string bytes;
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    std::int64_t const width = plan[i].shape[plan[i].shape.rank() - 1], count = plan[i].shape.size() / width,
-                       size = row_bytes(plan[i].type, width),
-                       part = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / std::max<std::int64_t>(width, 1));
-    for (std::int64_t first = 0; first < count; first += part) {
-      std::int64_t const now = std::min(part, count - first);
-      values.resize(static_cast<std::size_t>(now * width));
-      bytes.resize(static_cast<std::size_t>(now * size));
-      rows(i, first, now, values.data());
-      quantise(plan[i].type, values.data(), now * width, bytes.data());
-      writer.write(bytes.data(), bytes.size());
-      done += now * size;
-    }
-    if (options.progress) options.progress(plan[i].name, plan[i].type, done, total);
+/// How other programs call the way in which a tokenizer of bytes cuts a text. Errors: configuration.
+inline std::string gguf_pre_tokenizer(data::Tokenizer const& tokenizer) {
+  for (char const* const name : {"gpt-2", "smollm", "qwen2", "llama-bpe", "smaug-bpe", "glm4", "default"}) {
+    data::NamedPatterns const known = data::patterns_named(name);
+    if (known.patterns == tokenizer.patterns() && known.whole_pieces == tokenizer.whole_pieces()) return name;
   }
-  writer.commit();
+  throw Error(ErrorKind::configuration, "write_gguf",
+              "the tokenizer cuts text in a way for which GGUF files have no name. Choose another target");
 }
 
-/// A tensor of a model in float32, whole, under its name in GGUF files.
-struct ExportedTensor {
-  std::string name;
-  Shape shape;
-  float const* data = nullptr;
-};
-inline void write_exported(std::string const& path, io::GgufMetadata const& metadata,
-                           std::vector<ExportedTensor> const& tensors, GgufExport const& options) {
-  std::vector<io::GgufTensorPlan> plan;
-  for (ExportedTensor const& tensor : tensors)
-    plan.push_back({tensor.name, exported_type(tensor.name, tensor.shape, options.type), tensor.shape});
-  io::GgufWriter writer(path, metadata, plan);
-  write_tensors(writer, plan, options, [&](std::size_t i, std::int64_t first, std::int64_t count, float* to) {
-    std::int64_t const width = tensors[i].shape[tensors[i].shape.rank() - 1];
-    std::copy_n(tensors[i].data + first * width, count * width, to);
-  });
-}
+enum GgufTokenType : std::int32_t { gguf_normal = 1, gguf_unknown, gguf_control, gguf_added, gguf_unused, gguf_byte };
 
-/// The keys of a tokenizer of bytes; `classes` is what the model has, and tokens that the tokenizer lacks are unused.
-/// Errors: configuration.
-inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tokenizer, std::int64_t classes) {
-  auto const refuse = [](std::string const& why) {
-    throw Error(ErrorKind::configuration, "write_gguf", "the tokenizer " + why + ". Use that of the model");
+/// A vocabulary of characters has scores in the place of merges: that of a token says how early it is made.
+/// Errors: configuration, where scores alone cannot say what the merges do.
+inline std::vector<float> gguf_scores(data::Tokenizer const& tokenizer, data::GgufVocabulary vocabulary) {
+  data::TokenizerParts const& parts = tokenizer.parts();
+  auto const refuse = [](char const* why) {
+    throw Error(ErrorKind::configuration, "write_gguf",
+                std::string("the tokenizer ") + why + ", which the scores of a GGUF file cannot say. Choose another "
+                "target");
   };
-  if (tokenizer.parts().alphabet != data::Alphabet::bytes) refuse("is not one of bytes");
-  if (tokenizer.patterns() != std::vector<std::string>{std::string(data::gpt2_pattern)})
-    refuse("splits text in another way than GPT-2's");
+  if (!parts.loose.empty() || !parts.patterns.empty()) refuse("cuts texts, or merges characters that are no tokens");
+  std::vector<float> scores(vocabulary.tokens.size(), -1e6f);
+  std::vector<bool> made(scores.size());
+  std::unordered_map<std::string_view, std::size_t> ids;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids.emplace(vocabulary.tokens[id], id);
+  using Pairs = std::vector<std::pair<std::int32_t, std::int32_t>>;
+  auto const pairs_of = [](data::Tokenizer const& one) {
+    std::vector<std::pair<std::int32_t, std::size_t>> order;
+    for (std::size_t i = 0; i < one.merges().size(); ++i)
+      order.emplace_back(one.parts().ranks.empty() ? static_cast<std::int32_t>(i) : one.parts().ranks[i], i);
+    std::sort(order.begin(), order.end());
+    Pairs pairs;
+    for (auto const& [rank, i] : order) pairs.emplace_back(one.merges()[i].left, one.merges()[i].right);
+    return pairs;
+  };
+  Pairs pairs = pairs_of(tokenizer);
+  std::size_t before = 0, place = 0;
+  for (auto const& [left, right] : pairs) {
+    auto const found = ids.find(parts.tokens[static_cast<std::size_t>(left)] +
+                                parts.tokens[static_cast<std::size_t>(right)]);
+    if (found == ids.end()) refuse("has a merge that makes no token");
+    std::size_t const id = found->second;
+    if (made[id] && id != before) refuse("makes a token by merges between which others stand");
+    if (!made[id]) scores[id] = -static_cast<float>(++place);
+    made[id] = true;
+    before = id;
+  }
+  vocabulary.scores = scores;
+  Pairs again = pairs_of(data::make_tokenizer(vocabulary, "the tokenizer"));
+  std::sort(pairs.begin(), pairs.end());
+  std::sort(again.begin(), again.end());
+  if (pairs != again) refuse("does not merge all that its tokens allow");
+  return scores;
+}
+
+/// The keys of a tokenizer; `classes` is what the model has, and tokens that the tokenizer lacks are unused.
+/// `begins_texts`: the mark between documents begins a text. Errors: configuration.
+inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tokenizer, std::int64_t classes,
+                          bool begins_texts, std::string const& chat_template) {
   if (tokenizer.vocabulary() > classes)
-    refuse("has " + std::to_string(tokenizer.vocabulary()) + " tokens, the model " + std::to_string(classes));
-  constexpr std::int32_t normal = 1, control = 3, added = 4, unused = 5;
-  std::vector<std::string> tokens, merges;
-  std::vector<std::int32_t> types;
+    throw Error(ErrorKind::configuration, "write_gguf",
+                "the tokenizer has " + std::to_string(tokenizer.vocabulary()) + " tokens, the model " +
+                    std::to_string(classes) + ". Use that of the model");
+  data::TokenizerParts const& parts = tokenizer.parts();
+  bool const characters = parts.alphabet == data::Alphabet::characters;
+  data::GgufVocabulary v;
+  v.model = characters ? "llama" : "gpt2";
+  v.pre = characters ? "default" : gguf_pre_tokenizer(tokenizer);
   for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id) {
-    tokens.push_back(data::spell_bytes(tokenizer.token_bytes(id)));
-    types.push_back(normal);
+    std::string const& text = parts.tokens[static_cast<std::size_t>(id)];
+    v.tokens.push_back(characters ? text : data::spell_bytes(text));
+    v.types.push_back(text.empty() ? gguf_unused : gguf_normal);
+    if (text.empty()) v.tokens.back() = "[unused " + std::to_string(id) + "]";
   }
+  for (std::int32_t const id : parts.byte_tokens)
+    if (characters && id >= 0) v.types[static_cast<std::size_t>(id)] = gguf_byte;
   for (data::SpecialToken const& token : tokenizer.specials()) {
-    tokens[static_cast<std::size_t>(token.id)] = token.content;
-    types[static_cast<std::size_t>(token.id)] = token.special ? control : added;
+    auto const id = static_cast<std::size_t>(token.id);
+    v.tokens[id] = token.content;
+    v.types[id] = token.special ? gguf_control : gguf_added;
+    if (characters && token.id == parts.roles.unknown) v.types[id] = gguf_unknown;
   }
-  while (static_cast<std::int64_t>(tokens.size()) < classes) {
-    tokens.push_back("[unused " + std::to_string(tokens.size()) + "]");
-    types.push_back(unused);
+  for (std::size_t id = v.tokens.size(); static_cast<std::int64_t>(id) < classes; ++id) {
+    v.tokens.push_back("[unused " + std::to_string(id) + "]");
+    v.types.push_back(gguf_unused);
   }
-  for (data::Merge const& merge : tokenizer.merges())
-    merges.push_back(tokens[static_cast<std::size_t>(merge.left)] + " " +
-                     tokens[static_cast<std::size_t>(merge.right)]);
-  metadata.set("tokenizer.ggml.model", std::string("gpt2")).set("tokenizer.ggml.pre", std::string("gpt-2"));
-  metadata.set("tokenizer.ggml.tokens", io::GgufArray(std::move(tokens)));
-  metadata.set("tokenizer.ggml.token_type", io::GgufArray(std::move(types)));
-  metadata.set("tokenizer.ggml.merges", io::GgufArray(std::move(merges)));
-  // Every document of the training data begins with this token, and so does a text that is to be continued.
-  if (auto const end = tokenizer.special(data::end_of_text_mark)) {
-    metadata.set("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(*end));
-    metadata.set("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(*end));
-    metadata.set("tokenizer.ggml.add_bos_token", true);
+  data::TokenRoles roles = parts.roles;
+  // Every document of this library's training data begins with the mark, and so does a text that is to be continued.
+  if (auto const mark = tokenizer.document_mark(); mark && begins_texts)
+    roles.begin = roles.end = mark, roles.add_begin = true;
+  v.bos = roles.begin ? roles.begin : roles.end;
+  v.eos = roles.end;
+  v.unknown = roles.unknown;
+  v.add_bos = roles.add_begin;
+  v.add_space_prefix = parts.prefix_space != data::PrefixSpace::none;
+  auto const key = [](char const* name) { return std::string("tokenizer.ggml.") + name; };
+  metadata.set(key("model"), v.model).set(key("pre"), v.pre);
+  if (characters) {
+    metadata.set(key("scores"), io::GgufArray(gguf_scores(tokenizer, v)));
+    metadata.set(key("add_space_prefix"), *v.add_space_prefix);
+  } else {
+    std::vector<std::size_t> order(tokenizer.merges().size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    if (!parts.ranks.empty())
+      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return parts.ranks[a] < parts.ranks[b]; });
+    for (std::size_t const i : order)
+      v.merges.push_back(v.tokens[static_cast<std::size_t>(tokenizer.merges()[i].left)] + " " +
+                         v.tokens[static_cast<std::size_t>(tokenizer.merges()[i].right)]);
+    metadata.set(key("merges"), io::GgufArray(std::move(v.merges)));
   }
-  // A vocabulary with ChatML's marks is of a model that has learned conversations in it, or is to.
-  auto const begin = tokenizer.special("<|im_start|>"), end_of_turn = tokenizer.special("<|im_end|>");
-  if (begin && end_of_turn) {
-    metadata.set("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(*end_of_turn));
-    metadata.set("tokenizer.chat_template", std::string(data::chatml_template));
+  // A vocabulary with ChatML's marks that was learned here is of a model that knows conversations in it, or is to.
+  bool const chatml = begins_texts && chat_template.empty() && tokenizer.special("<|im_start|>") &&
+                      tokenizer.special("<|im_end|>");
+  if (chatml && !roles.end_of_turn) roles.end_of_turn = tokenizer.special("<|im_end|>");
+  metadata.set(key("tokens"), io::GgufArray(std::move(v.tokens)));
+  metadata.set(key("token_type"), io::GgufArray(std::move(v.types)));
+  auto const set = [&](char const* name, std::optional<std::int32_t> id) {
+    if (id) metadata.set(key(name), static_cast<std::uint32_t>(*id));
+  };
+  set("bos_token_id", v.bos);
+  set("eos_token_id", v.eos);
+  set("eot_token_id", roles.end_of_turn);
+  set("unknown_token_id", v.unknown);
+  set("padding_token_id", roles.padding);
+  metadata.set(key("add_bos_token"), roles.add_begin);
+  if (roles.add_end) metadata.set(key("add_eos_token"), true);
+  if (chatml) metadata.set("tokenizer.chat_template", std::string(data::chatml_template));
+  else if (!chat_template.empty()) metadata.set("tokenizer.chat_template", chat_template);
+}
+
+/// llama, or qwen2 for one with biases, or phi3 for one with a window: what differs between them is no more than that
+/// and how rows are laid.
+inline std::string gguf_architecture(ModelSource const& source) {
+  if (source.gpt2()) return "gpt2";
+  nn::LlamaConfig const& c = source.llama_config();
+  if (c.qkv_bias && c.window > 0)
+    throw Error(ErrorKind::configuration, "write_gguf",
+                "'" + source.model.source + "' has biases and a window, for which GGUF files have no architecture");
+  return c.qkv_bias ? "qwen2" : c.window > 0 ? "phi3" : "llama";
+}
+
+inline std::vector<ExportedTensor> gguf_tensors(ModelSource const& source, std::string const& architecture) {
+  std::vector<ExportedTensor> all;
+  SourceTensors const tensors(source);
+  all.push_back(exported_table("token_embd.weight", tensors.table("token_embd.weight", 0)));
+  if (source.gpt2()) {
+    nn::Gpt2Config const& c = source.gpt2_config();
+    auto const add = [&](std::size_t i, std::int64_t layer) {
+      std::string name = (layer < 0 ? "" : block_name(layer)) + std::string(gpt2_gguf_names[i]);
+      SourceMatrix from = gpt2_tensor(source, i, layer, 0);
+      all.push_back(from.columns == 1 ? exported_vector(std::move(name), std::move(from))
+                                      : exported_table(std::move(name), std::move(from)));
+    };
+    add(1, -1);
+    for (std::int64_t layer = 0; layer < c.layers; ++layer)
+      for (std::size_t i = 2; i < 14; ++i) add(i, layer);
+    add(14, -1);
+    add(15, -1);
+  } else {
+    nn::LlamaConfig const& c = source.llama_config();
+    std::int64_t const n = c.channels, q = c.heads * c.head_size;
+    auto const pairing =
+        architecture == "llama" ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
+    for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+      std::string const block = block_name(layer);
+      auto const matrix = [&](char const* name, std::int64_t rows, std::int64_t columns) {
+        return tensors.matrix(block + name, rows, columns);
+      };
+      auto const norm = [&](char const* name) {
+        all.push_back(exported_vector(block + name, tensors.vector(block + name, n)));
+      };
+      SourceMatrix const three[] = {tensors.heads(layer, 0, false, pairing), tensors.heads(layer, 1, false, pairing),
+                                    tensors.heads(layer, 2, false, pairing)};
+      char const* const names[] = {"attn_q.", "attn_k.", "attn_v."};
+      norm("attn_norm.weight");
+      if (architecture == "phi3")
+        all.push_back(exported_table(block + "attn_qkv.weight", joined({three[0], three[1], three[2]})));
+      for (int which = 0; which < 3 && architecture != "phi3"; ++which) {
+        all.push_back(exported_table(block + names[which] + "weight", three[which]));
+        if (c.qkv_bias)
+          all.push_back(exported_vector(block + names[which] + "bias", tensors.heads(layer, which, true, pairing)));
+      }
+      all.push_back(exported_table(block + "attn_output.weight", matrix("attn_output.weight", n, q)));
+      norm("ffn_norm.weight");
+      SourceMatrix gate = matrix("ffn_gate.weight", c.hidden, n), up = matrix("ffn_up.weight", c.hidden, n);
+      if (architecture == "phi3") up = joined({gate, up});
+      else all.push_back(exported_table(block + "ffn_gate.weight", std::move(gate)));
+      all.push_back(exported_table(block + "ffn_up.weight", std::move(up)));
+      all.push_back(exported_table(block + "ffn_down.weight", matrix("ffn_down.weight", n, c.hidden)));
+    }
+    all.push_back(exported_vector("output_norm.weight", tensors.vector("output_norm.weight", n)));
   }
+  // Readers of phi3 want a head of its own.
+  if (bool const own = source.model.find("output.weight") != nullptr; own || architecture == "phi3")
+    all.push_back(exported_table("output.weight", tensors.table(own ? "output.weight" : "token_embd.weight", 0)));
+  return all;
+}
+
+/// Sizes of a model. What stretches rotations is a tensor of factors, which readers know of architecture llama alone.
+/// Errors: configuration.
+inline void add_sizes(io::GgufMetadata& metadata, ModelSource const& source, std::string const& a,
+                      std::vector<float>& factors) {
+  auto const number = [](std::int64_t value) { return checked_cast<std::uint32_t>(value); };
+  metadata.set("general.architecture", a).set("general.name", source.name);
+  if (source.gpt2()) {
+    nn::Gpt2Config const& c = source.gpt2_config();
+    metadata.set(a + ".block_count", number(c.layers)).set(a + ".context_length", number(c.max_tokens));
+    metadata.set(a + ".embedding_length", number(c.channels)).set(a + ".feed_forward_length", number(4 * c.channels));
+    metadata.set(a + ".attention.head_count", number(c.heads));
+    metadata.set(a + ".attention.layer_norm_epsilon", c.epsilon);
+    return;
+  }
+  nn::LlamaConfig const& c = source.llama_config();
+  nn::Rotation const& rotation = source.model.rotation;
+  std::int64_t const rotated = static_cast<std::int64_t>(rotation.frequencies.size()) * 2;
+  nn::Rotation const plain = nn::rotation_of(rotated, c.head_size, c.rotary_base, {}, c.max_tokens);
+  bool stretched = rotation.magnitude != 1;
+  for (std::size_t i = 0; i < plain.frequencies.size(); ++i) {
+    factors.push_back(static_cast<float>(plain.frequencies[i] / rotation.frequencies[i]));
+    stretched = stretched || std::abs(factors.back() - 1) > 1e-6f;
+  }
+  if (!stretched) factors.clear();
+  else if (a != "llama" || rotation.magnitude != 1)
+    throw Error(ErrorKind::configuration, "write_gguf",
+                "'" + source.model.source + "' stretches its rotations for long texts in a way that is not written "
+                "as GGUF here. Choose a folder of safetensors");
+  metadata.set(a + ".block_count", number(c.layers)).set(a + ".context_length", number(c.max_tokens));
+  metadata.set(a + ".embedding_length", number(c.channels)).set(a + ".feed_forward_length", number(c.hidden));
+  metadata.set(a + ".attention.head_count", number(c.heads)).set(a + ".attention.head_count_kv", number(c.kv_heads));
+  metadata.set(a + ".attention.key_length", number(c.head_size));
+  metadata.set(a + ".attention.value_length", number(c.head_size));
+  metadata.set(a + ".attention.layer_norm_rms_epsilon", c.epsilon);
+  metadata.set(a + ".rope.dimension_count", number(rotated));
+  metadata.set(a + ".rope.freq_base", static_cast<float>(c.rotary_base));
+  metadata.set(a + ".vocab_size", number(c.vocabulary));
+  if (c.window > 0) metadata.set(a + ".attention.sliding_window", number(c.window));
 }
 
 }  // namespace detail
 
-/// A GPT-2 as a GGUF file, with its tokenizer. No file appears before it is whole.
-/// Errors    configuration (a tokenizer of another kind or size), io
-inline void write_gguf(std::string const& path, nn::Gpt2Weights const& weights, data::Tokenizer const& tokenizer,
-                       std::string const& model_name, GgufExport const& options = {}) {
-  nn::Gpt2Config const& c = weights.config;
+/// A model as a GGUF file, with its tokenizer. No file appears before it is whole.
+/// Errors    configuration (a tokenizer of another size, none, or one that the format cannot say), format, io
+inline void write_gguf(std::string const& path, ModelSource const& source, ModelExport const& options = {}) {
+  if (!source.tokenizer)
+    throw Error(ErrorKind::configuration, "write_gguf",
+                "'" + source.model.source +
+                    "' has no tokenizer.json, and a GGUF file holds a tokenizer. Give the model's by --tokenizer");
   io::GgufMetadata metadata;
-  auto const number = [](std::int64_t value) { return checked_cast<std::uint32_t>(value); };
-  metadata.set("general.architecture", std::string("gpt2")).set("general.name", model_name);
-  metadata.set("gpt2.block_count", number(c.layers)).set("gpt2.context_length", number(c.max_tokens));
-  metadata.set("gpt2.embedding_length", number(c.channels)).set("gpt2.feed_forward_length", number(4 * c.channels));
-  metadata.set("gpt2.attention.head_count", number(c.heads));
-  metadata.set("gpt2.attention.layer_norm_epsilon", c.epsilon);
-  detail::add_tokenizer(metadata, tokenizer, c.vocabulary);
+  std::string const architecture = detail::gguf_architecture(source);
+  std::vector<float> factors;
+  detail::add_sizes(metadata, source, architecture, factors);
+  detail::add_tokenizer(metadata, *source.tokenizer, source.classes(), source.begins_texts, source.chat_template);
+  std::vector<ExportedTensor> tensors = detail::gguf_tensors(source, architecture);
+  nn::StoredTensor const kept{"rope_freqs.weight", BlockType::f32, 1, static_cast<std::int64_t>(factors.size()),
+                              reinterpret_cast<std::byte const*>(factors.data())};
+  if (!factors.empty())
+    tensors.push_back(detail::exported_vector(kept.name, {1, {{&kept, 0, kept.columns}}}));
+  auto const type_of = [&](ExportedTensor const& tensor) {
+    return detail::exported_type(tensor.name, tensor.shape, options.type);
+  };
+  std::vector<io::GgufTensorPlan> plan;
+  for (ExportedTensor const& tensor : tensors) plan.push_back({tensor.name, type_of(tensor), tensor.shape});
+  io::GgufWriter writer(path, metadata, plan);
+  detail::stream_tensors(detail::in_order(tensors), options, type_of,
+                         [&](void const* data, std::size_t bytes) { writer.write(data, bytes); });
+  writer.commit();
+}
 
-  struct Source {
-    std::string_view name;  ///< in this library
-    std::string_view gguf;
-    std::int64_t rows, columns;  ///< of a layer; a vector is one row
-  };
-  std::int64_t const n = c.channels;
-  Source const single[] = {{"wte", "token_embd.weight", c.vocabulary, n},
-                           {"wpe", "position_embd.weight", c.max_tokens, n}};
-  Source const block[] = {
-      {"blocks.ln_1.weight", "attn_norm.weight", 1, n},   {"blocks.ln_1.bias", "attn_norm.bias", 1, n},
-      {"blocks.qkv.weight", "attn_qkv.weight", 3 * n, n}, {"blocks.qkv.bias", "attn_qkv.bias", 1, 3 * n},
-      {"blocks.proj.weight", "attn_output.weight", n, n}, {"blocks.proj.bias", "attn_output.bias", 1, n},
-      {"blocks.ln_2.weight", "ffn_norm.weight", 1, n},    {"blocks.ln_2.bias", "ffn_norm.bias", 1, n},
-      {"blocks.fc.weight", "ffn_up.weight", 4 * n, n},    {"blocks.fc.bias", "ffn_up.bias", 1, 4 * n},
-      {"blocks.out.weight", "ffn_down.weight", n, 4 * n}, {"blocks.out.bias", "ffn_down.bias", 1, n}};
-  Source const last[] = {{"ln_f.weight", "output_norm.weight", 1, n}, {"ln_f.bias", "output_norm.bias", 1, n}};
-  std::vector<detail::ExportedTensor> tensors;
-  auto const add = [&](Source const& source, std::string const& prefix, std::int64_t layer) {
-    std::size_t index = 0;
-    while (nn::gpt2_tensors[index].name != source.name) ++index;
-    Shape const shape = source.rows == 1 ? Shape{source.columns} : Shape{source.rows, source.columns};
-    tensors.push_back({prefix + std::string(source.gguf), shape,
-                       weights.data[index] + layer * source.rows * source.columns});
-  };
-  for (Source const& source : single) add(source, "", 0);
-  for (std::int64_t layer = 0; layer < c.layers; ++layer)
-    for (Source const& source : block) add(source, "blk." + std::to_string(layer) + ".", layer);
-  for (Source const& source : last) add(source, "", 0);
-  detail::write_exported(path, metadata, tensors, options);
+/// A GPT-2 as a GGUF file, with its tokenizer. As the other.
+inline void write_gguf(std::string const& path, nn::Gpt2Weights const& weights, data::Tokenizer const& tokenizer,
+                       std::string const& model_name, ModelExport const& options = {}) {
+  ModelSource source;
+  source.model = stored_gpt2(weights, model_name);
+  source.begins_texts = true;
+  source.name = model_name;
+  source.tokenizer = tokenizer;
+  write_gguf(path, source, options);
 }
 
 /// A GGUF file again, its matrices in another type; metadata stay.
 /// Errors    io
-inline void write_gguf(std::string const& path, io::Gguf const& from, GgufExport const& options = {}) {
+inline void write_gguf(std::string const& path, io::Gguf const& from, ModelExport const& options = {}) {
   io::GgufMetadata metadata = from.metadata();
   metadata.erase("general.file_type");  // it named the former type
+  std::vector<nn::StoredTensor> stored;
   std::vector<io::GgufTensorPlan> plan;
-  for (io::GgufTensor const& tensor : from.tensors())
+  for (io::GgufTensor const& tensor : from.tensors()) {
     plan.push_back({tensor.name, detail::exported_type(tensor.name, tensor.shape, options.type), tensor.shape});
+    std::int64_t const columns = tensor.shape[tensor.shape.rank() - 1];
+    stored.push_back({tensor.name, tensor.type, tensor.shape.size() / columns, columns,
+                      static_cast<std::byte const*>(tensor.data)});
+  }
+  std::vector<ExportedTensor> tensors;
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    tensors.push_back({stored[i].name, plan[i].shape, {stored[i].columns, {{&stored[i], 0, stored[i].rows}}}});
   io::GgufWriter writer(path, metadata, plan);
-  detail::write_tensors(writer, plan, options, [&](std::size_t i, std::int64_t first, std::int64_t count, float* to) {
-    io::GgufTensor const& tensor = from.tensors()[i];
-    std::int64_t const width = tensor.shape[tensor.shape.rank() - 1];
-    dequantise(tensor.type, static_cast<std::byte const*>(tensor.data) + first * row_bytes(tensor.type, width),
-               count * width, to);
-  });
+  detail::stream_tensors(
+      detail::in_order(tensors), options,
+      [&](ExportedTensor const& tensor) { return detail::exported_type(tensor.name, tensor.shape, options.type); },
+      [&](void const* data, std::size_t bytes) { writer.write(data, bytes); });
+  writer.commit();
 }
 
 }  // namespace tutti::train

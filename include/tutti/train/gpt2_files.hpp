@@ -3,8 +3,10 @@
 /// @file
 /// GPT-2 weights from and to files: checkpoints of this library and model files of llm.c.
 
+#include <tutti/core/block_dequantise.hpp>
 #include <tutti/io/llmc_model.hpp>
 #include <tutti/nn/gpt2_weights.hpp>
+#include <tutti/nn/stored_model.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/model_facts.hpp>
@@ -12,8 +14,11 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tutti::train {
 
@@ -63,6 +68,73 @@ inline void read_gpt2(io::LlmcModel const& model, nn::Gpt2Config const& config,
       for (std::int64_t j = 0; j < wanted.size(); ++j) tensors[i][j] = float(from[j]);
     }
   }
+}
+
+namespace detail {
+
+/// The sixteen tensors under GGUF's names; those of a layer stand behind "blk.N.".
+inline constexpr std::array<std::string_view, nn::gpt2_tensors.size()> gpt2_gguf_names = {
+    "token_embd.weight",  "position_embd.weight", "attn_norm.weight", "attn_norm.bias",
+    "attn_qkv.weight",    "attn_qkv.bias",        "attn_output.weight", "attn_output.bias",
+    "ffn_norm.weight",    "ffn_norm.bias",        "ffn_up.weight",    "ffn_up.bias",
+    "ffn_down.weight",    "ffn_down.bias",        "output_norm.weight", "output_norm.bias"};
+
+/// A model whose tensors lie layer after layer; data(i) is where tensor i begins.
+template <class Data>
+nn::StoredModel stored_gpt2(nn::Gpt2Config const& c, std::string source, BlockType type, Data&& data) {
+  nn::StoredModel model;
+  model.config = c;
+  model.source = std::move(source);
+  for (std::size_t i = 0; i < nn::gpt2_tensors.size(); ++i) {
+    bool const stacked = nn::gpt2_tensors[i].stacked;
+    Shape const shape = nn::gpt2_shape(c, i);
+    std::int64_t const layers = stacked ? c.layers : 1, columns = shape[shape.rank() - 1],
+                       rows = shape.size() / layers / columns;
+    auto const* next = static_cast<std::byte const*>(static_cast<void const*>(data(i)));
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      std::string name(gpt2_gguf_names[i]);
+      if (stacked) name = "blk." + std::to_string(layer) + "." + name;
+      model.tensors.push_back({std::move(name), type, rows, columns, next});
+      next += model.tensors.back().bytes();
+      if (rows > 1 || type == BlockType::f32) continue;
+      // Vectors are float32 wherever a model is decoded.
+      auto const kept = std::make_shared<std::vector<float>>(static_cast<std::size_t>(columns));
+      dequantise(type, model.tensors.back().data, columns, kept->data());
+      model.tensors.back() = {model.tensors.back().name, BlockType::f32, 1, columns,
+                              reinterpret_cast<std::byte const*>(kept->data())};
+      model.keep.push_back(kept);
+    }
+  }
+  return model;
+}
+
+}  // namespace detail
+
+/// A model in the memory of others, which outlives it.
+inline nn::StoredModel stored_gpt2(nn::Gpt2Weights const& weights, std::string source) {
+  return detail::stored_gpt2(weights.config, std::move(source), BlockType::f32,
+                             [&](std::size_t i) { return weights.data[i]; });
+}
+/// The model of a checkpoint, in the memory of its files. Errors: format, dtype.
+inline nn::StoredModel stored_gpt2(std::shared_ptr<Checkpoint const> checkpoint) {
+  nn::Gpt2Config const config = gpt2_config(*checkpoint);
+  nn::StoredModel model =
+      detail::stored_gpt2(config, checkpoint->folder().string(), BlockType::f32, [&](std::size_t i) {
+        TensorView<float const> const view = checkpoint->parameters().view<float>(nn::gpt2_tensors[i].name);
+        if (Shape const wanted = nn::gpt2_shape(config, i); view.shape() != wanted)
+          detail::throw_tensor(checkpoint->parameters().path(), nn::gpt2_tensors[i].name, view.shape(), wanted);
+        return view.data();
+      });
+  model.keep.push_back(std::move(checkpoint));
+  return model;
+}
+/// The model of an llm.c file, in its memory.
+inline nn::StoredModel stored_gpt2(std::shared_ptr<io::LlmcModel const> file) {
+  BlockType const type = file->dtype() == DType::float32 ? BlockType::f32 : BlockType::bf16;
+  nn::StoredModel model = detail::stored_gpt2(gpt2_config(*file), file->path(), type,
+                                              [&](std::size_t i) { return file->tensors()[i].data; });
+  model.keep.push_back(std::move(file));
+  return model;
 }
 
 /// Writes an llm.c model file of version 3. Errors: io.

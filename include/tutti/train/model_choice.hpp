@@ -3,13 +3,16 @@
 /// @file
 /// Which of the library's models a run trains: from flags, a checkpoint that is resumed, or a file of weights.
 
+#include <tutti/nn/gpt2_state.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/parameter_files.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/stablehlo_model.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,7 +22,7 @@ namespace tutti::train {
 
 struct ModelChoice {
   std::variant<nn::Gpt2Config, nn::LlamaConfig, StablehloConfig> config;
-  std::optional<io::LlmcModel> weights{};  ///< initial ones, from an llm.c file
+  std::function<void(graph::State&)> initial{};  ///< sets the weights, where a file has them
 };
 
 namespace detail {
@@ -47,11 +50,33 @@ inline void require_model_of_checkpoint(Setup const& s) {
   if (o.typed.contains("untied") && m.json.value("tied", true))
     refuse("--untied: the head of the checkpoint's model is its embedding. Leave it out");
   if (!o.typed.contains("model")) return;
-  if (o.model.ends_with(".bin"))
+  if (o.model.ends_with(".bin") || starts_from_files(o.model))
     refuse("--model " + o.model + " gives initial weights, and --resume has its own. Leave out one of the two");
   nn::Gpt2Config const named = nn::gpt2_from_descriptor(o.model);
   if (named.layers != m.layers || named.channels != m.channels || named.heads != m.heads)
     refuse("--model " + o.model + ": " + sizes + "--model");
+}
+
+/// The model of a folder or a GGUF file, with which a run starts. Errors: configuration, io, format.
+inline std::shared_ptr<ModelSource const> source_of(Setup const& s) {
+  Options const& o = s.options;
+  auto const source = std::make_shared<ModelSource const>(
+      said_of("--model " + o.model, [&] { return open_model(o.model); }));
+  std::string const has = source->gpt2() ? "gpt2" : "llama";
+  if (o.given.contains("architecture") && o.architecture.text() != has)
+    refuse("--architecture " + std::string(o.architecture.text()) + o.source_of("architecture") + ": --model " +
+           o.model + " is a " + has + ". Leave out --architecture");
+  for (char const* const name : {"kv-heads", "hidden", "untied"})
+    if (o.typed.contains(name)) refuse("--" + std::string(name) + ": --model " + o.model + " says it. Leave it out");
+  static_cast<void>(said_of("--model " + o.model, [&] { return parameter_tensors(*source); }));  // or it refuses now
+  if (s.tokenizer && source->tokenizer) {
+    data::Tokenizer const &run = s.tokenizer->tokenizer, &own = *source->tokenizer;
+    for (std::int32_t id = 0; id < std::min(run.vocabulary(), own.vocabulary()); ++id)
+      if (run.token_bytes(id) != own.token_bytes(id))
+        refuse("--model " + o.model + " knows other tokens than " + s.tokenizer->origin + ", as " + std::to_string(id) +
+               ". Make the data with the model's own tokenizer (prepare_text --tokenizer FILE)");
+  }
+  return source;
 }
 
 /// The module of the flags, or the one that the checkpoint was trained with. Batch and sequence are the module's,
@@ -121,7 +146,8 @@ inline ModelChoice choose_model(Setup& s) {
       config.dropout = o.dropout;
       config.attention_dropout = o.attention_dropout;
     } else if (o.dropout > 0 || o.attention_dropout > 0) {
-      refuse("--dropout and --attention-dropout are of gpt2, and the checkpoint's model is none. Leave them out");
+      refuse("--dropout and --attention-dropout are of gpt2, and the model of " + s.model.origin +
+             " is none. Leave them out");
     }
     return ModelChoice{config};
   };
@@ -149,10 +175,18 @@ inline ModelChoice choose_model(Setup& s) {
   }
   if (o.model.ends_with(".bin")) {
     if (llama) refuse("--model " + o.model + ": llm.c's files hold GPT-2. Leave out --architecture llama");
-    io::LlmcModel file(o.model);
-    ModelChoice choice = chosen(gpt2_config(file), o.model);
+    auto const file = std::make_shared<io::LlmcModel const>(o.model);
+    ModelChoice choice = chosen(gpt2_config(*file), o.model);
     require_vocabulary(o.given);
-    choice.weights = std::move(file);
+    choice.initial = [file](graph::State& state) { read_gpt2(*file, gpt2_config(*file), nn::gpt2_data(state)); };
+    return choice;
+  }
+  if (detail::starts_from_files(o.model)) {
+    auto const source = detail::source_of(s);
+    ModelChoice choice = std::visit([&](auto const& config) { return chosen(config, o.model); },
+                                    training_config(*source));
+    require_vocabulary(o.given);
+    choice.initial = [source](graph::State& state) { fill_parameters(*source, state); };
     return choice;
   }
   nn::Gpt2Config sizes{.layers = o.layers, .heads = o.heads, .channels = o.channels};

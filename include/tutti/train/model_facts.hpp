@@ -39,7 +39,7 @@ inline Json to_json(nn::Gpt2Config const& c) {
           {"epsilon", c.epsilon}};
 }
 inline Json to_json(nn::LlamaConfig const& c) {
-  return {{"architecture", "llama"},
+  Json json = {{"architecture", "llama"},
           {"layers", c.layers},
           {"heads", c.heads},
           {"kv_heads", c.kv_heads},
@@ -54,6 +54,8 @@ inline Json to_json(nn::LlamaConfig const& c) {
           {"interleaved", c.pairing == kernel::RotaryPairing::interleaved},
           {"tied", c.tied},
           {"qkv_bias", c.qkv_bias}};
+  if (c.window > 0) json["window"] = c.window;
+  return json;
 }
 
 /// gpt2, llama, or what another program wrote. Errors: format.
@@ -115,6 +117,7 @@ inline nn::LlamaConfig llama_config(Checkpoint const& checkpoint) {
     c.pairing = m.at("interleaved").get<bool>() ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
     c.tied = m.at("tied");
     c.qkv_bias = m.at("qkv_bias");
+    c.window = m.value("window", std::int64_t{0});
     return c;
   });
 }

@@ -9,8 +9,6 @@
 #include <tutti/train/loop.hpp>
 #include <tutti/train/model_choice.hpp>
 
-#include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -47,16 +45,11 @@ int train_model(Communicator<B>& communicator, Options const& options, Viewers c
         require_batch(*setup, choice, ranks->port->size());
       }))
     return 1;
-  std::function<void(graph::State&)> initial;
-  if (choice.weights)
-    initial = [file = std::make_shared<io::LlmcModel>(std::move(*choice.weights))](graph::State& state) {
-      read_gpt2(*file, gpt2_config(*file), nn::gpt2_data(state));
-    };
   return std::visit(
       [&](auto const& config) {
         return run_training<decltype(detail::loss_of(config)), Device>(
             *ranks, {communicator.local_rank(), communicator.local_size()}, std::move(*setup), config,
-            std::move(initial), {}, viewers);
+            std::move(choice.initial), {}, viewers);
       },
       choice.config);
 }

@@ -31,7 +31,7 @@ using setting::Choice;
 
 /// Counts are per run unless the name says otherwise; 0 in a `*_every` means never, 0 in a size means "derive it".
 struct Options {
-  std::string model = "";  ///< d6 ... d48, an llm.c model file, or a StableHLO module
+  std::string model = "";  ///< d6 ... d48, files of weights to start with, or a StableHLO module
   Choice<Architecture> architecture = Architecture::gpt2;
   std::int64_t layers = 0, channels = 0, heads = 0, vocabulary = 0;
   std::int64_t kv_heads = 0, hidden = 0;  ///< of llama
@@ -131,7 +131,7 @@ void for_each_flag(AnyOptions& o, F&& f) {
   constexpr Text file{.empty = false};
 
   f(Flag{"Model", "model", model,
-         "size d6, d12, d24, d36, d48, an llm.c model file (.bin), or a StableHLO module, as of JAX (.mlir)"},
+         "size d6, d12, d24, d36, d48; weights: FOLDER (Hugging Face's, a run's), .gguf, .bin (llm.c); a loss: .mlir"},
     o.model, file);
   f(Flag{"Model", "layers", model, "transformer blocks"}, o.layers, size);
   f(Flag{"Model", "channels", model, "width; a multiple of --heads"}, o.channels, size);

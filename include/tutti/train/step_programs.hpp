@@ -93,8 +93,8 @@ class StepPrograms {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       graph::StepList const& list = passes_[i].program->list;
-      bytes += runs_of(i) *
-               (ring_ranks > 0 ? graph::ring_bytes(list, axis, ring_ranks) : graph::sent_bytes(list, axis));
+      bytes +=
+          runs_of(i) * (ring_ranks > 0 ? graph::ring_bytes(list, axis, ring_ranks) : graph::sent_bytes(list, axis));
     }
     return bytes;
   }

@@ -124,6 +124,21 @@ TEST_CASE("every optimizer moves parameters on a device as on processors, and dr
     }
 }
 
+TEST_CASE("documents that are kept apart, with targets that are weighed, train on a device as on processors") {
+  nn::Gpt2Config packed = config;
+  packed.document_mark = 3;
+  TrainStepOptions of = options(2, 2);
+  of.weigh_targets = true;
+  exec::Context processors({.threads = 1});
+  kernel::cuda::Blas blas(cuda_context(), little);
+  Outcome const expected = run_steps<Cpu>(processors, of, 4, adamw, packed),
+                found = run_steps<Cuda>(blas, of, 4, adamw, packed), apart = run_steps<Cpu>(processors, of, 4);
+  for (std::size_t i = 0; i < expected.losses.size(); ++i)
+    CHECK(found.losses[i] == Approx(expected.losses[i]).epsilon(1e-4));
+  CHECK(found.validation == Approx(expected.validation).epsilon(1e-4));
+  CHECK(expected.losses != apart.losses);  // there are several documents in a row
+}
+
 TEST_CASE("micro-steps on a device add up to the step") {
   Outcome const whole = on_device(options(6), 4), processors = on_processors(options(2, 3), 4);
   for (std::int64_t const micro_steps : {2, 3, 6}) {

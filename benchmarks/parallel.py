@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What compressed gradients cost and save: the same short training run with every compressor of train_gpt2 --compress,
+one rank a node, as a table of bytes, time and loss.
+
+Nodes are network namespaces with a cable each whose sending end is slowed down to --link by a token bucket (tc tbf), so a
+rank's bytes are counted where they leave. --link none trains on this machine as it is, where ranks share memory; bytes
+are then those that train_gpt2 computes. Needs root, iproute2 and util-linux for a link.
+
+A run's first steps are left out of its time: the median of the others counts. Runs take turns, --turns times, each
+beginning with another compressor; the fastest turn counts. Losses are of the last validation.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LEFT_OUT = 3
+LAUNCHER = "10.231.78.254"
+
+
+def fail(why):
+    sys.exit(f"FAILED: {why}")
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+class Nodes:
+    """Namespaces of their own, each with a slow cable to the launcher's; they end with their processes."""
+
+    def __init__(self, folder, count, link):
+        self.folder, self.processes, self.addresses = folder, [], [f"10.231.78.{n + 1}" for n in range(count)]
+        ip("link", "set", "lo", "up")
+        ip("link", "add", "switch", "type", "bridge")
+        ip("addr", "add", f"{LAUNCHER}/24", "dev", "switch")
+        ip("link", "set", "switch", "up")
+        for number, address in enumerate(self.addresses):
+            ready = folder / f"ready{number}"
+            node = subprocess.Popen(["unshare", "--net", "--mount", "--uts", "sh", "-c",
+                                     "mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && "
+                                     f"hostname node{number} && touch {ready} && exec sleep 7200"])
+            self.processes.append(node)
+            (folder / address).write_text(str(node.pid))
+            while not ready.exists():
+                if node.poll() is not None:
+                    fail(f"node {number} did not start")
+                time.sleep(0.01)
+            ip("link", "add", f"port{number}", "type", "veth", "peer", "name", f"cable{number}")
+            ip("link", "set", f"port{number}", "master", "switch", "up")
+            ip("link", "set", f"cable{number}", "netns", str(node.pid))
+            for words in (["ip", "link", "set", "lo", "up"], ["ip", "addr", "add", f"{address}/24", "dev", f"cable{number}"],
+                          ["ip", "link", "set", f"cable{number}", "up"],
+                          ["tc", "qdisc", "add", "dev", f"cable{number}", "root", "tbf", "rate", link, "burst", "64kb",
+                           "latency", "400ms"]):
+                subprocess.run(["nsenter", "--net", "--target", str(node.pid), *words], check=True)
+        # The launcher reaches a node by what it takes for ssh: HOST COMMAND...
+        shell = folder / "enter"
+        shell.write_text("#!/bin/sh\n"
+                         "while [ \"${1#-}\" != \"$1\" ]; do shift; done\n"
+                         f"pid=$(cat {folder}/$1); shift\n"
+                         "exec nsenter --net --mount --uts --target \"$pid\" sh -c \"$*\"\n")
+        shell.chmod(0o755)
+        self.words = ["-localhost", LAUNCHER, "-launcher", "ssh", "-launcher-exec", str(shell),
+                      "-hosts", ",".join(f"{address}:1" for address in self.addresses), "-genv", "UCX_TLS", "tcp,self"]
+
+    def sent(self):
+        """Bytes that have left the first node."""
+        text = subprocess.run(["nsenter", "--net", "--mount", "--target", str(self.processes[0].pid), "cat",
+                               "/sys/class/net/cable0/statistics/tx_bytes"], check=True, capture_output=True, text=True)
+        return int(text.stdout)
+
+    def end(self):
+        for node in self.processes:
+            node.kill()
+
+
+def train(args, folder, nodes, compress, steps):
+    """Steps' rows, the start's row, the loss at the end, and the bytes that left a node in a step."""
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    command = [args.mpiexec, *(nodes.words if nodes else []), "-n", str(args.ranks), str(args.build / "examples" / "train_gpt2"),
+               "--config", str(ROOT / "examples" / "train_gpt2.json"), "--data", str(args.data / "train.bin"), "--validation-data",
+               str(args.data / "validation.bin"), "--steps", str(steps), "--validate-every", str(steps), "--sample-every", "0",
+               "--validation-batches", "40", "--checkpoint-every", "0", "--no-final-checkpoint", "--threads", str(args.threads),
+               "--total-tokens", str(args.tokens), "--out", str(out), "--compress", compress]
+    of = lambda kind: [row for row in map(json.loads, open(out / "metrics.jsonl")) if row["type"] == kind]
+    log = folder / "log"
+    with open(log, "w") as text:
+        job = subprocess.Popen(command, stdout=text, stderr=subprocess.STDOUT)
+    begun, end = (0, 0), time.monotonic() + args.limit
+    while job.poll() is None:
+        if time.monotonic() > end:
+            job.kill()
+            fail(f"still running after {args.limit} s: {' '.join(command)}")
+        time.sleep(0.05)
+        try:  # what was sent before the first steps, the state of all ranks, does not count
+            if nodes and not begun[0] and of("step"):
+                begun = len(of("step")), nodes.sent()
+        except (OSError, json.JSONDecodeError):
+            pass
+    if job.returncode != 0:
+        fail(f"{' '.join(command)}\n{log.read_text()[-2000:]}")
+    wire = (nodes.sent() - begun[1]) / (steps - begun[0]) if nodes and begun[0] < steps else 0
+    return of("step"), of("start")[0], of("validation")[-1]["loss"], wire
+
+
+def measure(args, folder, nodes):
+    words = args.compress
+    best, losses, wire, sent = {}, {}, {}, {}
+    for turn in range(args.turns):
+        for word in words[turn % len(words):] + words[:turn % len(words)]:
+            steps, start, loss, left = train(args, folder, nodes, word, args.steps)
+            ms = statistics.median(row["ms"] for row in steps[LEFT_OUT:])
+            waits = statistics.median(row["exposed_comm_ms"] for row in steps[LEFT_OUT:])
+            if word not in best or ms < best[word][0]:
+                best[word] = (ms, waits)
+            losses[word], sent[word], wire[word] = loss, start["sent_bytes"], left
+            tokens = start["tokens_per_step"]
+            print(f"  {word}: {ms:.1f} ms a step, {waits:.1f} of them waiting, loss {loss:.4f}, {start['sent_bytes']} bytes a step", file=sys.stderr)
+    where = f"a link of {args.link} between ranks" if nodes else "shared memory between ranks"
+    print(f"\n{args.ranks} ranks, {where}, {args.steps} steps of {tokens} tokens, {start['parameters']} parameters, {start['processor']}\n")
+    head = ["compress", "bytes a step", "on the wire", "ms a step", "waiting", "tokens/s", "speed", "loss"]
+    table = [head, ["---"] * len(head)]
+    first = words[0]
+    for word in words:
+        ms, waits = best[word]
+        table.append([word, f"{sent[word]:,}", f"{wire[word]:,.0f}" if nodes else "", f"{ms:.1f}", f"{waits:.1f}", f"{1e3 * tokens / ms:,.0f}",
+                      f"{best[first][0] / ms:.2f}", f"{losses[word]:.4f}"])
+    for row in table:
+        print("| " + " | ".join(row) + " |")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--link", default="100mbit", help="of each node, as tc spells rates; none: this machine's memory")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--tokens", type=int, default=512, help="of a step, over all ranks")
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of a rank")
+    parser.add_argument("--limit", type=int, default=1800, help="seconds that one run may take")
+    parser.add_argument("--text", type=pathlib.Path, default="/usr/share/dictd/jargon.dict.dz", help="what is learned")
+    parser.add_argument("--build", type=pathlib.Path, default=os.environ.get("TUTTI_BUILD", ROOT / "build"),
+                        help="configured build folder; what is missing in it is built")
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--inside", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("compress", nargs="*", help="values of --compress, those that others are compared with first")
+    args = parser.parse_args()
+    args.compress = args.compress or ["none", "bf16", "int8", "topk:0.01", "powersgd:4"]
+    args.build = args.build.resolve()
+    args.data = args.build / "data" / "benchmark_parallel"
+    if args.inside:
+        nodes = Nodes(args.inside, args.ranks, args.link)
+        try:
+            return measure(args, args.inside, nodes)
+        finally:
+            nodes.end()
+    if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "examples/prepare_text"], stdout=subprocess.DEVNULL).returncode != 0:
+        fail(f"building in {args.build} failed; run ninja there to see why")
+    if not args.text.exists():
+        fail(f"{args.text} is not there (Debian: dict-jargon); give another --text")
+    args.data.parent.mkdir(exist_ok=True)
+    subprocess.run([str(args.build / "examples" / "prepare_text"), "--input", str(args.text), "--out", str(args.data)], check=True,
+                   stdout=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory(prefix="tutti-parallel-") as folder:
+        if args.link == "none":
+            return measure(args, pathlib.Path(folder), None)
+        for tool in ["ip", "tc", "unshare", "nsenter", "hostname"]:
+            if shutil.which(tool) is None:
+                fail(f"{tool} is not installed (Debian: iproute2, util-linux, hostname); --link none does without")
+        allowed = subprocess.run(["unshare", "--net", "--mount", "--uts", "sh", "-c",
+                                  "ip link add tutti0 type veth peer name tutti1 && ip link add tutti2 type bridge && "
+                                  f"tc qdisc add dev tutti0 root tbf rate {args.link} burst 64kb latency 400ms && "
+                                  "mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && hostname tutti-test"],
+                                 capture_output=True, text=True)
+        if allowed.returncode != 0:
+            fail(f"this system allows no such network: {allowed.stderr.strip()}; --link none does without")
+        return subprocess.run(["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc",
+                               sys.executable, __file__, "--inside", folder, *sys.argv[1:]]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A model of any file that is read here, in one form for all that is made of it: other files, and runs that start with
+/// its weights. Tensors stay in the memory of the mapped files and are read row after row.
+
+#include <tutti/core/block_dequantise.hpp>
+#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/infer/model_file.hpp>
+#include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/llama_files.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tutti::train {
+
+/// A model and what is known beside its weights.
+struct ModelSource {
+  nn::StoredModel model;       ///< every row of the embedding that is no mere padding is a token of its configuration
+  bool turned = false;         ///< matrices of GPT-2's blocks lie as (inputs, outputs)
+  bool begins_texts = false;   ///< texts began with the mark between documents in training
+  std::string name;            ///< for people
+  std::string folder;          ///< of a model as Hugging Face publishes them; else empty
+  std::shared_ptr<io::Gguf const> gguf{};  ///< a GGUF file; else nothing
+  std::optional<data::Tokenizer> tokenizer{};
+  std::string tokenizer_text{};  ///< tokenizer.json as it is; empty: the file that `tokenizer` is of is no such
+  std::string chat_template{};
+
+  bool gpt2() const noexcept { return std::holds_alternative<nn::Gpt2Config>(model.config); }
+  nn::Gpt2Config const& gpt2_config() const { return std::get<nn::Gpt2Config>(model.config); }
+  nn::LlamaConfig const& llama_config() const { return std::get<nn::LlamaConfig>(model.config); }
+  /// Rows of embedding and head.
+  std::int64_t classes() const { return model.vocabulary(); }
+  /// Of the matrices, where it is one that safetensors have; else float32.
+  BlockType type() const {
+    nn::StoredTensor const* const table = model.find("token_embd.weight");
+    return table == nullptr || is_quantised(table->type) ? BlockType::f32 : table->type;
+  }
+};
+
+/// Rows of a tensor of a source; without one, rows of zeros.
+struct SourceRows {
+  nn::StoredTensor const* tensor = nullptr;
+  std::int64_t first = 0, count = 0;
+  bool turned = false;  ///< they are columns of what lies in the file
+  /// Rows of heads of so many are put in the order of the other pairing: `halves` says the one that they get.
+  std::int64_t head = 0;
+  bool halves = false;
+};
+/// A matrix that is to be written or learned, from parts of the source below one another. A vector has one column.
+struct SourceMatrix {
+  std::int64_t columns = 1;
+  std::vector<SourceRows> parts;
+
+  std::int64_t rows() const noexcept {
+    std::int64_t all = 0;
+    for (SourceRows const& part : parts) all += part.count;
+    return all;
+  }
+};
+
+namespace detail {
+
+inline void read_part(SourceRows const& part, std::int64_t columns, std::int64_t first, std::int64_t count, float* to) {
+  if (part.tensor == nullptr) {
+    std::fill_n(to, count * columns, 0.0f);
+    return;
+  }
+  nn::StoredTensor const& tensor = *part.tensor;
+  if (part.turned) {
+    std::vector<float> line(static_cast<std::size_t>(count));
+    for (std::int64_t column = 0; column < columns; ++column) {
+      std::byte const* const from = tensor.data + column * row_bytes(tensor.type, tensor.columns) +
+                                    (part.first + first) * block_bytes(tensor.type);
+      dequantise(tensor.type, from, count, line.data());
+      for (std::int64_t row = 0; row < count; ++row) to[row * columns + column] = line[static_cast<std::size_t>(row)];
+    }
+    return;
+  }
+  std::int64_t const bytes = row_bytes(tensor.type, columns);
+  if (part.head == 0) return dequantise(tensor.type, tensor.data + (part.first + first) * bytes, count * columns, to);
+  std::int64_t const half = part.head / 2;
+  for (std::int64_t i = 0; i < count; ++i, to += columns) {
+    std::int64_t const row = first + i, place = row % part.head;
+    std::int64_t const from = part.halves ? place % half * 2 + place / half : place / 2 + place % 2 * half;
+    dequantise(tensor.type, tensor.data + (part.first + row - place + from) * bytes, columns, to);
+  }
+}
+
+}  // namespace detail
+
+/// `count` rows from `first` on, in float32.
+inline void read_rows(SourceMatrix const& matrix, std::int64_t first, std::int64_t count, float* to) {
+  std::int64_t at = 0;
+  for (SourceRows const& part : matrix.parts) {
+    std::int64_t const begin = std::max(first, at), end = std::min(first + count, at + part.count);
+    if (begin < end)
+      detail::read_part(part, matrix.columns, begin - at, end - begin, to + (begin - first) * matrix.columns);
+    at += part.count;
+  }
+}
+
+/// Finds the tensors of a source by GGUF's names, of the sizes that its configuration wants. Errors: format.
+class SourceTensors {
+ public:
+  explicit SourceTensors(ModelSource const& source) : source_(source) {}
+
+  /// The first `rows` of the embedding or the head, and so many in all.
+  SourceMatrix table(std::string const& name, std::int64_t padded) const {
+    nn::StoredTensor const* const found = source_.model.find(name);
+    std::int64_t const rows = source_.classes(), columns = source_.model.channels();
+    SourceMatrix matrix{columns, {{&source_.model.at(name, found == nullptr ? rows : found->rows, columns), 0, rows}}};
+    if (matrix.parts[0].tensor->rows < rows) static_cast<void>(source_.model.at(name, rows, columns));
+    if (padded > rows) matrix.parts.push_back({nullptr, 0, padded - rows});
+    return matrix;
+  }
+  SourceMatrix matrix(std::string const& name, std::int64_t rows, std::int64_t columns) const {
+    bool const turned = source_.turned && name.starts_with("blk.");
+    nn::StoredTensor const& tensor =
+        source_.model.at(name, turned ? columns : rows, turned ? rows : columns);
+    return {columns, {{&tensor, 0, rows, turned}}};
+  }
+  SourceMatrix vector(std::string const& name, std::int64_t size) const {
+    return {1, {{&source_.model.at(name, 1, size), 0, size}}};
+  }
+
+  /// Queries, keys or values (0, 1, 2) of a LLaMA's layer, or their bias, in the wanted pairing. Errors: configuration,
+  /// where a part of each head alone is rotated and the pairing is another.
+  SourceMatrix heads(std::int64_t layer, int which, bool bias, kernel::RotaryPairing wanted) const {
+    nn::LlamaConfig const& c = source_.llama_config();
+    std::int64_t const q = c.heads * c.head_size, kv = c.kv_heads * c.head_size, rows = which == 0 ? q : kv,
+                       first = which == 0 ? 0 : q + (which - 1) * kv;
+    std::string const block = "blk." + std::to_string(layer) + ".";
+    std::string const own = block + (which == 0 ? "attn_q.weight" : which == 1 ? "attn_k.weight" : "attn_v.weight");
+    SourceMatrix result{1, {}};
+    if (bias) {
+      result.parts.push_back({&source_.model.at(block + "attn_qkv.bias", 1, q + 2 * kv), first, rows});
+    } else if (source_.model.find(own) != nullptr) {
+      result = matrix(own, rows, c.channels);
+    } else {
+      result = {c.channels, {{&source_.model.at(block + "attn_qkv.weight", q + 2 * kv, c.channels), first, rows}}};
+    }
+    if (which == 2 || c.pairing == wanted) return result;
+    if (static_cast<std::int64_t>(source_.model.rotation.frequencies.size()) * 2 != c.head_size)
+      throw Error(ErrorKind::configuration, "convert",
+                  "'" + source_.model.source +
+                      "' rotates a part of each head alone, which this target cannot say. Choose another");
+    result.parts[0].head = c.head_size;
+    result.parts[0].halves = wanted == kernel::RotaryPairing::half;
+    return result;
+  }
+
+ private:
+  ModelSource const& source_;
+};
+
+/// Whether all pairs of a head are rotated as rotary_base alone says: nothing is stretched for long texts.
+inline bool rotates_plainly(ModelSource const& source) {
+  nn::LlamaConfig const& c = source.llama_config();
+  nn::Rotation const plain = nn::rotation_of(c.head_size, c.head_size, c.rotary_base, {}, c.max_tokens);
+  nn::Rotation const& has = source.model.rotation;
+  if (has.frequencies.size() != plain.frequencies.size() || has.magnitude != 1) return false;
+  for (std::size_t i = 0; i < plain.frequencies.size(); ++i)
+    if (std::abs(has.frequencies[i] / plain.frequencies[i] - 1) > 1e-6) return false;
+  return true;
+}
+
+namespace detail {
+
+inline bool begins_with(std::string const& path, std::string_view bytes) {
+  std::string begin(bytes.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begin == bytes;
+}
+/// Rows behind the tokens are padding in a file of this library's; elsewhere they may be anything, and stay.
+inline void count_every_row(nn::StoredModel& model) {
+  std::visit([](auto& c) { c.vocabulary = c.padded_vocabulary; }, model.config);
+}
+inline void take_tokenizer(ModelSource& source, std::string const& path, std::string const& text) {
+  source.tokenizer = data::parse_tokenizer(text, path);
+  source.tokenizer_text = text;
+}
+
+}  // namespace detail
+
+/// `path` is a GGUF file, an llm.c model file, a checkpoint or the `--out` folder of a run (its latest), or a folder as
+/// Hugging Face publishes models. `tokenizer`: a tokenizer.json in the place of the model's own; a model need not have
+/// one. Errors: io, format; configuration, for what is none of these.
+inline ModelSource open_model(std::string const& path, std::string const& tokenizer = "") {
+  namespace fs = std::filesystem;
+  ModelSource source;
+  auto const refuse = [&](std::string const& why) {
+    throw Error(ErrorKind::configuration, "open_model",
+                "'" + path + "' " + why +
+                    ". Pass a GGUF file, an llm.c model file, a checkpoint, the folder of a run, or a folder with "
+                    "config.json and safetensors");
+  };
+  if (!io::file_exists(path)) refuse("does not exist");
+  fs::path beside = fs::path(path).parent_path();
+  if (io::folder_exists(path)) {
+    beside = path;
+    if (infer::is_hugging_face(path)) {
+      source.folder = path;
+      source.model = infer::stored_hugging_face(path);
+      source.turned = source.gpt2();
+      source.chat_template = infer::detail::hugging_face_chat_template(path);
+    } else if (fs::exists(beside / "checkpoints") || fs::exists(beside / "checkpoint.json")) {
+      beside = Gpt2Model::folder(path);
+      auto const checkpoint = std::make_shared<Checkpoint const>(beside);
+      source.model = architecture_of(*checkpoint) == "llama" ? stored_llama(checkpoint) : stored_gpt2(checkpoint);
+      source.begins_texts = true;
+    } else {
+      refuse("is a folder without config.json and without checkpoints");
+    }
+  } else if (detail::begins_with(path, "GGUF")) {
+    source.gguf = std::make_shared<io::Gguf const>(path);
+    source.model = infer::read_gguf_model(source.gguf);
+    detail::count_every_row(source.model);
+    if (!tokenizer.empty())
+      throw Error(ErrorKind::configuration, "open_model", "a GGUF file has its own tokenizer. Leave --tokenizer out");
+    data::GgufVocabulary const vocabulary = infer::gguf_vocabulary(*source.gguf);
+    source.tokenizer = data::make_tokenizer(vocabulary, path);
+    source.chat_template = vocabulary.chat_template;
+  } else if (std::int32_t const magic = 20240326;
+             detail::begins_with(path, {reinterpret_cast<char const*>(&magic), sizeof magic})) {
+    source.model = stored_gpt2(std::make_shared<io::LlmcModel const>(path));
+    source.begins_texts = true;
+  } else {
+    refuse(path.ends_with(".safetensors") ? "is one of the files of a model. Pass its folder"
+                                          : "is neither a GGUF file nor an llm.c model file");
+  }
+  source.name = (fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path()).stem().string();
+  if (std::string const file = tokenizer.empty() ? (beside / "tokenizer.json").string() : tokenizer;
+      !source.gguf && (!tokenizer.empty() || io::file_exists(file))) {
+    detail::take_tokenizer(source, file, io::read_file(file));
+    if (!source.folder.empty() && tokenizer.empty()) source.tokenizer = infer::detail::hugging_face_tokenizer(path);
+  }
+  if (source.tokenizer && source.tokenizer->vocabulary() > source.classes())
+    throw Error(ErrorKind::configuration, "open_model",
+                "the tokenizer has " + std::to_string(source.tokenizer->vocabulary()) + " tokens, the model " +
+                    std::to_string(source.classes()) + ". Use that of the model");
+  return source;
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// @file
+/// Models go from files of one kind to those of another: every round trip gives the same bits.
+// Covers: <tutti/io/atomic_folder.hpp>
+// Covers: <tutti/io/safetensors_writer.hpp>
+// Covers: <tutti/train/hugging_face_export.hpp>
+// Covers: <tutti/train/model_source.hpp>
+// Covers: <tutti/train/model_tensors.hpp>
+// Covers: <tutti/train/parameter_files.hpp>
+#include "io/scratch_folder.hpp"
+#include "support/catch.hpp"
+
+#include <tutti/graph/param.hpp>
+#include <tutti/infer/decoder.hpp>
+#include <tutti/infer/sequence.hpp>
+#include <tutti/nn/gpt2.hpp>
+#include <tutti/nn/llama.hpp>
+#include <tutti/tensor/mt19937.hpp>
+#include <tutti/train/gguf_export.hpp>
+#include <tutti/train/hugging_face_export.hpp>
+#include <tutti/train/llama_files.hpp>
+#include <tutti/train/parameter_files.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::train;
+
+namespace {
+
+std::string tokenizer_text() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.insert(tokens.end(), {"th", "the", std::string(data::end_of_text_mark)});
+  return data::tokenizer_to_json({tokens, {{'t', 'h'}, {256, 'e'}}, {{std::string(data::end_of_text_mark), 258}}});
+}
+
+nn::Gpt2Config const gpt2{
+    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 16};
+nn::LlamaConfig llama(bool tied, bool biases = false) {
+  nn::LlamaConfig c{.layers = 2, .heads = 4, .kv_heads = 2, .channels = 32, .head_size = 8, .hidden = 64,
+                    .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 32};
+  c.pairing = kernel::RotaryPairing::interleaved;
+  c.tied = tied;
+  c.qkv_bias = biases;
+  return c;
+}
+
+/// The folder of a run with one checkpoint, of random numbers; padding rows are zero.
+template <class Config>
+void write_run(std::string const& out, Config const& config) {
+  graph::State state;
+  state.add(graph::trace(nn::make_parameters(config), [](graph::Builder& builder, auto const& p) {
+    if constexpr (requires { p.norm; }) builder.output("x", p.norm.weight);
+    else builder.output("x", p.ln_f.weight);
+  }));
+  Mt19937 generator(5);
+  CheckpointContents contents;
+  contents.facts = {{"model", to_json(config)}};
+  contents.tokenizer = tokenizer_text();
+  std::map<std::string, std::vector<float>> values;
+  auto const add = [&](std::string const& name) {
+    graph::Field const* const field = state.find(name);
+    if (field == nullptr) return;
+    std::vector<float>& numbers = values[name];
+    numbers.resize(static_cast<std::size_t>(field->shape.size()));
+    generator.fill_normal(numbers, 0.0f, 0.2f);
+    if (name == "wte" || name == "embedding" || name == "head")
+      std::fill(numbers.begin() + config.vocabulary * config.channels, numbers.end(), 0.0f);
+    contents.parameters.push_back({name, DType::float32, field->shape, numbers.data()});
+  };
+  for (auto const& tensor : nn::gpt2_tensors) add(std::string(tensor.name));
+  for (char const* name : {"embedding", "blocks.norm_1.weight", "blocks.norm_2.weight", "blocks.gated.gate.weight",
+                           "blocks.gated.up.weight", "blocks.down.weight", "norm.weight", "head"})
+    add(name);
+  std::sort(contents.parameters.begin(), contents.parameters.end(),
+            [](auto const& a, auto const& b) { return a.name < b.name; });
+  save_checkpoint(out, contents, 0);
+}
+std::string parameters_of(std::string const& run) {
+  return io::read_file((Gpt2Model::folder(run) / "parameters.safetensors").string());
+}
+
+std::vector<float> logits(nn::StoredModel const& model) {
+  exec::Context context({.threads = 1});
+  infer::Decoder decoder(context, model, {.capacity = 16, .batch = 16});
+  infer::Sequence sequence(decoder);
+  auto const got = sequence.append(std::vector<std::int32_t>{3, 258, 0, 17, 200, 8, 21});
+  return {got.begin(), got.begin() + 259};  // those of the tokenizer's tokens
+}
+double difference(std::vector<float> const& a, std::vector<float> const& b) {
+  double worst = 0, scale = 1e-9;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
+    scale = std::max(scale, std::abs(double{b[i]}));
+  }
+  return worst / scale;
+}
+
+}  // namespace
+
+TEST_CASE("A model goes from a run to a folder, to GGUF and back to a run with the same bits and the same tokenizer") {
+  test::ScratchFolder const scratch;
+  std::string const run = scratch / "run", folder = scratch / "folder", gguf = scratch / "model.gguf";
+  for (std::string const kind : {"gpt2", "llama", "llama, untied", "qwen2"}) {
+    INFO(kind);
+    for (auto const& name : scratch.names()) std::filesystem::remove_all(scratch / name);
+    if (kind == "gpt2") write_run(run, gpt2);
+    else write_run(run, llama(kind == "llama", kind == "qwen2"));
+    ModelSource const source = open_model(run);
+    write_hugging_face(folder, source, {.type = BlockType::f32});
+    write_gguf(gguf, source, {.type = BlockType::f32});
+    CHECK(scratch.names().size() == 3);
+    std::string const expected = parameters_of(run);
+    for (std::string const& file : {folder, gguf}) {
+      std::string const again = scratch / (file == gguf ? "from_gguf" : "from_folder");
+      write_checkpoint(again, open_model(file));
+      CHECK(parameters_of(again) == expected);
+      auto const loaded = infer::load_model(file);
+      CHECK(difference(logits(loaded.model), logits(source.model)) < 1e-5);
+      CHECK(loaded.tokenizer.encode("the cat") == source.tokenizer->encode("the cat"));
+    }
+    CHECK(io::read_file(folder + "/tokenizer.json") == tokenizer_text());
+    // From one kind straight to the other.
+    write_hugging_face(scratch / "folder_of_gguf", open_model(gguf), {.type = BlockType::f32});
+    CHECK(io::read_file(scratch / "folder_of_gguf/model.safetensors") == io::read_file(folder + "/model.safetensors"));
+    write_gguf(scratch / "of_folder.gguf", open_model(folder), {.type = BlockType::f32});
+    CHECK(difference(logits(infer::load_model(scratch / "of_folder.gguf").model), logits(source.model)) < 1e-5);
+    // A run that starts with the folder has the very weights.
+    graph::State state;
+    std::visit(
+        [&](auto const& config) {
+          state.add(graph::trace(nn::make_parameters(config), [](graph::Builder& builder, auto const& p) {
+            if constexpr (requires { p.norm; }) builder.output("x", p.norm.weight);
+            else builder.output("x", p.ln_f.weight);
+          }));
+        },
+        training_config(open_model(folder)));
+    fill_parameters(open_model(folder), state);
+    Checkpoint const checkpoint(Gpt2Model::folder(run));
+    for (auto const& [name, tensor] : checkpoint.parameters().tensors()) {
+      INFO(name);
+      REQUIRE(state.find(name) != nullptr);
+      CHECK(std::memcmp(state.at(name).view<float>().data(), tensor.data, tensor.bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("Folders in sixteen bits, and a folder again in another type") {
+  test::ScratchFolder const scratch;
+  write_run(scratch / "run", gpt2);
+  ModelSource const run = open_model(scratch / "run");
+  for (auto const& [type, name, tolerance] :
+       {std::tuple{BlockType::bf16, "bfloat16", 3e-2}, {BlockType::f16, "float16", 4e-3}}) {
+    INFO(name);
+    std::string const folder = scratch / name, again = scratch / (std::string(name) + "_again");
+    write_hugging_face(folder, run, {.type = type});
+    ModelSource const read = open_model(folder);
+    CHECK(read.type() == type);
+    CHECK(difference(logits(infer::load_model(folder).model), logits(run.model)) < tolerance);
+    write_hugging_face(again, read, {.type = BlockType::f32});
+    CHECK(io::Safetensors(again + "/model.safetensors").at("transformer.wte.weight").dtype == DType::float32);
+    CHECK(io::read_file(again + "/config.json").find("float32") != std::string::npos);
+    CHECK(io::read_file(again + "/tokenizer.json") == tokenizer_text());
+    std::filesystem::remove_all(folder);
+    write_hugging_face(folder, open_model(again), {.type = type});  // nothing was lost on the way
+    CHECK(open_model(folder).type() == type);
+    CHECK(logits(infer::load_model(folder).model) == logits(infer::load_model(again).model));
+  }
+}
+
+TEST_CASE("A GPT-2 goes through llm.c's files of both versions") {
+  test::ScratchFolder const scratch;
+  write_run(scratch / "run", gpt2);
+  ModelSource const run = open_model(scratch / "run");
+  write_llmc(scratch / "three.bin", run, {.type = BlockType::f32});
+  write_llmc(scratch / "five.bin", run, {.type = BlockType::bf16});
+  CHECK(io::LlmcModel(scratch / "five.bin").dtype() == DType::bfloat16);
+  CHECK(io::LlmcModel(scratch / "three.bin").config().padded_vocabulary == 384);
+  io::write_file(scratch / "tokenizer.json", tokenizer_text());
+  write_checkpoint(scratch / "again", open_model(scratch / "three.bin"));
+  CHECK(parameters_of(scratch / "again") == parameters_of(scratch / "run"));
+  CHECK(difference(logits(open_model(scratch / "five.bin").model), logits(run.model)) < 3e-2);
+  write_llmc(scratch / "five_again.bin", open_model(scratch / "five.bin"), {.type = BlockType::bf16});
+  CHECK(io::read_file(scratch / "five_again.bin") == io::read_file(scratch / "five.bin"));
+}
+
+TEST_CASE("Large models are divided among files, each complete before the next begins") {
+  test::ScratchFolder const scratch;
+  std::vector<float> const numbers{1, 2, 3, 4, 5, 6};
+  std::vector<io::NamedTensor> const tensors{{"b", DType::float32, {2}, numbers.data()},
+                                             {"a", DType::float32, {2}, numbers.data() + 2},
+                                             {"c", DType::float32, {2}, numbers.data() + 4}};
+  io::SafetensorsWriter writer(scratch.path(), tensors, {}, 16);
+  for (io::NamedTensor const& next : writer.tensors())
+    for (io::NamedTensor const& tensor : tensors)
+      if (tensor.name == next.name) writer.write(tensor.data, tensor.bytes());
+  REQUIRE_ERROR(writer.write(numbers.data(), 4), ErrorKind::invalid_argument, "behind the last tensor");
+  writer.commit();
+  io::SafetensorsShards const shards(scratch.path());
+  CHECK(shards.files() == 2);
+  CHECK(shards.view<float>("a")(0) == 3);
+  CHECK(shards.view<float>("c")(1) == 6);
+  io::SafetensorsWriter lacking(scratch / "x", {}, {});
+  CHECK(lacking.tensors().empty());
+  auto twice = tensors;
+  twice[2].name = "b";
+  REQUIRE_ERROR(io::SafetensorsWriter(scratch / "x", twice, {}, 8), ErrorKind::invalid_argument, "stands twice");
+}
+
+TEST_CASE("What a target cannot hold is refused with a sentence, and nothing is left of it") {
+  test::ScratchFolder const scratch;
+  write_run(scratch / "llama", llama(true));
+  write_run(scratch / "gpt2", gpt2);
+  ModelSource const source = open_model(scratch / "llama"), other = open_model(scratch / "gpt2");
+  auto const before = scratch.names().size();
+  REQUIRE_ERROR(write_llmc(scratch / "x.bin", source, {.type = BlockType::f32}), ErrorKind::configuration,
+                "hold GPT-2 alone");
+  REQUIRE_ERROR(write_llmc(scratch / "x.bin", other, {.type = BlockType::q8_0}), ErrorKind::configuration,
+                "F32 and BF16");
+  REQUIRE_ERROR(write_hugging_face(scratch / "x", source, {.type = BlockType::q4_k}), ErrorKind::configuration,
+                "F32, F16 or BF16");
+  ModelSource bare = open_model(scratch / "gpt2");
+  bare.tokenizer.reset();
+  REQUIRE_ERROR(write_gguf(scratch / "x.gguf", bare), ErrorKind::configuration, "has no tokenizer.json");
+  ModelSource stretched = open_model(scratch / "llama");
+  stretched.model.rotation.frequencies[1] /= 2;
+  REQUIRE_ERROR(write_checkpoint(scratch / "x", stretched), ErrorKind::configuration, "stretches its rotations");
+  CHECK(scratch.names().size() == before);
+  // A folder and a GGUF file say such rotations.
+  write_hugging_face(scratch / "x", stretched, {.type = BlockType::f32});
+  write_gguf(scratch / "x.gguf", stretched, {.type = BlockType::f32});
+  for (char const* const file : {"x", "x.gguf"})
+    CHECK(difference(logits(infer::load_model(scratch / file).model), logits(stretched.model)) < 1e-5);
+  // What is there is not written over.
+  REQUIRE_ERROR(write_hugging_face(scratch / "x", source, {.type = BlockType::f32}), ErrorKind::io, "is not empty");
+  REQUIRE_ERROR(open_model(scratch.path()), ErrorKind::configuration, "without config.json and without checkpoints");
+  REQUIRE_ERROR(open_model(scratch / "absent"), ErrorKind::configuration, "does not exist");
+  REQUIRE_ERROR(open_model(scratch / "x/model.safetensors"), ErrorKind::configuration, "Pass its folder");
+}
