@@ -229,6 +229,10 @@ def case_profile(bench):
         for rank in range(ranks):
             trace = json.loads((out / f"trace_rank_{rank:04}.json").read_text())["traceEvents"]
             check(len(trace) > 20 and all(event["pid"] == rank and event["dur"] >= 0 for event in trace), str(trace)[:500])
+            ranges = [event for event in trace if event.get("cat") == "range"]
+            check({"layer 0", "layer 1", "update"} <= {event["name"] for event in ranges}, str(ranges))
+            trace = trace[len(ranges):]
+            check(all(any(event["ts"] == step["ts"] for step in trace) for event in ranges), "a range begins with no step")
             ends = [event["ts"] + event["dur"] for event in trace]
             check(all(event["ts"] >= end - 0.01 for event, end in zip(trace[1:], ends)), "steps overlap")
     text, _ = bench.run("threads", 1, bench.folder / "micro", "--batch", "2", "--sync-freq", "4", "--steps", "3", "--profile")
