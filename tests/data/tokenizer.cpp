@@ -143,6 +143,7 @@ TEST_CASE("marks are text unless asked for, and the longest mark wins") {
   CHECK(ids == std::vector<std::int32_t>{256, 257, 256, 259, 258, 258, 'e', '<'});
   CHECK(tokenizer.decode(ids) == "hihie<");
   CHECK(tokenizer.token_bytes(257) == "<|endoftext|>");
+  CHECK(make({}, {"<s>", "</s>"}).end_of_text() == 257);  // as LLaMA's vocabularies call it
   REQUIRE_ERROR(make({}, {}).end_of_text(), ErrorKind::format, "endoftext");
 }
 

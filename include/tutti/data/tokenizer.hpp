@@ -99,7 +99,7 @@ class Tokenizer {
   std::int32_t end_of_text() const {
     if (auto const id = document_mark()) return *id;
     throw Error(ErrorKind::format, "Tokenizer::end_of_text",
-                "the vocabulary has no <|endoftext|>. Use a tokenizer with that special token");
+                "the vocabulary has no <|endoftext|>, <|end_of_text|> or </s>. Use a tokenizer that has one");
   }
   /// Bytes that a token stands for (of a special token, its mark). Errors: out_of_range.
   std::string const& token_bytes(std::int32_t id) const {
