@@ -44,6 +44,7 @@ concept ReadyProgram = requires(R& run, R const& seen, std::string_view name, do
 ///   E::target                           what graphs are compiled for
 ///   E::asynchronous                     whether `step` returns before a run is done; then Ready has `finish`
 ///   E::averages                         whether programs may cross the ranks along the axis of data
+///   e.host()                            -> exec::Context&, threads of the host
 ///   e.compile(graph, options)           -> E::Program
 ///   e.require_runnable()                after the last `compile`. Errors: unavailable, for a device that is not here
 ///   e.prepare(programs, ranks)          takes the memory that these programs need. Ranks: all
@@ -67,6 +68,7 @@ concept Executor = std::constructible_from<E, typename E::Context&, graph::State
                      { E::target } -> std::convertible_to<graph::Target>;
                      { E::asynchronous } -> std::convertible_to<bool>;
                      { E::averages } -> std::convertible_to<bool>;
+                     { e.host() } -> std::same_as<exec::Context&>;
                      { e.compile(graph, options) } -> std::same_as<typename E::Program>;
                      e.require_runnable();
                      e.prepare(programs, ranks);
@@ -94,7 +96,6 @@ class Execution<Cpu> {
 
   Execution(Context& context, graph::State& state) : context_(context), state_(state) {}
 
-  /// Threads of the host.
   exec::Context& host() noexcept { return context_; }
   Program compile(graph::Graph const& graph, graph::CompileOptions const& options) {
     return graph::compile(graph, options);

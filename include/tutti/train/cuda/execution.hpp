@@ -28,6 +28,10 @@ class Execution<Cuda> {
   Execution(Context& context, graph::State& state)
       : context_(context), device_state_(context.context().stream(), state) {}
 
+  exec::Context& host() {
+    if (!host_) host_ = std::make_unique<exec::Context>();
+    return *host_;
+  }
   Program compile(graph::Graph const& graph, graph::CompileOptions const& options) {
     return graph::compile(graph, options);
   }

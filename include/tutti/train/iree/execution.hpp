@@ -7,6 +7,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
+#include <tutti/exec/context.hpp>
 #include <tutti/graph/iree/executor.hpp>
 #include <tutti/train/execution.hpp>
 
@@ -29,6 +30,10 @@ class Execution<Iree> {
 
   Execution(Context& context, graph::State& state) : context_(context), state_(context, state) {}
 
+  exec::Context& host() {
+    if (!host_) host_ = std::make_unique<exec::Context>();
+    return *host_;
+  }
   Program compile(graph::Graph const& graph, graph::CompileOptions const&) {
     Program program = graph::iree::compile(context_, graph);
     paths_.push_back(program.compiled.path);
@@ -72,6 +77,7 @@ class Execution<Iree> {
   Context& context_;
   graph::iree::DeviceState state_;
   List<std::string> paths_;
+  std::unique_ptr<exec::Context> host_;  // made when it is first asked for
   bool open_ = false, prepared_ = false;
 };
 static_assert(Executor<Execution<Iree>>);
