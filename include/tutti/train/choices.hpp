@@ -55,10 +55,10 @@ inline constexpr auto setting::spelling<optim::ScheduleKind> = optim::schedule_n
 namespace train {
 
 /// A device as people write it: IREE's says behind its colon what to compile for, as in "iree:rocm:gfx942".
-class DeviceChoice : public setting::Choice<DeviceName> {
+class TrainingDevice : public setting::Choice<DeviceName> {
  public:
-  DeviceChoice(DeviceName value = DeviceName::cpu) : Choice(value), written_(Choice::text()) {}
-  explicit DeviceChoice(std::string text)
+  TrainingDevice(DeviceName value = DeviceName::cpu) : Choice(value), written_(Choice::text()) {}
+  explicit TrainingDevice(std::string text)
       : Choice(text.starts_with("iree:") ? Choice(DeviceName::iree) : Choice(text)), written_(std::move(text)) {}
 
   std::string const& text() const noexcept { return written_; }

@@ -72,7 +72,7 @@ struct Options {
   std::int64_t seed = 42;
   int threads = 0, ranks = 0;
   Choice<BackendName> backend = BackendName::mpi;
-  DeviceChoice device = DeviceName::cpu;
+  TrainingDevice device = DeviceName::cpu;
   std::string out;
   bool overwrite = false;  ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;

@@ -28,7 +28,7 @@ template <class AnyOptions, class AnyFlag, setting::Enumeration E>
 void check_value(AnyOptions const& o, AnyFlag const& flag, setting::Choice<E> const& value, setting::Any) {
   if (!value.known()) refuse_value(o, flag.name, value.text(), "use " + setting::choices<E>());
 }
-/// Of a type that says itself what is wrong with it: DeviceChoice.
+/// Of a type that says itself what is wrong with it: TrainingDevice.
 template <class AnyOptions, class AnyFlag, class T>
   requires requires(T const& value) { value.problem().empty(); }
 void check_value(AnyOptions const& o, AnyFlag const& flag, T const& value, setting::Any) {
