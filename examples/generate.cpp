@@ -57,7 +57,8 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
                  std::vector<std::int32_t> const& ends) {
   tutti::data::Tokenizer const& tokenizer = loaded.tokenizer;
   auto prompt = before;
-  for (std::int32_t const token : tokenizer.encode_complete(run.prompt)) prompt.push_back(token);
+  for (std::int32_t const token : before.empty() ? tokenizer.encode_complete(run.prompt) : tokenizer.encode(run.prompt))
+    prompt.push_back(token);
   if (prompt.empty() && tokenizer.roles().begin) prompt.push_back(*tokenizer.roles().begin);
   if (prompt.empty() && !ends.empty()) prompt.push_back(ends.front());
   if (prompt.empty())
