@@ -64,6 +64,19 @@ struct Texts {
 
 }  // namespace
 
+TEST_CASE("data whose documents hold the mark of documents too are not kept apart") {
+  Texts const texts;
+  CHECK(texts.fresh({"--data", texts.path("cats"), "--pack", "documents"}).train->loader(0).packing()->documents() >
+        100);
+  std::string const path = texts.path("cats") + "/dataset.json", text = io::read_file(path);
+  std::size_t const at = text.find("\"documents\": ");
+  REQUIRE(at != std::string::npos);
+  io::write_file(path, text.substr(0, at + 13) + "1, \"were\": " + text.substr(at + 13));
+  REQUIRE_ERROR(texts.fresh({"--data", texts.path("cats"), "--pack", "documents"}), ErrorKind::configuration,
+                "has 1 documents, and <|endoftext|>, with which they begin, stands");
+  static_cast<void>(texts.fresh({"--data", texts.path("cats")}));
+}
+
 TEST_CASE("a resumed run keeps its data and its tokenizer, and takes the same data from elsewhere") {
   Texts const texts;
   texts.save(texts.fresh({"--data", texts.path("cats")}));

@@ -19,14 +19,15 @@
 #include <tutti/train/validation.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace tutti::federate {
 
 class Gpt2Global final : public OuterModel {
  public:
-  /// With `weights`, or drawn from the setup's seed where it is null: the same on every start.
-  Gpt2Global(train::Setup& setup, Gpt2Program const& program, io::LlmcModel const* weights)
+  /// With what `initial` sets, or drawn from the setup's seed where it is null: the same on every start.
+  Gpt2Global(train::Setup& setup, Gpt2Program const& program, std::function<void(graph::State&)> const& initial)
       : setup_(setup),
         context_({.threads = setup.options.threads}),
         step_(context_, program.model, {},
@@ -37,7 +38,7 @@ class Gpt2Global final : public OuterModel {
         outer_(context_, {parallel::size(fragment_)},
                {.learning_rate = program.outer_learning_rate, .momentum = program.outer_momentum}) {
     step_.initialise(static_cast<std::uint64_t>(setup.options.seed));
-    if (weights != nullptr) train::read_gpt2(*weights, program.model, nn::gpt2_data(step_.state()));
+    if (initial) initial(step_.state());
     parallel::gather(step_.state(), fragment_, outer_.parameters(0));
   }
 

@@ -4,6 +4,7 @@
 /// The token files and the tokenizer of a run, and whether they belong together: token ids mean something else to
 /// another tokenizer, and nothing in a file of tokens shows it.
 
+#include <tutti/data/dataset.hpp>
 #include <tutti/data/loader.hpp>
 #include <tutti/data/tokenizer_json.hpp>
 #include <tutti/train/checkpoint.hpp>
@@ -117,6 +118,23 @@ inline std::string require_data_of_tokenizer(std::string const& flag, data::Toke
                       "to this model. Make it with that tokenizer (prepare_text --tokenizer FILE), or start a new run");
   }
   return without;
+}
+
+/// Refuses to keep documents apart where the token that begins them stands within them too, as </s> ends turns in
+/// some chat templates. Only a description beside token files tells. Errors: configuration.
+inline void require_documents(std::string const& flag, data::TokenCorpus const& corpus, std::int64_t found,
+                              std::string const& mark) {
+  std::int64_t documents = 0;
+  for (io::TokenShard const& shard : corpus.shards()) {
+    auto const described = data::describe_shard(shard);
+    if (!described) return;
+    documents += described->documents;
+  }
+  if (documents != found)
+    throw Error(ErrorKind::configuration, "train_gpt2",
+                "--pack documents: " + flag + " " + corpus.pattern() + " has " + std::to_string(documents) +
+                    " documents, and " + mark + ", with which they begin, stands " + std::to_string(found) +
+                    " times: within them too. Leave out --pack, or make the data with another --chat-template");
 }
 
 /// Three words in a row from the beginning of held-out text, for a first prompt; empty where there are none.

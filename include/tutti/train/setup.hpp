@@ -331,6 +331,9 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
   detail::said_of("--data", [&] {
     s.train.emplace(std::move(sets), s.global_rows, o.sequence, static_cast<std::uint64_t>(o.seed), s.document_mark);
   });
+  for (std::size_t set = 0; set < s.train->sets() && s.document_mark; ++set)
+    detail::require_documents("--data", s.train->loader(set).corpus(), s.train->loader(set).packing()->documents(),
+                              s.tokenizer->tokenizer.token_bytes(*s.document_mark));
   if (!o.validation_data.empty())
     for (DataSet const& set : parse_data_sets("--validation-data", o.validation_data, false)) {
       data::ValidationLoader held_out(corpus_of("--validation-data", set.path), o.sequence, s.document_mark);

@@ -32,8 +32,8 @@ class Gpt2Shepherd {
       : command_(std::move(command)),
         setup_(setup_of(command_, choice_)),
         program_(program_of(command_, setup_, choice_)),
-        model_(setup_, program_, choice_.weights ? &*choice_.weights : nullptr) {
-    choice_.weights.reset();
+        model_(setup_, program_, choice_.initial) {
+    choice_.initial = nullptr;  // and the file that it may read
     clear_finished();
     Facts facts;
     facts.parameters = static_cast<std::int64_t>(model_.parameters().size());
