@@ -42,6 +42,13 @@ class StepRandom {
  private:
   Var seed_, step_, row_;
 };
+/// Gives a program that has them the scalars of a StepRandom. `row` is that of the first sequence.
+template <class Run>
+void set_random(Run& run, std::int64_t seed, std::int64_t step, std::int64_t row) {
+  if (run.takes(StepRandom::seed_name)) run.set(StepRandom::seed_name, seed);
+  if (run.takes(StepRandom::step_name)) run.set(StepRandom::step_name, step);
+  if (run.takes(StepRandom::row_name)) run.set(StepRandom::row_name, row);
+}
 
 /// Causal self-attention, as graph::attention with heads of their own keys and values, whose probabilities are dropped.
 /// Cost      written in primitives: it keeps numbers (B, heads, T, T) for the backward pass, unlike graph::attention

@@ -11,6 +11,7 @@
 #include <tutti/nn/dropout.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/sections.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
@@ -77,6 +78,7 @@ class TrainStep {
     state_.add(step);
     for (graph::Update const& update : step.updates)
       if (!graph::is_divisible(step, update)) updated_.emplace_back(step.name(update.target));
+      else if (step.op(update.target) == graph::Op::state) moments_.emplace_back(step.name(update.target));
   }
   TrainStep(TrainStep const&) = delete;
   TrainStep& operator=(TrainStep const&) = delete;
@@ -91,7 +93,9 @@ class TrainStep {
     return state_;
   }
   /// Of parameters and moments.
-  std::int64_t state_bytes() const noexcept { return state_.bytes(); }
+  std::int64_t state_bytes() const noexcept { return state_.bytes() - sections_.others_bytes(state_); }
+  /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
+  parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
     std::int64_t count = 0;
     for (graph::Field const& field : state_.fields())
@@ -117,7 +121,7 @@ class TrainStep {
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
     execution_.show_state();
-    if (splits_.ranks() == 1) return static_cast<void>(f(state_));
+    if (splits_.ranks() == 1) return static_cast<void>(f(state_)), sections_.clear_others(state_);
     require_connected(where);
     graph::State whole = parallel::whole_fields(state_, splits_);
     f(whole);
@@ -154,6 +158,7 @@ class TrainStep {
       throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
                   concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
                          ". Set TrainStepOptions::tensor to as many"), where);
+    sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
     programs_.clear();
     evaluation_.reset();
     execution_.release();
@@ -162,6 +167,7 @@ class TrainStep {
     parallel_ = std::move(data_parallel);
     compared_ = false;
     if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
+    if (parallel_.sharded) plan();
   }
   /// The caller has compared the state on all ranks since `connect`: the first step does not do it again.
   void mark_compared() noexcept { compared_ = true; }
@@ -212,7 +218,7 @@ class TrainStep {
       Executor& run = *programs_[last ? programs_.size() - 1 : micro == 0 ? 0 : 1].executor;
       run.set("tokens", batch.tokens.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
       run.set("targets", batch.targets.slice(0, micro * options_.batch, (micro + 1) * options_.batch));
-      set_random(run, options_.first_row + micro * options_.batch);
+      nn::set_random(run, options_.seed, updates_, options_.first_row + micro * options_.batch);
       if (last) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::start(run, where);
     }
@@ -246,7 +252,7 @@ class TrainStep {
     require_begun(where);
     evaluation_->executor->set("tokens", tokens, where);
     evaluation_->executor->set("targets", targets, where);
-    set_random(*evaluation_->executor, 0);
+    nn::set_random(*evaluation_->executor, options_.seed, updates_, 0);
     evaluation_->executor->run(where);
     return evaluation_->executor->value("loss");
   }
@@ -315,13 +321,6 @@ class TrainStep {
   std::int64_t runs_of(std::size_t i) const noexcept {
     return i == 1 && programs_.size() == 3 ? options_.micro_steps - 2 : 1;
   }
-  void set_random(Executor& run, std::int64_t row) const {
-    using Random = nn::StepRandom;
-    std::pair<std::string_view, std::int64_t> const scalars[]{
-        {Random::seed_name, options_.seed}, {Random::step_name, updates_}, {Random::row_name, row}};
-    for (auto const& [name, value] : scalars)
-      if (run.takes(name)) run.set(name, value);
-  }
   bool may_share(graph::Field const& field) const {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
@@ -358,12 +357,11 @@ class TrainStep {
       state_.add(graph);
       graph::CompileOptions options;
       options.target = Execution<Device>::target;
-      if (divided())
-        options.division = {parallel_.node->rank(), parallel_.node->size(),
-                            parallel_.node->size() == parallel_.port->size()};
+      options.division = parallel::division_of(parallel_, divided());
       return Runnable{std::make_unique<graph::Program>(graph::compile(graph, options)), nullptr};
     };
     for (Pass pass : passes) programs_.push_back(compiled(pass));
+    if (parallel_.sharded) sections_ = parallel::StateSections(moments_, programs_.back().program->list, state_);
     evaluation_.emplace(compiled(std::nullopt));
   }
   void prepare() {
@@ -386,6 +384,8 @@ class TrainStep {
   graph::State state_;
   parallel::Splits splits_;           // of the parameters, where the tensor axis has several ranks
   std::vector<std::string> updated_;  // fields that every rank updates whole: no rank's part of them is another's
+  std::vector<std::string> moments_;  // of updates that ranks can share out
+  parallel::StateSections sections_;  // of those, where they do, and each has its own
   std::int64_t updates_ = 0;
   bool begun_ = false;     // a step or an evaluation has found initialised parameters
   bool compared_ = false;  // with those of the other ranks, since they were connected
