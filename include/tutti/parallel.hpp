@@ -13,6 +13,7 @@
 #include <tutti/parallel/outer_optimizer.hpp>
 #include <tutti/parallel/diloco.hpp>
 #include <tutti/parallel/mesh.hpp>
+#include <tutti/parallel/sections.hpp>
 #include <tutti/parallel/shard_vocabulary.hpp>
 #include <tutti/parallel/split.hpp>
 #include <tutti/parallel/shard_operations.hpp>

@@ -2,11 +2,15 @@
 #include "small_gpt.hpp"
 #include "support/catch.hpp"
 
+#include <tutti/backend/threads.hpp>
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/graph/divide.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/program.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -105,4 +109,48 @@ TEST_CASE("a divided program without its ranks' port is refused") {
   exec::Context context({.threads = 1});
   State state(graph);
   REQUIRE_ERROR(Executor(context, program, state), ErrorKind::invalid_argument, "Set ExecutorOptions::node");
+}
+
+TEST_CASE("ranks with parameters of their own gather what others updated, and touch of moments their sections alone") {
+  SmallSizes sizes;
+  Graph const graph = test::small_graph(sizes, SmallPass::whole, true);
+  for (std::int64_t bucket_bytes : {std::int64_t{0}, std::int64_t{3000}, std::int64_t{1} << 20})
+    for (int ranks : {2, 3, 4}) {
+      INFO("buckets of " << bucket_bytes << " bytes, " << ranks << " ranks");
+      std::map<std::string, std::vector<float>> one;  // after steps of ranks that update everything
+      std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+      for (bool gathers : {false, true})
+        threads::run(ranks, [&](Communicator<Threads>& communicator) {
+          int const rank = communicator.rank();
+          auto const port = comm::port(communicator);
+          CompileOptions options;
+          options.bucket_bytes = bucket_bytes;
+          if (gathers) options.division = {rank, ranks, true, true};
+          Program const program = compile(graph, options);
+          exec::Context context({.threads = 1});
+          State state(graph);
+          state.initialise(7);
+          Executor run(context, program, state, {.port = port.get(), .node = port.get(), .poison = true});
+          for (int step = 0; step < 3; ++step) {
+            test::set_batch(run, sizes, static_cast<unsigned>(rank + ranks * step), step + 1);
+            run.run();
+          }
+          communicator.barrier();
+          std::string& said = wrong[static_cast<std::size_t>(rank)];
+          for (Field const& field : state.fields()) {
+            auto const values = field.view<float>().elements();
+            if (!gathers) {
+              if (rank == 0) one[field.name].assign(values.begin(), values.end());
+              continue;
+            }
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              float const wanted = one.at(field.name)[i];
+              bool const near = std::abs(values[i] - wanted) <= 1e-6f * std::max(1.0f, std::abs(wanted));
+              if (!near && (field.parameter || values[i] != 0)) said = field.name;
+            }
+          }
+          communicator.barrier();
+        });
+      for (std::string const& said : wrong) CHECK(said == "");
+    }
 }

@@ -216,7 +216,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "architecture", "kv-heads", "hidden", "untied",
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
-                                  "data-parallel", "tensor-parallel",
+                                  "data-parallel", "tensor-parallel", "zero",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "keep-packed", "replicas-per-rank", "autotune",
                                   "tensorboard", "dashboard", "dashboard-port",                // and who watches it
@@ -259,6 +259,11 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--compress", "int8", "--tensor-parallel", "2"},
        "--compress int8: is not with --tensor-parallel 2, whose ranks have parts of gradients"},
       {{"--data", "x", "--compress", "int8", "--device", "cuda"}, "--compress int8: is done by processors alone"},
+      {{"--data", "x", "--zero", "3"}, "--zero 3: must be at most 1"},
+      {{"--data", "x", "--zero", "1", "--algorithm", "diloco"}, "--zero 1: is for --algorithm ddp"},
+      {{"--data", "x", "--zero", "1", "--optimizer", "sgd"}, "--zero 1: shares out adamw's moments, of which"},
+      {{"--data", "x", "--zero", "1", "--tensor-parallel", "2"}, "--zero 1: is not there for --tensor-parallel"},
+      {{"--data", "x", "--zero", "1", "--device", "cuda"}, "--zero 1: is for --device cpu alone"},
       {{"--data", "x", "--batch", "4000000000000000000"}, "--batch 4000000000000000000"},
       {{"--data", "x", "--total-tokens", "9223372036854775807"}, "--total-tokens 9223372036854775807"},
       {{"--data", "x", "--sequence", "3000000000"}, "--sequence 3000000000"},

@@ -361,6 +361,37 @@ def case_compress(bench):
         check(said in errors, errors)
 
 
+def case_zero(bench):
+    """--zero 1: losses within 1e-6 of those of ranks that have all moments, resumed to the bit; checkpoints hold whole moments, with which any
+    layout goes on."""
+    steps = ("--steps", "20", "--total-tokens", "256", "--schedule", "constant", "--checkpoint-every", "10")
+    for backend in bench.backends():
+        for ranks in (2, 4):
+            for flags in ((), ("--optimizer", "muon"), ("--compress", "powersgd:4")):
+                name = "-".join([backend, str(ranks), *flags])
+                plain, shared, parts = (bench.folder / f"{name}-{what}" for what in ("plain", "shared", "parts"))
+                text, _ = bench.run(backend, ranks, plain, "--batch", "2", *steps, *flags, "--replicas-per-rank")
+                bench.run(backend, ranks, shared, "--batch", "2", *steps, *flags, "--zero", "1")
+                worst = close(bench.losses(plain), bench.losses(shared), 1e-6)
+                bench.run(backend, ranks, parts, "--batch", "2", "--steps", "10", *steps[2:], *flags, "--zero", "1")
+                bench.run(backend, ranks, parts, "--resume", "latest", "--steps", "20", "--zero", "1")
+                check(bench.losses(parts) == bench.losses(shared) and bench.parameters(parts, 20) == bench.parameters(shared, 20), f"{name}: other bits after resuming")
+                sizes = [(out / "checkpoints" / "step_00000020" / "optimizer.safetensors").stat().st_size for out in (plain, shared)]
+                check(sizes[0] == sizes[1], f"{name}: moments of {sizes} bytes")
+                print(f"  {name}: within {worst:.1e}")
+    reference = bench.losses(bench.folder / "threads-2-plain")
+    for before, ranks, flags in (("threads-2-shared", 2, ()), ("threads-2-shared", 1, ()), ("threads-2-shared", 4, ("--zero", "1")),
+                                 ("threads-4-shared", 2, ("--replicas-per-rank",)), ("threads-2-plain", 3, ("--zero", "1"))):
+        out = bench.folder / f"{before}-{ranks}"
+        shutil.copytree(bench.folder / before, out)
+        bench.run("threads", ranks, out, "--resume", "10", "--batch", "8", *flags)
+        print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(reference, bench.losses(out), 1e-5):.1e}")
+    for flags, said in ((("--algorithm", "diloco"), "is for --algorithm ddp"), (("--optimizer", "sgd"), "shares out adamw's moments"),
+                        (("--tensor-parallel", "2"), "is not there for --tensor-parallel")):
+        _, errors = bench.run("threads", 2, bench.folder / "none", "--zero", "1", *flags, code=None)
+        check(f"--zero 1: {said}" in errors, errors)
+
+
 def case_dropout(bench):
     """--dropout and --attention-dropout: the same masks on one rank and two, resumed to the bit, none in validation."""
     flags = ("--steps", "8", "--schedule", "constant", "--dropout", "0.2", "--attention-dropout", "0.1")

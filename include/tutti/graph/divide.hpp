@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Updates shared out between the ranks of a node, which have one copy of parameters and moments together (the idea of
-/// Rajbhandari et al. 2020, arXiv 1910.02054, with shared memory in the place of the gather): each reduces, sums the
-/// squares of, and updates a section of every bucket of gradients.
+/// Updates shared out between ranks (Rajbhandari et al. 2020, arXiv 1910.02054): each reduces, sums the squares of, and
+/// updates a section of every bucket of gradients. The ranks of a node have one copy of parameters and moments
+/// together, shared memory in the place of the gather; others gather the parameters, bucket by bucket.
 
 #include <tutti/core/list.hpp>
 #include <tutti/graph/division.hpp>
@@ -25,13 +25,15 @@ class UpdateDivision {
 
   void run() {
     if (division_.ranks == 1) return;
+    if (division_.gathers) list_updated();
     for (Step& step : list_.steps)
       if (step.kind == StepKind::adamw) narrow_update(step);
     if (division_.everybody) {
       divide_norms();
       scatter_buckets();
     }
-    fence_updates();
+    if (division_.gathers) gather_parameters();
+    else fence_updates();
   }
 
  private:
@@ -160,6 +162,75 @@ class UpdateDivision {
     }
     list_.steps = std::move(steps);
   }
+  /// Parameters, by the bucket of their gradients; one whose gradient is in none has a group of its own.
+  struct Updated {
+    Ref parameter;
+    std::int64_t at = 0;  // in the group, bytes
+    Range mine;
+  };
+  struct Group {
+    BufferId bucket = -1;
+    std::int64_t section = 0;  // bytes of a rank
+    List<Updated> parameters;
+  };
+  void list_updated() {
+    for (Step const& step : list_.steps) {
+      if (step.kind != StepKind::adamw) continue;
+      for (std::size_t i = 4, w = 0; i + 3 < step.reads.size(); i += 4, w += 3) {
+        Ref const& gradient = step.reads[i + 1];
+        BufferId const root = bucket(gradient);
+        Group* group = nullptr;
+        for (Group& one : groups_)
+          if (root >= 0 && one.bucket == root) group = &one;
+        if (group == nullptr) {
+          std::int64_t const bytes = root < 0 ? gradient.bytes() : list_[root].bytes;
+          groups_.push_back({root, align_up((bytes + division_.ranks - 1) / division_.ranks), {}});
+          group = &groups_[groups_.size() - 1];
+        }
+        std::int64_t const at = root < 0 ? 0 : list_.home(gradient.buffer).offset + gradient.offset;
+        group->parameters.push_back({step.writes[w], at, mine(gradient)});
+      }
+    }
+  }
+  /// Behind the last update each rank's section of every group is gathered, and what it holds put in its place.
+  void gather_parameters() {
+    std::size_t last = list_.steps.size();
+    while (last > 0 && list_.steps[last - 1].kind != StepKind::adamw) --last;
+    List<Step> steps;
+    for (std::size_t s = 0; s < last; ++s) steps.push_back(std::move(list_.steps[s]));
+    auto const memory = [&](std::int64_t bytes) {
+      Buffer made;
+      made.pool = Pool::communicator;
+      made.bytes = bytes;
+      return list_.add(made);
+    };
+    for (Group const& group : groups_) {
+      Step const& update = steps[last - 1];
+      std::int64_t const whole = group.section * division_.ranks, first = group.section * division_.rank;
+      BufferId const own = memory(group.section), all = memory(whole);
+      auto const flat = [&](BufferId buffer, std::int64_t bytes) {
+        return contiguous_ref(buffer, 0, DType::float32, {bytes / 4});
+      };
+      Step pack = communication(StepKind::copy, update), gather = communication(StepKind::all_gather, update),
+           unpack = communication(StepKind::copy, update);
+      for (Updated const& one : group.parameters) {
+        if (one.mine.begin < one.mine.end) {
+          pack.reads.push_back(part(one.parameter, one.mine));
+          pack.writes.push_back(contiguous_ref(own, one.at + 4 * one.mine.begin - first, DType::float32,
+                                               {one.mine.end - one.mine.begin}));
+        }
+        unpack.reads.push_back(contiguous_ref(all, one.at, DType::float32, {one.parameter.shape.size()}));
+        unpack.writes.push_back(part(one.parameter, {0, one.parameter.shape.size()}));
+      }
+      pack.writes.push_back(flat(own, group.section));  // padding too
+      gather.root = division_.ranks;
+      gather.reads = {flat(own, group.section)};
+      gather.writes = {flat(all, whole)};
+      for (Step* step : {&pack, &gather, &unpack}) steps.push_back(std::move(*step));
+    }
+    for (std::size_t s = last; s < list_.steps.size(); ++s) steps.push_back(std::move(list_.steps[s]));
+    list_.steps = std::move(steps);
+  }
   static Step communication(StepKind kind, Step const& beside) {
     Step step;
     step.kind = kind;
@@ -171,6 +242,7 @@ class UpdateDivision {
 
   StepList& list_;
   Division const& division_;
+  List<Group> groups_;
 };
 
 }  // namespace lowering

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// `Division`: how ranks on one node share the updates of their State.
+/// `Division`: how ranks share out the updates of their State.
 
 #include <tutti/graph/ir.hpp>
 
@@ -13,10 +13,13 @@ constexpr bool is_divisible(Graph const& graph, Update const& update) noexcept {
   return graph.op(update.value) == Op::result && graph.op(graph.operand(update.value, 0)) == Op::adamw;
 }
 
-/// This rank among those that share the fields of the State.
+/// This rank among those that share out updates.
 struct Division {
   int rank = 0, ranks = 1;
   bool everybody = true;  ///< these are all the ranks that average their gradients
+  /// Each has parameters of its own, into which the others' sections are gathered after the updates; of moments it has
+  /// the sections that it updates. False: they have one copy of all together. Needs `everybody`.
+  bool gathers = false;
 };
 
 }  // namespace tutti::graph

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <source_location>
 #include <string>
 #include <sys/mman.h>
@@ -67,6 +68,23 @@ class Memory {
   ~Memory() {
     if (port_ != nullptr) port_->release(data_);
     if (mapped_ != nullptr) ::munmap(mapped_, mapped_bytes_);
+  }
+
+  /// Zeros again. Whole pages go back to the system, where they came from it, until they are touched.
+  void clear(std::int64_t begin, std::int64_t bytes) noexcept {
+    if (bytes <= 0) return;
+    constexpr std::uintptr_t page = 4096;
+    std::byte* const first = data_ + begin;
+    auto const address = reinterpret_cast<std::uintptr_t>(first);
+    auto const before = static_cast<std::int64_t>((page - address % page) % page);
+    std::int64_t const whole = (bytes - before) / static_cast<std::int64_t>(page) * static_cast<std::int64_t>(page);
+    if (mapped_ == nullptr || whole <= 0 ||
+        ::madvise(first + before, static_cast<std::size_t>(whole), MADV_DONTNEED) != 0) {
+      std::memset(first, 0, static_cast<std::size_t>(bytes));
+      return;
+    }
+    std::memset(first, 0, static_cast<std::size_t>(before));
+    std::memset(first + before + whole, 0, static_cast<std::size_t>(bytes - before - whole));
   }
 
   std::byte* data() const noexcept { return data_; }

@@ -33,6 +33,7 @@ struct Field {
   bool parameter = false;  ///< trained; otherwise moments, accumulators
   bool stacked = false;    ///< the first axis counts layers
   bool per_rank = false;   ///< each rank's own: never shared, sent or compared
+  bool sections = false;   ///< each rank has sections of it, and zeros elsewhere: likewise
   Init init;
   Memory memory;
   std::byte* together = nullptr;  ///< in the place of `memory`: in what ranks have together, see State::share
@@ -157,7 +158,8 @@ class State {
     std::uint64_t stream = 0;
     for (Field& field : fields_) {
       bool const writes = writer_ || !field.shared();
-      if (writes) std::memset(field.data(), 0, static_cast<std::size_t>(field.bytes()));
+      if (writes && field.memory.data() != nullptr) field.memory.clear(0, field.bytes());
+      else if (writes) std::memset(field.data(), 0, static_cast<std::size_t>(field.bytes()));
       if (writes && field.dtype == DType::float32) {
         std::span<float> const values = field.view<float>().elements();
         if (field.init.kind == Init::Kind::ones) std::fill(values.begin(), values.end(), 1.0f);

@@ -52,7 +52,6 @@ class StepRandom {
  private:
   Var seed_, step_, row_;
 };
-
 /// Causal self-attention, as graph::attention with heads of their own keys and values, whose probabilities are dropped.
 /// Cost      written in primitives: it keeps numbers (B, heads, T, T) for the backward pass, unlike graph::attention
 constexpr Var attention(Var qkv, int heads, double p, StepRandom const& random, Var stream,

@@ -34,6 +34,8 @@ struct DataParallel {
   Shared<comm::Port> tensor{};
   /// Of all ranks, where there is a tensor axis; null: those of `port`.
   Shared<comm::Port> all{};
+  /// Of moments each rank has the part that it updates: Replicas::sharded.
+  bool sharded = false;
 
   Shared<comm::Port> const& everyone() const noexcept { return all ? all : port; }
 };
@@ -42,6 +44,8 @@ struct DataParallel {
 enum class Replicas : unsigned char {
   per_node,  ///< a node's ranks have one copy together, and share out its updates; where they share memory
   per_rank,  ///< each its own, and every update: where a node's memory is far from some of its ranks
+  /// Each its own parameters, and of AdamW's moments the part that it updates; updated parameters are gathered (ZeRO 1)
+  sharded,
 };
 
 /// The communicator must not be used for other collectives while a step runs.
@@ -52,8 +56,9 @@ DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Re
   DataParallel result{comm::port(communicator, where), nullptr, nullptr};
   if constexpr (requires { typename B::Accelerator; })
     if (communicator.size() > 1) result.device = comm::accelerator_port(communicator);
+  result.sharded = replicas == Replicas::sharded && communicator.size() > 1;
   if constexpr (comm::SharesBlocks<B>) {
-    if (replicas == Replicas::per_rank || communicator.size() == 1 || !communicator.backend().shares_memory())
+    if (replicas != Replicas::per_node || communicator.size() == 1 || !communicator.backend().shares_memory())
       return result;
     if (communicator.local_size() == communicator.size()) {
       result.node = result.port;
@@ -76,9 +81,9 @@ inline void barrier(comm::Port& port, std::source_location where = std::source_l
   if (port.size() > 1) port.barrier(where);
 }
 
-/// Whether a field is each rank's own: sums between micro-steps, and what a model says is.
+/// Whether a field is each rank's own: sums between micro-steps, sections of moments, and what a model says is.
 inline bool is_own(graph::Field const& field) noexcept {
-  return field.per_rank || optim::is_accumulator(field.name);
+  return field.per_rank || field.sections || optim::is_accumulator(field.name);
 }
 
 /// Gives every rank the contents of rank `root`, but of what is each rank's own. Ranks: all, with states of the same

@@ -47,7 +47,8 @@ DataParallel mesh(Communicator<B>& communicator, MeshSizes const& sizes, Replica
   return {.port = comm::port(lines["data"], where),
           .node = nullptr,
           .tensor = comm::port(lines["tensor"], where),
-          .all = comm::port(communicator, where)};
+          .all = comm::port(communicator, where),
+          .sharded = replicas == Replicas::sharded};
 }
 
 }  // namespace tutti::parallel

@@ -128,8 +128,12 @@ class DataParallelTraining {
     take_back(step_.state(), saved);
   }
   void finish_step(std::int64_t, StepResult&) {}
-  void exchange() noexcept {}
+  void exchange() {
+    if (std::exchange(gathered_, false)) step_.sections().clear_others(step_.state());
+  }
   void keep(CheckpointContents& contents, std::string const& out) {
+    if (port_) step_.sections().gather(*port_, step_.state(), port_->rank() == 0);  // where `contents` refers to
+    gathered_ = true;
     std::vector<io::NamedTensor> const mine = own();
     if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
     if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
@@ -164,6 +168,7 @@ class DataParallelTraining {
   Step& step_;
   int ranks_;
   Shared<comm::Port> port_, tensor_;
+  bool gathered_ = false;  // moments that ranks share out, while a checkpoint is written
 };
 
 /// Every rank trains a replica, with moments of its own; parallel::Diloco brings them together.

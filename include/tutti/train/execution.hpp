@@ -116,7 +116,7 @@ class Execution<Cpu> {
     return std::make_unique<Ready>(context_, program, state_,
                                    graph::ExecutorOptions{.port = ranks.port.get(),
                                                           .tensor = ranks.tensor.get(),
-                                                          .node = ranks.node.get(),
+                                                          .node = (ranks.sharded ? ranks.port : ranks.node).get(),
                                                           .workspace = workspace_,
                                                           .packed = settings.keeps_packed ? &packed_ : nullptr,
                                                           .profile = settings.profile});

@@ -81,6 +81,7 @@ struct Options {
   bool keep_packed = false;                                     ///< see TrainStepOptions
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
+  int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
   bool tensorboard = false, dashboard = false;
@@ -254,6 +255,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "replicas-per-rank", call,
          "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)"},
     o.replicas_per_rank, Any{});
+  f(Flag{"Run", "zero", call,
+         "1: every rank has parameters of its own and of adamw's moments only the share that it updates, as ZeRO's "
+         "stage 1 (default 0: as --replicas-per-rank says)"},
+    o.zero, setting::Range<int>{0, 1});
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});
@@ -327,6 +332,14 @@ inline void validate(Options const& o) {
     if (o.attention_dropout > 0)
       refuse("tensor-parallel", ranks,
              "divides heads, and --attention-dropout draws its masks over all of them. Leave out one");
+  }
+  if (o.zero > 0) {
+    if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
+    if (o.algorithm != AlgorithmName::ddp)
+      refuse("zero", "1", "is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
+    if (o.optimizer == OptimizerName::sgd)
+      refuse("zero", "1", "shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
+    if (o.tensor_parallel > 1) refuse("zero", "1", "is not there for --tensor-parallel. Leave out one");
   }
   // What is resumed may say otherwise.
   bool const remembered = !o.resume.empty() && o.checkpoint.empty();

@@ -10,6 +10,7 @@
 #include <tutti/graph/param.hpp>
 #include <tutti/optim/gradient_statistics.hpp>
 #include <tutti/optim/minimise.hpp>
+#include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/shard.hpp>
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/loss_context.hpp>
@@ -34,6 +35,19 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
   if (options.compress && options.tensor > 1)
     refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
            "TrainStepOptions::compress, or use one rank of the tensor axis");
+}
+
+/// Of those that a step is to be connected to; it is made for `tensor` on the tensor axis. `averages`: whether its
+/// programs average gradients. Errors: invalid_argument, unavailable.
+inline void require_ranks(parallel::DataParallel const& ranks, int tensor, bool averages, std::source_location where) {
+  if (int const found = ranks.tensor ? ranks.tensor->size() : 1; found != tensor)
+    throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
+                concat("the ranks of the tensor axis are ", found, ", and the step is made for ", tensor,
+                       ". Set TrainStepOptions::tensor to as many"), where);
+  if (ranks.port && ranks.port->size() > 1 && !averages)
+    throw Error(ErrorKind::unavailable, "TrainStep::connect",
+                "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
+                "averages models", where);
 }
 
 /// The output "loss" of a rank that has all of the model; of an evaluation nothing is dropped.

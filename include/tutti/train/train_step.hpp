@@ -11,6 +11,7 @@
 #include <tutti/nn/dropout.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/sections.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/gradient_statistics.hpp>
 #include <tutti/train/initialisation.hpp>
@@ -80,6 +81,7 @@ class TrainStep {
     state_.add(step);
     for (graph::Update const& update : step.updates)
       if (!graph::is_divisible(step, update)) updated_.emplace_back(step.name(update.target));
+      else if (step.op(update.target) == graph::Op::state) moments_.emplace_back(step.name(update.target));
   }
   TrainStep(TrainStep const&) = delete;
   TrainStep& operator=(TrainStep const&) = delete;
@@ -93,7 +95,10 @@ class TrainStep {
     execution_.state();
     return state_;
   }
-  std::int64_t state_bytes() const noexcept { return state_.bytes(); }
+  /// Of parameters and moments.
+  std::int64_t state_bytes() const noexcept { return state_.bytes() - sections_.others_bytes(state_); }
+  /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
+  parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
     std::int64_t count = 0;
     for (graph::Field const& field : state_.fields())
@@ -119,7 +124,7 @@ class TrainStep {
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
     execution_.state();
-    if (splits_.ranks() == 1) return static_cast<void>(f(state_));
+    if (splits_.ranks() == 1) return static_cast<void>(f(state_)), sections_.clear_others(state_);
     require_connected(where);
     graph::State whole = parallel::whole_fields(state_, splits_);
     f(whole);
@@ -150,22 +155,16 @@ class TrainStep {
   /// Ranks     all. Blocking. Pointers into the state are invalid afterwards.
   /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks.
   void connect(parallel::DataParallel data_parallel, std::source_location where = std::source_location::current()) {
-    if (int const tensor = data_parallel.tensor ? data_parallel.tensor->size() : 1; tensor != splits_.ranks())
-      throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
-                  concat("the ranks of the tensor axis are ", tensor, ", and the step is made for ", splits_.ranks(),
-                         ". Set TrainStepOptions::tensor to as many"), where);
-    if (data_parallel.port && data_parallel.port->size() > 1 && !Execution<Device>::averages)
-      throw Error(ErrorKind::unavailable, "TrainStep::connect",
-                  "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
-                  "averages models", where);
-    programs_.clear();
-    measures_.clear();
+    require_ranks(data_parallel, splits_.ranks(), Execution<Device>::averages, where);
+    sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
+    programs_.clear(), measures_.clear();
     execution_.close();
     execution_.state();
     state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
     if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
+    if (parallel_.sharded) plan();
   }
   /// The caller has compared the state on all ranks since `connect`: the first step does not do it again.
   void mark_compared() noexcept { compared_ = true; }
@@ -345,21 +344,20 @@ class TrainStep {
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
-    return step_graph<Loss>(config_, options_, optimizer_, splits_, pass,
-                            parallel_.port != nullptr ? parallel_.port->size() : 1, work);
+    return step_graph<Loss>(config_, options_, optimizer_, splits_, pass, parallel_.port ? parallel_.port->size() : 1,
+                            work);
   }
   void plan() {
     if (programs_.planned()) return;
-    programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), divided()); });
+    programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), true); });
+    if (parallel_.sharded) sections_ = parallel::StateSections(moments_, programs_.last_list(), state_);
   }
   /// Accumulators join the state here.
-  typename Execution<Device>::Program compiled(graph::Graph const& graph, bool divides) {
+  typename Execution<Device>::Program compiled(graph::Graph const& graph, bool updates) {
     state_.add(graph);
     graph::CompileOptions options;
     options.target = Execution<Device>::target;
-    if (divides)
-      options.division = {parallel_.node->rank(), parallel_.node->size(),
-                          parallel_.node->size() == parallel_.port->size()};
+    if (updates) options.division = parallel::division_of(parallel_, divided());
     return execution_.compile(graph, options);
   }
   std::vector<graph::Program const*> planned() {
@@ -388,6 +386,8 @@ class TrainStep {
   graph::State state_;
   parallel::Splits splits_;           // of the parameters, where the tensor axis has several ranks
   std::vector<std::string> updated_;  // fields that every rank updates whole: no rank's part of them is another's
+  std::vector<std::string> moments_;  // of updates that ranks can share out
+  parallel::StateSections sections_;  // of those, where they do, and each has its own
   std::int64_t updates_ = 0;
   bool begun_ = false;     // a step or an evaluation has found initialised parameters
   bool compared_ = false;  // with those of the other ranks, since they were connected
