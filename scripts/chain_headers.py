@@ -6,8 +6,8 @@
                                                        the folders are where the compiler looks for them, in its order
     chain_headers.py source OUTPUT HEADER...           writes the source that compiles a chain
 
-A header may follow another in a source where it includes that one itself, directly or not: what is declared before its
-own text is then what it includes, as if it stood alone. A matching gives each header at most one successor, the dearest
+A header may follow another in a source where it includes that one itself, directly or not, and is not included by it:
+what is declared before its own text is then what it includes, as if it stood alone. A matching gives each header at most one successor, the dearest
 header first (its cost is what it includes): in any such matroid this leaves the cheapest ends of chains.
 """
 
@@ -30,9 +30,10 @@ CHECKS = """#include <{header}>
 MAY_INCLUDE_VENDORS = ("tutti/backend/mpi", "tutti/backend/nccl")
 
 
-def included_first(path):
-    """What a header always includes before its own text: an include within an #if is none, nor is one below code."""
-    depth, found, comment = 0, [], False
+def included(path):
+    """What a header includes: always and before its own text, and at all. An include within an #if, or below code, is of
+    the second kind alone."""
+    depth, first, everything, comment, code = 0, set(), set(), False, False
     for line in path.read_text().splitlines():
         text = line.strip()
         if comment or text.startswith("/*"):
@@ -40,27 +41,38 @@ def included_first(path):
         elif text.startswith("#"):
             word = text[1:].lstrip()
             depth += word.startswith("if") - word.startswith("endif")
-            if depth == 0 and (match := INCLUDE.match(line)):
-                found.append(match[1])
+            if match := INCLUDE.match(line):
+                everything.add(match[1])
+                if depth == 0 and not code:
+                    first.add(match[1])
         elif text and not text.startswith("//"):
-            break
-    return found
+            code = True
+    return first, everything
 
 
 def chains(folders, headers):
-    closures, lines = {}, {}
+    direct, lines = {}, {}
 
-    def closure(header):
-        if header not in closures:
-            closures[header] = set()  # ends a circle
-            path = next(path for folder in folders if (path := folder / header).exists())
-            lines[header] = len(path.read_text().splitlines())
-            for included in included_first(path):
-                closures[header] |= {included} | closure(included)
-        return closures[header]
+    def read(header):
+        if header not in direct:
+            path = next((path for folder in folders if (path := folder / header).exists()), None)
+            direct[header] = included(path) if path else (set(), set())
+            lines[header] = len(path.read_text().splitlines()) if path else 0
+        return direct[header]
 
-    cost = {header: lines.get(header, 0) + sum(lines[part] for part in closure(header)) for header in headers}
-    above = {header: [other for other in headers if header in closures[other] and other not in closures[header]]
+    def closure(header, kind):
+        found, left = set(), [header]
+        while left:
+            for other in read(left.pop())[kind]:
+                if other not in found:
+                    found.add(other)
+                    left.append(other)
+        return found
+
+    first = {header: closure(header, 0) for header in headers}
+    everything = {header: closure(header, 1) for header in headers}
+    cost = {header: sum(lines[part] for part in first[header] | {header}) for header in headers}
+    above = {header: [other for other in headers if header in first[other] and other not in everything[header]]
              for header in headers}
     below = {}  # of a header: the one before it
 

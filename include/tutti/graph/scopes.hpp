@@ -3,8 +3,9 @@
 /// @file
 /// Names of ranges of a program, which its nodes, steps and traces know.
 
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/graph/infer.hpp>
+#include <tutti/graph/ir.hpp>
 
 #include <cstddef>
 #include <source_location>
@@ -39,8 +40,8 @@ class Scopes {
     bool good = !name.empty() && name != "*" && name.find(Graph::scope_end) == name.npos;
     for (char const c : name) good = good && static_cast<unsigned char>(c) >= 0x20;
     if (!good)
-      refuse(where, "scope", ErrorKind::invalid_argument,
-             "'" + std::string(name) + "' is no name of a range; give one such as \"attention\"");
+      throw Error(ErrorKind::invalid_argument, "scope",
+                  "'" + std::string(name) + "' is no name of a range; give one such as \"attention\"", where);
     std::size_t const length = path_.size();
     if (length == 0 && in_loop) enter("*");
     enter(name);

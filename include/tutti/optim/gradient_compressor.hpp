@@ -6,6 +6,7 @@
 
 #include <tutti/core/shared.hpp>
 #include <tutti/graph/ops.hpp>
+#include <tutti/graph/ops_indexing.hpp>
 #include <tutti/reflect/members.hpp>
 
 #include <concepts>
