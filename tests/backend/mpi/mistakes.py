@@ -71,13 +71,14 @@ MISTAKES = {
 }
 
 
-def children_of(program):
-    """Processes that run the program."""
+def children_of(program, mistake):
+    """Processes that run the program with this mistake: another may be under way beside it."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if os.readlink(entry / "exe") == str(program):
+                if os.readlink(entry / "exe") == str(program) and \
+                        (entry / "cmdline").read_bytes().split(b"\0")[1:2] == [mistake.encode()]:
                     found.append(int(entry.name))
             except OSError:
                 pass
@@ -125,11 +126,11 @@ def run(program, launcher, mistake, way, ranks):
         elif not said:
             problems.append("no rank says so")
     for _ in range(50):
-        if not children_of(program):
+        if not children_of(program, mistake):
             break
         time.sleep(0.1)
     else:
-        problems.append(f"processes are left: {children_of(program)}")
+        problems.append(f"processes are left: {children_of(program, mistake)}")
     print(f"{mistake} {way}, {ranks} ranks: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
     if problems:
         print(text)
