@@ -5,7 +5,6 @@
 
 #include <tutti/io/file.hpp>
 
-#include <atomic>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -27,8 +26,7 @@ class AtomicFolder {
     if (folder_exists(path_) && !fs::is_empty(path_, code))
       throw Error(ErrorKind::io, "AtomicFolder",
                   "folder '" + path_ + "' exists and is not empty. Choose another name, or remove it");
-    static std::atomic<unsigned> counter{0};
-    temporary_ = path_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+    temporary_ = detail::temporary_name(path_);
     make_folder(detail::folder_of(path_));
     if (::mkdir(temporary_.c_str(), 0777) != 0)
       detail::throw_errno("AtomicFolder", "cannot make '" + temporary_ + "'. Choose a place that may be written");

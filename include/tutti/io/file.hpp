@@ -117,6 +117,12 @@ inline RegularFile open_regular(std::string const& path, char const* operation) 
   return {std::move(file), static_cast<std::size_t>(facts.st_size)};
 }
 
+/// Beside `path`, of no other file or folder that this process writes.
+inline std::string temporary_name(std::string const& path) {
+  static std::atomic<unsigned> counter{0};
+  return path + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+}
+
 }  // namespace detail
 
 /// The bytes of a regular file in memory of their own: what happens to the file later does not matter, as it does to
@@ -196,11 +202,10 @@ inline bool exchange_names(std::string const& one, std::string const& other) {
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path) : path_(std::move(path)) {
-    static std::atomic<unsigned> counter{0};
     struct stat facts {};
     if (::stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
       throw Error(ErrorKind::io, "AtomicFile", "'" + path_ + "' exists and is not a regular file. Choose another name");
-    temporary_ = path_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+    temporary_ = detail::temporary_name(path_);
     file_ = detail::Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.get() < 0) {
       // Not ours: the destructor, had it run, must not remove it. A constructor that throws runs none.
