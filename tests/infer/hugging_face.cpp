@@ -12,6 +12,7 @@
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/sequence.hpp>
+#include <tutti/io/safetensors_writer.hpp>
 
 #include <cmath>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/io/safetensors_shards.hpp>
+#include <tutti/io/safetensors_writer.hpp>
 
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"

@@ -6,13 +6,10 @@
 
 #include <tutti/io/safetensors.hpp>
 
-#include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <set>
 #include <source_location>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -123,42 +120,5 @@ class SafetensorsShards {
   std::map<std::string, NamedTensor, std::less<>> tensors_;
   std::map<std::string, Safetensors const*, std::less<>> homes_;
 };
-
-/// Writes a model into `folder`: model.safetensors, or, when its tensors have more than `shard_bytes`, shards and then
-/// their index, without which no reader sees them. The tensors keep their order over the shards.
-/// Errors: invalid_argument, when a name stands twice or the folder holds a model already; io.
-inline void write_safetensors_shards(std::string const& folder, std::span<NamedTensor const> tensors,
-                                     Metadata const& metadata = {}, std::uint64_t shard_bytes = 5'000'000'000,
-                                     std::source_location where = std::source_location::current()) {
-  std::string const index = folder + "/" + SafetensorsShards::index_name, single = folder + "/model.safetensors";
-  if (file_exists(index) || file_exists(single))
-    throw Error(ErrorKind::invalid_argument, "write_safetensors_shards",
-                "folder '" + folder + "' holds a model already. Choose another, or remove '" +
-                    (file_exists(index) ? index : single) + "'",
-                where);
-  std::set<std::string_view> names;
-  std::vector<std::size_t> firsts = {0};
-  std::uint64_t used = 0, total = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!names.insert(tensors[i].name).second)
-      throw Error(ErrorKind::invalid_argument, "write_safetensors_shards",
-                  "the name '" + tensors[i].name + "' stands twice. Give every tensor a name of its own", where);
-    std::uint64_t const bytes = tensors[i].bytes();
-    if (used != 0 && (used >= shard_bytes || bytes > shard_bytes - used)) firsts.push_back(i), used = 0;
-    used += bytes;
-    total += bytes;
-  }
-  if (firsts.size() == 1) return write_safetensors(single, tensors, metadata, where);
-  nlohmann::json map = nlohmann::json::object();
-  for (std::size_t part = 0; part < firsts.size(); ++part) {
-    std::size_t const end = part + 1 < firsts.size() ? firsts[part + 1] : tensors.size();
-    char name[64];
-    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", part + 1, firsts.size());
-    write_safetensors(folder + "/" + name, tensors.subspan(firsts[part], end - firsts[part]), metadata, where);
-    for (std::size_t i = firsts[part]; i < end; ++i) map[tensors[i].name] = name;
-  }
-  nlohmann::json const json = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  write_file(index, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-}
 
 }  // namespace tutti::io

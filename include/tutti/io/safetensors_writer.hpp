@@ -10,14 +10,16 @@
 #include <cstdio>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tutti::io {
 
-/// Tensors' bytes come by `write`, in the order of `tensors()`; then `commit`. A model of more than `shard_bytes` is
-/// divided as write_safetensors_shards divides it; of those files the index, which readers open, appears last.
+/// Tensors' bytes come by `write`, in the order of `tensors()`; then `commit`. It makes model.safetensors, or, of a
+/// model with more than `shard_bytes`, shards, over which tensors keep their order, and last their index, without
+/// which no reader sees them.
 class SafetensorsWriter {
  public:
   /// `plan`: names, types and shapes; its data are not read. Errors: invalid_argument (a name that stands twice).
@@ -118,5 +120,21 @@ class SafetensorsWriter {
   std::size_t opened_ = 0, tensor_ = 0, done_ = 0;
   std::optional<AtomicFile> file_;
 };
+
+/// The same of tensors that are all in memory.
+/// Errors: invalid_argument, when a name stands twice or the folder holds a model already; io.
+inline void write_safetensors_shards(std::string const& folder, std::span<NamedTensor const> tensors,
+                                     Metadata const& metadata = {}, std::uint64_t shard_bytes = 5'000'000'000,
+                                     std::source_location where = std::source_location::current()) {
+  std::string const index = folder + "/" + SafetensorsShards::index_name, single = folder + "/model.safetensors";
+  if (file_exists(index) || file_exists(single))
+    throw Error(ErrorKind::invalid_argument, "write_safetensors_shards",
+                "folder '" + folder + "' holds a model already. Choose another, or remove '" +
+                    (file_exists(index) ? index : single) + "'",
+                where);
+  SafetensorsWriter writer(folder, {tensors.begin(), tensors.end()}, metadata, shard_bytes, where);
+  for (NamedTensor const& tensor : writer.tensors()) writer.write(tensor.data, tensor.bytes());
+  writer.commit();
+}
 
 }  // namespace tutti::io
