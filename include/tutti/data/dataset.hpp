@@ -158,10 +158,7 @@ inline std::uint64_t hash_contents(std::string const& folder, Dataset const& dat
   std::vector<std::string> files{"tokenizer.json", dataset.train.file, dataset.validation.file};
   for (DatasetSplit const& split : {dataset.train, dataset.validation})
     if (split.targets >= 0) files.push_back(io::mask_path(split.file));
-  for (std::string const& file : files) {
-    Storage<Cpu> const bytes = io::map_file(folder + "/" + file);
-    hash = hash_bytes({static_cast<std::byte const*>(bytes.data()), bytes.bytes()}, hash);
-  }
+  for (std::string const& file : files) hash = io::hash_file(folder + "/" + file, hash);
   return hash;
 }
 }  // namespace detail

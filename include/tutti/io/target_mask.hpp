@@ -28,12 +28,13 @@ struct MaskHeader {
   std::uint64_t rest[3] = {};
 };
 static_assert(sizeof(MaskHeader) == 64);
-
-inline std::uint64_t hash_file(std::string const& path) {
-  Storage<Cpu> const bytes = map_file(path);
-  return hash_bytes({static_cast<std::byte const*>(bytes.data()), bytes.bytes()});
-}
 }  // namespace detail
+
+/// hash_bytes of a file behind what `before` is of. Errors: io.
+inline std::uint64_t hash_file(std::string const& path, std::uint64_t before = 0) {
+  Storage<Cpu> const bytes = map_file(path);
+  return hash_bytes({static_cast<std::byte const*>(bytes.data()), bytes.bytes()}, before);
+}
 
 /// Where the mask of a token file lies: "train.mask" for "train.bin".
 inline std::string mask_path(std::string const& shard) {
@@ -57,7 +58,7 @@ class TargetMask {
     std::size_t const expected = sizeof(header) + (shard.tokens().size() + 7) / 8;
     if (storage_.bytes() != expected)
       refuse("it has " + std::to_string(storage_.bytes()) + " bytes and its tokens need " + std::to_string(expected));
-    if (header.hash != detail::hash_file(shard.path()))
+    if (header.hash != hash_file(shard.path()))
       refuse("it was made for other tokens than '" + shard.path() + "' has now");
     counted_ = static_cast<std::int64_t>(header.counted);
     if (count(0, shard.tokens().size()) != counted_)
@@ -105,7 +106,7 @@ inline void write_target_mask(std::string const& shard, std::vector<bool> const&
       ++header.counted;
     }
   header.tokens = counts.size();
-  header.hash = detail::hash_file(shard);
+  header.hash = hash_file(shard);
   AtomicFile file(mask_path(shard));
   file.write(&header, sizeof(header));
   file.write(bits.data(), bits.size());
