@@ -22,72 +22,21 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from network_nodes import Nodes, command_inside, why_not  # noqa: E402
+
 LEFT_OUT = 3
-LAUNCHER = "10.231.78.254"
 
 
 def fail(why):
     sys.exit(f"FAILED: {why}")
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True)
-
-
-class Nodes:
-    """Namespaces of their own, each with a slow cable to the launcher's; they end with their processes."""
-
-    def __init__(self, folder, count, link):
-        self.folder, self.processes, self.addresses = folder, [], [f"10.231.78.{n + 1}" for n in range(count)]
-        ip("link", "set", "lo", "up")
-        ip("link", "add", "switch", "type", "bridge")
-        ip("addr", "add", f"{LAUNCHER}/24", "dev", "switch")
-        ip("link", "set", "switch", "up")
-        for number, address in enumerate(self.addresses):
-            ready = folder / f"ready{number}"
-            node = subprocess.Popen(["unshare", "--net", "--mount", "--uts", "sh", "-c",
-                                     "mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && "
-                                     f"hostname node{number} && touch {ready} && exec sleep 7200"])
-            self.processes.append(node)
-            (folder / address).write_text(str(node.pid))
-            while not ready.exists():
-                if node.poll() is not None:
-                    fail(f"node {number} did not start")
-                time.sleep(0.01)
-            ip("link", "add", f"port{number}", "type", "veth", "peer", "name", f"cable{number}")
-            ip("link", "set", f"port{number}", "master", "switch", "up")
-            ip("link", "set", f"cable{number}", "netns", str(node.pid))
-            for words in (["ip", "link", "set", "lo", "up"], ["ip", "addr", "add", f"{address}/24", "dev", f"cable{number}"],
-                          ["ip", "link", "set", f"cable{number}", "up"],
-                          ["tc", "qdisc", "add", "dev", f"cable{number}", "root", "tbf", "rate", link, "burst", "64kb",
-                           "latency", "400ms"]):
-                subprocess.run(["nsenter", "--net", "--target", str(node.pid), *words], check=True)
-        # The launcher reaches a node by what it takes for ssh: HOST COMMAND...
-        shell = folder / "enter"
-        shell.write_text("#!/bin/sh\n"
-                         "while [ \"${1#-}\" != \"$1\" ]; do shift; done\n"
-                         f"pid=$(cat {folder}/$1); shift\n"
-                         "exec nsenter --net --mount --uts --target \"$pid\" sh -c \"$*\"\n")
-        shell.chmod(0o755)
-        self.words = ["-localhost", LAUNCHER, "-launcher", "ssh", "-launcher-exec", str(shell),
-                      "-hosts", ",".join(f"{address}:1" for address in self.addresses), "-genv", "UCX_TLS", "tcp,self"]
-
-    def sent(self):
-        """Bytes that have left the first node."""
-        text = subprocess.run(["nsenter", "--net", "--mount", "--target", str(self.processes[0].pid), "cat",
-                               "/sys/class/net/cable0/statistics/tx_bytes"], check=True, capture_output=True, text=True)
-        return int(text.stdout)
-
-    def end(self):
-        for node in self.processes:
-            node.kill()
-
-
 def train(args, folder, nodes, compress, steps):
     """Steps' rows, the start's row, the loss at the end, and the bytes that left a node in a step."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
-    command = [args.mpiexec, *(nodes.words if nodes else []), "-n", str(args.ranks), str(args.build / "examples" / "train_gpt2"),
+    command = [args.mpiexec, *(nodes.launcher_words(1) if nodes else []), "-n", str(args.ranks), str(args.build / "examples" / "train_gpt2"),
                "--config", str(ROOT / "examples" / "train_gpt2.json"), "--data", str(args.data / "train.bin"), "--validation-data",
                str(args.data / "validation.bin"), "--steps", str(steps), "--validate-every", str(steps), "--sample-every", "0",
                "--validation-batches", "40", "--checkpoint-every", "0", "--no-final-checkpoint", "--threads", str(args.threads),
@@ -160,7 +109,7 @@ def main():
     args.build = args.build.resolve()
     args.data = args.build / "data" / "benchmark_parallel"
     if args.inside:
-        nodes = Nodes(args.inside, args.ranks, args.link)
+        nodes = Nodes(args.inside, "10.231.78", args.ranks, 7200, args.link)
         try:
             return measure(args, args.inside, nodes)
         finally:
@@ -175,18 +124,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tutti-parallel-") as folder:
         if args.link == "none":
             return measure(args, pathlib.Path(folder), None)
-        for tool in ["ip", "tc", "unshare", "nsenter", "hostname"]:
-            if shutil.which(tool) is None:
-                fail(f"{tool} is not installed (Debian: iproute2, util-linux, hostname); --link none does without")
-        allowed = subprocess.run(["unshare", "--net", "--mount", "--uts", "sh", "-c",
-                                  "ip link add tutti0 type veth peer name tutti1 && ip link add tutti2 type bridge && "
-                                  f"tc qdisc add dev tutti0 root tbf rate {args.link} burst 64kb latency 400ms && "
-                                  "mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && hostname tutti-test"],
-                                 capture_output=True, text=True)
-        if allowed.returncode != 0:
-            fail(f"this system allows no such network: {allowed.stderr.strip()}; --link none does without")
-        return subprocess.run(["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc",
-                               sys.executable, __file__, "--inside", folder, *sys.argv[1:]]).returncode
+        if why := why_not(args.link):
+            fail(f"{why}; --link none does without")
+        return subprocess.run(command_inside(__file__, "--inside", folder, *sys.argv[1:])).returncode
 
 
 if __name__ == "__main__":
