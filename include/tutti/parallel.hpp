@@ -16,6 +16,7 @@
 #include <tutti/parallel/pipeline_cut.hpp>
 #include <tutti/parallel/pipeline_programs.hpp>
 #include <tutti/parallel/pipeline_schedule.hpp>
+#include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/sections.hpp>
 #include <tutti/parallel/shard_vocabulary.hpp>
 #include <tutti/parallel/split.hpp>

@@ -220,8 +220,20 @@ TEST_CASE("what cannot be cut says why") {
   flat.output("loss", sum_all(flat.parameter("w", {3}, graph::zeros())));
   REQUIRE_ERROR(parallel::PipelineCut(flat.graph(), 2), ErrorKind::unavailable, "has no loop over a Stack of layers");
   graph::Builder counting;
-  graph::Var const w = counting.parameter("w", {3}, graph::zeros()), n = counting.state("n", {});
+  graph::Var const still = counting.parameter("w", {3}, graph::zeros()), n = counting.state("n", {});
   counting.update(n, n + 1.0);
-  counting.output("loss", sum_all(w));
+  counting.output("loss", sum_all(still));
   REQUIRE_ERROR(parallel::PipelineCut(counting.graph(), 2), ErrorKind::unavailable, "the loss updates a state, 'n'");
+
+  for (bool reversed : {false, true}) {
+    graph::Builder b;
+    graph::Var const w = b.parameter("w", {4, 3}, graph::zeros(), true), x = b.parameter("x", {3}, graph::zeros());
+    graph::Scanned const scanned = graph::scan({x}, {w}, [](auto const& carried, auto const& layer) {
+      graph::Var const next = carried[0] * layer[0];
+      return graph::ScanStep{{next}, {next}};
+    }, reversed);
+    b.output("loss", sum_all(reversed ? scanned.carried[0] : scanned.outputs[0]));
+    REQUIRE_ERROR(parallel::PipelineCut(b.graph(), 2), ErrorKind::unavailable,
+                  reversed ? "goes from the last one back" : "gives the loss values of every layer");
+  }
 }

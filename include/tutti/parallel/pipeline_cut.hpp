@@ -28,7 +28,8 @@ class NodeCopier {
  public:
   using Id = graph::Id;
 
-  NodeCopier(graph::Graph const& from, graph::Builder& to) : from_(from), to_(to), ids_(from.nodes.size(), graph::none) {}
+  NodeCopier(graph::Graph const& from, graph::Builder& to)
+      : from_(from), to_(to), ids_(from.nodes.size(), graph::none) {}
 
   Id operator[](Id id) const { return ids_[static_cast<std::size_t>(id)]; }
   graph::Var var(Id id) const { return {&to_, (*this)[id]}; }
@@ -91,8 +92,8 @@ class NodeCopier {
 /// itself. A parameter that several stages read (tied embeddings) each of them has, with an addend of its gradient.
 class PipelineCut {
  public:
-  /// `model` has the output "loss". Errors: unavailable, for a model that cannot be cut, with the reason; configuration,
-  /// in figures, for layers that stages do not divide.
+  /// `model` has the output "loss". Errors: unavailable, for a model that cannot be cut, with the reason;
+  /// configuration, in figures, for layers that stages do not divide.
   PipelineCut(graph::Graph model, int stages, std::source_location where = std::source_location::current())
       : model_(std::move(model)), stages_(stages) {
     auto const refuse = [&](ErrorKind kind, std::string text) {
@@ -143,6 +144,13 @@ class PipelineCut {
         if (id != loop_ || i < slices) divided_[at(operands[i])] = 0;
     }
     for (int stage = 0; stage < stages; ++stage) needed_.push_back(needed_by(stage));
+    auto const keep_somewhere = [&](graph::Id id) {  // what nobody reads is in checkpoints as well
+      bool read = false;
+      for (List<char> const& needed : needed_) read = read || needed[at(id)] != 0;
+      if (!read) needed_[0][at(id)] = 1;
+    };
+    for (graph::Parameter const& parameter : model_.parameters) keep_somewhere(parameter.node);
+    for (graph::Id state : model_.states) keep_somewhere(state);
   }
 
   int stages() const noexcept { return stages_; }
@@ -153,10 +161,11 @@ class PipelineCut {
 
   /// Whether a stage has some layers of this parameter.
   bool divided(graph::Parameter const& parameter) const { return divided_[at(parameter.node)] != 0; }
-  /// Whether stage `stage` reads this parameter, or its layers of it.
-  bool has(graph::Parameter const& parameter, int stage) const {
-    return needed_[at(stage)][at(parameter.node)] != 0;
-  }
+  /// Whether stage `stage` reads this parameter, or its layers of it; of one that nobody reads the first
+  /// has all.
+  bool has(graph::Parameter const& parameter, int stage) const { return has(parameter.node, stage); }
+  /// The same of any node of the model; of none no stage does.
+  bool has(graph::Id node, int stage) const { return node != graph::none && needed_[at(stage)][at(node)] != 0; }
   /// The stages that have the whole parameter, in ascending order; none of one that is divided or that nobody reads.
   List<int> owners(graph::Parameter const& parameter) const {
     List<int> stages;

@@ -28,6 +28,11 @@ struct StageGraphs {
 
 namespace detail {
 
+/// `value` stays in a state of this name after the run.
+inline void keep(graph::Builder& to, std::string const& name, graph::Var value) {
+  to.update(to.state(name, value.type(), graph::zeros(), graph::StateUpdate::replicated), value);
+}
+
 class StageGradient {
  public:
   using Id = graph::Id;
@@ -71,6 +76,7 @@ class StageGradient {
       outputs.push_back(output);
       seeds.push_back(builder_.state(pipeline_name("gradient", i), stage.type(output), graph::zeros(),
                                      graph::StateUpdate::replicated));
+      received_.push_back(seeds.back().id);
     }
     forward_size_ = std::max(forward_size_, loss_ + 1);
     for (graph::Parameter const& parameter : stage.parameters)
@@ -115,6 +121,7 @@ class StageGradient {
     needed_.assign(whole().nodes.size(), char{0});
     for (Root const& root : roots_)
       if (root.id != graph::none) needed_[at(root.id)] = 1;
+    for (Id id : received_) needed_[at(id)] = 1;  // they come, whoever reads them
     for (Id id = whole().size(); id-- > 0;) {
       if (needed_[at(id)] == 0 || is_cut(id)) continue;
       for (Id operand : whole().operands(id)) needed_[at(operand)] = 1;
@@ -128,10 +135,6 @@ class StageGradient {
     return bytes;
   }
 
-  /// `value` stays in a state of this name after the run.
-  static void keep(graph::Builder& to, std::string const& name, graph::Var value) {
-    to.update(to.state(name, value.type(), graph::zeros(), graph::StateUpdate::replicated), value);
-  }
   graph::Graph forward() const {
     graph::Builder to;
     NodeCopier copier(whole(), to);
@@ -174,7 +177,7 @@ class StageGradient {
   List<std::string> const& trained_;
   graph::Builder builder_;
   Id forward_size_ = 0, loss_ = graph::none;
-  List<Id> outputs_;
+  List<Id> outputs_, received_;
   List<Root> roots_;
   List<char> needed_;  // by the backward pass
   List<Id> cuts_;
@@ -186,6 +189,20 @@ class StageGradient {
 inline StageGraphs stage_graphs(graph::Graph const& stage, List<std::string> const& trained, double share,
                                 graph::Recompute recompute = graph::Recompute::none) {
   return detail::StageGradient(stage, trained, share, recompute).graphs();
+}
+
+/// The forward pass of a stage alone, with what goes to the next stage in states "pipeline.output.i".
+inline graph::Graph evaluation_graph(graph::Graph stage) {
+  List<graph::Output> const outputs = std::exchange(stage.outputs, {});
+  graph::Builder builder;
+  builder.load(std::move(stage));
+  for (graph::Output const& output : outputs) {
+    std::string const name(builder.graph().text_of(output.name));
+    graph::Var const value{&builder, output.node};
+    if (name == "loss") builder.output(name, value);
+    else detail::keep(builder, name, value);
+  }
+  return canonical(builder.graph());
 }
 
 }  // namespace tutti::parallel

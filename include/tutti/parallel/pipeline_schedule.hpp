@@ -27,6 +27,13 @@ enum class PipelineSchedule : unsigned char {
   gpipe,
 };
 
+/// A rank's place in a pipeline.
+struct PipelineLayout {
+  int stages = 1;
+  int stage = 0;
+  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
+};
+
 /// What a stage does next.
 struct PipelineTask {
   bool backward = false;

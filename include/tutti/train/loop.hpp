@@ -75,6 +75,7 @@ class Run {
                .keep_packed = o().keep_packed,
                .groups = optim::parse_groups(o().groups),
                .weigh_targets = setup_.train->leaves_out_targets(),
+               .pipeline = pipeline_layout(setup_, data_parallel_),
                .tensor = setup_.mesh.tensor,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps,
@@ -265,6 +266,7 @@ class Run {
                                         .traffic = std::visit(traffic, algorithm_),
                                         .ranks = ranks(),
                                         .tensor = setup_.mesh.tensor,
+                                        .activation_bytes = step_.activation_bytes(),
                                         .ranks_on_node = ranks_on_node_,
                                         .threads = host.threads(),
                                         .parameters = step_.parameter_count(),
@@ -474,7 +476,7 @@ class Run {
     last_sampled_ = done_;
     InPhase const phase(outputs_, "sampling");
     if constexpr (writes_text)
-      if ((root() || setup_.mesh.tensor > 1) && setup_.tokenizer)
+      if ((root() || data_ranks() < ranks()) && setup_.tokenizer)
         with_agreed_model([&] {
           step_.show(root(), [&](graph::State& whole) {
             if (root()) write_sample(whole);
