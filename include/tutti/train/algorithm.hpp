@@ -165,7 +165,7 @@ class DataParallelTraining {
                                                                    : 4 * parameters),
                          ranks_, grouped ? "groups" : "ranks");
     if (pipeline_)
-      text += fmt::format("{}{} of activations and their gradients sent by rank 0, as by each to a neighbour stage",
+      text += fmt::format("{}{} of activations, and as many of their gradients, between two stages",
                           text.empty() ? "" : ", ", bytes(step_.sent_bytes(graph::MeshAxis::pipeline)));
     if (tensor_)
       text += fmt::format("{}{} of activations added up over the {} ranks of a group", text.empty() ? "" : ", ",
