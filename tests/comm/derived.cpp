@@ -19,7 +19,9 @@
 // Covers: <tutti/comm/plans.hpp>
 // Covers: <tutti/comm/point_to_point.hpp>
 // Covers: <tutti/comm/port.hpp>
+// Covers: <tutti/comm/operand_checks.hpp>
 // Covers: <tutti/comm/ragged.hpp>
+// Covers: <tutti/comm/transfer.hpp>
 // Covers: <tutti/comm/vector_collectives.hpp>
 
 #include "comm/messages_only.hpp"

@@ -122,7 +122,7 @@ class StagedJob : public QueuedJob<B> {
   static constexpr std::int64_t block_bytes = 64 << 10;  // so that blocks of small calls serve larger ones too
 
   void compare() {
-    Comparer const by = this->comparer(is_native(core_.backend, whole_));
+    Comparer const by = this->comparer(is_native(way_of_whole(core_.backend, whole_)));
     compares_in_turn_ = by == Comparer::backend_in_turn;
     if (by != Comparer::messages) return;
     comparison_ = make_owner<Comparison<B>>(core_, whole_);
