@@ -21,7 +21,11 @@
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/exec/wait.hpp>
+#include <tutti/comm/occupancy.hpp>
 #include <tutti/tensor/device.hpp>
+#include <tutti/tensor/storage.hpp>
+#include <tutti/comm/capabilities.hpp>
+#include <tutti/comm/communicator_options.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/dropped.hpp>
 #include <tutti/core/mutex.hpp>
@@ -30,10 +34,10 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
-#include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/request.hpp>
-#include <tutti/tensor/storage.hpp>
+#include <tutti/comm/patient_wait.hpp>
 #include <tutti/comm/staging.hpp>
+#include <tutti/comm/start_queue.hpp>
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/verdict.hpp>
 #include <tutti/comm/core.hpp>

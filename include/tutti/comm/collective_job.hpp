@@ -59,12 +59,7 @@ struct DirectCall {
  private:
   bool begin(int looks) {
     try {
-      if constexpr (requires { core.backend.run(call.collective, looks, operation); }) {
-        return core.backend.run(call.collective, looks, operation);
-      } else {
-        operation = core.backend.start(call.collective);
-        return false;
-      }
+      return capability::run(core.backend, call.collective, looks, operation);
     } catch (...) {
       core.fail_start(flight, name(call.collective.kind).data());
     }
@@ -98,23 +93,23 @@ class QueuedJob : public Job {
   };
   Comparer comparer(bool native) const noexcept {
     if (core_.backend.size() == 1) return Comparer::nobody;
-    if (compares(core_.backend)) return native ? Comparer::backend : Comparer::backend_in_turn;
-    return check_level(core_.backend) == CheckLevel::off ? Comparer::nobody : Comparer::messages;
+    if (capability::compares(core_.backend)) return native ? Comparer::backend : Comparer::backend_in_turn;
+    return capability::check_level(core_.backend) == CheckLevel::off ? Comparer::nobody : Comparer::messages;
   }
 
   void stand_in_line() {
-    core_.stand_in_line(*this);
+    core_.start_queue.add(*this);
     in_line_ = true;
   }
   void leave_line() noexcept {
-    if (std::exchange(in_line_, false)) core_.leave_line(*this);
+    if (std::exchange(in_line_, false)) core_.start_queue.remove(*this);
   }
   bool in_line() const noexcept { return in_line_; }
-  bool waits_in_line() const noexcept { return in_line_ && !core_.is_first_in_line(*this); }
+  bool waits_in_line() const noexcept { return in_line_ && !core_.start_queue.is_first(*this); }
   /// The same, for who would go on. Throws what failed before it.
   bool is_held_up() const {
     if (!waits_in_line()) return false;
-    core_.check_line();
+    core_.start_queue.check();
     return true;
   }
 
@@ -192,10 +187,9 @@ class CollectiveJob : public QueuedJob<B> {
     return safe;
   }
   std::string awaiting() const override {
-    if constexpr (requires { core_.backend.roll_call(number_); })
-      if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
+    if (std::string const text = capability::roll_call(core_.backend, number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
-    if (this->waits_in_line()) return core_.awaiting_in_line();
+    if (this->waits_in_line()) return core_.start_queue.awaiting();
     if (this->in_line()) return "all ranks make this call, which is about to start";
     return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
   }
@@ -248,13 +242,13 @@ class CollectiveJob : public QueuedJob<B> {
   void compare() {
     Comparer const by = this->comparer(is_native(way_) && !reached());
     // What a failure would leave to the transport begins when all ranks have come.
-    bool const exposed = call_.lent && copied_bytes(core_.backend, false) != 0;
+    bool const exposed = call_.lent && capability::copied_bytes(core_.backend, false) != 0;
     has_backend_compare_ = by == Comparer::backend_in_turn;
-    bool const queues = by == Comparer::messages || reached() || core_.has_line();
+    bool const queues = by == Comparer::messages || reached() || !core_.start_queue.empty();
     if (queues && core_.backend.size() > 1) this->stand_in_line();
     if (by == Comparer::messages) {
-      waits_ =
-          exposed || reached() || check_level(core_.backend) == CheckLevel::full || call_.block_bytes() > eager_bytes;
+      waits_ = exposed || reached() || capability::check_level(core_.backend) == CheckLevel::full ||
+               call_.block_bytes() > eager_bytes;
       comparison_ = make_owner<Comparison<B>>(core_, call_);
       if (has_counts(call_.kind)) comparison_->carry_sizes(call_);
       comparison_->begin();

@@ -32,22 +32,15 @@ enum class Way : std::uint8_t {
   derived,      ///< of messages
 };
 
-/// Whether the backend makes the call as it is.
-template <class B>
-bool takes(B const& backend, Collective const& call) {
-  if constexpr (requires { backend.takes(call); }) return backend.takes(call);
-  else return call.compound_bytes == 0 && backend.provides(call.kind, call.dtype, call.reduction.op);
-}
-
 /// How the call goes, whose contributions do not travel with its comparison.
 template <class B>
 Way way_of_whole(B const& backend, Collective const& call) {
   if (call.purpose == Purpose::reached) return Way::accelerator;
-  if (takes(backend, call)) return Way::native;
+  if (capability::takes(backend, call)) return Way::native;
   if (call.reduction.op != Operator::avg || call.compound_bytes != 0) return Way::derived;
   Collective as_sum = call;
   as_sum.reduction.op = Operator::sum;
-  return takes(backend, as_sum) ? Way::summed : Way::derived;
+  return capability::takes(backend, as_sum) ? Way::summed : Way::derived;
 }
 /// How the call goes.
 template <Backend B>
@@ -57,13 +50,6 @@ Way way_of(B const& backend, Collective const& call) {
 /// Whether the backend makes it.
 constexpr bool is_native(Way way) noexcept {
   return way == Way::accelerator || way == Way::native || way == Way::summed;
-}
-
-/// Borrowed buffers of at most so many bytes are copied, for what the backend makes or for messages.
-template <Backend B>
-std::int64_t copied_bytes(B const& backend, bool native) {
-  if constexpr (requires { backend.copied_bytes(native); }) return backend.copied_bytes(native);
-  else return 0;
 }
 
 /// Kinds whose two buffers may be one, with blocks that others still read.
@@ -80,7 +66,7 @@ bool is_direct(Core<B> const& core) {
   if constexpr (aliases(kind) || kind == Kind::all_reduce_contributions) return false;
   constexpr bool has_blocks = kind >= Kind::gather && kind != Kind::scan && kind != Kind::exscan;
   if (has_blocks && core.backend.size() > most_direct_blocks) return false;
-  if (!compares(core.backend) || core.tally.on() || core.has_line()) return false;
+  if (!capability::compares(core.backend) || core.tally.on() || !core.start_queue.empty()) return false;
   constexpr Operator op = reduces(kind) ? operator_kind<Op>() : Operator::none;
   if constexpr (std::same_as<To, NoOperand>) return core.backend.provides(kind, DType::byte, op);
   else if constexpr (reduces(kind) && !Element<typename To::Value>) return false;

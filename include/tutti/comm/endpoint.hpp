@@ -270,7 +270,7 @@ class Endpoint {
               bool direct) const {
     Collective const& made = result.collective;
     Way const way = direct ? Way::native : way_of(core_->backend, made);
-    std::int64_t const copied = way == Way::exchanged ? 0 : copied_bytes(core_->backend, is_native(way));
+    std::int64_t const copied = way == Way::exchanged ? 0 : capability::copied_bytes(core_->backend, is_native(way));
     constexpr bool in_place = std::is_same_v<From, NoOperand>;
     bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
     bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);

@@ -40,7 +40,7 @@ inline constexpr bool share_memory = [] {
 /// Whether all buffers are on a device on whose memory the backend may work: it is asked for each call.
 template <class B, class From, class To>
 inline constexpr bool is_reached = [] {
-  if constexpr (!requires { typename B::Accelerator; } || std::is_same_v<To, NoOperand>) return false;
+  if constexpr (!DeviceDirect<B> || std::is_same_v<To, NoOperand>) return false;
   else if constexpr (!std::is_same_v<typename To::Place, typename B::Accelerator>) return false;
   else if constexpr (std::is_same_v<From, NoOperand>) return true;
   else return std::is_same_v<typename From::Place, typename B::Accelerator>;

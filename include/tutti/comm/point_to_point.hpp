@@ -178,7 +178,7 @@ class PointToPoint : public VectorCollectives<B> {
     TransferTask<B, NoOperand, In> task(*this->core_, "recv", Base::nothing, make_in);
     this->checks("recv", where).check_here(task.in);
     this->checks("recv", where).check_target(task.in);
-    task.in.detach(copied_bytes(this->core_->backend, false), false);
+    task.in.detach(capability::copied_bytes(this->core_->backend, false), false);
     if constexpr (is_staged<In, Device>) task.in.stage(false);
     task.transfer.record(message.info(), where);
     if (message.source() == proc_null) task.transfer.receive_nothing();

@@ -41,7 +41,7 @@ void begin_transfer(Core<B>& core, TransferTask<B, Out, In>& task, Route const& 
   if constexpr (share_memory<Out, In>)
     checked.check_overlap({task.out.wire(), task.out.size() * element_bytes<Out>, 0},
                           {task.in.wire(), task.in.size() * element_bytes<In>, 0}, false);
-  std::int64_t const copied = copied_bytes(core.backend, false);
+  std::int64_t const copied = capability::copied_bytes(core.backend, false);
   task.out.detach(copied, true);
   task.in.detach(copied, false);
   if constexpr (is_staged<Out, Device>) task.out.stage(true);

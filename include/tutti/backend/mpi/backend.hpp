@@ -18,6 +18,7 @@
 #include <tutti/backend/mpi/notices.hpp>
 #include <tutti/backend/mpi/processors.hpp>
 #include <tutti/backend/mpi/node_memory.hpp>
+#include <tutti/comm/capabilities.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>
@@ -750,6 +751,13 @@ class Mpi {
   std::string cause_;
 };
 
-static_assert(Backend<Mpi>);
+static_assert(Backend<Mpi> && comm::TakesCalls<Mpi> && comm::RunsAtOnce<Mpi> && comm::ComparesCalls<Mpi> &&
+              comm::SetsCheckLevel<Mpi> && comm::CopiesBorrowed<Mpi> && comm::SetsStaging<Mpi> &&
+              comm::CancelsReceives<Mpi> && comm::WithdrawsSends<Mpi> && comm::ListsUnreceived<Mpi> &&
+              comm::PrefersOrder<Mpi> && comm::LabelsMessages<Mpi>);
+static_assert(comm::AnnouncesPlaces<Mpi> && comm::AnnouncesElsewhere<Mpi> && comm::AnnouncesToAll<Mpi> &&
+              comm::CallsRolls<Mpi> && comm::KnowsWhereabouts<Mpi> && comm::CountsNotices<Mpi> &&
+              comm::AnnouncesFailure<Mpi> && comm::StrandsMemory<Mpi> && comm::ChecksSplits<Mpi> &&
+              comm::GuardsThreads<Mpi> && comm::Allocates<Mpi> && comm::SharesBlocks<Mpi>);
 
 }  // namespace tutti
