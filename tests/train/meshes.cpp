@@ -6,6 +6,7 @@
 #include "train/own_states.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/exec/wait.hpp>
 #include <tutti/optim/muon.hpp>
 #include <tutti/optim/sgd.hpp>
 
@@ -146,6 +147,35 @@ TEST_CASE("and a model of one's own, with other optimizers, recomputation and dr
   dropping.dropout = 0.25;
   dropping.attention_dropout = 0.25;
   CHECK(on_threads<nn::Gpt2Loss>(dropping, {1, 1, 2}, {.micro_steps = 4, .recompute = graph::Recompute::block}) == "");
+  nn::LlamaConfig documents = test::deep_llama;  // of which every stage makes the mask
+  documents.document_mark = 3;
+  CHECK(on_threads<nn::LlamaLoss>(documents, {1, 1, 2}, {.micro_steps = 2}) == "");
+}
+TEST_CASE("a batch that one stage cannot take fails on all of them, and soon") {
+  std::vector<std::string> said(2);
+  auto const begun = exec::now_ns();
+  try {
+    threads::run(2, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      parallel::MeshSizes const sizes{1, 1, 2};
+      test::MeshTraining<nn::Gpt2Loss> training(context, test::deep_gpt2, {.micro_steps = 4}, sizes,
+                                                communicator.rank());
+      training.connect(communicator, sizes);
+      training.step().initialise(7);
+      test::Rows rows(0, 0, 8);
+      rows.tokens(5, 0) = 99;  // of the third micro-batch
+      try {
+        training.step()(rows.at(0), 1e-2);
+      } catch (Error const& error) {
+        said[static_cast<std::size_t>(communicator.rank())] = error.what();
+        throw;
+      }
+    });
+  } catch (Error const&) {
+  }
+  CHECK(said[0].find("99") != std::string::npos);
+  CHECK(!said[1].empty());
+  CHECK(static_cast<double>(exec::now_ns() - begun) < 20e9);
 }
 TEST_CASE("a stage that is not connected as it was made, or cannot be, says so") {
   exec::Context context({.threads = 1});
