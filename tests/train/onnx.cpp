@@ -205,6 +205,13 @@ TEST_CASE("Models of TensorFlow, OpenVINO and PyTorch are refused with what to d
   }
 }
 
+TEST_CASE("Every function of elements has an ONNX form, or a decomposition") {
+  test::for_each_function([](graph::Op op, std::string const& name) {
+    INFO(name);
+    CHECK(graph::onnx::exported_functions[static_cast<std::size_t>(op)]);
+  });
+}
+
 TEST_CASE("Graphs without an ONNX form are refused with operation and reason") {
   using namespace graph;
   auto const make = [](auto&& f) {
