@@ -50,6 +50,8 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
+#include <tutti/train/loop_checkpoints.hpp>
+#include <tutti/train/loop_reports.hpp>
 #include <tutti/train/loop.hpp>
 #include <tutti/train/parameter_files.hpp>
 #include <tutti/train/stablehlo_model.hpp>

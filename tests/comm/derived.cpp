@@ -5,6 +5,7 @@
 // Covers: <tutti/comm/collective_task.hpp>
 // Covers: <tutti/comm/collectives.hpp>
 // Covers: <tutti/comm/communicator.hpp>
+// Covers: <tutti/comm/communicator_options.hpp>
 // Covers: <tutti/comm/communicator_port.hpp>
 // Covers: <tutti/comm/core.hpp>
 // Covers: <tutti/comm/endpoint.hpp>
@@ -15,11 +16,15 @@
 // Covers: <tutti/comm/mesh.hpp>
 // Covers: <tutti/comm/message.hpp>
 // Covers: <tutti/comm/message_group.hpp>
+// Covers: <tutti/comm/patient_wait.hpp>
 // Covers: <tutti/comm/plan.hpp>
 // Covers: <tutti/comm/plans.hpp>
 // Covers: <tutti/comm/point_to_point.hpp>
 // Covers: <tutti/comm/port.hpp>
+// Covers: <tutti/comm/operand_checks.hpp>
 // Covers: <tutti/comm/ragged.hpp>
+// Covers: <tutti/comm/start_queue.hpp>
+// Covers: <tutti/comm/transfer.hpp>
 // Covers: <tutti/comm/vector_collectives.hpp>
 
 #include "comm/messages_only.hpp"

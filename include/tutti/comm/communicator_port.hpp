@@ -250,7 +250,7 @@ Shared<Port> port(Communicator<B>& communicator, std::source_location where = st
 /// The same for buffers on the accelerator, of this rank's device; `allocate` gives memory that the backend has
 /// registered. What the backend does not make there passes through the host.
 template <Backend B>
-  requires requires { typename B::Accelerator; }
+  requires DeviceDirect<B>
 Shared<Port> accelerator_port(Communicator<B>& communicator,
                               std::source_location where = std::source_location::current()) {
   return make_shared_owner<detail::CommunicatorPort<B, typename B::Accelerator>>(communicator.core(where));

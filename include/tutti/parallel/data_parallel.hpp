@@ -54,7 +54,7 @@ template <Backend B>
 DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Replicas::per_node,
                            std::source_location where = std::source_location::current()) {
   DataParallel result{comm::port(communicator, where), nullptr, nullptr};
-  if constexpr (requires { typename B::Accelerator; })
+  if constexpr (comm::DeviceDirect<B>)
     if (communicator.size() > 1) result.device = comm::accelerator_port(communicator);
   result.sharded = replicas == Replicas::sharded && communicator.size() > 1;
   if constexpr (comm::SharesBlocks<B>) {
