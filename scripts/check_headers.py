@@ -31,6 +31,7 @@ UMBRELLAS = {
     "parallel.hpp": ["parallel"],
     "infer.hpp": ["infer"],
     "train.hpp": ["train"],
+    "plan.hpp": ["plan"],
 }
 # Headers that come in through others (the vector layer through the kernels, shared memory through the backends), or by the
 # user's own include, because few programs need them.
