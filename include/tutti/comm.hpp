@@ -20,7 +20,9 @@
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
+#include <tutti/core/pages.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/dropped.hpp>
