@@ -9,6 +9,7 @@
 #include <tutti/data/added_tokens.hpp>
 #include <tutti/data/byte_alphabet.hpp>
 #include <tutti/data/merges.hpp>
+#include <tutti/data/compiled_pattern.hpp>
 #include <tutti/data/piece_scanner.hpp>
 #include <tutti/data/pre_tokenizer.hpp>
 #include <tutti/data/tokenizer_parts.hpp>

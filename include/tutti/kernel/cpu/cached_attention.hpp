@@ -124,7 +124,8 @@ void cached_attention_of(exec::Context& context, CachedAttention const& a) {
                        [&](std::int64_t begin, std::int64_t end) {
                          List<float> turned(static_cast<std::size_t>(d));
                          for (std::int64_t row = begin; row < end; ++row) {
-                           if (a.slot[row] < 0) std::memset(a.out + row * a.heads * d, 0, a.heads * head_bytes);
+                           if (a.slot[row] < 0)
+                             std::memset(a.out + row * a.heads * d, 0, static_cast<std::size_t>(a.heads) * head_bytes);
                            else cache.store(context.isa(), row, turned.data());
                          }
                        });
