@@ -8,8 +8,8 @@
 #include <tutti/infer/ngram_drafter.hpp>
 #include <tutti/train/flags.hpp>
 
+#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,10 +35,17 @@ inline void add_speculation_flags(CLI::App& app, SpeculationFlags& flags, std::s
                      "(default 7): GGUF file, or folder with safetensors");
 }
 
+/// The draft model that the flags name. Errors: those of load_model and check_same_vocabulary.
+inline infer::LoadedModel load_draft(SpeculationFlags const& flags, data::Tokenizer const& target) {
+  infer::LoadedModel loaded = infer::load_model(flags.model);
+  infer::check_same_vocabulary(target, loaded.tokenizer, flags.model);
+  return loaded;
+}
+
 /// The drafter that the flags ask for, with its model.
 class FlaggedSpeculation {
  public:
-  /// Borrows the context. `capacity`: tokens of a text. Errors: of load_model, check_same_vocabulary and Decoder.
+  /// Borrows the context. `capacity`: tokens of a text. Errors: of load_draft and Decoder.
   FlaggedSpeculation(SpeculationFlags const& flags, exec::Context& context, infer::LoadedModel const& target,
                      std::int64_t capacity, infer::SamplerOptions const& sampling,
                      infer::SequenceBreakers breakers = {}) {
@@ -47,8 +54,7 @@ class FlaggedSpeculation {
       speculation_.emplace(ngrams_.emplace(), flags.most());
       return;
     }
-    loaded_.emplace(infer::load_model(flags.model));
-    infer::check_same_vocabulary(target.tokenizer, loaded_->tokenizer, flags.model);
+    loaded_.emplace(load_draft(flags, target.tokenizer));
     infer::DecoderOptions options;
     options.capacity = std::min(capacity, loaded_->model.max_tokens());
     decoder_.emplace(context, loaded_->model, options);
