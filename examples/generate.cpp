@@ -3,11 +3,11 @@
 // file.
 
 #include <tutti/data/stream_decoder.hpp>
-#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
-#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/sequence_files.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
@@ -171,7 +171,7 @@ int main(int argc, char** argv) {
           folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
       tokenizer_path = (beside / "tokenizer.json").string();
     }
-    tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer(tokenizer_path);
+    tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer_file(tokenizer_path);
     if (tokenizer.vocabulary() > classes)
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                          tokenizer_path + " has " + std::to_string(tokenizer.vocabulary()) + " tokens, the model " +
