@@ -62,6 +62,19 @@ TEST_CASE("A model goes from a run to a folder, to GGUF and back to a run with t
       CHECK(loaded.tokenizer.encode("the cat") == source.tokenizer->encode("the cat"));
     }
     CHECK(io::read_file(folder + "/tokenizer.json") == tokenizer_text());
+    // A folder that has its tokenizer in two files.
+    std::filesystem::rename(folder + "/tokenizer.json", scratch / "tokenizer.json");
+    auto const tokenizer = nlohmann::json::parse(tokenizer_text());
+    io::write_file(folder + "/vocab.json", tokenizer["model"]["vocab"].dump());
+    io::write_file(folder + "/merges.txt", "#version: 0.2\nt h\nth e\n");
+    io::write_file(folder + "/tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})");
+    ModelSource const halves = open_model(folder);
+    CHECK(halves.tokenizer_text == tokenizer_text());
+    CHECK(halves.tokenizer->parts().tokens == source.tokenizer->parts().tokens);
+    write_hugging_face(scratch / "halves", halves, {.type = BlockType::f32});
+    CHECK(io::read_file(scratch / "halves/vocab.json") == io::read_file(folder + "/vocab.json"));
+    for (char const* const name : {"vocab.json", "merges.txt"}) std::filesystem::remove(folder + "/" + name);
+    std::filesystem::rename(scratch / "tokenizer.json", folder + "/tokenizer.json");
     // From one kind straight to the other.
     write_hugging_face(scratch / "folder_of_gguf", open_model(gguf), {.type = BlockType::f32});
     CHECK(io::read_file(scratch / "folder_of_gguf/model.safetensors") == io::read_file(folder + "/model.safetensors"));

@@ -5,7 +5,7 @@
 /// its weights. Tensors stay in the memory of the mapped files and are read row after row.
 
 #include <tutti/core/block_dequantise.hpp>
-#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
@@ -34,7 +34,8 @@ struct ModelSource {
   std::string folder;          ///< of a model as Hugging Face publishes them; else empty
   std::shared_ptr<io::Gguf const> gguf{};  ///< a GGUF file; else nothing
   std::optional<data::Tokenizer> tokenizer{};
-  std::string tokenizer_text{};  ///< tokenizer.json as it is; empty: the file that `tokenizer` is of is no such
+  std::string
+      tokenizer_text{};  ///< tokenizer.json as it is, or made of vocab.json; empty: `tokenizer` is of a GGUF file
   std::string chat_template{};
 
   bool gpt2() const noexcept { return std::holds_alternative<nn::Gpt2Config>(model.config); }
@@ -207,8 +208,9 @@ inline void open_onnx(ModelSource&, std::string const& path) { infer::detail::re
 }  // namespace detail
 
 /// `path` is a GGUF file, an ONNX file that this library wrote, an llm.c model file, a checkpoint or the `--out` folder
-/// of a run (its latest), or a folder as Hugging Face publishes models. `tokenizer`: a tokenizer.json in the place of
-/// the model's own; a model need not have one. Errors: io, format; configuration, for what is none of these.
+/// of a run (its latest), or a folder as Hugging Face publishes models. `tokenizer`: a file of data::tokenizer_text in
+/// the place of the model's own; a model need not have one. Errors: io, format; configuration, for what is none of
+/// these.
 inline ModelSource open_model(std::string const& path, std::string const& tokenizer = "") {
   namespace fs = std::filesystem;
   ModelSource source;
@@ -257,9 +259,9 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
                                           : "is neither a GGUF nor an ONNX file nor an llm.c model file");
   }
   source.name = (fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path()).stem().string();
-  if (std::string const file = tokenizer.empty() ? (beside / "tokenizer.json").string() : tokenizer;
-      !source.gguf && (!tokenizer.empty() || (!source.tokenizer && io::file_exists(file)))) {
-    detail::take_tokenizer(source, file, io::read_file(file));
+  if (std::string const file = tokenizer.empty() ? data::tokenizer_in(beside.string()) : tokenizer;
+      !source.gguf && !file.empty() && (!tokenizer.empty() || !source.tokenizer)) {
+    detail::take_tokenizer(source, file, data::tokenizer_text(file));
     if (!source.folder.empty() && tokenizer.empty()) source.tokenizer = infer::detail::hugging_face_tokenizer(path);
   }
   if (source.tokenizer && source.tokenizer->vocabulary() > source.classes())
