@@ -5,7 +5,7 @@
 ///
 /// Composites are written out in primitives (graph/decompose.hpp). Parameters and states are weights of the model,
 /// inputs and scalars its inputs. A `repeat` is unrolled: each layer reads weights of its own, those of a stacked
-/// parameter by layer. Results that nothing reads are left out. docs/adr/0029-models-as-onnx.md says why it is so.
+/// parameter by layer. Results that nothing reads are left out. docs/adr/0032-models-as-onnx.md says why it is so.
 /// Determinism  the model is a pure function of the graphs and the options. Numbers are those of the graph's
 ///              interpreter within the rounding of the target. Integers that a floating number does not fit, and
 ///              sums of integers that leave their type, are the target's to choose.
