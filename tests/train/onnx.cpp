@@ -11,6 +11,7 @@
 // Covers: <tutti/io/model_format.hpp>
 // Covers: <tutti/io/onnx/reader.hpp>
 // Covers: <tutti/io/onnx/tensors.hpp>
+// Covers: <tutti/io/onnx/wire.hpp>
 // Covers: <tutti/io/onnx/writer.hpp>
 // Covers: <tutti/train/onnx/export.hpp>
 // Covers: <tutti/train/onnx/file.hpp>
@@ -181,6 +182,28 @@ TEST_CASE("ONNX files that are cut, damaged or of other programs end in a senten
   refuse(change("tutti.tokenizer", "other.tokenizer"), "has no tokenizer");
   io::write_file(scratch / "empty.onnx", "");
   REQUIRE_ERROR(infer::load_model(scratch / "empty.onnx"), ErrorKind::format, "it is empty");
+}
+
+TEST_CASE("Messages are read field by field, and no size that they claim is believed") {
+  using namespace std::string_literals;
+  std::string const message = "\x08\x96\x01\x12\x03" "abc\x0d" "1234\x1a\x00"s;
+  io::WireReader reader(message);
+  io::WireField field;
+  REQUIRE(reader.next(field));
+  CHECK((field.field == 1 && !field.is_bytes && field.number == 150));
+  REQUIRE(reader.next(field));
+  CHECK((field.field == 2 && field.is_bytes && field.bytes == "abc"));
+  REQUIRE(reader.next(field));
+  CHECK((field.field == 1 && !field.is_bytes && field.bytes == "1234"));
+  REQUIRE(reader.next(field));
+  CHECK((field.field == 3 && field.is_bytes && field.bytes.empty()));
+  CHECK((!reader.next(field) && !reader.damaged()));
+  for (std::string const& bad : {"\x12\x04" "abc"s, "\x08\xff"s, "\x12"s, "\x00\x01"s, "\x0b"s, "\x0d" "12"s,
+                                 "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s, std::string(11, '\xff')}) {
+    io::WireReader damaged(bad);
+    while (damaged.next(field)) {}
+    CHECK(damaged.damaged());
+  }
 }
 
 TEST_CASE("Models of TensorFlow, OpenVINO and PyTorch are refused with what to do") {
