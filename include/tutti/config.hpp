@@ -44,8 +44,8 @@
 #ifndef TUTTI_WITH_HTTP
 #define TUTTI_WITH_HTTP 0
 #endif
-/// And of protobuf, with which <tutti/infer/model_file.hpp> reads ONNX models. Meson's tutti-onnx defines it. It must
-/// be the same in all translation units of a program.
+/// And of protobuf, with which <tutti/train/onnx/export.hpp> writes ONNX models (readers do without it). Meson's
+/// tutti-onnx defines it.
 #ifndef TUTTI_WITH_ONNX
 #define TUTTI_WITH_ONNX 0
 #endif

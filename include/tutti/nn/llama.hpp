@@ -76,9 +76,9 @@ struct LlamaLoss {
     graph::Rotations const by = graph::rotations(*tokens.builder, length, c.head_size, c.rotary_base);
     return linear_cross_entropy(features(p, tokens, by), head(p), targets, c.vocabulary);
   }
-  /// (B, T, C): what the head reads. `by`: of T positions. Every token sees all before it, also where there is a
-  /// window.
-  static constexpr Var features(Llama const& p, Var tokens, graph::Rotations const& by) {
+  /// (B, T, C): what the head reads. `by`: of T positions. `windowed`: tokens see the window of the configuration
+  /// alone, where it has one.
+  static constexpr Var features(Llama const& p, Var tokens, graph::Rotations const& by, bool windowed = false) {
     LlamaConfig const& c = p.config;
     std::int64_t const q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
     Var x = embed(p.embedding, tokens);
@@ -92,6 +92,7 @@ struct LlamaLoss {
         Var const queries = rotary(part(0, q), by, c.pairing), keys = rotary(part(q, q + kv), by, c.pairing);
         Var const turned = graph::concatenate({queries, keys, part(q + kv, q + 2 * kv)}, 2);
         int const heads = static_cast<int>(c.heads), kv_heads = static_cast<int>(c.kv_heads);
+        if (windowed && c.window > 0) return windowed_attention(turned, heads, kv_heads, c.window);
         // Rotations tell how far apart two tokens are: positions need not begin anew.
         return c.document_mark < 0 ? graph::attention(turned, heads, kv_heads)
                                    : attention(turned, heads, kv_heads, documents);
@@ -106,7 +107,7 @@ struct LlamaLoss {
 /// a model goes as ONNX. `by`: of T positions, stretched as the model has them.
 struct LlamaLogits {
   constexpr Var operator()(Llama const& p, Var tokens, graph::Rotations const& by) const {
-    return linear(LlamaLoss::features(p, tokens, by), LlamaLoss::head(p));
+    return linear(LlamaLoss::features(p, tokens, by, true), LlamaLoss::head(p));
   }
 };
 

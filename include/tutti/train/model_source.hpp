@@ -193,7 +193,6 @@ inline void take_tokenizer(ModelSource& source, std::string const& path, std::st
   source.tokenizer_text = text;
 }
 
-#if TUTTI_WITH_ONNX
 inline void open_onnx(ModelSource& source, std::string const& path) {
   auto const file = std::make_shared<io::Onnx const>(path);
   source.model = infer::read_onnx_model(file);
@@ -201,9 +200,6 @@ inline void open_onnx(ModelSource& source, std::string const& path) {
   source.tokenizer = infer::onnx_tokenizer(*file);
   if (std::string const* const text = file->find_metadata("tutti.tokenizer")) source.tokenizer_text = *text;
 }
-#else
-inline void open_onnx(ModelSource&, std::string const& path) { infer::detail::refuse_onnx(path); }
-#endif
 
 }  // namespace detail
 

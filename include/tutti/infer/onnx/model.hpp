@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// From an ONNX file that this library wrote to a model and its tokenizer: GPT-2, LLaMA, Qwen2. What its graph computes
-/// is known from its metadata, and computed by the library's own kernels:
+/// From an ONNX file that this library wrote to a model and its tokenizer: GPT-2, LLaMA, Qwen2, Mistral. What its graph
+/// computes is known from its metadata, and computed by the library's own kernels:
 ///   tutti.model          sizes and rotations, JSON
 ///   tutti.tokenizer      tokenizer.json
 ///   tutti.token_roles    which tokens begin and end texts, JSON
@@ -118,6 +118,7 @@ class OnnxReader : StoredReader {
     c.pairing = sizes.flag_or("interleaved", true) ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
     c.tied = sizes.flag_or("tied", true);
     c.qkv_bias = sizes.flag_or("qkv_bias", false);
+    c.window = sizes.count_or("window", 0);
     validated(c);
     model_.rotation.frequencies = sizes.numbers("frequencies");
     model_.rotation.magnitude = sizes.number_or("magnitude", 1);

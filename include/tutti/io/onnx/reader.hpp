@@ -9,15 +9,14 @@
 #include <tutti/io/json.hpp>
 #include <tutti/io/named_tensor.hpp>
 #include <tutti/io/onnx/tensors.hpp>
+#include <tutti/io/onnx/wire.hpp>
 #include <tutti/tensor/tensor.hpp>
-
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
 
 #include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,8 +55,6 @@ class Onnx {
   std::string const& producer() const noexcept { return producer_; }
 
  private:
-  using Wire = google::protobuf::internal::WireFormatLite;
-
   [[noreturn]] void refuse(std::string const& why, char const* advice = "Fetch or write the file again") const {
     throw Error(ErrorKind::format, "Onnx", concat("'", path_, "' is not a usable ONNX file: ", why, ". ", advice));
   }
@@ -65,105 +62,97 @@ class Onnx {
     return loading_ == Loading::mapped ? map_file(path) : load_file(path);
   }
 
-  /// Calls f(number of the field, its bytes, its key and bytes) for every field of bytes in a message, and passes over
-  /// numbers, of which f gets no bytes.
+  /// Calls f(field) for every field of a message.
   template <class F>
   void for_each_field(std::string_view message, char const* what, F&& f) const {
-    google::protobuf::io::CodedInputStream in(reinterpret_cast<std::uint8_t const*>(message.data()),
-                                              static_cast<int>(message.size()));
-    auto const damaged = [&] { refuse(concat(what, " is damaged at byte ", in.CurrentPosition())); };
-    while (static_cast<std::size_t>(in.CurrentPosition()) < message.size()) {
-      auto const begin = static_cast<std::size_t>(in.CurrentPosition());
-      std::uint32_t const key = in.ReadTag();
-      std::uint64_t number = 0;
-      std::uint32_t bytes = 0;
-      bool good = Wire::GetTagFieldNumber(key) != 0;
-      std::string_view content;
-      switch (Wire::GetTagWireType(key)) {
-        case Wire::WIRETYPE_VARINT: good = good && in.ReadVarint64(&number); break;
-        case Wire::WIRETYPE_FIXED32: good = good && in.Skip(4); break;
-        case Wire::WIRETYPE_FIXED64: good = good && in.Skip(8); break;
-        case Wire::WIRETYPE_LENGTH_DELIMITED: {
-          good = good && in.ReadVarint32(&bytes);
-          auto const at = static_cast<std::size_t>(in.CurrentPosition());
-          good = good && bytes <= message.size() - at;
-          if (good) content = message.substr(at, bytes);
-          good = good && in.Skip(static_cast<int>(bytes));
-          break;
-        }
-        default: good = false;
-      }
-      if (!good) damaged();
-      f(Wire::GetTagFieldNumber(key), content,
-        message.substr(begin, static_cast<std::size_t>(in.CurrentPosition()) - begin));
-    }
+    WireReader reader(message);
+    for (WireField field; reader.next(field);) f(field);
+    if (reader.damaged()) refuse(concat(what, " is damaged at byte ", reader.position()));
+  }
+  /// A key and its text. Numbers of fields are those of io/onnx/onnx.proto.
+  std::pair<std::string, std::string> entry_of(std::string_view message) const {
+    std::pair<std::string, std::string> entry;
+    for_each_field(message, "an entry", [&](WireField const& field) {
+      if (field.field == 1) entry.first = field.bytes;
+      else if (field.field == 2) entry.second = field.bytes;
+    });
+    return entry;
   }
 
   void parse() {
     std::string_view const file(static_cast<char const*>(storages_[0].data()), storages_[0].bytes());
     if (file.empty()) refuse("it is empty");
-    if (file.size() > 0x7fff'ffff) refuse("it has more than 2 GiB, at which the format ends");
-    std::string head;
+    std::uint64_t version = 0;
     bool graph = false;
-    for_each_field(file, "the file", [&](int field, std::string_view content, std::string_view all) {
-      if (field == onnx_file::ModelProto::kGraphFieldNumber) {
+    for_each_field(file, "the file", [&](WireField const& field) {
+      if (field.field == 1) version = field.number;
+      else if (field.field == 2) producer_ = field.bytes;
+      else if (field.field == 14) {
+        auto [key, value] = entry_of(field.bytes);
+        if (!metadata_.emplace(key, std::move(value)).second)
+          refuse("its metadata have the key " + quote_json(key) + " twice");
+      } else if (field.field == 7 && field.is_bytes) {
         graph = true;
-        for_each_field(content, "its graph", [&](int part, std::string_view tensor, std::string_view) {
-          if (part == onnx_file::GraphProto::kInitializerFieldNumber) add(tensor);
+        for_each_field(field.bytes, "its graph", [&](WireField const& part) {
+          if (part.field == 5) add(part.bytes);
         });
-      } else if (field == onnx_file::ModelProto::kIrVersionFieldNumber ||
-                 field == onnx_file::ModelProto::kProducerNameFieldNumber ||
-                 field == onnx_file::ModelProto::kMetadataPropsFieldNumber) {
-        head += all;
       }
     });
-    onnx_file::ModelProto model;
-    if (!model.ParseFromString(head)) refuse("what it says of itself is damaged");
-    if (!graph || model.ir_version() < 3) refuse("it has no graph, or none of version 3 or later");
-    producer_ = model.producer_name();
-    for (auto const& entry : model.metadata_props())
-      if (!metadata_.emplace(entry.key(), entry.value()).second)
-        refuse("its metadata have the key " + quote_json(entry.key()) + " twice");
+    if (!graph || version < 3) refuse("it has no graph, or none of version 3 or later");
   }
 
   void add(std::string_view message) {
-    std::string head;
-    std::string_view raw;
-    bool numbers = false, other = false;
-    for_each_field(message, "a tensor", [&](int field, std::string_view content, std::string_view all) {
-      if (field == onnx_file::TensorProto::kRawDataFieldNumber) raw = content, numbers = true;
-      else if (field >= 4 && field <= 11 && field != onnx_file::TensorProto::kNameFieldNumber) other = true;
-      else head += all;
-    });
-    onnx_file::TensorProto proto;
-    if (!proto.ParseFromString(head)) refuse("a tensor is damaged");
-    std::string const who = "tensor " + quote_json(proto.name());
-    auto const dtype = detail::onnx_dtype(proto.data_type());
-    if (!dtype) refuse(concat(who, " has elements of type ", proto.data_type(), ", which tutti does not know"));
-    if (proto.dims_size() > Shape::max_rank) refuse(concat(who, " has ", proto.dims_size(), " axes; there may be 8"));
+    std::string name;
     std::vector<std::int64_t> extents;
+    std::uint64_t type = 0, location = 0;
+    std::string_view raw;
+    bool numbers = false;
+    std::vector<std::pair<std::string, std::string>> place;
+    auto const extent = [&](std::uint64_t value) {
+      if (extents.size() == std::size_t{Shape::max_rank}) refuse("a tensor has more than 8 axes");
+      extents.push_back(static_cast<std::int64_t>(value));
+    };
+    for_each_field(message, "a tensor", [&](WireField const& field) {
+      switch (field.field) {
+        case 1: {
+          if (!field.is_bytes) return extent(field.number);
+          WireReader packed(field.bytes);
+          while (!packed.at_end()) extent(packed.varint());
+          if (packed.damaged()) refuse("the shape of a tensor is damaged");
+          return;
+        }
+        case 2: type = field.number; return;
+        case 8: name = field.bytes; return;
+        case 9: raw = field.bytes, numbers = field.is_bytes; return;
+        case 13:
+          if (place.size() == 16) refuse("a tensor has too many words for its place");
+          return place.push_back(entry_of(field.bytes));
+        case 14: location = field.number; return;
+        default: return;
+      }
+    });
+    std::string const who = "tensor " + quote_json(name);
+    auto const dtype = type < 100 ? detail::onnx_dtype(static_cast<int>(type)) : std::nullopt;
+    if (!dtype) refuse(concat(who, " has elements of type ", type, ", which tutti does not know"));
     auto bytes = static_cast<std::int64_t>(size_of(*dtype));
     bool fits = true;
-    for (std::int64_t const extent : proto.dims()) {
-      fits = fits && extent >= 0;
-      // No zero hides what does not fit.
-      if (extent != 0) fits = fits && !__builtin_mul_overflow(bytes, extent, &bytes);
-      extents.push_back(extent);
+    for (std::int64_t const one : extents) {
+      fits = fits && one >= 0;
+      if (one != 0) fits = fits && !__builtin_mul_overflow(bytes, one, &bytes);  // no zero hides what does not fit
     }
     if (!fits) refuse(who + " has a size that does not fit 64 bits, or a negative one");
     Shape const shape{std::span<std::int64_t const>(extents)};
     if (shape.size() == 0) bytes = 0;
-    if (proto.data_location() == 1) raw = outside(proto, who), numbers = true;
-    if (!numbers && (other || bytes > 0))
+    if (location == 1) raw = outside(place, who), numbers = true;
+    if (!numbers && bytes > 0)
       refuse(who + " has no numbers, or has them as a list", "Save it with raw_data, as exporters do by default");
     if (static_cast<std::int64_t>(raw.size()) != bytes)
       refuse(concat(who, " of shape ", to_string(shape), " needs ", bytes, " bytes and has ", raw.size()));
-    NamedTensor tensor{proto.name(), *dtype, shape, raw.data()};
-    if (!tensors_.emplace(proto.name(), std::move(tensor)).second) refuse(who + " stands twice");
+    if (!tensors_.emplace(name, NamedTensor{name, *dtype, shape, raw.data()}).second) refuse(who + " stands twice");
   }
 
   /// Bytes in another file of the same folder.
-  std::string_view outside(onnx_file::TensorProto const& proto, std::string const& who) {
+  std::string_view outside(std::vector<std::pair<std::string, std::string>> const& place, std::string const& who) {
     if (in_memory_)
       refuse(who + " lies in another file", "Save the model as one file, or load it by a path where the host has it");
     std::string location;
@@ -173,10 +162,10 @@ class Onnx {
       auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
       if (error != std::errc() || end != text.data() + text.size()) refuse(who + " says no place in its file");
     };
-    for (auto const& entry : proto.external_data()) {
-      if (entry.key() == "location") location = entry.value();
-      else if (entry.key() == "offset") number(entry.value(), offset);
-      else if (entry.key() == "length") number(entry.value(), length), whole = false;
+    for (auto const& [key, value] : place) {
+      if (key == "location") location = value;
+      else if (key == "offset") number(value, offset);
+      else if (key == "length") number(value, length), whole = false;
     }
     // A model must not name files elsewhere.
     if (location.empty() || location == ".." || location.find_first_of(std::string_view("/\0", 2)) != std::string::npos)

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Element types of ONNX files, and the numbers of the fields by which tensors lie in them.
+/// Element types of ONNX files.
 /// Source  https://onnx.ai/onnx/repo-docs/IR.html
 
 #include <tutti/core/dtype.hpp>
-
-#include <tutti_onnx.pb.h>
 
 #include <optional>
 #include <utility>

@@ -9,6 +9,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
+#include <tutti_onnx.pb.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -135,8 +135,8 @@ inline void set_model_metadata(io::onnx_file::ModelProto& file, ModelSource cons
 /// A model as an ONNX file: input_ids (batch, sequence), int64, to logits (batch, sequence, vocabulary), float32, for
 /// any batch and any sequence up to the model's positions. Matrices in F32, F16 or BF16, all else in F32. Where the
 /// weights have more than 2 GB, they lie beside it in NAME.data. No file appears before it is whole.
-/// Errors    configuration, for what is not written as ONNX here: quantised matrices, a window, rotations of a part of
-///           each head, a GPT-2 with a head of its own; format, overflow, io
+/// Errors    configuration, for what is not written as ONNX here: quantised matrices, rotations of a part of each head,
+///           a GPT-2 with a head of its own; format, overflow, io
 inline void write_onnx(std::string const& path, ModelSource const& source, ModelExport const& options = {},
                        io::OnnxWriteOptions const& file_options = {}) {
   auto const refuse = [&](std::string const& why) {
@@ -169,10 +169,9 @@ inline void write_onnx(std::string const& path, ModelSource const& source, Model
   } else {
     nn::LlamaConfig c = source.llama_config();
     nn::Rotation const& rotation = source.model.rotation;
-    if (c.window > 0 && c.window < c.max_tokens) refuse("has a window of " + std::to_string(c.window) + " tokens");
     if (static_cast<std::int64_t>(rotation.frequencies.size()) * 2 != c.head_size)
       refuse("rotates a part of each head alone");
-    c.window = 0;
+    if (c.window >= c.max_tokens) c.window = 0;
     c.vocabulary = c.padded_vocabulary = source.classes();
     c.document_mark = -1;
     c.pairing = kernel::RotaryPairing::interleaved;
