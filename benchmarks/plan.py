@@ -3,6 +3,9 @@
 """What tutti_plan says of layouts, beside what train_gpt2 does: memory and time of a step, on threads, on processes of MPI,
 and with --link on network namespaces whose cables are slowed down (tc tbf), a rank each. Needs root for a link.
 
+--published compares plans with throughputs that others have published, of GPUs described in examples/clusters. The efficiency of
+each kind is that with which one run comes out right, the one that says so; the others are predicted.
+
 For every layout the plan's machine is measured with as many ranks as train (tutti_plan --measure), then the plan is
 asked, then the trainer runs. These take turns; the fastest of each counts. Memory is what the node's processes have together,
 pages that they share counted once (PSS), at its highest.
@@ -23,6 +26,70 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from network_nodes import Nodes, command_inside, why_not  # noqa: E402
 
 LEFT_OUT = 3
+
+# What was trained on what, in which layout, and the tokens a second that were published. The first of a cluster sets its efficiency.
+MPT = "llm-foundry, scripts/train/benchmarking/README.md"
+MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), table 1"
+MPT_7B = "--layers 32 --channels 4096 --heads 32 --vocabulary 50368 --sequence 2048"
+PUBLISHED = [
+    ("MPT-7B, 8 A100 40 GB", "a100", 40, f"{MPT_7B} --batch 12 --recompute block", "d=8,zero=3,micro=4", 29436, MPT),
+    ("MPT-7B, 64 A100 40 GB", "a100", 40, f"{MPT_7B} --batch 18 --recompute block", "d=64,zero=3", 234614, MPT),
+    ("MPT-7B, 128 A100 40 GB", "a100", 40, f"{MPT_7B} --batch 18 --recompute block", "d=128,zero=3", 463749, MPT),
+    ("MPT-70B, 128 A100 40 GB", "a100", 40, "--layers 80 --channels 8192 --heads 64 --vocabulary 50368 --sequence 2048 --batch 4 "
+     "--recompute block", "d=128,zero=3", 48194, MPT),
+    ("GPT 39.1B, 512 A100 80 GB", "a100", 80, "--layers 48 --channels 8192 --heads 64 --vocabulary 51200 --sequence 2048 --batch 2 "
+     "--recompute block", "d=32,t=8,p=2,micro=24", ("megatron", 48, 8192, 1536, 512, 138), MEGATRON),
+    ("GPT 76.1B, 1,024 A100 80 GB", "a100", 80, "--layers 60 --channels 10240 --heads 80 --vocabulary 51200 --sequence 2048 --batch 2 "
+     "--recompute block", "d=32,t=8,p=4,micro=28", ("megatron", 60, 10240, 1792, 1024, 140), MEGATRON),
+    ("LLaMA-7B, 64 A100 80 GB", "a100", 80, "--architecture llama --layers 32 --channels 4096 --heads 32 --hidden 11008 --untied --vocabulary "
+     "32000 --sequence 2048 --batch 4", "d=64,zero=3", 64 * 1e12 / (82432 * 3600), "Touvron et al. 2023 (arXiv 2302.13971): 82,432 GPU hours, 1.0T tokens"),
+    ("MPT-7B, 8 H100", "h100", 80, f"{MPT_7B} --batch 6", "d=8,zero=3", 85144, MPT),
+    ("GPT-2 1.5B, 8 H100", "h100", 80, "--model d48 --sequence 1024 --batch 16", "d=8,zero=1,micro=8", 1048576 / 2.80,
+     "llm.c, scripts/run_gpt2_1558M.sh: 2.80 s for 1,048,576 tokens"),
+]
+
+
+def published_tokens(value, sequence=2048, vocabulary=51200):
+    """Of Megatron's tables, operations a second of a device by its formula (3), which counts recomputation."""
+    if not isinstance(value, tuple):
+        return value
+    _, layers, hidden, batch, devices, tera = value
+    step = 96 * batch * sequence * layers * hidden ** 2 * (1 + sequence / (6 * hidden) + vocabulary / (16 * layers * hidden))
+    return batch * sequence / (step / (devices * tera * 1e12))
+
+
+def published(args):
+    efficiency = {}
+    print("| run | layout | published, tokens/s | planned | | source |\n| --- | --- | --- | --- | --- | --- |")
+    for name, cluster, memory, words, layout, said, source in PUBLISHED:
+        description = json.loads((ROOT / "examples" / "clusters" / f"{cluster}.json").read_text())
+        ranks = 1
+        for part in layout.split(","):
+            ranks *= int(part.split("=")[1]) if part[0] in "dtp" and part[1] == "=" else 1
+        description["nodes"] = max(1, ranks // 8)
+        description["device"]["memory_gbyte"] = memory
+        if (cluster, memory) == ("a100", 40):
+            description["device"]["memory_gbyte_s"] = 1555
+
+        def plan(share):
+            description["device"]["efficiency"] = share
+            machine = args.folder / "machine.json"
+            machine.write_text(json.dumps(description))
+            text, _ = run(args, [args.build / "examples" / "tutti_plan", "--cluster", machine, "--compute", "bfloat16", *words.split(),
+                                 "--layout", layout, "--json"])
+            return json.loads(text)["tokens_per_second"]
+
+        target, first = published_tokens(said), cluster not in efficiency
+        if first:
+            low, high = 0.1, 1.0
+            for _ in range(16):
+                middle = (low + high) / 2
+                low, high = (middle, high) if plan(middle) < target else (low, middle)
+            efficiency[cluster] = low
+        found = plan(efficiency[cluster])
+        note = f"sets the efficiency, {efficiency[cluster]:.3f}" if first else f"{100 * (found / target - 1):+.1f} %"
+        print(f"| {name} | `{layout}` | {target:,.0f} | {found:,.0f} | {note} | {source} |", flush=True)
+    return 0
 
 
 def fail(why):
@@ -92,7 +159,7 @@ def compare(args, nodes, backend, layout):
             "--tensor-parallel", words.get("t", 1), "--zero", words.get("zero", 0)], out)
         rows = [row for row in map(json.loads, open(out / "metrics.jsonl")) if row["type"] == "step"]
         steps = sorted(row["ms"] for row in rows[LEFT_OUT:])
-        times.append(statistics.mean(steps[:(len(steps) + 1) // 2]))
+        times.append(statistics.mean(steps[:(len(steps) + 3) // 4]))  # as a measurement's runs: something else goes on as well
         memories.append(memory)
     plan = min(plans, key=lambda one: one["seconds"])
     said, found = 1e3 * plan["seconds"], min(times)
@@ -116,6 +183,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--link", default="none", help="of each node, as tc spells rates; none: this machine's memory")
     parser.add_argument("--given", action="store_true", help="plan with the link's rate, not with the one that was measured over it")
+    parser.add_argument("--published", action="store_true", help="compare with published runs instead")
     parser.add_argument("--backend", default="threads,mpi")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--runs", type=int, default=16, help="of each measurement")
@@ -141,9 +209,13 @@ def main():
             return measure(args, nodes)
         finally:
             nodes.end()
-    programs = ["examples/train_gpt2", "examples/prepare_text", "examples/tutti_plan"]
+    programs = ["examples/tutti_plan"] if args.published else ["examples/train_gpt2", "examples/prepare_text", "examples/tutti_plan"]
     if subprocess.run(["ninja", "-C", str(args.build), *programs], stdout=subprocess.DEVNULL).returncode != 0:
         fail(f"building in {args.build} failed; run ninja there to see why")
+    if args.published:
+        with tempfile.TemporaryDirectory(prefix="tutti-plan-") as folder:
+            args.folder = pathlib.Path(folder)
+            return published(args)
     if not args.text.exists():
         fail(f"{args.text} is not there (Debian: dict-jargon); give another --text")
     args.data.parent.mkdir(exist_ok=True)

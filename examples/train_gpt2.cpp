@@ -12,6 +12,7 @@
 #if TUTTI_WITH_IREE
 #include <tutti/train/iree/machine.hpp>
 #endif
+#include <tutti/plan/dry_run.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/models.hpp>
 #include <tutti/watch/any.hpp>
@@ -44,6 +45,7 @@ void require_device(tutti::train::Options const& options) {
 }
 
 int train(auto& communicator, tutti::train::Options const& options) {
+  if (options.dry_run) return tutti::plan::dry_run(tutti::plan::place_of(communicator), options);
 #if TUTTI_WITH_CUDA
   if (options.device == DeviceName::cuda)
     return tutti::train::train_model<tutti::Cuda>(communicator, options, tutti::watch::viewers());

@@ -5,14 +5,11 @@
 //   tutti_plan --cluster machine.json --layout d=2,t=1 --svg step.svg
 
 #include <tutti/backend/any.hpp>
-#include <tutti/exec/processors.hpp>
 #include <tutti/parallel/compression.hpp>
 #include <tutti/plan.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
-#include <tutti/train/process_use.hpp>
-#include <tutti/train/profiling.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -116,29 +113,13 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
   return best.refused.empty() ? 0 : 1;
 }
 
-/// This rank among those that were started.
-struct Place {
-  Shared<comm::Port> everyone, node;  ///< `node`: of ranks that share memory; null where none do
-  int on_node = 1, of_process = 1;
-};
-
 /// Ranks: all.
 template <class Loss, class Config>
-int measure(Place const& place, Arguments const& a, Model<Config> const& model) {
-  int const on_node = place.on_node, ranks = place.everyone->size();
-  exec::Context context({.threads = a.options.threads, .ranks_on_node = on_node});
-  plan::Cluster cluster;
-  cluster.name = concat(exec::processor_name(), ", measured");
-  cluster.nodes = ranks / on_node;
-  cluster.devices_per_node = on_node;
-  cluster.processors_per_node = exec::available_processors();
-  cluster.threads = context.threads();
-  cluster.shared_state = place.node && !a.options.replicas_per_rank;
-  cluster.device.memory = static_cast<double>(exec::available_memory()) / on_node;
-  graph::Roofline const roof = train::measure_roofline(context);
-  cluster.device.float32 = roof.float32, cluster.device.bfloat16 = roof.bfloat16, cluster.device.bandwidth = roof.bytes;
-  if (place.node) cluster.inside = plan::measure_link(*place.node, true);
-  if (on_node == 1 && ranks > 1) cluster.between = plan::measure_link(*place.everyone, false);
+int measure(plan::Place const& place, Arguments const& a, Model<Config> const& model) {
+  int const ranks = place.everyone->size();
+  exec::Context context({.threads = a.options.threads, .ranks_on_node = place.on_node});
+  plan::Cluster cluster = plan::measure_machine(context, place);
+  cluster.shared_state = cluster.shared_state && !a.options.replicas_per_rank;
   plan::MeasuredSteps measured;
   std::vector<std::string> layouts = a.layouts;
   if (layouts.empty())
@@ -159,41 +140,19 @@ int measure(Place const& place, Arguments const& a, Model<Config> const& model) 
     }
   }
   if (place.everyone->rank() != 0) return 0;
-  auto const link = [](plan::Link const& one) {
-    return nlohmann::json{{"gbyte_s", one.bandwidth / 1e9}, {"latency_us", one.latency * 1e6},
-                          {"shared_memory", one.shared_memory}};
-  };
-  nlohmann::json json{{"name", cluster.name},
-                      {"nodes", cluster.nodes},
-                      {"devices_per_node", cluster.devices_per_node},
-                      {"processors_per_node", cluster.processors_per_node},
-                      {"threads", static_cast<int>(cluster.threads)},
-                      {"shared_state", cluster.shared_state},
-                      {"process_memory_mbyte", cluster.process_memory / 1e6},
-                      {"device",
-                       {{"kind", "cpu"},
-                        {"memory_gbyte", cluster.device.memory / 1e9},
-                        {"float32_tflops", cluster.device.float32 / 1e12},
-                        {"bfloat16_tflops", cluster.device.bfloat16 / 1e12},
-                        {"memory_gbyte_s", cluster.device.bandwidth / 1e9}}},
-                      {"measured", measured.to_json()}};
-  if (cluster.inside.bandwidth > 0) json["inside"] = link(cluster.inside);
-  if (cluster.between.bandwidth > 0) json["between"] = link(cluster.between);
+  nlohmann::json json = plan::to_json(cluster);
+  json["measured"] = measured.to_json();
   io::write_file(a.measure, json.dump(1) + "\n");
   std::fputs(concat(a.measure, ": ", measured.size(), " kinds of steps measured\n").c_str(), stdout);
   return 0;
 }
 
 /// Calls f(place) on every rank. Once for all models: each backend is compiled once.
-int started(Arguments const& a, char** argv, std::function<int(Place const&)> const& f) {
+int started(Arguments const& a, char** argv, std::function<int(plan::Place const&)> const& f) {
   std::string ranks = concat("--ranks=", a.options.ranks);
   char* words[] = {argv[0], ranks.data(), nullptr};
   return with_backend(a.options.backend.text(), a.options.ranks > 0 ? 2 : 1, words, [&](auto& communicator) {
-    Place place{.everyone = comm::port(communicator),
-                .node = parallel::data_parallel(communicator).node,
-                .on_node = communicator.local_size(),
-                .of_process = a.options.backend == train::BackendName::threads ? communicator.size() : 1};
-    return f(place);
+    return f(plan::place_of(communicator));
   });
 }
 
@@ -230,7 +189,7 @@ int main(int argc, char** argv) {
                                 .compress = parallel::compressor_of(o.compress)};
           model.work.optimizer = train::optimizer_of(o);
           if (!a.measure.empty()) {
-            return started(a, argv, [&](Place const& place) { return measure<Loss>(place, a, model); });
+            return started(a, argv, [&](plan::Place const& place) { return measure<Loss>(place, a, model); });
           }
           plan::Cluster const cluster = plan::read_cluster(a.cluster);
           model.sequences = o.total_tokens > 0 ? o.total_tokens / o.sequence : o.batch * cluster.devices();

@@ -13,6 +13,8 @@
 #include <tutti/plan/step_simulation.hpp>
 #include <tutti/plan/prediction.hpp>
 #include <tutti/plan/measure.hpp>
-#include <tutti/plan/search.hpp>
+#include <tutti/plan/machine.hpp>
 #include <tutti/plan/table.hpp>
 #include <tutti/plan/timeline.hpp>
+#include <tutti/plan/dry_run.hpp>
+#include <tutti/plan/search.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/plan/programs.hpp> <tutti/plan/step_simulation.hpp> <tutti/plan/step_times.hpp>
-// Covers: <tutti/plan/search.hpp> <tutti/plan/table.hpp> <tutti/plan/measure.hpp>
+// Covers: <tutti/plan/search.hpp> <tutti/plan/table.hpp> <tutti/plan/measure.hpp> <tutti/plan/machine.hpp>
+// Covers: <tutti/plan/dry_run.hpp>
 
 #include "support/catch.hpp"
 #include "train/small_batches.hpp"
@@ -8,6 +9,8 @@
 #include <tutti/backend/threads.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/parallel/mesh.hpp>
+#include <tutti/plan/dry_run.hpp>
+#include <tutti/plan/machine.hpp>
 #include <tutti/plan/measure.hpp>
 #include <tutti/plan/prediction.hpp>
 #include <tutti/plan/search.hpp>
@@ -202,10 +205,28 @@ TEST_CASE("times that were measured are those of a plan, also from a file and fr
   io::write_file(path, R"({"steps": 3})");
   CHECK_THROWS_AS(MeasuredSteps::read(path), Error);
   std::remove(path.c_str());
+}
 
+TEST_CASE("this machine is measured as a cluster that can be written and read, and a dry run plans a setup on it") {
+  Cluster found;
+  std::vector<int> codes(2, -1);
+  train::Setup setup;
+  setup.rows = 2, setup.micro_rows = 4, setup.global_rows = 4, setup.mesh = {.data = 2, .tensor = 1};
+  setup.options.sequence = 8, setup.options.threads = 1;
   threads::run(2, [&](Communicator<Threads>& communicator) {
-    Link const link = measure_link(*comm::port(communicator), true, 1 << 16, 3);
-    if (communicator.rank() == 0)
-      std::printf("a sum of two ranks: %.1f us, %.2f GB/s\n", link.latency * 1e6, link.bandwidth / 1e9);
+    Place const place = place_of(communicator);
+    exec::Context context({.threads = 1});
+    Cluster const cluster = measure_machine(context, place);
+    if (communicator.rank() == 0) found = cluster;
+    codes[static_cast<std::size_t>(communicator.rank())] = dry_run<Loss>(place, setup, model);
   });
+  CHECK(codes == std::vector<int>{0, 0});
+  CHECK(found.devices() == 2);
+  CHECK(found.inside.shared_memory);
+  CHECK(found.inside.bandwidth > 0);
+  Cluster const read = parse_cluster(to_json(found).dump(), "measured");
+  CHECK(read.inside.bandwidth == Approx(found.inside.bandwidth));
+  CHECK(read.device.memory == Approx(found.device.memory));
+  CHECK(read.processors_per_node == found.processors_per_node);
+  CHECK(read.shared_state == found.shared_state);
 }

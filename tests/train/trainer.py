@@ -216,6 +216,18 @@ def case_recompute(bench):
     check(bench.losses(parts) == bench.losses(bench.folder / "constant"), "resumed: other losses")
 
 
+def case_dry_run(bench):
+    """--dry-run says memory, traffic and time of the step that the flags mean, and leaves nothing behind."""
+    for flags in ((), ("--tensor-parallel", "2"), ("--zero", "1", "--sync-freq", "2")):
+        out = bench.folder / "dry"
+        text, _ = bench.run("threads", 2, out, "--batch", "2", "--steps", "5", "--dry-run", *flags)
+        for part in ("dry run: ", "memory ", "traffic ", "step ", "tokens/s", "5 steps of "):
+            check(part in text, f"the dry run does not say {part}:\n{text}")
+        check(not out.exists(), "a dry run wrote something")
+    _, errors = bench.run("threads", 2, bench.folder / "dry", "--dry-run", "--algorithm", "diloco", code=1)
+    check("--dry-run plans steps that average gradients" in errors, errors)
+
+
 def case_profile(bench):
     """--profile prints where the time went and keeps a trace of the last step for every rank."""
     for ranks in (1, 2):

@@ -70,10 +70,10 @@ struct Measurement {
   double beside = 0;  ///< bytes of a rank's process beside tensors: program, stacks, what kernels pack
 };
 
-/// Runs the programs of one rank of a layout `runs` times, and gives the mean times of their steps in the faster half
-/// of these runs. Where several ranks of this node measure at once, as `together()` makes them (a barrier, before every
-/// run), times are those of ranks in company. `ranks_of_process`: how many of these are threads of this process.
-/// Errors: those of predictions and of kernels. Cost: memory of a training step, and its time.
+/// Runs the programs of one rank of a layout `runs` times, and gives the mean times of their steps in the fastest
+/// quarter of these runs. Where several ranks of this node measure at once, as `together()` makes them (a barrier,
+/// before every run), times are those of ranks in company. `ranks_of_process`: how many of these are threads of this
+/// process. Errors: those of predictions and of kernels. Cost: memory of a training step, and its time.
 template <class Loss>
 Measurement measure_steps(exec::Context& context, typename Loss::Config const& config, Work const& work,
                           Layout const& layout, Cluster const& cluster, int runs, int ranks_of_process = 1,
@@ -89,10 +89,13 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
   for (RankPrograms::Pass const& pass : programs.passes)
     for (auto const* entries : {&pass.program.list.fields, &pass.program.list.copies})
       for (graph::Entry const& entry : *entries)
-        if (state.find(entry.name) == nullptr)
-          if (graph::Field* const field = state.add(entry.name, entry.dtype, entry.shape);
-              programs.names.contains(entry.name) && entry.dtype == DType::float32)
+        if (state.find(entry.name) == nullptr) {
+          graph::Field* const field = state.add(entry.name, entry.dtype, entry.shape);
+          std::memset(field->data(), 0,
+                      static_cast<std::size_t>(field->bytes()));  // in memory, though others update it
+          if (programs.names.contains(entry.name) && entry.dtype == DType::float32)
             CounterRandom{1, stream++}.fill_normal(field->view<float>().elements(), 0, 0.02f);
+        }
   LonePort data(layout.data), tensor(layout.tensor), node(std::min(cluster.devices_per_node, layout.ranks()));
   Measurement result;
   MeasuredSteps& measured = result.steps;
@@ -138,7 +141,7 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
       return std::accumulate(a.begin(), a.end(), std::int64_t{0}) <
              std::accumulate(b.begin(), b.end(), std::int64_t{0});
     });
-    times.resize(std::max<std::size_t>(1, (times.size() + 1) / 2));
+    times.resize(std::max<std::size_t>(1, (times.size() + 3) / 4));
     for (std::size_t s = 0; s < steps; ++s) {
       Collective kind{};
       double bytes = 0, sum = 0;

@@ -59,6 +59,7 @@ inline std::vector<std::pair<std::string, std::string>> rows_of(Prediction const
                   p.memory.process > 0 ? fmt::format(", {} process", bytes(p.memory.process)) : "",
                   p.memory.shared > 0 ? fmt::format("; {} of it once for all ranks of a node", bytes(p.memory.shared))
                                       : ""));
+  if (!p.refused.empty()) return rows;
   std::string traffic;
   for (int axis = 0; axis < graph::mesh_axes; ++axis) {
     double const inside = p.traffic.inside[static_cast<std::size_t>(axis)];

@@ -79,6 +79,7 @@ struct Options {
   bool no_final_checkpoint = false;
   Choice<graph::Recompute> recompute = graph::Recompute::none;  ///< by the backward pass
   bool profile = false;                                         ///< measure every operation
+  bool dry_run = false;                                         ///< plan, and train nothing
   bool keep_packed = false;                                     ///< see TrainStepOptions
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
@@ -257,6 +258,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "profile", call,
          "print at the end where the steps' time went, and keep the last step as a Chrome trace in --out"},
     o.profile, Any{});
+  f(Flag{"Run", "dry-run", call,
+         "print what the run will need, memory, traffic, time of a step, and leave; writes nothing"},
+    o.dry_run, Any{});
   f(Flag{"Run", "replicas-per-rank", call,
          "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)"},
     o.replicas_per_rank, Any{});
