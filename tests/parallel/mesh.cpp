@@ -33,6 +33,10 @@ TEST_CASE("sizes that are not said follow from the ranks; what does not fit is r
   REQUIRE_ERROR(parallel::mesh_sizes(4, 0, 1, 3), ErrorKind::configuration,
                 "--data-parallel (any) x --pipeline-parallel 3 is not the number of ranks, 4. These fit, data x "
                 "pipeline: 4 x 1, 2 x 2, 1 x 4");
+  CHECK(parallel::mesh_sizes(8, 0, 2, 2).data == 2);
+  REQUIRE_ERROR(parallel::mesh_sizes(4, 2, 2, 2), ErrorKind::configuration,
+                "--data-parallel 2 x --tensor-parallel 2 x --pipeline-parallel 2 is not the number of ranks, 4. These "
+                "fit, data x tensor x pipeline: 4 x 1 x 1, 2 x 2 x 1, 2 x 1 x 2, 1 x 4 x 1, 1 x 2 x 2, 1 x 1 x 4");
 }
 
 TEST_CASE("stages of a pipeline are far apart, ranks of one stage share out the batch") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/train_step.hpp> <tutti/train/step_graph.hpp> <tutti/parallel/mesh.hpp>
-// Covers: <tutti/train/pipelined_step.hpp> <tutti/train/whole_state.hpp> <tutti/parallel/pipeline.hpp>
+// Covers: <tutti/train/pipelined_step.hpp> <tutti/train/stage_state.hpp> <tutti/train/whole_state.hpp>
+// Covers: <tutti/parallel/pipeline.hpp>
 #include "support/catch.hpp"
 #include "train/meshes.hpp"
 #include "train/own_states.hpp"
@@ -151,6 +152,14 @@ TEST_CASE("and a model of one's own, with other optimizers, recomputation and dr
   documents.document_mark = 3;
   CHECK(on_threads<nn::LlamaLoss>(documents, {1, 1, 2}, {.micro_steps = 2}) == "");
 }
+TEST_CASE("stages are divided among ranks of a tensor axis as well") {
+  nn::Gpt2Config wide = test::mesh_gpt2;
+  wide.layers = 4;
+  CHECK(on_threads<nn::Gpt2Loss>(wide, {1, 2, 2}, {.micro_steps = 2}) == "");
+  nn::LlamaConfig llama = test::mesh_llama;
+  llama.layers = 4;
+  CHECK(on_threads<nn::LlamaLoss>(llama, {1, 2, 2}, {.micro_steps = 4}) == "");
+}
 TEST_CASE("a batch that one stage cannot take fails on all of them, and soon") {
   std::vector<std::string> said(2);
   auto const begun = exec::now_ns();
@@ -197,7 +206,6 @@ TEST_CASE("a stage that is not connected as it was made, or cannot be, says so")
   nn::Gpt2Config odd = test::deep_gpt2;
   odd.layers = 3;
   REQUIRE_ERROR(make({}, odd), ErrorKind::configuration, "the 3 layers of the model do not divide among 2 stages");
-  REQUIRE_ERROR(make({.tensor = 2}, test::deep_gpt2), ErrorKind::unavailable, "are not divided among a tensor axis");
   REQUIRE_ERROR(make({.profile = true}, test::deep_gpt2), ErrorKind::unavailable, "are not profiled");
   REQUIRE_ERROR(make({.keep_packed = true}, test::deep_gpt2), ErrorKind::unavailable, "keep no packed weights");
 }

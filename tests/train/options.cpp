@@ -295,7 +295,6 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--tensor-parallel", "2", "--device", "cuda"}, "--tensor-parallel 2: is for --device cpu alone"},
       {{"--data", "x", "--pipeline-parallel", "2", "--device", "cuda"}, "--pipeline-parallel 2: is for --device cpu"},
       {{"--data", "x", "--pipeline-parallel", "2", "--algorithm", "diloco"}, "2: is for --algorithm ddp"},
-      {{"--data", "x", "--pipeline-parallel", "2", "--tensor-parallel", "2"}, "is not there for --tensor-parallel"},
       {{"--data", "x", "--pipeline-parallel", "2", "--zero", "1"}, "keeps all moments of a stage. Leave out --zero"},
       {{"--data", "x", "--pipeline-parallel", "2", "--compress", "int8"}, "Leave out --compress"},
       {{"--data", "x", "--pipeline-parallel", "2", "--keep-packed"}, "Leave out --keep-packed"},

@@ -111,6 +111,7 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
            {{"--data-parallel", "4"}, {4, 1}},
            {{"--data-parallel", "2", "--tensor-parallel", "2"}, {2, 2}},
            {{"--pipeline-parallel", "2"}, {2, 1, 2}},
+           {{"--pipeline-parallel", "2", "--tensor-parallel", "2"}, {1, 2, 2}},
            {{"--pipeline-parallel", "4", "--micro-batches", "1"}, {1, 1, 4}}}) {
     std::vector<std::string> all{"--batch", "3", "--sequence", "16"};
     all.insert(all.end(), words.begin(), words.end());

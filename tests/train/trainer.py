@@ -730,6 +730,10 @@ def case_pipeline(bench):
             close(*[[row["loss"] for row in bench.metrics(of, "validation")] for of in (bench.folder / model, out)], 1e-5)
             print(f"  {model} {backend} {data} x {stages}, {micro} micro-batches, {schedule}: within {worst:.1e}")
     staged = ["--pipeline-parallel", "2", "--micro-batches", "4"]
+    three = bench.folder / "three"
+    text, _ = bench.run("threads", 4, three, *steps, "--batch", "2", "--tensor-parallel", "2", *staged)
+    check("4 ranks (data 1 x tensor 2 x pipeline 2)" in text, text)
+    print(f"  gpt2 threads, tensor 2 x pipeline 2: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(three), 1e-5):.1e}")
     again = bench.folder / "again"
     bench.run("threads", 4, again, *steps, "--batch", "1", *staged)
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads221f1b", 20), "a second run gives other bits")

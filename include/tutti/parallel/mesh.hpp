@@ -33,16 +33,21 @@ inline MeshSizes mesh_sizes(int ranks, int data, int tensor, int pipeline = 1,
   if (data == 0) sizes.data = left(product(sizes.tensor, pipeline));
   std::int64_t const groups = pipeline > 0 && ranks % pipeline == 0 ? ranks / pipeline : 0;
   if (sizes.data > 0 && sizes.tensor > 0 && product(sizes.data, sizes.tensor) == groups) return sizes;
-  bool const staged = pipeline != 1;
+  bool const staged = pipeline != 1, divided = tensor != 1 || !staged;
   std::string fitting;
-  for (int one = ranks; one >= 1; --one)
-    if (ranks % one == 0) fitting += concat(fitting.empty() ? "" : ", ", one, " x ", ranks / one);
+  for (int one = ranks; one >= 1; --one) {
+    int const rest = ranks / one;
+    for (int two = divided ? rest : 1; two >= 1 && ranks % one == 0; --two)
+      if (rest % two == 0 && (staged || two == rest))
+        fitting += concat(fitting.empty() ? "" : ", ", one, divided ? concat(" x ", two) : std::string(),
+                          staged ? concat(" x ", rest / two) : std::string());
+  }
   throw Error(ErrorKind::configuration, "parallel::mesh",
               concat("--data-parallel ", data == 0 ? std::string("(any)") : std::to_string(data),
-                     tensor == 1 && staged ? std::string() : concat(" x --tensor-parallel ", sizes.tensor),
+                     divided ? concat(" x --tensor-parallel ", sizes.tensor) : std::string(),
                      staged ? concat(" x --pipeline-parallel ", pipeline) : std::string(),
-                     " is not the number of ranks, ", ranks, ". These fit, data x ", staged ? "pipeline" : "tensor",
-                     ": ", fitting),
+                     " is not the number of ranks, ", ranks, ". These fit, data", divided ? " x tensor" : "",
+                     staged ? " x pipeline" : "", ": ", fitting),
               where);
 }
 

@@ -122,13 +122,16 @@ class StageRun {
   /// Gives a program its inputs, of micro-batch `micro`.
   using Give = FunctionRef<void(graph::Executor&, std::int64_t)>;
 
-  /// All of these outlive it. `state` has the parameters and the sums, whose memory stays where it is.
+  /// All of these outlive it. `state` has the parameters and the sums, whose memory stays where it is. `tensor` joins
+  /// the ranks that have a part of this stage each; null: this one has all of it.
   StageRun(exec::Context& context, graph::State& state, StagePrograms const& programs, PipelineLayout const& layout,
-           std::int64_t micro_batches, comm::Port& pipeline, Shared<graph::Workspace> const& workspace)
+           std::int64_t micro_batches, comm::Port& pipeline, comm::Port* tensor,
+           Shared<graph::Workspace> const& workspace)
       : state_(state),
         programs_(programs),
         layout_(layout),
         port_(pipeline),
+        tensor_(tensor),
         tasks_(pipeline_tasks(layout.schedule, layout.stages, layout.stage, micro_batches)) {
     for (std::int64_t i = kept_micro_batches(tasks_); i > 0; --i) add_slot(context, workspace);
     Slot& slot = *slots_[0];
@@ -210,7 +213,8 @@ class StageRun {
     }
     auto const ready = [&](graph::Program const& program) {
       return std::make_unique<graph::Executor>(context, program, slot.state,
-                                               graph::ExecutorOptions{.beside = &port_, .workspace = workspace});
+                                               graph::ExecutorOptions{
+                                                   .tensor = tensor_, .beside = &port_, .workspace = workspace});
     };
     slot.forward = ready(programs_.forward);
     slot.backward = ready(programs_.backward);
@@ -254,6 +258,7 @@ class StageRun {
   StagePrograms const& programs_;
   PipelineLayout layout_;
   comm::Port& port_;
+  comm::Port* tensor_;
   List<PipelineTask> tasks_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<float> addend_;  // of a sum over stages
@@ -266,12 +271,14 @@ class StageEvaluation {
  public:
   /// `program` was compiled from `graph`, an evaluation_graph. All of these outlive it, as those of StageRun.
   StageEvaluation(exec::Context& context, graph::State& state, graph::Graph const& graph, graph::Program const& program,
-                  PipelineLayout const& layout, comm::Port& pipeline, Shared<graph::Workspace> const& workspace)
+                  PipelineLayout const& layout, comm::Port& pipeline, comm::Port* tensor,
+                  Shared<graph::Workspace> const& workspace)
       : layout_(layout), port_(pipeline), messages_(pipeline) {
     for (graph::Field const& field : state.fields()) own_.refer(field.name, field.dtype, field.shape, field.data());
     own_.add(graph);
     executor_ =
-        std::make_unique<graph::Executor>(context, program, own_, graph::ExecutorOptions{.workspace = workspace});
+        std::make_unique<graph::Executor>(context, program, own_,
+                                          graph::ExecutorOptions{.tensor = tensor, .workspace = workspace});
   }
   /// `give` gives the program its inputs. Ranks: all stages, which get the same loss. Blocking.
   double operator()(FunctionRef<void(graph::Executor&)> give, std::source_location where) {

@@ -31,7 +31,6 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.device != DeviceName::cpu) refuse_stages("is for --device cpu alone. Leave it out, or train on processors");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_stages("is for --algorithm ddp, which averages gradients every step. Leave out one");
-    if (o.tensor_parallel > 1) refuse_stages("is not there for --tensor-parallel as well. Leave out one");
     if (o.zero > 0) refuse_stages("keeps all moments of a stage. Leave out --zero");
     if (!o.compress.empty()) refuse_stages("sends gradients as they are. Leave out --compress");
     if (o.keep_packed) refuse_stages("keeps no packed weights. Leave out --keep-packed");

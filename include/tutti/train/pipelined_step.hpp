@@ -13,19 +13,18 @@
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/pipeline_cut.hpp>
+#include <tutti/parallel/split.hpp>
+#include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/target_weights.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <optional>
 #include <source_location>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace tutti::train {
 
@@ -71,63 +70,31 @@ class PipelinedStep {
   PipelinedStep(PipelinedStep const&) = delete;
   PipelinedStep& operator=(PipelinedStep const&) = delete;
 
-  /// Of the whole model.
-  std::int64_t parameter_count() const {
+  /// Of the whole model, of which ranks of a tensor axis have parts as `splits` say.
+  std::int64_t parameter_count(parallel::Splits const& splits) const {
     std::int64_t count = 0;
     for (graph::Parameter const& parameter : cut_.model().parameters)
-      count += cut_.model().shape(parameter.node).size();
+      count += parallel::whole_of(cut_.model().shape(parameter.node), splits.of(name_of(parameter)),
+                                  splits.ranks()).size();
     return count;
   }
-
-  /// f(state) writes the state of a whole model, of which this stage then takes its part.
-  void fill(FunctionRef<void(graph::State&)> f) {
-    graph::State whole = whole_fields();
-    f(whole);
-    for (graph::Field& field : state_.fields())
-      if (graph::Field const* const from = whole.find(field.name))
-        std::memcpy(field.data(), static_cast<std::byte const*>(from->data()) + offset_of(*from, layout_.stage),
-                    static_cast<std::size_t>(field.bytes()));
+  /// The same of what this stage has.
+  parallel::Splits on_stage(parallel::Splits const& splits) const {
+    return splits.on_stage(layout_.stages, [&](std::string_view name) {
+      for (graph::Parameter const& parameter : cut_.model().parameters)
+        if (cut_.model().name(parameter.node) == name) return cut_.divided(parameter);
+      return false;
+    });
   }
-  /// f(state) sees the state of the whole model on the stages of the first pipeline that want it, on others nothing.
-  /// Ranks: all. Blocking. Errors: invalid_argument, unless connected.
+
+  /// Between the state of this stage and that of a whole model: as StageState's.
+  void fill(FunctionRef<void(graph::State&)> f) { parts().fill(f); }
   void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where) {
     require_connected(where);
-    graph::State whole;
-    if (ranks_.port->rank() == 0) {
-      std::vector<double> wants(static_cast<std::size_t>(layout_.stages), 0.0);
-      wants[static_cast<std::size_t>(layout_.stage)] = wanted ? 1 : 0;
-      parallel::all_reduce(*ranks_.pipeline, wants, comm::PortOp::sum, where);
-      graph::State all = whole_fields();
-      for (graph::Field& field : all.fields()) {
-        for (int stage : stages_of(field))
-          for (int to = 0; to < layout_.stages; ++to)
-            if (wants[static_cast<std::size_t>(to)] != 0) hand_over(field, stage, to, where);
-      }
-      if (wanted) whole = std::move(all);
-    }
-    f(whole);
+    parts().show(ranks_, wanted, f, where);
   }
-  /// Errors: communication, where stages differ in a parameter that several have. Ranks: all, of equal data ranks.
   void require_equal(std::string const& when, std::source_location where) const {
-    if (!ranks_.pipeline) return;
-    for (graph::Parameter const& parameter : cut_.model().parameters) {
-      List<int> const stages = cut_.owners(parameter);
-      graph::Field const* const field = state_.find(name_of(parameter));
-      if (stages.size() < 2 || !graph::detail::contains(stages, layout_.stage)) continue;
-      std::uint64_t const mine = hash_bytes({static_cast<std::byte const*>(field->data()),
-                                             static_cast<std::size_t>(field->bytes())}, 0);
-      parallel::StageMessages messages(*ranks_.pipeline);
-      if (layout_.stage != stages[0]) messages.send(&mine, sizeof mine, stages[0], hash_tag, where);
-      std::vector<std::uint64_t> others(stages.size(), mine);
-      for (std::size_t i = 1; i < stages.size() && layout_.stage == stages[0]; ++i)
-        messages.receive(&others[i], sizeof mine, stages[i], hash_tag, where);
-      messages.wait();
-      for (std::size_t i = 0; i < stages.size(); ++i)
-        if (others[i] != mine)
-          throw Error(ErrorKind::communication, "TrainStep",
-                      concat("stages ", stages[0], " and ", stages[i], " of the pipeline differ in '", field->name,
-                             "', of which each has a copy, ", when, ". Give both the same values"), where);
-    }
+    if (ranks_.pipeline) parts().require_equal(*ranks_.pipeline, when, where);
   }
 
   /// Errors: invalid_argument, for other ranks than the step was made for; unavailable, for moments in shares.
@@ -175,15 +142,18 @@ class PipelinedStep {
     plan();
     graph::Program const* const all[] = {&programs_.forward, &programs_.first_backward, &programs_.backward,
                                          &evaluation_program_, &update_program_};
-    workspace_ = graph::Workspace::of(all, ranks_.port.get());
+    comm::Port* const tensor = ranks_.tensor.get();
+    workspace_ = graph::Workspace::of(all, tensor != nullptr ? tensor : ranks_.port.get());
     update_ = std::make_unique<graph::Executor>(
         context, update_program_, state_,
-        graph::ExecutorOptions{
-            .port = ranks_.port.get(), .pipeline = ranks_.pipeline.get(), .workspace = workspace_});
+        graph::ExecutorOptions{.port = ranks_.port.get(),
+                               .tensor = tensor,
+                               .pipeline = ranks_.pipeline.get(),
+                               .workspace = workspace_});
     evaluation_ = std::make_unique<parallel::StageEvaluation>(context, state_, evaluation_graph_, evaluation_program_,
-                                                              layout_, *ranks_.pipeline, workspace_);
+                                                              layout_, *ranks_.pipeline, tensor, workspace_);
     run_ = std::make_unique<parallel::StageRun>(context, state_, programs_, layout_, options_.micro_steps,
-                                                *ranks_.pipeline, workspace_);
+                                                *ranks_.pipeline, tensor, workspace_);
   }
 
   /// One update, number `update` counted from 1. Ranks: all. Blocking.
@@ -231,6 +201,13 @@ class PipelinedStep {
   /// As TrainStep's: to other stages what is sent, along the axis of data what is reduced.
   std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks) {
     plan();
+    if (axis == graph::MeshAxis::tensor) {
+      auto const sent = [&](graph::Program const& program) {
+        return ring_ranks > 0 ? graph::ring_bytes(program.list, axis, ring_ranks)
+                              : graph::sent_bytes(program.list, axis);
+      };
+      return options_.micro_steps * (sent(programs_.forward) + sent(programs_.backward)) + sent(update_program_);
+    }
     if (axis != graph::MeshAxis::pipeline)
       return ring_ranks > 0 ? graph::ring_bytes(update_program_.list, axis, ring_ranks)
                             : graph::sent_bytes(update_program_.list, axis);
@@ -250,8 +227,6 @@ class PipelinedStep {
   }
 
  private:
-  static constexpr int hash_tag = 32766, state_tag = 32765;
-
   static graph::Graph weighed(graph::Graph const& model, TrainStepOptions const& options) {
     if (!options.weigh_targets) return model;
     graph::Graph of = model;
@@ -292,8 +267,6 @@ class PipelinedStep {
   /// Norm, clipping and updates of a stage's parameters, from the sums of their gradients; or of all, for a stage below
   /// 0. A parameter that several stages have counts once in the norm.
   graph::Graph update_graph(int stage, bool averages) const {
-    graph::Replications const parts =
-        graph::Replications().with(graph::MeshAxis::pipeline, graph::Replication::varying);
     graph::Where const where = graph::Where::current();
     graph::Builder builder;
     optim::detail::StepGradients found;
@@ -301,6 +274,8 @@ class PipelinedStep {
       graph::Parameter const parameter = trained.parameter;
       if (stage >= 0 && !cut_.has(parameter, stage)) continue;
       std::string const name = name_of(parameter);
+      graph::Replications const parts = cut_.model().type(parameter.node).replication.with(
+          graph::MeshAxis::pipeline, graph::Replication::varying);
       Shape const shape = stage < 0 ? cut_.model().shape(parameter.node) : cut_.part_of(parameter);
       found.wrt.push_back(builder.parameter(name, shape, parameter.init, parameter.stacked, where, parts));
       found.gradients.push_back(builder.state(concat("accumulated.", name), {DType::float32, parts, shape},
@@ -314,65 +289,7 @@ class PipelinedStep {
     return canonical(builder.graph());
   }
 
-  /// The fields of a whole model, in the order in which one rank has them.
-  graph::State whole_fields() const {
-    graph::State whole;
-    graph::Graph const &model = cut_.model(), update = update_graph(-1, false);
-    for (graph::Parameter const& parameter : model.parameters) {
-      graph::Field* const field = whole.add(name_of(parameter), DType::float32, model.shape(parameter.node),
-                                            parameter.init);
-      field->parameter = true;
-      field->stacked = parameter.stacked;
-    }
-    for (graph::Graph const* graph : {&model, &update})
-      for (std::size_t i = 0; i < graph->states.size(); ++i)
-        if (graph::Id const id = graph->states[i]; !optim::is_accumulator(graph->name(id)))
-          whole.add(graph->name(id), graph->dtype(id), graph->shape(id), graph->state_inits[i]);
-    return whole;
-  }
-  /// The parameter that a field of the whole model is, or that an optimizer keeps it for, as "PREFIX.NAME".
-  std::optional<graph::Parameter> parameter_of(graph::Field const& whole) const {
-    std::optional<graph::Parameter> best;
-    for (graph::Parameter const& parameter : cut_.model().parameters) {
-      std::string_view const name = cut_.model().name(parameter.node), field = whole.name;
-      bool const kept = field.size() > name.size() && field.ends_with(name) &&
-                        field[field.size() - name.size() - 1] == '.';
-      if ((field == name || kept) && whole.shape == cut_.model().shape(parameter.node) &&
-          (!best || name.size() > cut_.model().name(best->node).size()))
-        best = parameter;
-    }
-    return best;
-  }
-  bool divided(graph::Field const& whole) const {
-    auto const parameter = parameter_of(whole);
-    return parameter && cut_.divided(*parameter);
-  }
-  /// Those that have something of it that others do not have.
-  List<int> stages_of(graph::Field const& whole) const {
-    auto const parameter = parameter_of(whole);
-    List<int> stages;
-    for (int stage = 0; stage < layout_.stages; ++stage) {
-      bool const has = parameter ? cut_.has(*parameter, stage) : cut_.has(cut_.model().find_leaf(whole.name), stage);
-      if (has && (stages.empty() || divided(whole))) stages.push_back(stage);
-    }
-    return stages;
-  }
-  /// Of what a stage has, in the whole.
-  std::size_t offset_of(graph::Field const& whole, int stage) const {
-    return divided(whole) ? static_cast<std::size_t>(whole.bytes() / layout_.stages * stage) : 0;
-  }
-  /// A stage's part of a field goes into its place in the whole one of stage `to`.
-  void hand_over(graph::Field& whole, int stage, int to, std::source_location where) const {
-    if (layout_.stage != stage && layout_.stage != to) return;
-    std::int64_t const bytes = divided(whole) ? whole.bytes() / layout_.stages : whole.bytes();
-    std::byte* const place = static_cast<std::byte*>(whole.data()) + offset_of(whole, stage);
-    graph::Field const* const mine = layout_.stage == stage ? state_.find(whole.name) : nullptr;
-    if (stage == to) return static_cast<void>(std::memcpy(place, mine->data(), static_cast<std::size_t>(bytes)));
-    parallel::StageMessages messages(*ranks_.pipeline);
-    if (mine != nullptr) messages.send(mine->data(), bytes, to, state_tag, where);
-    else messages.receive(place, bytes, stage, state_tag, where);
-    messages.wait();
-  }
+  StageState parts() const { return {cut_, layout_.stage, state_, update_graph(-1, false)}; }
 
   TrainStepOptions options_;
   parallel::PipelineLayout layout_;

@@ -64,9 +64,11 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
       {"device", fmt::format("{}, {:.0f} GFLOP/s {} measured", facts.device, facts.peak_flops / 1e9, o.compute.text())},
       {"layout",
        fmt::format("{}: {}{} x {}", o.backend.text(), count(facts.ranks, "rank"),
-                   facts.tensor > 1 ? fmt::format(" (data {} x tensor {})", data, facts.tensor)
-                   : stages > 1     ? fmt::format(" (data {} x pipeline {})", data, stages)
-                                    : "",
+                   facts.tensor * stages == 1
+                       ? ""
+                       : fmt::format(" (data {}{}{})", data,
+                                     facts.tensor > 1 ? fmt::format(" x tensor {}", facts.tensor) : "",
+                                     stages > 1 ? fmt::format(" x pipeline {}", stages) : ""),
                    count(facts.threads, "thread"))},
       {"algorithm", facts.ranks == 1 && o.algorithm == AlgorithmName::ddp ? "one rank" : facts.algorithm},
       {"model", setup.model.origin + ": " + setup.model.sizes},

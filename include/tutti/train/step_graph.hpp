@@ -37,7 +37,6 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
            "TrainStepOptions::compress, or use one rank of the tensor axis");
   if (options.pipeline.stages == 1) return;
   if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
-  if (options.tensor > 1) refuse("stages of a pipeline are not divided among a tensor axis as well. Use one of both");
   if (options.compress) refuse("gradients are not compressed in a pipeline. Leave out TrainStepOptions::compress");
   if (options.keep_packed) refuse("stages of a pipeline keep no packed weights. Leave out keep_packed");
   if (options.profile) refuse("stages of a pipeline are not profiled. Leave out TrainStepOptions::profile");

@@ -75,7 +75,8 @@ class TrainStep {
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     if (options.pipeline.stages != 1) {
-      pipeline_.emplace(model, evaluated, optimizer_, options_, state_, where);
+      auto const part = [&](graph::Graph const& whole) { return parallel::shard(whole, splits_); };
+      pipeline_.emplace(part(model), part(evaluated), optimizer_, options_, state_, where);
       return;
     }
     try {
@@ -97,16 +98,13 @@ class TrainStep {
   optim::AnyOptimizer const& optimizer() const noexcept { return optimizer_; }
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
-  graph::State& state() {
-    execution_.state();
-    return state_;
-  }
+  graph::State& state() { return execution_.state(), state_; }
   /// Of parameters and moments.
   std::int64_t state_bytes() const noexcept { return state_.bytes() - sections_.others_bytes(state_); }
   /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
   parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
-    return pipeline_ ? pipeline_->parameter_count() : parameters_of_whole(state_, splits_);
+    return pipeline_ ? pipeline_->parameter_count(splits_) : parameters_of_whole(state_, splits_);
   }
 
   /// Ranks: all, once connected. Parameters as the model says (a free `initialise_parameters(config, state, seed)`
@@ -127,22 +125,23 @@ class TrainStep {
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
     execution_.state();
-    if (pipeline_) pipeline_->fill(f);
-    else if (splits_.ranks() > 1) fill_parts(state_, splits_, parallel_, f, where);
-    else f(state_), sections_.clear_others(state_);
+    auto const write = [&](graph::State& part) { fill_parts(part, splits_, parallel_, f, where); };
+    if (pipeline_) pipeline_->fill(write);
+    else write(state_), sections_.clear_others(state_);
   }
   /// f(state) sees whole tensors on the ranks of the first model that want them; others that have parts see an empty
   /// state. Ranks: all. Blocking where there is a tensor or pipeline axis.
   template <class F>
   void show(bool wanted, F&& f, std::source_location where = std::source_location::current()) {
-    if (pipeline_) pipeline_->show(wanted, f, where);
-    else if (splits_.ranks() > 1) show_whole(state(), splits_, parallel_, wanted, f, where);
-    else f(state());
+    auto const look = [&](graph::State& part) { show_whole(part, splits_, parallel_, wanted, f, where); };
+    if (pipeline_) pipeline_->show(wanted, look, where);
+    else look(state());
   }
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
   void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
     if (parallel_.port) parallel::require_equal(*parallel_.port, state(), when, where);
-    if (parallel_.tensor) require_equal_parts(state(), splits_, *parallel_.tensor, when, where);
+    if (parallel_.tensor)
+      require_equal_parts(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, *parallel_.tensor, when, where);
     if (pipeline_) pipeline_->require_equal(when, where);
   }
 

@@ -32,9 +32,10 @@ inline std::int64_t parameters_of_whole(graph::State const& state, parallel::Spl
   return count;
 }
 
-/// f(state) writes whole tensors, of which this rank takes its parts. Errors: as above.
+/// f(state) writes whole tensors, of which this rank takes its parts where there is a tensor axis. Errors: as above.
 inline void fill_parts(graph::State& state, parallel::Splits const& splits, parallel::DataParallel const& ranks,
                        FunctionRef<void(graph::State&)> f, std::source_location where) {
+  if (splits.ranks() == 1) return f(state);
   require_connected(ranks, splits.ranks(), where);
   graph::State whole = parallel::whole_fields(state, splits);
   f(whole);
@@ -42,8 +43,9 @@ inline void fill_parts(graph::State& state, parallel::Splits const& splits, para
 }
 /// f(state) sees whole tensors on the ranks of the first model that want them, on others an empty state.
 /// Ranks: all. Blocking. Errors: as above.
-inline void show_whole(graph::State const& state, parallel::Splits const& splits, parallel::DataParallel const& ranks,
+inline void show_whole(graph::State& state, parallel::Splits const& splits, parallel::DataParallel const& ranks,
                        bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where) {
+  if (splits.ranks() == 1) return f(state);
   require_connected(ranks, splits.ranks(), where);
   graph::State whole;
   if (ranks.port->rank() == 0) whole = parallel::joined(*ranks.tensor, state, splits, wanted, where);
