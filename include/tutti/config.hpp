@@ -44,6 +44,11 @@
 #ifndef TUTTI_WITH_HTTP
 #define TUTTI_WITH_HTTP 0
 #endif
+/// And of protobuf, with which <tutti/infer/model_file.hpp> reads ONNX models. Meson's tutti-onnx defines it. It must
+/// be the same in all translation units of a program.
+#ifndef TUTTI_WITH_ONNX
+#define TUTTI_WITH_ONNX 0
+#endif
 
 /// TUTTI_SEPARATE_COMPILATION is 1 in programs that compile the kernels and the compiler of graphs once, in a source
 /// that includes <tutti/source.hpp>, and not in every source that uses them. It must be the same in all translation

@@ -30,3 +30,4 @@
 #include <tutti/data/text_pattern.hpp>
 #include <tutti/data/vocabulary.hpp>
 #include <tutti/data/vocabulary_files.hpp>
+#include <tutti/data/tokenizer_files.hpp>

@@ -16,16 +16,12 @@
 namespace tutti::train {
 
 namespace detail {
-constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
-constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
-constexpr StablehloLoss loss_of(StablehloConfig const&) { return {}; }
-
 /// Nothing, once the lowest rank that finds it so has said that no such mesh is of these ranks. Ranks: all.
 template <Backend B>
 std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Options const& o) {
   parallel::MeshSizes sizes;
   if (!all_succeed(*comm::port(communicator), [&] {
-        sizes = parallel::mesh_sizes(communicator.size(), o.data_parallel, o.tensor_parallel);
+        sizes = parallel::mesh_sizes(communicator.size(), o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
       }))
     return std::nullopt;
   return parallel::mesh(communicator, sizes,
