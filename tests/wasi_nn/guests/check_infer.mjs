@@ -84,6 +84,12 @@ check(await written(model, prompt, { ...options, stop: [stop] }) === text.slice(
 await model.load(file, { cache: 'float16', context: 64 });
 check(model.facts.context === 64 && (await written(model, prompt, options)).length > 0, 'no text with a cache of float16');
 
+// More than there can be: the sentence of whoever asked for it, and the module goes on.
+const wide = Buffer.from(fs.readFileSync(file)), key = 'llama.context_length';
+wide.writeUInt32LE(1 << 24, wide.indexOf(key) + key.length + 4);
+await refused('bytes are not available', () => model.load(wide, { context: 1 << 24 }));
+await model.load(file);
+
 // A trap: the module is made anew, and the model is gone.
 const broken = await Infer.open(trapping());
 for (let round = 0; round < 2; ++round) {

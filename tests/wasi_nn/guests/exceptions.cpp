@@ -7,6 +7,8 @@
 #include <tutti/core/error.hpp>
 
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -111,15 +113,33 @@ struct Both : First, Second {
     }
   return seen;
 }
+/// The module is linked with 16 MB of memory at most.
 [[gnu::noinline]] int full() {
+  int seen = 0;
   try {
     std::vector<char> const large(std::size_t{1} << 31, 'x');
     return int(large.size() >> 31);
   } catch (std::length_error const&) {
-    return 1;
-  } catch (std::bad_alloc const&) {
-    return 1;
+    ++seen;
   }
+  try {
+    std::vector<char> const large(std::size_t{1} << 25, 'x');
+    return int(large.size() >> 25);
+  } catch (std::bad_alloc const&) {
+    ++seen;
+  }
+  // What is left of memory is taken; what is thrown then has a place of its own.
+  std::vector<std::unique_ptr<char[]>> taken;
+  taken.reserve(1 << 16);
+  try {
+    for (std::size_t size = std::size_t{1} << 22; taken.size() < 1 << 16;)
+      if (char* const part = new (std::nothrow) char[size]) taken.emplace_back(part);
+      else if (size > 16) size /= 2;
+      else taken.emplace_back(new char[64]);
+  } catch (std::bad_alloc const&) {
+    ++seen;
+  }
+  return seen;
 }
 
 }  // namespace
@@ -134,7 +154,7 @@ extern "C" __attribute__((export_name("failed"))) int failed() {
   if (through(2) != 1) return 7;
   if (nested() != 2) return 8;
   if (kept() != 9) return 9;
-  if (full() != 1) return 10;
+  if (full() != 3) return 10;
   if (alive != 0) return 11;
   if (std::uncaught_exceptions() != 0) return 12;
   try {
