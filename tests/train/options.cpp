@@ -220,7 +220,8 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
                                   "zero",
                                   "config", "help", "resume", "out", "overwrite",            // this call
-                                  "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank", "autotune",
+                                  "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank",
+                                  "autotune",
                                   "tensorboard", "dashboard", "dashboard-port",                // and who watches it
                                   "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {
