@@ -11,7 +11,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OTHER_LANGUAGES = ("sh", "text", "json", "meson", "cmake", "python", "make")
+OTHER_LANGUAGES = ("sh", "text", "json", "meson", "cmake", "python", "make", "js")
 SOURCES = (".cpp", ".hpp", ".inl", ".cu", ".cuh")
 FENCE = re.compile(r"[\s>*+-]*(`{3,}(?=[^`]*$)|~{3,})\s*\{?\.?([^\s}]*)")  # also in quotes and lists
 

@@ -31,10 +31,11 @@ UMBRELLAS = {
     "parallel.hpp": ["parallel"],
     "infer.hpp": ["infer"],
     "train.hpp": ["train"],
+    "plan.hpp": ["plan"],
 }
 # Headers that come in through others (the vector layer through the kernels, shared memory through the backends), or by the
 # user's own include, because few programs need them.
-INDIRECT = ("core/block", "core/hash", "exec/child_process", "exec/context", "exec/isa", "exec/cuda", "exec/memory_limit", "exec/scratch", "exec/team", "kernel/block_product", "kernel/cpu/block_product", "kernel/cuda", "graph/cuda", "graph/iree", "graph/stablehlo", "train/cuda", "train/iree", "infer/cuda", "infer/http", "watch", "comm/bandwidth",
+INDIRECT = ("core/block", "core/hash", "exec/child_process", "exec/context", "exec/isa", "exec/cuda", "exec/memory_limit", "exec/scratch", "exec/team", "kernel/block_product", "kernel/cpu/block_product", "kernel/cuda", "graph/cuda", "graph/iree", "graph/stablehlo", "graph/onnx", "io/onnx", "infer/onnx", "train/cuda", "train/iree", "train/onnx", "infer/cuda", "infer/http", "watch", "comm/bandwidth",
             "comm/decorator", "comm/device_choice", "comm/fault_injector", "comm/flight_dump", "comm/objects", "comm/shared",
             "comm/statistics", "comm/traced", "comm/window", "tensor/dlpack", "tensor/mt19937", "tensor/random")
 CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
@@ -64,7 +65,7 @@ def listing():
     """The text of include/meson.build."""
     folders = {}
     for path in sorted(TUTTI.rglob("*")):
-        if path.suffix in (".hpp", ".inl", ".cuh", ".capnp"):
+        if path.suffix in (".hpp", ".inl", ".cuh", ".capnp", ".proto"):
             folder = path.relative_to(TUTTI).parent.as_posix()
             folders.setdefault("" if folder == "." else folder, []).append(path.relative_to(INCLUDE).as_posix())
     lines = ["# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception",

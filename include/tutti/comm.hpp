@@ -20,8 +20,10 @@
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/comm/occupancy.hpp>
+#include <tutti/core/pages.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/comm/capabilities.hpp>

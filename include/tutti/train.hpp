@@ -62,3 +62,4 @@
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/models.hpp>
 #include <tutti/train/sampling_flags.hpp>
+#include <tutti/train/speculation_flags.hpp>

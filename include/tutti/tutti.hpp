@@ -20,10 +20,12 @@
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
+#include <tutti/core/pages.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/storage.hpp>
 #include <tutti/comm/occupancy.hpp>

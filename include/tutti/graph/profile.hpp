@@ -157,6 +157,30 @@ class Profile {
     return out + "\n]}\n";
   }
 
+  /// "gemm 256x2304x768 bfloat16", "elementwise (4, 64, 768)"
+  static std::string description(Step const& step) {
+    std::string text(name(step.kind));
+    if (step.kind == StepKind::gemm) {
+      Shape const& c = step.writes[0].shape;
+      int const rank = c.rank();
+      text += " ";
+      for (int axis = 0; axis < rank - 2; ++axis) text += concat(c[axis], " of ");
+      text += concat(c[rank - 2], "x", c[rank - 1], "x", step.reads[0].shape[rank - 1]);
+    } else if (step.kind == StepKind::adamw) {
+      std::int64_t size = 0;
+      for (std::size_t i = 4; i < step.reads.size(); i += 4) size += step.reads[i].shape.size();
+      text += concat(" ", size);
+    } else {
+      Ref const* largest = nullptr;
+      for (List<Ref> const* list : {&step.writes, &step.reads})
+        for (Ref const& ref : *list)
+          if (ref && (largest == nullptr || ref.shape.size() > largest->shape.size())) largest = &ref;
+      if (largest != nullptr) text += " " + to_string(largest->shape);
+    }
+    if (step.product != DType::float32) text += concat(" ", tutti::name(step.product));
+    return text;
+  }
+
  private:
   struct Times {
     std::int64_t begin = 0, last = 0, sum = 0;  // nanoseconds
@@ -202,29 +226,6 @@ class Profile {
   }
   static std::string microseconds(std::int64_t ns) { return fixed(static_cast<double>(ns) / 1e3, 3); }
 
-  /// "gemm 256x2304x768 bfloat16", "elementwise (4, 64, 768)"
-  static std::string description(Step const& step) {
-    std::string text(name(step.kind));
-    if (step.kind == StepKind::gemm) {
-      Shape const& c = step.writes[0].shape;
-      int const rank = c.rank();
-      text += " ";
-      for (int axis = 0; axis < rank - 2; ++axis) text += concat(c[axis], " of ");
-      text += concat(c[rank - 2], "x", c[rank - 1], "x", step.reads[0].shape[rank - 1]);
-    } else if (step.kind == StepKind::adamw) {
-      std::int64_t size = 0;
-      for (std::size_t i = 4; i < step.reads.size(); i += 4) size += step.reads[i].shape.size();
-      text += concat(" ", size);
-    } else {
-      Ref const* largest = nullptr;
-      for (List<Ref> const* list : {&step.writes, &step.reads})
-        for (Ref const& ref : *list)
-          if (ref && (largest == nullptr || ref.shape.size() > largest->shape.size())) largest = &ref;
-      if (largest != nullptr) text += " " + to_string(largest->shape);
-    }
-    if (step.product != DType::float32) text += concat(" ", tutti::name(step.product));
-    return text;
-  }
   static std::string fixed(double value, int digits) {
     char text[64];
     std::snprintf(text, sizeof text, "%.*f", digits, value);

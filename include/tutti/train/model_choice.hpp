@@ -3,7 +3,9 @@
 /// @file
 /// Which of the library's models a run trains: from flags, a checkpoint that is resumed, or a file of weights.
 
+#include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
+#include <tutti/nn/llama.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/parameter_files.hpp>
 #include <tutti/train/setup.hpp>
@@ -26,6 +28,10 @@ struct ModelChoice {
 };
 
 namespace detail {
+
+constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
+constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
+constexpr StablehloLoss loss_of(StablehloConfig const&) { return {}; }
 
 /// Of a resumed run: what was typed must be what the checkpoint has.
 inline void require_model_of_checkpoint(Setup const& s) {

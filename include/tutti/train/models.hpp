@@ -16,10 +16,6 @@
 namespace tutti::train {
 
 namespace detail {
-constexpr nn::Gpt2Loss loss_of(nn::Gpt2Config const&) { return {}; }
-constexpr nn::LlamaLoss loss_of(nn::LlamaConfig const&) { return {}; }
-constexpr StablehloLoss loss_of(StablehloConfig const&) { return {}; }
-
 /// Nothing, once the lowest rank that finds it so has said that no such mesh is of these ranks. Ranks: all.
 template <Backend B>
 std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Options const& o) {

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Says before a run what it will need: memory, traffic, time and tokens a second of a model's layouts on a cluster.
+//   tutti_plan --model d48 --compute bfloat16 --cluster h100.json --batch 16 --sequence 1024
+//   tutti_plan --backend threads --ranks 2 --measure machine.json --layers 4 --channels 192 --heads 6
+//   tutti_plan --cluster machine.json --layout d=2,t=1 --svg step.svg
+
+#include <tutti/backend/any.hpp>
+#include <tutti/exec/processors.hpp>
+#include <tutti/parallel/compression.hpp>
+#include <tutti/plan.hpp>
+#include <tutti/train/flags.hpp>
+#include <tutti/train/model_choice.hpp>
+#include <tutti/train/optimizer_choice.hpp>
+#include <tutti/train/process_use.hpp>
+#include <tutti/train/profiling.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+using namespace tutti;
+
+namespace {
+
+struct Arguments {
+  train::Options options;
+  std::string cluster, times, measure, svg;
+  std::vector<std::string> layouts;
+  int zero = 1, runs = 10;
+  std::size_t rows = 12;
+  bool pipelines = false, json = false;
+};
+
+void declare(CLI::App& app, Arguments& a) {
+  static std::set<std::string> const wanted{
+      "model",        "architecture", "layers",   "channels",  "heads",   "vocabulary",        "kv-heads",
+      "hidden",       "untied",       "batch",    "sequence",  "optimizer", "momentum", "total-tokens", "clip",
+      "compute",      "dropout",      "compress", "recompute", "keep-packed", "threads", "ranks",    "backend",
+      "replicas-per-rank"};
+  train::for_each_flag(a.options, [&]<class T>(train::Flag const& flag, T& value, auto const& may) {
+    if (!wanted.contains(flag.name)) return;
+    std::string const names = concat("--", flag.name);
+    if constexpr (std::is_same_v<T, bool>) app.add_flag(names, value, flag.help);
+    else if constexpr (std::is_same_v<T, std::string>) app.add_option(names, value, flag.help);
+    else if constexpr (requires { train::add_setting(app, names, value, may, flag.help); })
+      train::add_setting(app, names, value, may, flag.help);
+  });
+  app.add_option("--cluster", a.cluster,
+                 "description of the machines, a JSON file; docs/guides/planning.md has the keys");
+  app.add_option("--layout", a.layouts, "d=2,t=4,p=2,zero=1,micro=8: this one alone; may be given several times")
+      ->take_all();
+  app.add_option("--times", a.times,
+                 "measured times of steps: a description of --measure, or the trace of train_gpt2 --profile (default: "
+                 "those in --cluster, where it has some)");
+  app.add_option("--measure", a.measure, "measure this machine with the ranks that were started, and write FILE");
+  app.add_option("--svg", a.svg, "writes the best layout's step, or pipeline, as a picture");
+  app.add_flag("--json", a.json, "a JSON object for each layout, a line each, and nothing else");
+  app.add_flag("--pipelines", a.pipelines, "also search pipelines");
+  train::add_setting(app, "--zero", a.zero, setting::Range<int>{0, 3}, "also search ZeRO's stages up to this one");
+  train::add_setting(app, "--runs", a.runs, setting::Range<int>{1, 1000}, "of --measure, of each layout");
+}
+
+/// Everything a plan needs of a model, whatever its type.
+template <class Config>
+struct Model {
+  Config const& config;
+  plan::Work work;
+  std::int64_t sequences;
+};
+
+template <class Loss, class Config>
+int plan_of(Arguments const& a, Model<Config> const& model) {
+  plan::Cluster const cluster = plan::read_cluster(a.cluster);
+  std::optional<plan::MeasuredSteps> measured;
+  if (!a.times.empty()) measured = plan::MeasuredSteps::read(a.times);
+  else if (io::parse_json(io::read_file(a.cluster), a.cluster).contains("measured"))
+    measured = plan::MeasuredSteps::read(a.cluster);
+  plan::MeasuredSteps const* const times = measured ? &*measured : nullptr;
+  std::vector<plan::Prediction> found;
+  for (std::string const& text : a.layouts)
+    found.push_back(plan::predict<Loss>(model.config, model.work, plan::parse_layout(text), cluster, times));
+  if (a.layouts.empty())
+    found = plan::search<Loss>(model.config, model.work, cluster,
+                               {.sequences = model.sequences, .pipelines = a.pipelines, .zero = a.zero}, times);
+  if (a.json) {
+    for (plan::Prediction const& one : found) std::fputs((plan::to_json(one).dump() + "\n").c_str(), stdout);
+    return 0;
+  }
+  double const peak =
+      model.work.options.compute == DType::bfloat16 ? cluster.device.bfloat16 : cluster.device.float32;
+  std::fputs(fmt::format("{}: {} nodes of {} devices; {} sequences of {} tokens a step\n\n", cluster.name,
+                         cluster.nodes, cluster.devices_per_node, model.sequences, model.work.options.sequence)
+                 .c_str(),
+             stdout);
+  if (found.size() > 1) std::fputs((plan::table(found, a.rows) + "\n").c_str(), stdout);
+  if (a.layouts.empty()) std::fputs((plan::explain(found) + "\n").c_str(), stdout);
+  if (found.empty() || (found.front().refused.size() > 0 && found.front().seconds == 0)) return 1;
+  plan::Prediction const& best = found.front();
+  plan::Simulation picture;
+  plan::Work work = model.work;
+  work.options.batch = work.options.evaluation_batch = best.batch;
+  work.options.recompute = best.recompute;
+  static_cast<void>(plan::predict<Loss>(model.config, work, best.layout, cluster, times, &picture));
+  std::fputs((plan::to_string(plan::rows_of(best, peak)) + "\n" + plan::timeline_text(picture)).c_str(), stdout);
+  if (!a.svg.empty()) {
+    io::write_file(a.svg, plan::timeline_svg(picture, concat(plan::to_string(best.layout), " on ", cluster.name)));
+    std::fputs(concat("picture: ", a.svg, "\n").c_str(), stdout);
+  }
+  return best.refused.empty() ? 0 : 1;
+}
+
+/// This rank among those that were started.
+struct Place {
+  Shared<comm::Port> everyone, node;  ///< `node`: of ranks that share memory; null where none do
+  int on_node = 1, of_process = 1;
+};
+
+/// Ranks: all.
+template <class Loss, class Config>
+int measure(Place const& place, Arguments const& a, Model<Config> const& model) {
+  int const on_node = place.on_node, ranks = place.everyone->size();
+  exec::Context context({.threads = a.options.threads, .ranks_on_node = on_node});
+  plan::Cluster cluster;
+  cluster.name = concat(exec::processor_name(), ", measured");
+  cluster.nodes = ranks / on_node;
+  cluster.devices_per_node = on_node;
+  cluster.processors_per_node = exec::available_processors();
+  cluster.threads = context.threads();
+  cluster.shared_state = place.node && !a.options.replicas_per_rank;
+  cluster.device.memory = static_cast<double>(exec::available_memory()) / on_node;
+  graph::Roofline const roof = train::measure_roofline(context);
+  cluster.device.float32 = roof.float32, cluster.device.bfloat16 = roof.bfloat16, cluster.device.bandwidth = roof.bytes;
+  if (place.node) cluster.inside = plan::measure_link(*place.node, true);
+  if (on_node == 1 && ranks > 1) cluster.between = plan::measure_link(*place.everyone, false);
+  plan::MeasuredSteps measured;
+  std::vector<std::string> layouts = a.layouts;
+  if (layouts.empty())
+    for (int tensor = 1; tensor <= ranks; ++tensor)
+      if (ranks % tensor == 0) layouts.push_back(concat("d=", ranks / tensor, ",t=", tensor));
+  for (std::string const& text : layouts) {
+    plan::Layout const layout = plan::parse_layout(text);
+    try {
+      plan::Measurement const one =
+          plan::measure_steps<Loss>(context, model.config, model.work, layout, cluster, a.runs, place.of_process,
+                                    [&] { place.everyone->barrier(std::source_location::current()); });
+      measured.merge(one.steps);
+      cluster.process_memory = std::max(cluster.process_memory, one.beside);
+    } catch (Error const& error) {
+      if (!a.layouts.empty()) throw;
+      if (place.everyone->rank() == 0)
+        std::fprintf(stderr, "%s is left out: %s\n", text.c_str(), error.message().c_str());
+    }
+  }
+  if (place.everyone->rank() != 0) return 0;
+  auto const link = [](plan::Link const& one) {
+    return nlohmann::json{{"gbyte_s", one.bandwidth / 1e9}, {"latency_us", one.latency * 1e6},
+                          {"shared_memory", one.shared_memory}};
+  };
+  nlohmann::json json{{"name", cluster.name},
+                      {"nodes", cluster.nodes},
+                      {"devices_per_node", cluster.devices_per_node},
+                      {"processors_per_node", cluster.processors_per_node},
+                      {"threads", static_cast<int>(cluster.threads)},
+                      {"shared_state", cluster.shared_state},
+                      {"process_memory_mbyte", cluster.process_memory / 1e6},
+                      {"device",
+                       {{"kind", "cpu"},
+                        {"memory_gbyte", cluster.device.memory / 1e9},
+                        {"float32_tflops", cluster.device.float32 / 1e12},
+                        {"bfloat16_tflops", cluster.device.bfloat16 / 1e12},
+                        {"memory_gbyte_s", cluster.device.bandwidth / 1e9}}},
+                      {"measured", measured.to_json()}};
+  if (cluster.inside.bandwidth > 0) json["inside"] = link(cluster.inside);
+  if (cluster.between.bandwidth > 0) json["between"] = link(cluster.between);
+  io::write_file(a.measure, json.dump(1) + "\n");
+  std::fputs(concat(a.measure, ": ", measured.size(), " kinds of steps measured\n").c_str(), stdout);
+  return 0;
+}
+
+/// Calls f(place) on every rank. Once for all models: each backend is compiled once.
+int started(Arguments const& a, char** argv, std::function<int(Place const&)> const& f) {
+  std::string ranks = concat("--ranks=", a.options.ranks);
+  char* words[] = {argv[0], ranks.data(), nullptr};
+  return with_backend(a.options.backend.text(), a.options.ranks > 0 ? 2 : 1, words, [&](auto& communicator) {
+    Place place{.everyone = comm::port(communicator),
+                .node = parallel::data_parallel(communicator).node,
+                .on_node = communicator.local_size(),
+                .of_process = a.options.backend == train::BackendName::threads ? communicator.size() : 1};
+    return f(place);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments a;
+  CLI::App app{"Memory, traffic, time and tokens a second of a model's layouts on a cluster.", "tutti_plan"};
+  declare(app, a);
+  if (auto const code = train::parse_flags(app, argc, argv)) return *code;
+  bool const speaks = comm::announced_rank() <= 0;
+  try {
+    for (auto const* option : app.get_options())
+      if (option->count() > 0) a.options.given.insert(option->get_lnames().empty() ? "" : option->get_lnames().front());
+    a.options.typed = a.options.given;
+    if (a.cluster.empty() == a.measure.empty())
+      throw Error(ErrorKind::configuration, "tutti_plan",
+                  "one of --cluster, the machines of the plan, and --measure is needed");
+    train::Setup setup;
+    setup.options = a.options;
+    train::ModelChoice const choice = train::choose_model(setup);
+    train::Options const& o = a.options;
+    return std::visit(
+        [&]<class Config>(Config const& config) {
+          using Loss = decltype(train::detail::loss_of(config));
+          Model<Config> model{config, {}, 0};
+          model.work.options = {.batch = o.batch,
+                                .sequence = o.sequence,
+                                .evaluation_batch = o.batch,
+                                .clip = o.clip,
+                                .compute = o.compute_dtype(),
+                                .recompute = o.recompute,
+                                .keep_packed = o.keep_packed,
+                                .compress = parallel::compressor_of(o.compress)};
+          model.work.optimizer = train::optimizer_of(o);
+          if (!a.measure.empty()) {
+            return started(a, argv, [&](Place const& place) { return measure<Loss>(place, a, model); });
+          }
+          plan::Cluster const cluster = plan::read_cluster(a.cluster);
+          model.sequences = o.total_tokens > 0 ? o.total_tokens / o.sequence : o.batch * cluster.devices();
+          return plan_of<Loss>(a, model);
+        },
+        choice.config);
+  } catch (std::exception const& error) {
+    auto const* const known = dynamic_cast<Error const*>(&error);
+    if (speaks) std::fprintf(stderr, "tutti_plan: %s\n", known != nullptr ? known->message().c_str() : error.what());
+    return 2;
+  }
+}

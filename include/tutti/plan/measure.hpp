@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Measures what a plan is made of: the steps of a layout's own programs, run by one rank without its peers, and
+/// collectives between ranks that are there.
+
+#include <tutti/comm/port.hpp>
+#include <tutti/exec/context.hpp>
+#include <tutti/exec/wait.hpp>
+#include <tutti/graph/executor.hpp>
+#include <tutti/graph/state.hpp>
+#include <tutti/nn/dropout.hpp>
+#include <tutti/optim/optimizer.hpp>
+#include <tutti/plan/prediction.hpp>
+#include <tutti/plan/step_times.hpp>
+#include <tutti/tensor/random.hpp>
+#include <tutti/train/process_use.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace tutti::plan {
+
+/// A port of ranks that are not there: what it is asked for is done at once, with this rank's contribution in the place
+/// of the others'. For measuring what a rank of many computes.
+class LonePort final : public comm::Port {
+ public:
+  explicit LonePort(int size) : size_(size) {}
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return size_; }
+  Ticket start_all_reduce(void*, std::int64_t, DType, comm::PortOp, std::source_location) override { return 0; }
+  Ticket start_broadcast(void*, std::int64_t, DType, int, std::source_location) override { return 0; }
+  Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype, std::source_location) override {
+    return repeat(from, to, count, dtype);
+  }
+  Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, comm::PortOp,
+                              std::source_location) override {
+    std::memmove(to, from, static_cast<std::size_t>(count) * size_of(dtype));
+    return 0;
+  }
+  Ticket start_all_to_all(void const* from, void* to, std::int64_t count, DType dtype, std::source_location) override {
+    std::memmove(to, from, static_cast<std::size_t>(count) * static_cast<std::size_t>(size_) * size_of(dtype));
+    return 0;
+  }
+  bool test(Ticket) override { return true; }
+  void wait(Ticket) override {}
+  void cancel(Ticket) noexcept override {}
+  void* allocate(std::size_t bytes) override { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
+  void release(void* memory) noexcept override { std::free(memory); }
+
+ private:
+  Ticket repeat(void const* from, void* to, std::int64_t count, DType dtype) const {
+    std::size_t const bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    for (int r = 0; r < size_; ++r)
+      std::memmove(static_cast<std::byte*>(to) + static_cast<std::size_t>(r) * bytes, from, bytes);
+    return 0;
+  }
+  int size_;
+};
+
+struct Measurement {
+  MeasuredSteps steps;
+  double beside = 0;  ///< bytes of a rank's process beside tensors: program, stacks, what kernels pack
+};
+
+/// Runs the programs of one rank of a layout `runs` times, and gives the mean times of their steps in the faster half
+/// of these runs. Where several ranks of this node measure at once, as `together()` makes them (a barrier, before every
+/// run), times are those of ranks in company. `ranks_of_process`: how many of these are threads of this process.
+/// Errors: those of predictions and of kernels. Cost: memory of a training step, and its time.
+template <class Loss>
+Measurement measure_steps(exec::Context& context, typename Loss::Config const& config, Work const& work,
+                          Layout const& layout, Cluster const& cluster, int runs, int ranks_of_process = 1,
+                          std::function<void()> const& together = [] {},
+                          std::source_location where = std::source_location::current()) {
+  if (cluster.device.kind != DeviceKind::cpu)
+    throw Error(ErrorKind::unavailable, "plan::measure_steps",
+                "steps are measured on processors. Give the rates of other devices in the cluster's description",
+                where);
+  RankPrograms programs = compile_programs<Loss>(config, work.options, work.optimizer, layout, cluster, where);
+  graph::State state;
+  std::uint64_t stream = 0;
+  for (RankPrograms::Pass const& pass : programs.passes)
+    for (auto const* entries : {&pass.program.list.fields, &pass.program.list.copies})
+      for (graph::Entry const& entry : *entries)
+        if (state.find(entry.name) == nullptr)
+          if (graph::Field* const field = state.add(entry.name, entry.dtype, entry.shape);
+              programs.names.contains(entry.name) && entry.dtype == DType::float32)
+            CounterRandom{1, stream++}.fill_normal(field->view<float>().elements(), 0, 0.02f);
+  LonePort data(layout.data), tensor(layout.tensor), node(std::min(cluster.devices_per_node, layout.ranks()));
+  Measurement result;
+  MeasuredSteps& measured = result.steps;
+  double planned = static_cast<double>(state.bytes());
+  measured.ranks_on_node = std::min(cluster.devices_per_node, layout.ranks());
+  measured.threads = cluster.threads;
+  std::vector<graph::Program const*> all;
+  for (RankPrograms::Pass const& pass : programs.passes) all.push_back(&pass.program);
+  Shared<graph::Workspace> const workspace = graph::Workspace::of(all);
+  planned += static_cast<double>(workspace->arena.bytes() + workspace->communicator.bytes());
+  for (RankPrograms::Pass const& pass : programs.passes) {
+    graph::StepList const& list = pass.program.list;
+    graph::Executor executor(context, pass.program, state,
+                             {.port = &data, .tensor = &tensor, .node = layout.zero > 0 ? &data : &node,
+                              .workspace = workspace, .profile = true});
+    for (graph::Entry const& entry : list.inputs) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(std::max<std::int64_t>(entry.shape.size(), 1)));
+      if (entry.dtype == DType::int32 && entry.shape.rank() > 0) {
+        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 7 % 2);
+        executor.set(entry.name, entry.dtype, entry.shape, ids.data(), where);
+      } else {
+        executor.set(entry.name, 1.0, where);
+      }
+    }
+    if (executor.takes("learning_rate")) optim::set_step(executor, work.optimizer, 1e-4, 1);
+    nn::StepRandom::set(executor, 1, 0, 0);
+    std::size_t const steps = list.steps.size();
+    std::vector<std::vector<std::int64_t>> times;
+    std::vector<std::int64_t> before(steps, 0);
+    for (int run = 0; run <= runs; ++run) {
+      together();
+      executor.run(where);
+      if (run == 0) continue;  // touches memory for the first time
+      std::vector<std::int64_t> taken(steps);
+      for (std::size_t s = 0; s < steps; ++s) {
+        std::int64_t const sum = executor.profile().nanoseconds(s);
+        taken[s] = sum - before[s];
+        before[s] = sum;
+      }
+      times.push_back(std::move(taken));
+    }
+    std::sort(times.begin(), times.end(), [](auto const& a, auto const& b) {
+      return std::accumulate(a.begin(), a.end(), std::int64_t{0}) <
+             std::accumulate(b.begin(), b.end(), std::int64_t{0});
+    });
+    times.resize(std::max<std::size_t>(1, (times.size() + 1) / 2));
+    for (std::size_t s = 0; s < steps; ++s) {
+      Collective kind{};
+      double bytes = 0, sum = 0;
+      if (list.steps[s].kind == graph::StepKind::all_reduce_wait || detail::collective_of(list.steps[s], kind, bytes))
+        continue;
+      for (auto const& taken : times) sum += static_cast<double>(taken[s]);
+      measured.add(list.steps[s], sum / static_cast<double>(times.size()) / 1e9);
+    }
+  }
+  together();
+  double const resident = static_cast<double>(train::ProcessUse::memory());
+  result.beside = std::max(0.0, resident / ranks_of_process - planned);
+  together();  // before any rank of this process gives memory back
+  return result;
+}
+
+/// The link that explains how long sums over the ranks of `port` take, small ones and some of `bytes`: the median of
+/// `runs` of each. Ranks: all. Blocking.
+inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t bytes = std::int64_t{4} << 20, int runs = 9,
+                         std::source_location where = std::source_location::current()) {
+  std::int64_t const count = bytes / 4;
+  void* const memory = port.allocate(static_cast<std::size_t>(bytes));
+  std::memset(memory, 0, static_cast<std::size_t>(bytes));
+  auto const time = [&](std::int64_t elements) {
+    std::vector<double> seconds;
+    for (int run = 0; run <= runs; ++run) {
+      port.barrier(where);
+      std::int64_t const begin = exec::now_ns();
+      port.wait(port.start_all_reduce(memory, elements, DType::float32, comm::PortOp::sum, where));
+      if (run > 0) seconds.push_back(static_cast<double>(exec::now_ns() - begin) / 1e9);
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
+    return seconds[static_cast<std::size_t>(runs / 2)];
+  };
+  double const small = time(2), large = time(count);
+  port.release(memory);
+  Ring const way = ring(Collective::all_reduce, static_cast<double>(bytes), port.size());
+  double const rest = std::max(large - small, large / 20);  // where something else took its time of the small ones
+  return {.bandwidth = (shared_memory ? static_cast<double>(bytes) : way.bytes()) / rest,
+          .latency = shared_memory ? small : small / std::max(1, way.stages),
+          .shared_memory = shared_memory};
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/plan/programs.hpp> <tutti/plan/step_simulation.hpp> <tutti/plan/step_times.hpp>
+// Covers: <tutti/plan/search.hpp> <tutti/plan/table.hpp> <tutti/plan/measure.hpp>
+
+#include "support/catch.hpp"
+#include "train/small_batches.hpp"
+
+#include <tutti/backend/threads.hpp>
+#include <tutti/io/file.hpp>
+#include <tutti/parallel/mesh.hpp>
+#include <tutti/plan/measure.hpp>
+#include <tutti/plan/prediction.hpp>
+#include <tutti/plan/search.hpp>
+#include <tutti/plan/table.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::plan;
+using Loss = nn::Gpt2Loss;
+
+namespace {
+
+constexpr nn::Gpt2Config model{
+    .layers = 4, .heads = 4, .channels = 16, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+
+Cluster machine(int ranks) {
+  Cluster cluster;
+  cluster.devices_per_node = ranks;
+  cluster.shared_state = true;
+  cluster.device = {.memory = 1e9, .float32 = 1e9, .bandwidth = 1e9};
+  cluster.inside = {.bandwidth = 1e9, .latency = 1e-6, .shared_memory = true};
+  return cluster;
+}
+Work work_of(std::int64_t batch) {
+  Work work;
+  work.options = {.batch = batch, .sequence = 8, .evaluation_batch = batch, .clip = 1};
+  return work;
+}
+
+}  // namespace
+
+TEST_CASE("the memory and the traffic of a plan are those of the training step that it is of, to the byte") {
+  struct Case {
+    char const* layout;
+    parallel::Replicas replicas;
+  };
+  using enum parallel::Replicas;
+  for (Case const& one : {Case{"d=1,t=1", per_node}, Case{"d=1,t=1,micro=3", per_node}, Case{"d=2,t=1", per_node},
+                          Case{"d=2,t=1", per_rank}, Case{"d=2,t=1,zero=1,micro=2", sharded}, Case{"d=1,t=2", per_node},
+                          Case{"d=2,t=2,micro=2", per_node}}) {
+    Layout const layout = parse_layout(one.layout);
+    Cluster cluster = machine(layout.ranks());
+    cluster.shared_state = one.replicas == per_node;
+    Work const work = work_of(2);
+    RankPrograms const planned = compile_programs<Loss>(model, work.options, work.optimizer, layout, cluster);
+    double sent_data = 0, sent_tensor = 0;
+    for (RankPrograms::Pass const& pass : planned.passes) {
+      sent_data += static_cast<double>(pass.runs * graph::sent_bytes(pass.program.list, graph::MeshAxis::data));
+      sent_tensor += static_cast<double>(pass.runs * graph::sent_bytes(pass.program.list, graph::MeshAxis::tensor));
+    }
+    struct {
+      double state = 0, shared = 0, workspace = 0, data = 0, tensor = 0;
+    } real;
+    threads::run(layout.ranks(), [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      train::TrainStepOptions options = work.options;
+      options.tensor = layout.tensor;
+      options.micro_steps = layout.micro_steps;
+      train::TrainStep<Loss> step(context, model, optim::AdamW{}, options);
+      step.connect(parallel::mesh(communicator, {.data = layout.data, .tensor = layout.tensor}, one.replicas));
+      step.compile();
+      double const workspace = static_cast<double>(step.workspace_bytes());
+      if (communicator.rank() == 0)
+        real = {static_cast<double>(step.state_bytes()), static_cast<double>(step.shared_bytes()), workspace,
+                static_cast<double>(step.sent_bytes(graph::MeshAxis::data)),
+                static_cast<double>(step.sent_bytes(graph::MeshAxis::tensor))};
+    });
+    INFO(one.layout);
+    CHECK(planned.memory.parameters + planned.memory.moments == real.state);
+    CHECK(planned.memory.shared == real.shared);
+    CHECK(planned.memory.workspace == real.workspace);
+    CHECK(sent_data == real.data);
+    CHECK(sent_tensor == real.tensor);
+  }
+}
+
+TEST_CASE("what a step waits for is what its links take longer than what is computed meanwhile") {
+  Work const work = work_of(2);
+  Layout const layout{.data = 2};
+  Cluster cluster = machine(2);
+  cluster.shared_state = false;
+  cluster.inside = {.bandwidth = 1e12};
+  Prediction const fast = predict<Loss>(model, work, layout, cluster);
+  CHECK(fast.exposed < 1e-6);
+  CHECK(fast.seconds == Approx(fast.compute).epsilon(1e-3));
+  cluster.inside.bandwidth = 1e4;  // a link that is slower than all else
+  Prediction const slow = predict<Loss>(model, work, layout, cluster);
+  double const transfer = slow.traffic.inside[0] / 1e4;
+  CHECK(slow.traffic.inside[0] == Approx(4.0 * static_cast<double>(nn::parameter_count(model))).epsilon(0.2));
+  CHECK(slow.seconds == Approx(transfer + slow.compute));  // one bucket, which is full when the last gradient is there
+  CHECK(slow.exposed == Approx(slow.seconds - slow.compute).epsilon(1e-6));
+  cluster.inside = {.bandwidth = 1e12, .shared_memory = true};
+  CHECK(predict<Loss>(model, work, layout, cluster).seconds == Approx(fast.seconds).epsilon(1e-3));
+  cluster.processors_per_node = 1;  // both ranks are computed by one
+  CHECK(predict<Loss>(model, work, layout, cluster).compute == Approx(2 * fast.compute));
+}
+
+TEST_CASE("steps have a phase: forward, head, backward, update, in this order") {
+  RankPrograms const planned =
+      compile_programs<Loss>(model, work_of(2).options, optim::AdamW{}, {.tensor = 2}, machine(2));
+  std::vector<Phase> const phases = phases_of(planned.passes[0].program.list);
+  CHECK(std::is_sorted(phases.begin(), phases.end()));
+  CHECK(phases.front() == Phase::forward);
+  CHECK(phases.back() == Phase::update);
+  for (std::size_t s = 0; s < phases.size(); ++s)
+    if (planned.passes[0].program.list.steps[s].kind == graph::StepKind::attention) CHECK(phases[s] == Phase::forward);
+    else if (planned.passes[0].program.list.steps[s].kind == graph::StepKind::attention_gradient)
+      CHECK(phases[s] == Phase::backward);
+}
+
+TEST_CASE("a search tries every layout, and says of each that cannot be why") {
+  Cluster cluster = machine(8);
+  std::vector<Prediction> const found =
+      search<Loss>(model, work_of(1), cluster, {.sequences = 16, .zero = 3});
+  REQUIRE(!found.empty());
+  CHECK(found[0].refused.empty());
+  for (std::size_t i = 1; i < found.size(); ++i)
+    if (found[i].refused.empty()) CHECK(found[i].tokens_per_second <= found[i - 1].tokens_per_second);
+  auto const why = [&](std::vector<Prediction> const& all, char const* layout) -> std::string {
+    for (Prediction const& one : all)
+      if (to_string(one.layout).starts_with(layout)) return one.refused;
+    return "not found";
+  };
+  CHECK(why(found, "d=1,t=8").find("4 heads do not divide among 8") != std::string::npos);
+  CHECK(why(found, "d=1,t=1,p=8").find("8 stages do not divide the 4 layers") != std::string::npos);
+  CHECK(why(found, "d=2,t=4") == "");
+  CHECK(why(found, "d=4,t=1,p=2") == "");
+  std::string const text = table(found);
+  CHECK(text.find("not possible:") != std::string::npos);
+  CHECK(explain(found).find("is the fastest") != std::string::npos);
+  CHECK(to_string(rows_of(found[0], 1e9)).find("tokens/s") != std::string::npos);
+  CHECK(to_json(found[0]).at("seconds").get<double>() == found[0].seconds);
+
+  cluster.device.memory = 1000;
+  std::vector<Prediction> const none = search<Loss>(model, work_of(1), cluster, {.sequences = 16});
+  CHECK(why(none, "d=8,t=1").find("memory: needs ") == 0);
+  CHECK(explain(none).find("No layout fits") == 0);
+  CHECK(why(search<Loss>(model, work_of(1), cluster, {.sequences = 12}), "d=8,t=1").find("not a multiple of 8") !=
+        std::string::npos);
+}
+
+TEST_CASE(
+    "moments, gradients and parameters that ranks share out take less of each, and a pipeline holds micro-batches") {
+  Cluster cluster = machine(4);
+  cluster.shared_state = false;
+  auto const memory = [&](char const* layout) {
+    return compile_programs<Loss>(model, work_of(2).options, optim::AdamW{}, parse_layout(layout), cluster).memory;
+  };
+  Memory const none = memory("d=4"), one = memory("d=4,zero=1"), two = memory("d=4,zero=2"),
+               three = memory("d=4,zero=3");
+  CHECK(one.moments == Approx(none.moments / 4).epsilon(0.1));
+  CHECK(two.workspace < one.workspace);
+  CHECK(three.parameters < two.parameters);
+  auto const held = [&](char const* layout) {
+    return predict<Loss>(model, work_of(2), parse_layout(layout), cluster).memory.workspace;
+  };
+  CHECK(held("p=2,micro=4,schedule=gpipe") > held("p=2,micro=4"));
+  CHECK(predict<Loss>(model, work_of(2), parse_layout("p=2,micro=4"), cluster).bubble > 0);
+  CHECK_THROWS_AS(held("d=8"), Error);
+}
+
+TEST_CASE("times that were measured are those of a plan, also from a file and from a profile's trace") {
+  exec::Context context({.threads = 1});
+  Cluster cluster = machine(1);
+  Work const work = work_of(2);
+  Measurement const measured = measure_steps<Loss>(context, model, work, {}, cluster, 3);
+  CHECK(measured.beside > 0);
+  CHECK(!measured.steps.empty());
+  cluster.device.float32 = cluster.device.bandwidth = 0;
+  CHECK_THROWS_AS(predict<Loss>(model, work, {}, cluster), Error);
+  Prediction const plan = predict<Loss>(model, work, {}, cluster, &measured.steps);
+  CHECK(plan.seconds > 0);
+  std::string const path = "plan_measured.json";
+  io::write_file(path, measured.steps.to_json().dump());
+  MeasuredSteps const read = MeasuredSteps::read(path);
+  CHECK(predict<Loss>(model, work, {}, cluster, &read).seconds == Approx(plan.seconds));
+  // Of another batch nothing was measured: the rates of its kinds of steps count.
+  CHECK(predict<Loss>(model, work_of(4), {}, cluster, &read).seconds == Approx(2 * plan.seconds).epsilon(0.9));
+
+  train::TrainStepOptions options = work.options;
+  options.profile = true;
+  train::TrainStep<Loss> step(context, model, optim::AdamW{}, options);
+  step.initialise(42);
+  for (std::int64_t i = 0; i < 2; ++i) step(test::Rows(i, 0, 2).at(i), 1e-3);
+  io::write_file(path, step.profiles().back().profile->trace());
+  CHECK(predict<Loss>(model, work, {}, cluster, &static_cast<MeasuredSteps const&>(MeasuredSteps::read(path))).seconds >
+        0);
+  io::write_file(path, R"({"steps": 3})");
+  CHECK_THROWS_AS(MeasuredSteps::read(path), Error);
+  std::remove(path.c_str());
+
+  threads::run(2, [&](Communicator<Threads>& communicator) {
+    Link const link = measure_link(*comm::port(communicator), true, 1 << 16, 3);
+    if (communicator.rank() == 0)
+      std::printf("a sum of two ranks: %.1f us, %.2f GB/s\n", link.latency * 1e6, link.bandwidth / 1e9);
+  });
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/plan/collective_cost.hpp> <tutti/plan/pipeline.hpp> <tutti/plan/timeline.hpp>
+
+#include "support/catch.hpp"
+
+#include <tutti/plan/collective_cost.hpp>
+#include <tutti/plan/pipeline.hpp>
+#include <tutti/plan/simulation.hpp>
+#include <tutti/plan/timeline.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace tutti;
+using namespace tutti::plan;
+using Kind = Simulation::Kind;
+
+TEST_CASE("tasks take their resource one after another, in the order in which they became ready") {
+  Simulation simulation;
+  int const device = simulation.resource("device"), link = simulation.resource("link");
+  int const a = simulation.task(device, 2, Kind::forward);
+  int const sent = simulation.task(link, 5, Kind::transfer, {a});
+  int const b = simulation.task(device, 3, Kind::backward, {a});     // beside the transfer
+  int const c = simulation.task(device, 1, Kind::update, {b, sent});  // waits for it
+  int const late = simulation.task(link, 1, Kind::transfer, {b});
+  CHECK(simulation.run() == 8);
+  CHECK(simulation.begin(b) == 2);
+  CHECK(simulation.begin(c) == 7);
+  CHECK(simulation.begin(late) == 7);
+  CHECK(simulation.busy(device) == 6);
+  CHECK(simulation.busy(device, Kind::forward) == 2);
+
+  Simulation circle;
+  int const one = circle.resource("one");
+  int const x = circle.task(one, 1, Kind::forward), y = circle.task(one, 1, Kind::forward, {x});
+  circle.order(y, x);
+  CHECK_THROWS_AS(circle.run(), Error);
+  Simulation nothing;
+  CHECK(nothing.run() == 0);
+}
+
+TEST_CASE(
+    "a ring takes 2 (n - 1) / n of the bytes, and as many latencies as stages: as its messages simulated one by one") {
+  double const bytes = 1.2e6, bandwidth = 1e9, latency = 3e-6;
+  for (int ranks : {2, 3, 4, 7}) {
+    Ring const way = ring(Collective::all_reduce, bytes, ranks);
+    double const formula = 2.0 * (ranks - 1) / ranks * bytes / bandwidth + 2 * (ranks - 1) * latency;
+    CHECK(way.seconds(latency, bandwidth) == Approx(formula));
+
+    Simulation simulation;
+    std::vector<int> links, arrived(static_cast<std::size_t>(ranks), -1);
+    for (int r = 0; r < ranks; ++r) links.push_back(simulation.resource("link " + std::to_string(r)));
+    for (int stage = 0; stage < way.stages; ++stage) {
+      std::vector<int> sent;
+      for (int r = 0; r < ranks; ++r)
+        sent.push_back(simulation.task(links[static_cast<std::size_t>(r)], latency + way.bytes_a_stage / bandwidth,
+                                       Kind::transfer, {arrived[static_cast<std::size_t>(r)]}));
+      for (int r = 0; r < ranks; ++r)
+        arrived[static_cast<std::size_t>((r + 1) % ranks)] = sent[static_cast<std::size_t>(r)];
+    }
+    CHECK(simulation.run() == Approx(formula));
+    CHECK(2 * ring(Collective::reduce_scatter, bytes, ranks).seconds(latency, bandwidth) == Approx(formula));
+  }
+  CHECK(ring(Collective::all_reduce, bytes, 1).seconds(latency, bandwidth) == 0);
+}
+
+TEST_CASE("of groups over several nodes a rank sends its share of the node's sum") {
+  Cluster cluster;
+  cluster.nodes = 4, cluster.devices_per_node = 8;
+  cluster.inside = {.bandwidth = 100e9, .latency = 1e-6};
+  cluster.between = {.bandwidth = 40e9, .latency = 2e-6};
+  Layout const layout{.data = 16, .tensor = 2};
+  Group const group = group_of(layout, graph::MeshAxis::data, cluster);
+  CHECK(group.in_node == 4);
+  CHECK(group.nodes == 4);
+  double const bytes = 64e6;
+  TransferCost const cost = cost_of(Collective::all_reduce, bytes, group, cluster, 2);
+  // Inside: 2 * 3/4 of all; between: 2 * 3/4 of a quarter, over an eighth of the node's link.
+  CHECK(cost.inside == Approx(1.5 * bytes));
+  CHECK(cost.between == Approx(1.5 * bytes / 4));
+  CHECK(cost.seconds == Approx(1.5 * bytes / 100e9 + 6e-6 + 1.5 * bytes / 4 / (40e9 / 8) + 12e-6));
+  CHECK_THROWS_AS(group_of({.data = 6, .tensor = 2}, graph::MeshAxis::data, cluster), Error);
+
+  cluster.inside.shared_memory = true;
+  TransferCost const shared = cost_of(Collective::all_reduce, bytes, {4, 4, 1}, cluster);
+  CHECK(shared.by_device);
+  CHECK(shared.seconds == Approx(bytes / 100e9 + 1e-6));
+  cluster.inside = {};
+  CHECK_THROWS_AS(cost_of(Collective::all_reduce, bytes, {4, 4, 1}, cluster), Error);
+}
+
+TEST_CASE("pipelines take what the formulae of their schedules say") {
+  int const stages = 4;
+  std::int64_t const micro = 8;
+  double const f = 1, b = 2;
+  std::vector<StageTimes> const even(stages, {f, b, 1});
+  auto const seconds = [&](Schedule schedule, std::vector<StageTimes> const& times, int chunks) {
+    return simulate_pipeline(schedule, times, chunks, micro, 0).seconds;
+  };
+  double const ideal = static_cast<double>(micro) * (f + b), bubble = (stages - 1) * (f + b);
+  CHECK(seconds(Schedule::gpipe, even, 1) == Approx(ideal + bubble));
+  CHECK(seconds(Schedule::one_f_one_b, even, 1) == Approx(ideal + bubble));
+  PipelineTimes const told = simulate_pipeline(Schedule::one_f_one_b, even, 1, micro, 0);
+  CHECK(told.bubble == Approx((stages - 1.0) / (static_cast<double>(micro) + stages - 1)));
+  // Two chunks of half the time each halve it (Narayanan et al. 2021).
+  std::vector<StageTimes> const halves(stages, {f / 2, b / 2, 0.5});
+  CHECK(seconds(Schedule::interleaved, halves, 2) == Approx(ideal + bubble / 2));
+  // ZB-H1: a third of it, where forward and both parts of backward take equally long (Qi et al. 2023).
+  CHECK(seconds(Schedule::zero_bubble, even, 1) == Approx(ideal + bubble / 3));
+
+  CHECK(held_micro_batches(Schedule::gpipe, 0, stages, 1, micro) == 8);
+  CHECK(held_micro_batches(Schedule::one_f_one_b, 0, stages, 1, micro) == 4);
+  CHECK(held_micro_batches(Schedule::one_f_one_b, 3, stages, 1, micro) == 1);
+  CHECK(held_micro_batches(Schedule::interleaved, 0, stages, 2, micro) == Approx(5.5));
+  CHECK_THROWS_AS(simulate_pipeline(Schedule::interleaved, halves, 2, 6, 0), Error);
+  CHECK(simulate_pipeline(Schedule::one_f_one_b, {{f, b, 0}}, 1, 3, 0).seconds == Approx(9));
+}
+
+TEST_CASE("a simulation is drawn as text and as SVG") {
+  Simulation simulation;
+  int const device = simulation.resource("device"), link = simulation.resource("a<b");
+  simulation.resource("unused");
+  int const a = simulation.task(device, 1e-3, Kind::forward);
+  simulation.task(link, 1e-3, Kind::transfer, {a});
+  simulation.task(device, 2e-3, Kind::backward, {a});
+  simulation.run();
+  std::string const text = timeline_text(simulation, 6);
+  CHECK(text.find("device FFBBBB\n") == 0);
+  CHECK(text.find("a<b    ..==..\n") != std::string::npos);
+  CHECK(text.find("unused") == std::string::npos);
+  CHECK(text.find("3.00 ms") != std::string::npos);
+  std::string const svg = timeline_svg(simulation, "a & b");
+  CHECK(svg.find("<svg") == 0);
+  CHECK(svg.find("a &amp; b") != std::string::npos);
+  CHECK(svg.find("a&lt;b") != std::string::npos);
+  CHECK(svg.find("#59a14f") != std::string::npos);
+}
