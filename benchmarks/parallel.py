@@ -7,6 +7,10 @@ Nodes are network namespaces with a cable each whose sending end is slowed down 
 rank's bytes are counted where they leave. --link none trains on this machine as it is, where ranks share memory; bytes
 are then those that train_gpt2 computes. Needs root, iproute2 and util-linux for a link.
 
+With --pipeline P the ranks are P stages of a pipeline instead, --link none is the default, and the rows are numbers of micro-batches
+of --tokens tokens each: the share of the time in which the first stage waits, beside (P - 1) / (m + P - 1), which it would be if stages took equally
+long and nothing else waited, and tokens a second beside those of one rank.
+
 A run's first steps are left out of its time: the median of the others counts. Runs take turns, --turns times, each
 beginning with another compressor; the fastest turn counts. Losses are of the last validation.
 """
@@ -32,15 +36,15 @@ def fail(why):
     sys.exit(f"FAILED: {why}")
 
 
-def train(args, folder, nodes, compress, steps):
+def train(args, folder, nodes, words, steps, ranks, tokens):
     """Steps' rows, the start's row, the loss at the end, and the bytes that left a node in a step."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
-    command = [args.mpiexec, *(nodes.launcher_words(1) if nodes else []), "-n", str(args.ranks), str(args.build / "examples" / "train_gpt2"),
+    command = [args.mpiexec, *(nodes.launcher_words(1) if nodes else []), "-n", str(ranks), str(args.build / "examples" / "train_gpt2"),
                "--config", str(ROOT / "examples" / "train_gpt2.json"), "--data", str(args.data / "train.bin"), "--validation-data",
                str(args.data / "validation.bin"), "--steps", str(steps), "--validate-every", str(steps), "--sample-every", "0",
                "--validation-batches", "40", "--checkpoint-every", "0", "--no-final-checkpoint", "--threads", str(args.threads),
-               "--total-tokens", str(args.tokens), "--out", str(out), "--compress", compress]
+               "--total-tokens", str(tokens), "--out", str(out), *words]
     of = lambda kind: [row for row in map(json.loads, open(out / "metrics.jsonl")) if row["type"] == kind]
     log = folder / "log"
     with open(log, "w") as text:
@@ -67,7 +71,7 @@ def measure(args, folder, nodes):
     best, losses, wire, sent = {}, {}, {}, {}
     for turn in range(args.turns):
         for word in words[turn % len(words):] + words[:turn % len(words)]:
-            steps, start, loss, left = train(args, folder, nodes, word, args.steps)
+            steps, start, loss, left = train(args, folder, nodes, ["--compress", word], args.steps, args.ranks, args.tokens)
             ms = statistics.median(row["ms"] for row in steps[LEFT_OUT:])
             waits = statistics.median(row["exposed_comm_ms"] for row in steps[LEFT_OUT:])
             if word not in best or ms < best[word][0]:
@@ -89,9 +93,36 @@ def measure(args, folder, nodes):
     return 0
 
 
+def measure_pipeline(args, folder, nodes):
+    stages, best = args.pipeline, {}
+    counts = [int(word) for word in args.compress]
+    for _ in range(args.turns):
+        for m in counts:
+            for ranks in (1, stages):
+                words = ["--micro-batches", str(m)] + (["--pipeline-parallel", str(stages)] if ranks > 1 else [])
+                steps, start, _, _ = train(args, folder, nodes if ranks > 1 else None, words, args.steps, ranks, args.tokens * m)
+                ms = statistics.median(row["ms"] for row in steps[LEFT_OUT:])
+                share = statistics.median(row["exposed_comm_ms"] / row["ms"] for row in steps[LEFT_OUT:])
+                if (m, ranks) not in best or ms < best[m, ranks][0]:
+                    best[m, ranks] = (ms, share)
+                print(f"  {m} micro-batches, {ranks} ranks: {ms:.1f} ms a step, waiting {100 * share:.0f} %", file=sys.stderr)
+    where = f"a link of {args.link} between stages" if nodes else "shared memory between stages"
+    print(f"\n{stages} stages, {where}, {args.steps} steps of m x {args.tokens} tokens, {start['parameters']} parameters, {start['processor']}\n")
+    table = [["m", "ms a step", "first stage waits", "(p - 1) / (m + p - 1)", "tokens/s", "of one rank"], ["---"] * 6]
+    for m in counts:
+        (ms, share), (alone, _) = best[m, stages], best[m, 1]
+        rates = [1e3 * m * args.tokens / time for time in (ms, alone)]
+        table.append([str(m), f"{ms:.1f}", f"{100 * share:.0f} %", f"{100 * (stages - 1) / (m + stages - 1):.0f} %", f"{rates[0]:,.0f}",
+                      f"{rates[1]:,.0f}"])
+    for row in table:
+        print("| " + " | ".join(row) + " |")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--link", default="100mbit", help="of each node, as tc spells rates; none: this machine's memory")
+    parser.add_argument("--link", help="of each node, as tc spells rates (default: 100mbit); none: this machine's memory")
+    parser.add_argument("--pipeline", type=int, default=0, help="stages of a pipeline, whose numbers of micro-batches are compared")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=512, help="of a step, over all ranks")
     parser.add_argument("--turns", type=int, default=1)
@@ -103,15 +134,19 @@ def main():
                         help="configured build folder; what is missing in it is built")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--inside", type=pathlib.Path, help=argparse.SUPPRESS)
-    parser.add_argument("compress", nargs="*", help="values of --compress, those that others are compared with first")
+    parser.add_argument("compress", nargs="*",
+                        help="values of --compress, those that others are compared with first; with --pipeline numbers of micro-batches")
     args = parser.parse_args()
-    args.compress = args.compress or ["none", "bf16", "int8", "topk:0.01", "powersgd:4"]
+    args.compress = args.compress or (["1", "2", "4", "8", "16"] if args.pipeline else ["none", "bf16", "int8", "topk:0.01", "powersgd:4"])
+    args.link = args.link or ("none" if args.pipeline else "100mbit")
+    args.ranks = args.pipeline or args.ranks
+    run = measure_pipeline if args.pipeline else measure
     args.build = args.build.resolve()
     args.data = args.build / "data" / "benchmark_parallel"
     if args.inside:
         nodes = Nodes(args.inside, "10.231.78", args.ranks, 7200, args.link)
         try:
-            return measure(args, args.inside, nodes)
+            return run(args, args.inside, nodes)
         finally:
             nodes.end()
     if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "examples/prepare_text"], stdout=subprocess.DEVNULL).returncode != 0:
@@ -123,7 +158,7 @@ def main():
                    stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory(prefix="tutti-parallel-") as folder:
         if args.link == "none":
-            return measure(args, pathlib.Path(folder), None)
+            return run(args, pathlib.Path(folder), None)
         if why := why_not(args.link):
             fail(f"{why}; --link none does without")
         return subprocess.run(command_inside(__file__, "--inside", folder, *sys.argv[1:])).returncode

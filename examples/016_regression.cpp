@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A network of floats in and floats out, with batch norm: it learns a surface from points with noise, on any number of
-// ranks. What batch norm has seen on average is a state beside the parameters, averaged over the ranks, which
-// evaluation reads.
+// Floats in and floats out, with batch norm: a network learns a surface from points with noise, on any number of ranks.
+// What batch norm saw on average is a state, averaged over the ranks, which evaluation reads.
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/nn.hpp>
@@ -13,7 +12,6 @@
 
 using namespace tutti;
 using graph::Var;
-
 constexpr std::int64_t batch = 64, hidden = 32;
 
 struct Surface {
@@ -41,7 +39,6 @@ struct Surface {
 struct Points {
   BOOST_HANA_DEFINE_STRUCT(Points, (train::Input, x), (train::Input, y));
 };
-
 struct SquaredError {
   struct Config {};
   static Points inputs(Config const&) { return {train::row_input<float>({2}), train::row_input<float>({1})}; }
@@ -58,30 +55,26 @@ Surface make_parameters(SquaredError::Config const&) {
 
 int main(int argc, char** argv) {
   return launch<Threads>(argc, argv, [](auto& comm) {
-    std::int64_t const rows = batch / comm.size();
+    auto const rows = batch / comm.size();
     exec::Context context(comm.context_options());
     train::TrainStep<SquaredError> step(context, {}, {}, {.batch = rows, .evaluation_batch = 4});
     step.initialise(3);
     step.connect(parallel::data_parallel(comm));
     auto const height = [](float a, float b) { return std::sin(2 * a) * b; };
-
     auto x = empty<float>({rows, 2}), y = empty<float>({rows, 1});
+    Mt19937 random(comm.rank());
     for (int i = 1; i <= 1200; ++i) {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        CounterRandom const random{static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(comm.rank() * rows + row)};
-        x(row, 0) = static_cast<float>(random.bits(0) % 2001) / 1000 - 1;
-        x(row, 1) = static_cast<float>(random.bits(1) % 2001) / 1000 - 1;
-        y(row, 0) = height(x(row, 0), x(row, 1)) + static_cast<float>(random.bits(2) % 201) / 2000 - 0.05f;
-      }
+      random.fill_uniform(x.elements(), -1, 1);
+      random.fill_uniform(y.elements(), -0.05f, 0.05f);
+      for (std::int64_t row = 0; row < rows; ++row) y(row, 0) += height(x(row, 0), x(row, 1));
       step({{"x", x}, {"y", y}}, 0.01 * (1 - i / 1201.0));
     }
-    auto points = zeros<float>({4, 2}), right = zeros<float>({4, 1});
-    for (std::int64_t p = 0; p < 8; ++p) points.data()[p] = 0.25f * static_cast<float>(p / 2);
-    for (std::int64_t p = 0; p < 4; ++p) right(p, 0) = height(points(p, 0), points(p, 1));
+    auto points = empty<float>({4, 2}), right = empty<float>({4, 1});
+    float at = 0;
+    for (int p = 0; p < 4; ++p, at += 0.25f) points(p, 0) = points(p, 1) = at, right(p, 0) = height(at, at);
     step.evaluate({{"x", points}, {"y", right}});
-    for (std::int64_t p = 0; p < 4 && comm.rank() == 0; ++p) {
-      bool const within = std::abs(step.template output<float>("y")(p, 0) - right(p, 0)) < 0.05f;
-      std::printf("%.2f: %s 0.05\n", double(right(p, 0)), within ? "within" : "beyond");
-    }
+    auto const found = step.output<float>("y");
+    for (int p = 0; p < 4 && comm.rank() == 0; ++p)
+      std::printf("%.2f: %s 0.05\n", right(p, 0), std::abs(found(p, 0) - right(p, 0)) < 0.05f ? "within" : "beyond");
   });
 }

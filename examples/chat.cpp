@@ -5,6 +5,7 @@
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/train/sampling_flags.hpp>
+#include <tutti/train/speculation_flags.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +58,8 @@ int main(int argc, char** argv) {
   tutti::train::add_number(app, "--tokens", most, "most tokens of an answer (negative: no bound)")
       ->capture_default_str();
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same answers");
+  tutti::train::SpeculationFlags speculation_flags;
+  tutti::train::add_speculation_flags(app, speculation_flags);
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_flag("--quiet", quiet, "print answers alone");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
@@ -68,6 +72,7 @@ int main(int argc, char** argv) {
     tutti::infer::Decoder decoder(context, loaded.model, {.capacity = context_tokens});
     tutti::infer::Sequence sequence(decoder);
     tutti::infer::Sampler sampler(sampling);
+    tutti::train::FlaggedSpeculation speculation(speculation_flags, context, loaded, context_tokens, sampling);
     tutti::infer::StopOptions stop;
     stop.ends = tutti::infer::end_tokens(loaded.tokenizer);
     stop.max_tokens = most;
@@ -117,17 +122,19 @@ int main(int argc, char** argv) {
       }
       interrupted = false;
       ::sigaction(SIGINT, &action, &former);
-      auto const answer = tutti::infer::complete(sequence, sampler, loaded.tokenizer, prompt, stop, print);
+      auto const answer = tutti::infer::complete(sequence, sampler, loaded.tokenizer, prompt, stop, print, nullptr,
+                                                 std::nullopt, speculation.get());
       ::sigaction(SIGINT, &former, nullptr);
       print("\n");
       messages.push_back({"assistant", answer.text});
       if (!quiet && answer.reason != tutti::infer::StopReason::end_of_generation)
         std::fprintf(stderr, "[%s]\n", std::string(name(answer.reason)).c_str());
       if (!quiet && terminal)
-        std::fprintf(stderr, "[%lld of %lld prompt tokens new, %.2f s; %zu tokens, %.1f a second]\n",
+        std::fprintf(stderr, "[%lld of %lld prompt tokens new, %.2f s; %zu tokens, %.1f a second%s]\n",
                      static_cast<long long>(answer.prompt_tokens - answer.reused_tokens),
                      static_cast<long long>(answer.prompt_tokens), answer.prompt_seconds, answer.tokens.size(),
-                     answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
+                     answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0,
+                     tutti::train::text_of(answer.speculation).c_str());
     }
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       throw tutti::Error(tutti::ErrorKind::io, "chat", "the text could not be written. Free space there");

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes a model of any file that is read here (a run, a checkpoint, llm.c's, GGUF, a folder of safetensors) as a GGUF
-// file, a folder of safetensors, a model file of llm.c, or a checkpoint.
+// Writes a model of any file that is read here (a run, a checkpoint, llm.c's, GGUF, a folder of safetensors, ONNX of
+// this program) as a GGUF file, a folder of safetensors, an ONNX file, a model file of llm.c, or a checkpoint.
 
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/hugging_face_export.hpp>
 #include <tutti/train/parameter_files.hpp>
+#if TUTTI_WITH_ONNX
+#include <tutti/train/onnx/export.hpp>
+#endif
 
 #include <CLI/CLI.hpp>
 
@@ -25,6 +28,11 @@ namespace {
 std::string format_of(std::string const& to) {
   if (to.ends_with(".gguf")) return "gguf";
   if (to.ends_with(".bin")) return "llmc";
+  if (to.ends_with(".onnx")) return "onnx";
+  for (char const* const other : {".pb", ".tflite", ".h5", ".keras", ".xml"})
+    if (to.ends_with(other))
+      refuse("--to " + to + ": models of TensorFlow and OpenVINO are not written here. Write FILE.onnx, which "
+             "OpenVINO reads, or a folder of safetensors, which transformers reads");
   if (to.ends_with(".safetensors") || to.ends_with(".json"))
     refuse("--to " + to + ": a model in safetensors is a folder. Give its name");
   return "safetensors";
@@ -37,21 +45,22 @@ int main(int argc, char** argv) {
   bool quiet = false;
   CLI::App app{"Writes a model in another format, or with numbers of another type.", "convert"};
   app.add_option("--from", from,
-                 "folder of a checkpoint, --out folder of a run (its latest), llm.c model file, GGUF file, or folder "
-                 "with config.json and safetensors (GPT-2, LLaMA, Mistral, Qwen2, Phi-3)")
+                 "folder of a checkpoint, --out folder of a run (its latest), llm.c model file, GGUF file, FILE.onnx "
+                 "of this program, or folder with config.json and safetensors (GPT-2, LLaMA, Mistral, Qwen2, Phi-3)")
       ->required();
   app.add_option("--to", to,
-                 "FILE.gguf; FILE.bin, a model file of llm.c (GPT-2); any other name: a folder of safetensors, as "
-                 "transformers reads it")
+                 "FILE.gguf; FILE.onnx, for onnxruntime; FILE.bin, a model file of llm.c (GPT-2); any other name: a "
+                 "folder of safetensors, as transformers reads it")
       ->required();
   app.add_option("--format", format,
-                 "in the place of what the name says: gguf, safetensors, llmc, or checkpoint, a folder as of a run")
-      ->check(CLI::IsMember({"gguf", "safetensors", "llmc", "checkpoint"}));
+                 "in the place of what the name says: gguf, safetensors, onnx, llmc, or checkpoint, a folder as of a "
+                 "run")
+      ->check(CLI::IsMember({"gguf", "safetensors", "onnx", "llmc", "checkpoint"}));
   std::string names;
   for (auto const& facts : tutti::detail::block_facts) names += (names.empty() ? "" : ", ") + std::string(facts.name);
   app.add_option("--type", type,
                  "type of the matrices (default: F16 in a GGUF file, else the model's): " + names +
-                     "; folders: F32, F16, BF16; llm.c: F32 (version 3), BF16 (version 5); checkpoints: F32")
+                     "; folders and ONNX: F32, F16, BF16; llm.c: F32 (version 3), BF16 (version 5); checkpoints: F32")
       ->check([&](std::string const& text) {
         return tutti::find_block_type(text) ? std::string() : text + " must be one of " + names;
       });
@@ -87,6 +96,13 @@ int main(int argc, char** argv) {
     else if (format == "gguf") tutti::train::write_gguf(to, source, options);
     else if (format == "safetensors") tutti::train::write_hugging_face(to, source, options);
     else if (format == "llmc") tutti::train::write_llmc(to, source, options);
+#if TUTTI_WITH_ONNX
+    else if (format == "onnx") tutti::train::write_onnx(to, source, options);
+#else
+    else if (format == "onnx")
+      refuse("--to " + to + ": this program was built without protobuf. Install libprotobuf-dev and protobuf-compiler "
+             "and build it again");
+#endif
     else tutti::train::write_checkpoint(to, source, options);
     if (!quiet) {
       std::fprintf(stderr, "\r%s: %.1f MB of weights, matrices in %s%-20s\n", to.c_str(),

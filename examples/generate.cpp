@@ -3,16 +3,17 @@
 // file.
 
 #include <tutti/data/stream_decoder.hpp>
-#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
-#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/sequence_files.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/sampling_flags.hpp>
+#include <tutti/train/speculation_flags.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -49,6 +50,7 @@ struct ModelRun {
   std::int64_t tokens = 0, context_tokens = 0;
   int threads = 0;
   bool past_end = false, quiet = false;
+  tutti::train::SpeculationFlags speculation{};
 };
 
 /// `before`: what every text begins with, where the tokenizer does not say.
@@ -76,20 +78,24 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   tutti::infer::Sequence sequence(decoder);
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
+  tutti::train::FlaggedSpeculation speculation(run.speculation, context, loaded, decoder.capacity(), sampling,
+                                               breakers_of(sampling, tokenizer));
   tutti::infer::StopOptions stop;
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;
   if (!run.quiet) print(run.prompt);
-  auto const answer = tutti::infer::complete(sequence, sampler, tokenizer, prompt, stop, print);
+  auto const answer = tutti::infer::complete(sequence, sampler, tokenizer, prompt, stop, print, nullptr, std::nullopt,
+                                            speculation.get());
   print("\n");
   if (!run.cache.empty()) tutti::infer::save_sequence(run.cache, sequence);
   if (!run.quiet)
-    std::fprintf(stderr, "[%s; prompt %zu tokens%s in %.2f s, then %zu tokens, %.1f a second]\n",
+    std::fprintf(stderr, "[%s; prompt %zu tokens%s in %.2f s, then %zu tokens, %.1f a second%s]\n",
                  std::string(name(answer.reason)).c_str(), prompt.size(),
                  run.cache.empty() ? "" : tutti::concat(" (", answer.reused_tokens, " of the cache)").c_str(),
                  answer.prompt_seconds, answer.tokens.size(),
-                 answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0);
+                 answer.seconds > 0 ? static_cast<double>(answer.tokens.size()) / answer.seconds : 0.0,
+                 tutti::train::text_of(answer.speculation).c_str());
 }
 void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
   auto const loaded = tutti::infer::load_model(run.model);
@@ -128,6 +134,8 @@ int main(int argc, char** argv) {
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
   tutti::train::add_setting(app, "--tokens", count, {1, std::int64_t{1} << 40}, "most tokens to write");
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
+  tutti::train::SpeculationFlags speculation;
+  tutti::train::add_speculation_flags(app, speculation, "with --model: ");
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
@@ -143,14 +151,15 @@ int main(int argc, char** argv) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                            "a model has its own tokenizer. Leave --tokenizer out");
-      run_model({model_path, prompt, cache, stops, count, context_tokens, threads, to_the_end, quiet}, sampling);
+      run_model({model_path, prompt, cache, stops, count, context_tokens, threads, to_the_end, quiet, speculation},
+                sampling);
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
     }
-    if (!stops.empty() || context_tokens != 0 || !cache.empty())
+    if (!stops.empty() || context_tokens != 0 || !cache.empty() || speculation.on())
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                         "--stop, --context and --prompt-cache go with --model");
+                         "--stop, --context, --prompt-cache, --speculate and --draft go with --model");
     auto const llama = llama_checkpoint(checkpoint);
     std::optional<tutti::train::Gpt2Model> gpt2;
     if (!llama) gpt2 = tutti::train::Gpt2Model::load(checkpoint);
@@ -162,7 +171,7 @@ int main(int argc, char** argv) {
           folder ? tutti::train::Gpt2Model::folder(checkpoint) : std::filesystem::path(checkpoint).parent_path();
       tokenizer_path = (beside / "tokenizer.json").string();
     }
-    tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer(tokenizer_path);
+    tutti::data::Tokenizer const tokenizer = tutti::data::read_tokenizer_file(tokenizer_path);
     if (tokenizer.vocabulary() > classes)
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                          tokenizer_path + " has " + std::to_string(tokenizer.vocabulary()) + " tokens, the model " +

@@ -63,7 +63,9 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(must_be<double>("between 0.001 and 0.5", [](double part) { return part >= 0.001 && part <= 0.5; }));
   app.add_option("--tokenizer", tokenizer_path,
-                 "tokenizer.json to use, as that of a checkpoint, instead of learning a vocabulary from the text")
+                 "tokenizer.json to use, as that of a checkpoint, or vocab.json with merges.txt beside it, instead of "
+                 "learning a "
+                 "vocabulary from the text")
       ->excludes(vocabulary);
   app.add_option("--format", format, "text; jsonl: a document in each line; auto: jsonl where the name says .jsonl")
       ->capture_default_str()
@@ -87,7 +89,7 @@ int main(int argc, char** argv) {
                              " is taken for plain text. Leave them out, or add --format jsonl");
     std::string const text = read_text(input);
     std::optional<tutti::data::Tokenizer> tokenizer;
-    if (!tokenizer_path.empty()) tokenizer.emplace(tutti::data::read_tokenizer(tokenizer_path));
+    if (!tokenizer_path.empty()) tokenizer.emplace(tutti::data::read_tokenizer_file(tokenizer_path));
     auto const* const known = tokenizer ? &*tokenizer : nullptr;
     if (!force && tutti::data::dataset_is_current(folder, tutti::data::dataset_fingerprint(text, options, known))) {
       fmt::print("{} is up to date\n", folder);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A model behind the OpenAI interface.
 
-#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/http/server.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/train/flags.hpp>
+#include <tutti/train/speculation_flags.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -41,6 +43,8 @@ int main(int argc, char** argv) {
                             "tokens of a slot; 0: as many as the model has, at most 4096");
   tutti::train::add_setting(app, "--queue", queue, {1, 10000}, "requests that wait at most");
   tutti::train::add_setting(app, "--max-tokens", options.limits.max_tokens, {1, 1 << 24}, "most tokens of an answer");
+  tutti::train::SpeculationFlags speculation;
+  tutti::train::add_speculation_flags(app, speculation);
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
@@ -62,6 +66,12 @@ int main(int argc, char** argv) {
     service_options.queue.most = static_cast<std::size_t>(queue);
     service_options.decoder.capacity =
         context_tokens > 0 ? context_tokens : std::min<std::int64_t>(loaded.model.max_tokens(), 4096);
+    std::optional<tutti::infer::LoadedModel> draft;
+    if (speculation.on()) service_options.drafts.tokens = speculation.most();
+    if (!speculation.model.empty()) {
+      draft = tutti::train::load_draft(speculation, loaded.tokenizer);
+      service_options.drafts.model = &draft->model;
+    }
     tutti::infer::Service service(context, loaded.model, loaded.tokenizer, service_options);
     tutti::infer::Server server(service, loaded.tokenizer, chat, name, options);
     std::fprintf(stderr, "%s: chat template %s (%s); %lld answers at once of %lld tokens each\nhttp://%s:%d\n",

@@ -4,14 +4,14 @@
 
 The file is named in an HTML comment on the line before the block:  <!-- examples/010_tensor.cpp -->
 Indentation that all lines share does not count. A fence of none of the languages below is C++, also one that names no
-language. Local links must lead somewhere.
+language. Local links must lead somewhere. The table of a backend's capabilities is that of their header; --fix writes it.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OTHER_LANGUAGES = ("sh", "text", "json", "meson", "cmake", "python", "make")
+OTHER_LANGUAGES = ("sh", "text", "json", "meson", "cmake", "python", "make", "js")
 SOURCES = (".cpp", ".hpp", ".inl", ".cu", ".cuh")
 FENCE = re.compile(r"[\s>*+-]*(`{3,}(?=[^`]*$)|~{3,})\s*\{?\.?([^\s}]*)")  # also in quotes and lists
 
@@ -40,8 +40,32 @@ def occurs(block, lines):
     return False
 
 
+def capabilities():
+    """Rows of the concepts' table, of the comments before them."""
+    header = (ROOT / "include/tutti/comm/capabilities.hpp").read_text()
+    rows = ["| concept of `comm` | what it has |", "| --- | --- |"]
+    for comment, concept in re.findall(r"((?:///.*\n)+)template <class B>\nconcept (\w+) =", header):
+        rows.append(f"| `{concept}` | " + " ".join(line[3:].strip() for line in comment.splitlines()) + " |")
+    return "\n".join(rows)
+
+
+def check_capabilities(fix):
+    """The error, if any."""
+    page = ROOT / "docs/concepts/backend.md"
+    begin, end = "<!-- capabilities -->\n", "\n<!-- end of capabilities -->"
+    text = page.read_text()
+    before, rest = text.split(begin)
+    found, after = rest.split(end) if end in rest else ("", rest.split(end.strip())[1])
+    if found == capabilities():
+        return []
+    if not fix:
+        return [f"{page.relative_to(ROOT)}: the table of capabilities is not that of their header; run with --fix"]
+    page.write_text(before + begin + capabilities() + end + after)
+    return []
+
+
 def main():
-    errors, count = [], 0
+    errors, count = check_capabilities("--fix" in sys.argv[1:]), 0
     pages = [p for p in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))] if p.exists()]
     for page in pages:
         where = page.relative_to(ROOT).as_posix()

@@ -20,6 +20,14 @@
 #define TUTTI_HAS_X86 0
 #endif
 
+/// TUTTI_WASM is 1 where the library is compiled to WebAssembly: one thread, files read instead of mapped, no regular
+/// expressions (docs/adr/0029-infer-as-webassembly.md).
+#ifdef __wasm__
+#define TUTTI_WASM 1
+#else
+#define TUTTI_WASM 0
+#endif
+
 /// TUTTI_WITH_MPI is 1 in programs that are built with an MPI library: <tutti/backend/any.hpp> then offers it. Meson's
 /// and pkg-config's tutti-mpi and CMake's tutti::mpi define it.
 #ifndef TUTTI_WITH_MPI
@@ -35,6 +43,11 @@
 #endif
 #ifndef TUTTI_WITH_HTTP
 #define TUTTI_WITH_HTTP 0
+#endif
+/// And of protobuf, with which <tutti/train/onnx/export.hpp> writes ONNX models (readers do without it). Meson's
+/// tutti-onnx defines it.
+#ifndef TUTTI_WITH_ONNX
+#define TUTTI_WITH_ONNX 0
 #endif
 
 /// TUTTI_SEPARATE_COMPILATION is 1 in programs that compile the kernels and the compiler of graphs once, in a source

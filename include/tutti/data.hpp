@@ -9,6 +9,7 @@
 #include <tutti/data/added_tokens.hpp>
 #include <tutti/data/byte_alphabet.hpp>
 #include <tutti/data/merges.hpp>
+#include <tutti/data/compiled_pattern.hpp>
 #include <tutti/data/piece_scanner.hpp>
 #include <tutti/data/pre_tokenizer.hpp>
 #include <tutti/data/tokenizer_parts.hpp>
@@ -29,3 +30,4 @@
 #include <tutti/data/text_pattern.hpp>
 #include <tutti/data/vocabulary.hpp>
 #include <tutti/data/vocabulary_files.hpp>
+#include <tutti/data/tokenizer_files.hpp>

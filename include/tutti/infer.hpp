@@ -12,8 +12,10 @@
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/sequence.hpp>
+#include <tutti/infer/speculation.hpp>
 #include <tutti/infer/stopping.hpp>
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/evaluation.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/generation.hpp>
@@ -23,7 +25,9 @@
 #include <tutti/infer/hugging_face.hpp>
 #include <tutti/infer/json_schema.hpp>
 #include <tutti/infer/model_file.hpp>
+#include <tutti/infer/ngram_drafter.hpp>
 #include <tutti/infer/request_queue.hpp>
+#include <tutti/infer/slot_drafters.hpp>
 #include <tutti/infer/slots.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/infer/openai.hpp>

@@ -14,6 +14,7 @@
 #include <tutti/io/named_tensor.hpp>
 #include <tutti/io/token_shard.hpp>
 #include <tutti/io/llmc_model.hpp>
+#include <tutti/io/model_format.hpp>
 #include <tutti/io/npy.hpp>
 #include <tutti/io/safetensors.hpp>
 #include <tutti/io/safetensors_shards.hpp>

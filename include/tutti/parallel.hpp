@@ -13,6 +13,10 @@
 #include <tutti/parallel/outer_optimizer.hpp>
 #include <tutti/parallel/diloco.hpp>
 #include <tutti/parallel/mesh.hpp>
+#include <tutti/parallel/pipeline_cut.hpp>
+#include <tutti/parallel/pipeline_programs.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
+#include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/sections.hpp>
 #include <tutti/parallel/shard_vocabulary.hpp>
 #include <tutti/parallel/split.hpp>

@@ -6,6 +6,7 @@
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/choices.hpp>
+#include <tutti/train/layout_checks.hpp>
 #include <tutti/train/value_checks.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/state_files.hpp>
@@ -15,10 +16,13 @@
 #include <tutti/train/gradient_statistics.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
-#include <tutti/train/loss_context.hpp>
+#include <tutti/train/stage_state.hpp>
 #include <tutti/train/target_weights.hpp>
+#include <tutti/train/pipelined_step.hpp>
+#include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/step_programs.hpp>
+#include <tutti/train/whole_state.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
@@ -50,9 +54,12 @@
 #include <tutti/train/setup.hpp>
 #include <tutti/train/start_table.hpp>
 #include <tutti/train/validation.hpp>
+#include <tutti/train/loop_checkpoints.hpp>
+#include <tutti/train/loop_reports.hpp>
 #include <tutti/train/loop.hpp>
 #include <tutti/train/parameter_files.hpp>
 #include <tutti/train/stablehlo_model.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/models.hpp>
 #include <tutti/train/sampling_flags.hpp>
+#include <tutti/train/speculation_flags.hpp>

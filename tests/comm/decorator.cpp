@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// What a decorator passes on, and what the communicator does when a backend under it fails in the middle of a call.
+// Covers: <tutti/comm/capabilities.hpp>
 
 #include "comm/messages_only.hpp"
 #include "support/catch.hpp"
@@ -63,19 +64,12 @@ int Complete::waits_begun = 0;
 static_assert(comm::SharesBlocks<Flaky<Threads>> && !comm::SharesBlocks<Flaky<test::MessagesOnly>>);
 static_assert(Backend<Flaky<Threads>> && Backend<Flaky<Flaky<test::MessagesOnly>>> && Backend<Flaky<Complete>>);
 
-template <class B>
-concept Announces = requires(B& b) { b.announce(std::string(), 0); };
-template <class B>
-concept AnnouncesToAll = requires(B& b) { b.announce_to_all(std::string()); };
-static_assert(AnnouncesToAll<Flaky<Complete>> && !AnnouncesToAll<Flaky<test::MessagesOnly>>);
-template <class B>
-concept SaysWhere = requires(B const& b) { b.whereabouts(0); };
-template <class B>
-concept NotesWaits = requires(B& b) { b.waits(true); };
-static_assert(Announces<Flaky<Complete>> && SaysWhere<Flaky<Complete>> && NotesWaits<Flaky<Complete>> &&
+static_assert(comm::AnnouncesPlaces<Flaky<Complete>> && comm::AnnouncesToAll<Flaky<Complete>> &&
+              comm::KnowsWhereabouts<Flaky<Complete>> && comm::HearsOfWaits<Flaky<Complete>> &&
               comm::Allocates<Flaky<Complete>>);
-static_assert(!Announces<Flaky<test::MessagesOnly>> && !SaysWhere<Flaky<test::MessagesOnly>> &&
-              !NotesWaits<Flaky<test::MessagesOnly>> && !comm::Allocates<Flaky<test::MessagesOnly>>);
+static_assert(!comm::AnnouncesPlaces<Flaky<test::MessagesOnly>> && !comm::AnnouncesToAll<Flaky<test::MessagesOnly>> &&
+              !comm::KnowsWhereabouts<Flaky<test::MessagesOnly>> && !comm::HearsOfWaits<Flaky<test::MessagesOnly>> &&
+              !comm::Allocates<Flaky<test::MessagesOnly>>);
 
 /// Counts which way receives are given up.
 struct Cancels : test::MessagesOnly {

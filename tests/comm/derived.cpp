@@ -5,6 +5,7 @@
 // Covers: <tutti/comm/collective_task.hpp>
 // Covers: <tutti/comm/collectives.hpp>
 // Covers: <tutti/comm/communicator.hpp>
+// Covers: <tutti/comm/communicator_options.hpp>
 // Covers: <tutti/comm/communicator_port.hpp>
 // Covers: <tutti/comm/core.hpp>
 // Covers: <tutti/comm/endpoint.hpp>
@@ -15,11 +16,15 @@
 // Covers: <tutti/comm/mesh.hpp>
 // Covers: <tutti/comm/message.hpp>
 // Covers: <tutti/comm/message_group.hpp>
+// Covers: <tutti/comm/patient_wait.hpp>
 // Covers: <tutti/comm/plan.hpp>
 // Covers: <tutti/comm/plans.hpp>
 // Covers: <tutti/comm/point_to_point.hpp>
 // Covers: <tutti/comm/port.hpp>
+// Covers: <tutti/comm/operand_checks.hpp>
 // Covers: <tutti/comm/ragged.hpp>
+// Covers: <tutti/comm/start_queue.hpp>
+// Covers: <tutti/comm/transfer.hpp>
 // Covers: <tutti/comm/vector_collectives.hpp>
 
 #include "comm/messages_only.hpp"
@@ -31,6 +36,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -200,4 +206,29 @@ TEST_CASE("the port of a communicator is usable after the communicator object is
     port->wait(port->start_all_reduce(&x, 1, DType::float32, comm::PortOp::sum, std::source_location::current()));
     if (x != 2.0f) throw Error(ErrorKind::internal, "test", "wrong sum");
   });
+}
+
+TEST_CASE("a port sends messages to a neighbour while collectives run, and says what does not fit") {
+  std::vector<int> right(3, 0);
+  threads::run(3, [&](auto& comm) {
+    auto const here = std::source_location::current();
+    auto const port = comm::port(comm);
+    int const rank = port->rank(), next = (rank + 1) % 3, before = (rank + 2) % 3;
+    std::vector<float> out(1000, static_cast<float>(rank)), in(1000);
+    float one = 1;
+    auto const received = port->start_receive(in.data(), 4000, before, 7, here);
+    auto const sum_of_ones = port->start_all_reduce(&one, 1, DType::float32, comm::PortOp::sum, here);
+    auto const sent = port->start_send(out.data(), 4000, next, 7, here);
+    port->progress();
+    port->wait(sum_of_ones), port->wait(received), port->wait(sent);
+    bool good = one == 3 && in[999] == static_cast<float>(before);
+    try {
+      port->start_send(out.data(), 4, 3, 7, here);
+      good = false;
+    } catch (Error const& error) {
+      good = good && std::string(error.what()).find("rank 3 does not exist. Ranks are 0 to 2") != std::string::npos;
+    }
+    right[static_cast<std::size_t>(rank)] = good ? 1 : 0;
+  });
+  CHECK(right == std::vector<int>{1, 1, 1});
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/data/compiled_pattern.hpp>
 // Covers: <tutti/data/piece_scanner.hpp>
 #include <tutti/data/pre_tokenizer.hpp>
 

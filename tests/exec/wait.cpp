@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include "support/catch.hpp"

@@ -7,6 +7,7 @@
 // Covers: <tutti/federate/round.hpp>
 // Covers: <tutti/federate/message.hpp>
 // Covers: <tutti/testing/simulated_network.hpp>
+// Covers: <tutti/federate/shepherd_requests.hpp>
 #include "federate/federation.hpp"
 
 #include "support/catch.hpp"

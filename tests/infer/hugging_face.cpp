@@ -148,6 +148,24 @@ TEST_CASE("Models of Hugging Face's folders give the logits of a naive model in 
     }
 }
 
+TEST_CASE("A folder without tokenizer.json has its tokenizer in vocab.json and merges.txt") {
+  Folder const folder(TinyModel{.architecture = "gpt2"});
+  std::string const tokenizer = folder.path() + "/tokenizer.json";
+  infer::LoadedModel const whole = infer::load_model(folder.path());
+  Json const parts = Json::parse(io::read_file(tokenizer));
+  io::write_file(folder.path() + "/vocab.json", parts["model"]["vocab"].dump());
+  std::filesystem::remove(tokenizer);
+  REQUIRE_ERROR(infer::load_model(folder.path()), ErrorKind::io, "no vocab.json with merges.txt");
+  io::write_file(folder.path() + "/merges.txt", "#version: 0.2\n");
+  Json added;
+  for (auto const& token : parts["added_tokens"]) added[std::to_string(token["id"].get<int>())] = token;
+  io::write_file(folder.path() + "/tokenizer_config.json",
+                 Json{{"tokenizer_class", "GPT2Tokenizer"}, {"added_tokens_decoder", added}}.dump());
+  infer::LoadedModel const loaded = infer::load_model(folder.path());
+  REQUIRE(loaded.tokenizer.parts() == whole.tokenizer.parts());
+  REQUIRE(logits(loaded, {1, 2, 3}) == logits(whole, {1, 2, 3}));
+}
+
 TEST_CASE("The frequencies of LLaMA 3.1, of yarn and of long texts are read from config.json") {
   Folder folder(TinyModel{.architecture = "llama"});
   folder.config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/log_probabilities.hpp> <tutti/infer/generation.hpp> <tutti/infer/request_queue.hpp>
-// Covers: <tutti/infer/slots.hpp> <tutti/data/text_pattern.hpp>
+// Covers: <tutti/infer/slots.hpp> <tutti/infer/slot_drafters.hpp> <tutti/data/text_pattern.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -98,6 +98,54 @@ TEST_CASE("Answers of a busy service are those that each request would get alone
   REQUIRE(status.finished == 8);
   REQUIRE(status.waiting == 0);
   REQUIRE(status.running == 0);
+}
+
+TEST_CASE("A service's answers are the same with drafts, of the text or of a model, alone and beside others") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  auto const requests = [&] {
+    std::vector<Request> made;
+    for (int i = 0; i < 5; ++i) {
+      auto prompt = model.prompt(i % 2, 12);  // twice, so that it may go on a third time
+      prompt.insert(prompt.end(), prompt.begin(), prompt.begin() + 9);
+      made.push_back(greedy(std::move(prompt), 30 + i));
+      made.back().sampling.temperature = i == 4 ? 0.1 : 0;
+      made.back().likeliest = 2;
+      made.back().keep_logits = true;
+    }
+    made[2].shift.on = made[3].shift.on = true;  // 21 + 30 tokens fill the context of 48
+    return made;
+  };
+  auto const answers = [&](ServiceDrafts const& drafts, std::int64_t slots) {
+    Service service(context, model.loaded.model, model.loaded.tokenizer,
+                    {.decoder = {.slots = slots, .capacity = 48}, .drafts = drafts});
+    std::vector<std::shared_ptr<Generation>> generations;
+    for (Request& request : requests()) generations.push_back(service.submit(std::move(request)));
+    std::vector<Completion> completions;
+    for (auto const& generation : generations) completions.push_back(generation->wait());
+    return std::pair(std::move(completions), service.status());
+  };
+  for (std::int64_t const slots : {1, 2, 3}) {
+    auto const [expected, plain] = answers({}, slots);
+    REQUIRE(plain.speculation.drafted == 0);
+    for (nn::StoredModel const* const draft : {static_cast<nn::StoredModel const*>(nullptr), &model.loaded.model}) {
+      auto const [got, status] = answers({.tokens = most_drafts, .model = draft}, slots);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        if (draft != nullptr && i == 4) continue;  // drawn: as likely, not the same
+        CAPTURE(slots, draft == nullptr, i);
+        REQUIRE(got[i].tokens == expected[i].tokens);
+        REQUIRE(got[i].reason == expected[i].reason);
+        REQUIRE(got[i].shifts == expected[i].shifts);
+        REQUIRE(got[i].log_probabilities.size() == expected[i].log_probabilities.size());
+        REQUIRE(got[i].logits.size() == expected[i].logits.size());
+      }
+      CAPTURE(status.speculation.drafted, status.speculation.accepted);
+      REQUIRE(status.speculation.drafted > 0);
+      if (draft != nullptr) REQUIRE(status.speculation.accepted > status.speculation.drafted / 2);
+    }
+  }
+  REQUIRE_ERROR(Service(context, model.loaded.model, model.loaded.tokenizer, {.drafts = {.tokens = 8}}),
+                ErrorKind::invalid_argument, "1 to 7");
 }
 
 TEST_CASE("Waiting requests come by priority, then by age; more than the queue holds are refused") {

@@ -28,6 +28,25 @@ TEST_CASE("sizes that are not said follow from the ranks; what does not fit is r
            {4, 0, 65536, "is not the number of ranks, 4"},
            {4, 65536, 65536, "is not the number of ranks, 4"}})  // whose product 32 bits do not hold
     REQUIRE_ERROR(parallel::mesh_sizes(ranks, data, tensor), ErrorKind::configuration, sentence);
+  CHECK(parallel::mesh_sizes(4, 0, 1, 2).data == 2);
+  CHECK(parallel::mesh_sizes(4, 1, 1, 4).pipeline == 4);
+  REQUIRE_ERROR(parallel::mesh_sizes(4, 0, 1, 3), ErrorKind::configuration,
+                "--data-parallel (any) x --pipeline-parallel 3 is not the number of ranks, 4. These fit, data x "
+                "pipeline: 4 x 1, 2 x 2, 1 x 4");
+  CHECK(parallel::mesh_sizes(8, 0, 2, 2).data == 2);
+  REQUIRE_ERROR(parallel::mesh_sizes(4, 2, 2, 2), ErrorKind::configuration,
+                "--data-parallel 2 x --tensor-parallel 2 x --pipeline-parallel 2 is not the number of ranks, 4. These "
+                "fit, data x tensor x pipeline: 4 x 1 x 1, 2 x 2 x 1, 2 x 1 x 2, 1 x 4 x 1, 1 x 2 x 2, 1 x 1 x 4");
+}
+
+TEST_CASE("stages of a pipeline are far apart, ranks of one stage share out the batch") {
+  std::vector<std::array<int, 4>> found(4);
+  threads::run(4, [&](Communicator<Threads>& communicator) {
+    parallel::DataParallel const mesh = parallel::mesh(communicator, {2, 1, 2});
+    found[static_cast<std::size_t>(communicator.rank())] = {mesh.port->rank(), mesh.pipeline->rank(),
+                                                            mesh.pipeline->size(), mesh.all->rank()};
+  });
+  CHECK(found == std::vector<std::array<int, 4>>{{0, 0, 2, 0}, {1, 0, 2, 1}, {0, 1, 2, 2}, {1, 1, 2, 3}});
 }
 
 TEST_CASE("neighbours are of one tensor line, ranks of one number in it of one data line") {

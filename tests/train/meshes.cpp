@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/train_step.hpp> <tutti/train/step_graph.hpp> <tutti/parallel/mesh.hpp>
+// Covers: <tutti/train/pipelined_step.hpp> <tutti/train/stage_state.hpp> <tutti/train/whole_state.hpp>
+// Covers: <tutti/parallel/pipeline.hpp>
 #include "support/catch.hpp"
 #include "train/meshes.hpp"
 #include "train/own_states.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/exec/wait.hpp>
 #include <tutti/optim/muon.hpp>
 #include <tutti/optim/sgd.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,12 +27,12 @@ struct Model {
   BOOST_HANA_DEFINE_STRUCT(Model, (graph::Param, table), (graph::Stack<Block>, blocks), (nn::Linear, head));
 };
 struct Config {
-  std::int64_t width = 12, hidden = 32;
+  std::int64_t width = 12, hidden = 32, layers = 3;
 };
 Model make_parameters(Config const& config) {
   Model model;
   model.table = {{20, config.width}, graph::normal(0.5)};
-  model.blocks.length = 3;
+  model.blocks.length = config.layers;
   model.blocks.block.norm = nn::rms_norm_of(config.width);
   model.blocks.block.up = nn::linear_of(config.width, config.hidden, 0.2);
   model.blocks.block.down = nn::linear_of(config.hidden, config.width, 0.2);
@@ -54,8 +58,9 @@ namespace {
 template <class Loss>
 std::string on_threads(typename Loss::Config const& config, parallel::MeshSizes const& sizes,
                        test::MeshRun const& run = {}) {
-  std::vector<std::string> wrong(static_cast<std::size_t>(sizes.data * sizes.tensor));
-  threads::run(sizes.data * sizes.tensor, [&](Communicator<Threads>& communicator) {
+  int const ranks = sizes.data * sizes.tensor * sizes.pipeline;
+  std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+  threads::run(ranks, [&](Communicator<Threads>& communicator) {
     wrong[static_cast<std::size_t>(communicator.rank())] =
         test::train_on_mesh<Loss>(communicator, config, sizes, run);
   });
@@ -122,4 +127,85 @@ TEST_CASE("dropout of what every rank has whole draws the masks of one rank") {
   dropping.dropout = 0.25;
   for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 4}, {1, 2}})
     CHECK(on_threads<nn::Gpt2Loss>(dropping, sizes) == "");
+}
+
+TEST_CASE("stages of a pipeline train as one rank does, twice the same bits, from what any other layout left") {
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 1, 2}, {1, 1, 4}, {2, 1, 2}}) {
+    INFO(sizes.data << " x " << sizes.pipeline);
+    CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, sizes, {.micro_steps = sizes.data > 1 ? 2 : 8}) == "");
+  }
+  CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, {1, 1, 4},
+                                 {.micro_steps = 4, .schedule = parallel::PipelineSchedule::gpipe}) == "");
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 1, 2}, {1, 1, 4}})
+    CHECK(on_threads<nn::LlamaLoss>(test::deep_llama, sizes, {.micro_steps = 2}) == "");
+}
+TEST_CASE("and a model of one's own, with other optimizers, recomputation and dropout") {
+  CHECK(on_threads<own::Loss>({}, {1, 1, 3}, {.micro_steps = 4}) == "");
+  CHECK(on_threads<own::Loss>({.layers = 4}, {2, 1, 2}, {.micro_steps = 1, .optimizer = optim::Muon{}}) == "");
+  CHECK(on_threads<own::Loss>({.layers = 4}, {1, 1, 2}, {.micro_steps = 2, .optimizer = optim::Sgd{.momentum = 0.9}}) ==
+        "");
+  nn::Gpt2Config dropping = test::deep_gpt2;
+  dropping.dropout = 0.25;
+  dropping.attention_dropout = 0.25;
+  CHECK(on_threads<nn::Gpt2Loss>(dropping, {1, 1, 2}, {.micro_steps = 4, .recompute = graph::Recompute::block}) == "");
+  nn::LlamaConfig documents = test::deep_llama;  // of which every stage makes the mask
+  documents.document_mark = 3;
+  CHECK(on_threads<nn::LlamaLoss>(documents, {1, 1, 2}, {.micro_steps = 2}) == "");
+}
+TEST_CASE("stages are divided among ranks of a tensor axis as well") {
+  nn::Gpt2Config wide = test::mesh_gpt2;
+  wide.layers = 4;
+  CHECK(on_threads<nn::Gpt2Loss>(wide, {1, 2, 2}, {.micro_steps = 2}) == "");
+  nn::LlamaConfig llama = test::mesh_llama;
+  llama.layers = 4;
+  CHECK(on_threads<nn::LlamaLoss>(llama, {1, 2, 2}, {.micro_steps = 4}) == "");
+}
+TEST_CASE("a batch that one stage cannot take fails on all of them, and soon") {
+  std::vector<std::string> said(2);
+  auto const begun = exec::now_ns();
+  try {
+    threads::run(2, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      parallel::MeshSizes const sizes{1, 1, 2};
+      test::MeshTraining<nn::Gpt2Loss> training(context, test::deep_gpt2, {.micro_steps = 4}, sizes,
+                                                communicator.rank());
+      training.connect(communicator, sizes);
+      training.step().initialise(7);
+      test::Rows rows(0, 0, 8);
+      rows.tokens(5, 0) = 99;  // of the third micro-batch
+      try {
+        training.step()(rows.at(0), 1e-2);
+      } catch (Error const& error) {
+        said[static_cast<std::size_t>(communicator.rank())] = error.what();
+        throw;
+      }
+    });
+  } catch (Error const&) {
+  }
+  CHECK(said[0].find("99") != std::string::npos);
+  CHECK(!said[1].empty());
+  CHECK(static_cast<double>(exec::now_ns() - begun) < 20e9);
+}
+TEST_CASE("a stage that is not connected as it was made, or cannot be, says so") {
+  exec::Context context({.threads = 1});
+  auto const make = [&](train::TrainStepOptions options, auto config) {
+    options.sequence = 8;
+    options.pipeline = {2, 1};
+    return std::make_unique<train::TrainStep<nn::Gpt2Loss>>(context, config, optim::AdamW{}, options);
+  };
+  auto const step = make({}, test::deep_gpt2);
+  step->initialise(1);
+  test::Rows const batch(0, 0, 4);
+  REQUIRE_ERROR((*step)(batch.at(0), 1e-2), ErrorKind::invalid_argument,
+                "the step is one of 2 stages of a pipeline and is not connected to the others. Call connect first");
+  REQUIRE_ERROR(step->connect({}), ErrorKind::invalid_argument,
+                "the step is stage 1 of 2, and the ranks' pipeline has 1. Set TrainStepOptions::pipeline");
+  REQUIRE_ERROR(step->gradient_statistics(batch.at(0)), ErrorKind::unavailable, "have no statistics of gradients");
+  CHECK(step->activation_bytes() > 0);
+  CHECK(step->activation_bytes() < step->workspace_bytes());
+  nn::Gpt2Config odd = test::deep_gpt2;
+  odd.layers = 3;
+  REQUIRE_ERROR(make({}, odd), ErrorKind::configuration, "the 3 layers of the model do not divide among 2 stages");
+  REQUIRE_ERROR(make({.profile = true}, test::deep_gpt2), ErrorKind::unavailable, "are not profiled");
+  REQUIRE_ERROR(make({.keep_packed = true}, test::deep_gpt2), ErrorKind::unavailable, "keep no packed weights");
 }

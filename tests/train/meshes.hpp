@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What must hold of a model that the ranks of any backend train as meshes of data and tensor axes.
+/// What must hold of a model that the ranks of any backend train as meshes of data, tensor and pipeline axes.
 
 #include "train/small_batches.hpp"
 
@@ -24,10 +24,16 @@ inline nn::Gpt2Config const mesh_gpt2{
 inline nn::LlamaConfig const mesh_llama{.layers = 2, .heads = 8, .kv_heads = 4, .channels = 16, .head_size = 2,
                                         .hidden = 24, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
 
+inline nn::Gpt2Config const deep_gpt2{
+    .layers = 4, .heads = 2, .channels = 8, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+inline nn::LlamaConfig const deep_llama{.layers = 4, .heads = 4, .kv_heads = 2, .channels = 8, .head_size = 2,
+                                        .hidden = 12, .vocabulary = 20, .padded_vocabulary = 32, .max_tokens = 8};
+
 struct MeshRun {
   std::int64_t micro_steps = 1;
   graph::Recompute recompute = graph::Recompute::none;
   optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
+  parallel::PipelineSchedule schedule{};
 };
 
 /// A step of eight sequences over all ranks.
@@ -39,13 +45,14 @@ class MeshTraining {
   MeshTraining(exec::Context& context, typename Loss::Config const& config, MeshRun const& run,
                parallel::MeshSizes const& sizes, int rank = 0)
       : share_(rows / sizes.data),
-        first_(rank / sizes.tensor * share_),
+        first_(rank / sizes.tensor % sizes.data * share_),
         step_(context, config, run.optimizer,
               {.batch = rows / sizes.data / run.micro_steps,
                .sequence = 8,
                .micro_steps = run.micro_steps,
                .clip = 0.5,
                .recompute = run.recompute,
+               .pipeline = {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule},
                .tensor = sizes.tensor,
                .first_row = first_}) {}
   template <class Comm>
@@ -77,6 +84,13 @@ inline double furthest(std::vector<float> const& a, std::vector<float> const& b)
   return gap;
 }
 
+/// But sums between micro-steps.
+inline void copy_fields(graph::State& from, graph::State& to) {
+  for (graph::Field& field : to.fields())
+    if (!optim::is_accumulator(field.name))
+      std::memcpy(field.data(), from.at(field.name).data(), static_cast<std::size_t>(field.bytes()));
+}
+
 /// Twenty steps on the mesh against those of one rank, twice, and half of them resumed on the mesh from what another
 /// one left; what did not hold, in words.
 template <class Loss, class Comm>
@@ -92,6 +106,7 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
     made->connect(communicator, of);
     return made;
   };
+  constexpr std::int64_t rows = MeshTraining<Loss>::rows;
   MeshTraining<Loss> alone(context, config, run, {1, 1});
   alone.step().initialise(7);
   std::vector<float> const expected = alone.run(0, 20);
@@ -102,29 +117,46 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
     training->step().initialise(7);
     losses = training->run(0, 20);
     training->step().require_equal("after training");
+    Rows const held_out(99, 0, rows / sizes.data / run.micro_steps);
+    double const evaluated = training->step().evaluate(held_out.at(99));
+    losses.push_back(static_cast<float>(evaluated));
     expect(training->step().parameter_count() == alone.step().parameter_count(), "the count of parameters differs");
+  }
+  {
+    MeshRun of = run;
+    of.micro_steps *= sizes.data;
+    MeshTraining<Loss> small(context, config, of, {1, 1});
+    alone.step().show(true, [&](graph::State& trained) {
+      small.step().fill([&](graph::State& state) { copy_fields(trained, state); });
+    });
+    Rows const held_out(99, 0, rows / of.micro_steps);
+    told[0].back() -= static_cast<float>(small.step().evaluate(held_out.at(99)));
+    expect(std::abs(told[0].back()) < 1e-5, "the loss of an evaluation differs");
+    told[0].pop_back(), told[1].pop_back();
   }
   double const gap = furthest(told[0], expected);
   expect(gap < 1e-5, "losses and norms differ from one rank's by " + std::to_string(gap));
   expect(told[0] == told[1], "a second run gives other bits");
 
   // From any number of ranks that have one model together to any other.
-  for (parallel::MeshSizes const& before : {parallel::MeshSizes{1, communicator.size()}, {communicator.size(), 1}}) {
+  bool const staged = sizes.pipeline > 1;
+  for (parallel::MeshSizes const& before :
+       {parallel::MeshSizes{1, staged ? 1 : communicator.size(), staged ? communicator.size() : 1},
+        {communicator.size(), 1}}) {
+    if (rows / before.data < run.micro_steps) continue;
     auto const first = make(before);
     first->step().initialise(7);
     std::vector<float> both = first->run(0, 10);
     auto const second = make(sizes);
     first->step().show(true, [&](graph::State& saved) {
-      second->step().fill([&](graph::State& whole) {
-        for (graph::Field& field : whole.fields())
-          std::memcpy(field.data(), saved.at(field.name).data(), static_cast<std::size_t>(field.bytes()));
-      });
+      second->step().fill([&](graph::State& whole) { copy_fields(saved, whole); });
     });
     second->step().set_updates(10);
     std::vector<float> const rest = second->run(10, 20);
     both.insert(both.end(), rest.begin(), rest.end());
     double const resumed = furthest(both, expected);
     expect(resumed < 1e-5, "resumed from " + std::to_string(before.data) + " x " + std::to_string(before.tensor) +
+                               " x " + std::to_string(before.pipeline) +
                                ", losses differ by " + std::to_string(resumed));
   }
   return wrong;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
-/// Meshes of data and tensor axes, of ranks that are processes.
+/// Meshes of data, tensor and pipeline axes, of ranks that are processes.
 // Covers: <tutti/train/train_step.hpp> <tutti/parallel/mesh.hpp>
 
 #include "support/catch.hpp"
@@ -14,13 +14,22 @@ using namespace tutti;
 
 TEST_CASE("every mesh of processes trains as one does, twice the same bits, from what any other left") {
   Communicator<Mpi> communicator(Mpi(MPI_COMM_WORLD, {}));
+  auto const require = [&](parallel::MeshSizes const& sizes, std::string const& wrong) {
+    bool const good = communicator.all_reduce(wrong.empty() ? 0 : 1, sum) == 0;
+    INFO(sizes.data << " x " << sizes.tensor << " x " << sizes.pipeline << ": " << wrong);
+    REQUIRE(good);
+  };
   for (int tensor = 1; tensor <= communicator.size(); ++tensor) {
     if (communicator.size() % tensor != 0) continue;
     parallel::MeshSizes const sizes{communicator.size() / tensor, tensor};
-    std::string const wrong = test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, sizes) +
-                              test::train_on_mesh<nn::LlamaLoss>(communicator, test::mesh_llama, sizes);
-    bool const good = communicator.all_reduce(wrong.empty() ? 0 : 1, sum) == 0;
-    INFO(sizes.data << " x " << sizes.tensor << ": " << wrong);
-    REQUIRE(good);
+    require(sizes, test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, sizes) +
+                       test::train_on_mesh<nn::LlamaLoss>(communicator, test::mesh_llama, sizes));
+  }
+  for (int stages = 2; stages <= communicator.size(); ++stages) {
+    if (communicator.size() % stages != 0) continue;
+    parallel::MeshSizes const sizes{communicator.size() / stages, 1, stages};
+    require(sizes, test::train_on_mesh<nn::Gpt2Loss>(communicator, test::deep_gpt2, sizes, {.micro_steps = 2}));
+    if (sizes.data == communicator.size() / 2)
+      require(sizes, test::train_on_mesh<nn::LlamaLoss>(communicator, test::deep_llama, sizes, {.micro_steps = 2}));
   }
 }

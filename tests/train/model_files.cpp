@@ -9,20 +9,17 @@
 // Covers: <tutti/train/parameter_files.hpp>
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
+#include "train/small_models.hpp"
 
 #include <tutti/graph/param.hpp>
-#include <tutti/infer/decoder.hpp>
-#include <tutti/infer/sequence.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
-#include <tutti/tensor/mt19937.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/hugging_face_export.hpp>
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/parameter_files.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -33,76 +30,12 @@
 
 using namespace tutti;
 using namespace tutti::train;
+using test::difference, test::gpt2, test::llama, test::logits, test::tokenizer_text, test::write_run;
 
 namespace {
 
-std::string tokenizer_text() {
-  std::vector<std::string> tokens;
-  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  tokens.insert(tokens.end(), {"th", "the", std::string(data::end_of_text_mark)});
-  return data::tokenizer_to_json({tokens, {{'t', 'h'}, {256, 'e'}}, {{std::string(data::end_of_text_mark), 258}}});
-}
-
-nn::Gpt2Config const gpt2{
-    .layers = 2, .heads = 2, .channels = 16, .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 16};
-nn::LlamaConfig llama(bool tied, bool biases = false) {
-  nn::LlamaConfig c{.layers = 2, .heads = 4, .kv_heads = 2, .channels = 32, .head_size = 8, .hidden = 64,
-                    .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 32};
-  c.pairing = kernel::RotaryPairing::interleaved;
-  c.tied = tied;
-  c.qkv_bias = biases;
-  return c;
-}
-
-/// The folder of a run with one checkpoint, of random numbers; padding rows are zero.
-template <class Config>
-void write_run(std::string const& out, Config const& config) {
-  graph::State state;
-  state.add(graph::trace(nn::make_parameters(config), [](graph::Builder& builder, auto const& p) {
-    if constexpr (requires { p.norm; }) builder.output("x", p.norm.weight);
-    else builder.output("x", p.ln_f.weight);
-  }));
-  Mt19937 generator(5);
-  CheckpointContents contents;
-  contents.facts = {{"model", to_json(config)}};
-  contents.tokenizer = tokenizer_text();
-  std::map<std::string, std::vector<float>> values;
-  auto const add = [&](std::string const& name) {
-    graph::Field const* const field = state.find(name);
-    if (field == nullptr) return;
-    std::vector<float>& numbers = values[name];
-    numbers.resize(static_cast<std::size_t>(field->shape.size()));
-    generator.fill_normal(numbers, 0.0f, 0.2f);
-    if (name == "wte" || name == "embedding" || name == "head")
-      std::fill(numbers.begin() + config.vocabulary * config.channels, numbers.end(), 0.0f);
-    contents.parameters.push_back({name, DType::float32, field->shape, numbers.data()});
-  };
-  for (auto const& tensor : nn::gpt2_tensors) add(std::string(tensor.name));
-  for (char const* name : {"embedding", "blocks.norm_1.weight", "blocks.norm_2.weight", "blocks.gated.gate.weight",
-                           "blocks.gated.up.weight", "blocks.down.weight", "norm.weight", "head"})
-    add(name);
-  std::sort(contents.parameters.begin(), contents.parameters.end(),
-            [](auto const& a, auto const& b) { return a.name < b.name; });
-  save_checkpoint(out, contents, 0);
-}
 std::string parameters_of(std::string const& run) {
   return io::read_file((Gpt2Model::folder(run) / "parameters.safetensors").string());
-}
-
-std::vector<float> logits(nn::StoredModel const& model) {
-  exec::Context context({.threads = 1});
-  infer::Decoder decoder(context, model, {.capacity = 16, .batch = 16});
-  infer::Sequence sequence(decoder);
-  auto const got = sequence.append(std::vector<std::int32_t>{3, 258, 0, 17, 200, 8, 21});
-  return {got.begin(), got.begin() + 259};  // those of the tokenizer's tokens
-}
-double difference(std::vector<float> const& a, std::vector<float> const& b) {
-  double worst = 0, scale = 1e-9;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
-    scale = std::max(scale, std::abs(double{b[i]}));
-  }
-  return worst / scale;
 }
 
 }  // namespace
@@ -129,6 +62,19 @@ TEST_CASE("A model goes from a run to a folder, to GGUF and back to a run with t
       CHECK(loaded.tokenizer.encode("the cat") == source.tokenizer->encode("the cat"));
     }
     CHECK(io::read_file(folder + "/tokenizer.json") == tokenizer_text());
+    // A folder that has its tokenizer in two files.
+    std::filesystem::rename(folder + "/tokenizer.json", scratch / "tokenizer.json");
+    auto const tokenizer = nlohmann::json::parse(tokenizer_text());
+    io::write_file(folder + "/vocab.json", tokenizer["model"]["vocab"].dump());
+    io::write_file(folder + "/merges.txt", "#version: 0.2\nt h\nth e\n");
+    io::write_file(folder + "/tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})");
+    ModelSource const halves = open_model(folder);
+    CHECK(halves.tokenizer_text == tokenizer_text());
+    CHECK(halves.tokenizer->parts().tokens == source.tokenizer->parts().tokens);
+    write_hugging_face(scratch / "halves", halves, {.type = BlockType::f32});
+    CHECK(io::read_file(scratch / "halves/vocab.json") == io::read_file(folder + "/vocab.json"));
+    for (char const* const name : {"vocab.json", "merges.txt"}) std::filesystem::remove(folder + "/" + name);
+    std::filesystem::rename(scratch / "tokenizer.json", folder + "/tokenizer.json");
     // From one kind straight to the other.
     write_hugging_face(scratch / "folder_of_gguf", open_model(gguf), {.type = BlockType::f32});
     CHECK(io::read_file(scratch / "folder_of_gguf/model.safetensors") == io::read_file(folder + "/model.safetensors"));

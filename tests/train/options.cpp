@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/choices.hpp> <tutti/train/command_line.hpp> <tutti/train/value_checks.hpp>
+// Covers: <tutti/train/options.hpp> <tutti/train/layout_checks.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/train/command_line.hpp>
@@ -212,37 +213,16 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
   std::set<std::string> flags;
   for (auto const* group : app.get_subcommands([](CLI::App const*) { return true; }))
     for (CLI::Option const* option : group->get_options()) flags.insert(option->get_lnames().front());
-  std::set<std::string> accounted{"model",
-                                  "layers",
-                                  "channels",
-                                  "heads",
-                                  "vocabulary",  // the checkpoint's model
-                                  "architecture",
-                                  "kv-heads",
-                                  "hidden",
-                                  "untied",
-                                  "sync-freq",  // its micro-steps
-                                  "backend",
-                                  "device",
-                                  "ranks",
-                                  "threads",  // where it runs
-                                  "data-parallel",
-                                  "tensor-parallel",
+  std::set<std::string> accounted{"model", "layers", "channels", "heads", "vocabulary",   // the checkpoint's model
+                                  "architecture", "kv-heads", "hidden", "untied",
+                                  "sync-freq",                                            // its micro-steps
+                                  "backend", "device", "ranks", "threads",                // where it runs
+                                  "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
                                   "zero",
-                                  "config",
-                                  "help",
-                                  "resume",
-                                  "out",
-                                  "overwrite",  // this call
-                                  "no-final-checkpoint",
-                                  "profile",
-                                  "dry-run",
-                                  "keep-packed",
-                                  "replicas-per-rank",
+                                  "config", "help", "resume", "out", "overwrite",            // this call
+                                  "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank",
                                   "autotune",
-                                  "tensorboard",
-                                  "dashboard",
-                                  "dashboard-port",  // and who watches it
+                                  "tensorboard", "dashboard", "dashboard-port",                // and who watches it
                                   "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {
     INFO(name);
@@ -314,6 +294,17 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--tensor-parallel", "2", "--attention-dropout", "0.1"},
        "--tensor-parallel 2: divides heads, and --attention-dropout draws its masks over all of them"},
       {{"--data", "x", "--tensor-parallel", "2", "--device", "cuda"}, "--tensor-parallel 2: is for --device cpu alone"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--device", "cuda"}, "--pipeline-parallel 2: is for --device cpu"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--algorithm", "diloco"}, "2: is for --algorithm ddp"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--zero", "1"}, "keeps all moments of a stage. Leave out --zero"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--compress", "int8"}, "Leave out --compress"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--keep-packed"}, "Leave out --keep-packed"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--profile"}, "is not profiled. Leave out --profile"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--gradient-statistics", "1"}, "has no statistics of gradients"},
+      {{"--data", "x", "--pipeline-parallel", "0"}, "--pipeline-parallel 0: must be at least 1"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--pipeline-schedule", "interleaved"},
+       "--pipeline-schedule interleaved: use 1f1b or gpipe"},
+      {{"--data", "x", "--pipeline-schedule", "gpipe"}, "is of --pipeline-parallel. Add that, or leave it out"},
       {{"--data", "x", "--device", "tpu"}, "--device tpu: use cpu, cuda or iree:TARGET, as in iree:llvm-cpu"},
       {{"--data", "x", "--device", "iree"}, "--device iree: use cpu"},
       {{"--data", "x", "--device", "iree:rocm"}, "--device iree:rocm: name the GPU that it compiles for"},

@@ -8,6 +8,7 @@
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/setup.hpp>
 
+#include <algorithm>
 #include <map>
 
 using namespace tutti;
@@ -108,16 +109,33 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
            {{"--tensor-parallel", "2"}, {2, 2}},
            {{"--model-parallel", "4"}, {1, 4}},
            {{"--data-parallel", "4"}, {4, 1}},
-           {{"--data-parallel", "2", "--tensor-parallel", "2"}, {2, 2}}}) {
+           {{"--data-parallel", "2", "--tensor-parallel", "2"}, {2, 2}},
+           {{"--pipeline-parallel", "2"}, {2, 1, 2}},
+           {{"--pipeline-parallel", "2", "--tensor-parallel", "2"}, {1, 2, 2}},
+           {{"--pipeline-parallel", "4", "--micro-batches", "1"}, {1, 1, 4}}}) {
     std::vector<std::string> all{"--batch", "3", "--sequence", "16"};
     all.insert(all.end(), words.begin(), words.end());
     Setup const s = data.with(all, 4);
     CHECK(s.mesh.data == mesh.data);
     CHECK(s.mesh.tensor == mesh.tensor);
+    CHECK(s.mesh.pipeline == mesh.pipeline);
     CHECK(s.rows == 3);
     CHECK(s.global_rows == 3 * mesh.data);
     CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("tensor-parallel") == false);
+    CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("pipeline-parallel") == false);
   }
+  Setup const staged =
+      data.with({"--batch", "1", "--sequence", "16", "--micro-batches", "8", "--pipeline-parallel", "2"}, 2);
+  CHECK(staged.micro_steps == 8);
+  CHECK(staged.global_rows == 8);
+  auto const warned = [](Setup const& s) {
+    return std::any_of(s.warnings.begin(), s.warnings.end(), [](std::string const& warning) {
+      return warning == "--pipeline-parallel 2 with 1 micro-batch a step: each stage waits 50 % of the time. Give at "
+                        "least 8 --micro-batches";
+    });
+  };
+  CHECK(!warned(staged));
+  CHECK(warned(data.with({"--sequence", "16", "--pipeline-parallel", "2"}, 2)));
   REQUIRE_ERROR(data.with({"--tensor-parallel", "3"}, 4), ErrorKind::configuration,
                 "is not the number of ranks, 4. These fit, data x tensor: 4 x 1, 2 x 2, 1 x 4");
   REQUIRE_ERROR(data.with({"--data-parallel", "2"}, 4), ErrorKind::configuration,

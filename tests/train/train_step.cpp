@@ -6,6 +6,8 @@
 // Covers: <tutti/train/sample_text.hpp>
 // Covers: <tutti/train/start_table.hpp> <tutti/train/step_options.hpp>
 // The loop around the step is exercised by trainer.py, as users run it.
+// Covers: <tutti/train/loop_checkpoints.hpp>
+// Covers: <tutti/train/loop_reports.hpp>
 #include "support/catch.hpp"
 #include "train/executor_suite.hpp"
 #include "train/small_batches.hpp"

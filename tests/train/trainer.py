@@ -708,6 +708,58 @@ def case_tensor(bench):
     check("is for --algorithm ddp" in said, said)
 
 
+def case_pipeline(bench):
+    """Stages of a pipeline have the losses of one rank within 1e-5, alone and with data parallelism, on every backend, with validation and
+    samples; twice the same bits; checkpoints of any layout go on with any other; what cannot be is refused in figures."""
+    steps = ["--layers", "4", "--batch", "8", "--total-tokens", "256", "--steps", "20", "--checkpoint-every", "10",
+             "--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10"]
+    models = {"gpt2": [], "llama": ["--architecture", "llama", "--kv-heads", "2"]}
+    runs = [("gpt2", 1, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "1f1b"), ("gpt2", 2, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "gpipe"),
+            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe")]
+    for model, words in models.items():
+        bench.run("threads", 1, bench.folder / model, *steps, *words)
+    for backend in bench.backends():
+        for model, data, stages, micro, schedule in runs:
+            out = bench.folder / f"{model}{backend}{data}{stages}{schedule}"
+            text, _ = bench.run(backend, data * stages, out, *steps, *models[model], "--batch", str(8 // data // int(micro)),
+                                "--pipeline-parallel", str(stages), "--micro-batches", micro, "--pipeline-schedule", schedule)
+            check(f"{data * stages} ranks (data {data} x pipeline {stages})" in text, text)
+            check(f"{stages} stages, {micro} micro-batches, {schedule} schedule" in text, text)
+            check("of which the first stage keeps" in text, text)
+            worst = close(bench.losses(bench.folder / model), bench.losses(out), 1e-5)
+            close(*[[row["loss"] for row in bench.metrics(of, "validation")] for of in (bench.folder / model, out)], 1e-5)
+            print(f"  {model} {backend} {data} x {stages}, {micro} micro-batches, {schedule}: within {worst:.1e}")
+    staged = ["--pipeline-parallel", "2", "--micro-batches", "4"]
+    three = bench.folder / "three"
+    text, _ = bench.run("threads", 4, three, *steps, "--batch", "2", "--tensor-parallel", "2", *staged)
+    check("4 ranks (data 1 x tensor 2 x pipeline 2)" in text, text)
+    print(f"  gpt2 threads, tensor 2 x pipeline 2: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(three), 1e-5):.1e}")
+    again = bench.folder / "again"
+    bench.run("threads", 4, again, *steps, "--batch", "1", *staged)
+    check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads221f1b", 20), "a second run gives other bits")
+    check(bench.parameters(bench.folder / "gpt2threads14gpipe", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
+          "another schedule gives other bits")
+    for before, ranks, words in (("gpt2threads221f1b", 1, []), ("gpt2", 4, ["--pipeline-parallel", "4"]), ("gpt2threads121f1b", 2, ["--tensor-parallel", "2"]),
+                                 ("gpt2threads221f1b", 4, staged[:2])):
+        out = bench.folder / f"from{before}{ranks}{len(words)}"
+        shutil.copytree(bench.folder / before, out)
+        bench.run("threads", ranks, out, "--resume", "10", *steps[:2], *words)
+        worst = close(bench.losses(bench.folder / "gpt2"), bench.losses(out), 1e-5)
+        print(f"  {before} -> {ranks} ranks {' '.join(words)}: within {worst:.1e}")
+    check(bench.parameters(out, 20) == bench.parameters(bench.folder / "gpt2threads221f1b", 20), "resumed on the same layout: other bits")
+
+    def refused(ranks, *words):
+        _, errors = bench.run("threads", ranks, bench.folder / "none", *steps, *words, code=None)
+        return errors
+
+    said = refused(4, "--pipeline-parallel", "3")
+    check("is not the number of ranks, 4. These fit, data x pipeline: 4 x 1, 2 x 2, 1 x 4" in said, said)
+    said = refused(3, "--pipeline-parallel", "3")
+    check("the 4 layers of the model do not divide among 3 stages. Use one of 1, 2, 4" in said, said)
+    said = refused(2, "--pipeline-parallel", "2", "--pipeline-schedule", "zero-bubble")
+    check("--pipeline-schedule zero-bubble: use 1f1b or gpipe" in said, said)
+
+
 def case_one_voice(bench):
     """A mistake in flags, files or the machine is said once, by rank 0, and no rank stays."""
     data = str(bench.folder / "train.bin")

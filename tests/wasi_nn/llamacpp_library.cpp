@@ -4,7 +4,11 @@
 // libwasi_nn_llamacpp.so as wasm-micro-runtime drives it: structs laid out by hand, calls in its order.
 #include "wasi_nn/support.hpp"
 
+#include <tutti/config.hpp>
 #include <tutti/wasi_nn/wamr.hpp>
+#if TUTTI_WITH_ONNX
+#include <tutti/train/onnx/export.hpp>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -205,6 +209,16 @@ TEST_CASE("Models come as bytes and as names under any encoding; targets without
     REQUIRE((first.empty() || text == first));
     first = text;
   }
+#if TUTTI_WITH_ONNX
+  train::write_onnx(world.folder / "model.onnx", train::open_model(world.model), {.type = BlockType::f32});
+  std::string const onnx = io::read_file(world.folder / "model.onnx");
+  for (int const encoding : {1, 5}) {
+    REQUIRE(host.load({onnx}, encoding, 0, &graph) == 0);
+    REQUIRE(host.open(graph, &execution) == 0);
+    REQUIRE(host.answer(execution, "Hello") == first);
+  }
+  REQUIRE(host.load({onnx.substr(0, onnx.size() / 2)}, 1, 0, &graph) == 2);
+#endif
   REQUIRE(host.load({"default"}, 5, 3, &graph) == 0);
   REQUIRE(host.load({"preload:same", R"({"n_ctx": 64})"}, 6, 3, &graph) == 0);
   REQUIRE(host.open(graph, &execution) == 0);
@@ -215,7 +229,10 @@ TEST_CASE("Models come as bytes and as names under any encoding; targets without
   REQUIRE(host.load({}, 5, 0, &graph) == 1);
   REQUIRE(host.load({"a", "{}", "{}"}, 5, 0, &graph) == 1);
   REQUIRE(host.load({""}, 5, 0, &graph) == 1);
-  REQUIRE(host.load({std::string("\x08\x01\x12\x00", 4)}, 1, 0, &graph) == 2);  // an ONNX file begins so
+  REQUIRE(host.load({std::string("\x08\x01\x12\x00", 4)}, 2, 0, &graph) == 2);  // a SavedModel of TensorFlow begins so
+  REQUIRE(host.load({std::string("\x1c\x00\x00\x00TFL3", 8)}, 4, 0, &graph) == 2);
+  REQUIRE(host.load({"<?xml version=\"1.0\"?><net name=\"x\" version=\"11\">", "weights"}, 0, 0, &graph) == 2);
+  REQUIRE(host.load({std::string("\x08\x08\x12\x05tutti", 9)}, 1, 0, &graph) == 2);  // ONNX without a graph
   REQUIRE(host.load({bytes.substr(0, 100)}, 5, 0, &graph) == 2);
   std::string damaged = bytes;  // a count of layers with which a load would go on for ever
   damaged[damaged.find("llama.block_count") + std::strlen("llama.block_count") + 4 + 3] = '\x7f';

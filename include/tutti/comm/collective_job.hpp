@@ -4,7 +4,7 @@
 /// A collective under way, from its call to its result: `DirectCall`, the short form of one that the backend makes
 /// itself, and `CollectiveJob` for all of them.
 
-#include <tutti/comm/comparison.hpp>
+#include <tutti/comm/collective_way.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
@@ -20,49 +20,6 @@
 #include <utility>
 
 namespace tutti::comm {
-
-/// Elements of each rank's block in the two buffers of a _v kind; empty where they do not count.
-struct Counts {
-  List<std::int64_t> from;
-  List<std::int64_t> to;
-};
-/// A collective with the counts that it refers to.
-struct Call {
-  Collective collective;
-  Counts counts;
-};
-
-/// Whether the backend makes the call as it is.
-template <Backend B>
-bool takes(B const& backend, Collective const& call) {
-  if constexpr (requires { backend.takes(call); }) return backend.takes(call);
-  else return call.compound_bytes == 0 && backend.provides(call.kind, call.dtype, call.reduction.op);
-}
-/// Whether it makes an average as a sum that is then divided.
-template <Backend B>
-bool takes_as_sum(B const& backend, Collective const& call) {
-  if (call.reduction.op != Operator::avg || call.compound_bytes != 0) return false;
-  Collective as_sum = call;
-  as_sum.reduction.op = Operator::sum;
-  return takes(backend, as_sum);
-}
-/// Whether it makes it, so or so; else the call is derived.
-template <Backend B>
-bool is_native(B const& backend, Collective const& call) {
-  return takes(backend, call) || takes_as_sum(backend, call);
-}
-/// Borrowed buffers of at most so many bytes are copied, for what the backend makes or for messages.
-template <Backend B>
-std::int64_t copied_bytes(B const& backend, bool native) {
-  if constexpr (requires { backend.copied_bytes(native); }) return backend.copied_bytes(native);
-  else return 0;
-}
-
-/// Kinds whose two buffers may be one, with blocks that others still read.
-constexpr bool aliases(Kind kind) noexcept {
-  return kind == Kind::all_to_all || kind == Kind::all_to_all_v || kind == Kind::reduce_scatter ||
-         kind == Kind::reduce_scatter_v;
-}
 
 /// A call that the backend makes and compares itself, with buffers as they are: begun, and tried for a moment, before
 /// anything else is made of it. Small ones are complete sooner than a job is set up.
@@ -102,12 +59,7 @@ struct DirectCall {
  private:
   bool begin(int looks) {
     try {
-      if constexpr (requires { core.backend.run(call.collective, looks, operation); }) {
-        return core.backend.run(call.collective, looks, operation);
-      } else {
-        operation = core.backend.start(call.collective);
-        return false;
-      }
+      return capability::run(core.backend, call.collective, looks, operation);
     } catch (...) {
       core.fail_start(flight, name(call.collective.kind).data());
     }
@@ -141,23 +93,23 @@ class QueuedJob : public Job {
   };
   Comparer comparer(bool native) const noexcept {
     if (core_.backend.size() == 1) return Comparer::nobody;
-    if (compares(core_.backend)) return native ? Comparer::backend : Comparer::backend_in_turn;
-    return check_level(core_.backend) == CheckLevel::off ? Comparer::nobody : Comparer::messages;
+    if (capability::compares(core_.backend)) return native ? Comparer::backend : Comparer::backend_in_turn;
+    return capability::check_level(core_.backend) == CheckLevel::off ? Comparer::nobody : Comparer::messages;
   }
 
   void stand_in_line() {
-    core_.stand_in_line(*this);
+    core_.start_queue.add(*this);
     in_line_ = true;
   }
   void leave_line() noexcept {
-    if (std::exchange(in_line_, false)) core_.leave_line(*this);
+    if (std::exchange(in_line_, false)) core_.start_queue.remove(*this);
   }
   bool in_line() const noexcept { return in_line_; }
-  bool waits_in_line() const noexcept { return in_line_ && !core_.is_first_in_line(*this); }
+  bool waits_in_line() const noexcept { return in_line_ && !core_.start_queue.is_first(*this); }
   /// The same, for who would go on. Throws what failed before it.
   bool is_held_up() const {
     if (!waits_in_line()) return false;
-    core_.check_line();
+    core_.start_queue.check();
     return true;
   }
 
@@ -185,15 +137,14 @@ class CollectiveJob : public QueuedJob<B> {
     call_.wire = counted_.wire();
     call_.from_counts = counts_.from;
     call_.to_counts = counts_.to;
-    exchanged_ = is_exchanged(core.backend, call_);
-    if (!exchanged_) choose();
-    if (!exchanged_ && aliases(call_.kind) && !reached()) prepare_aliases(native_);
+    choose(way_of(core.backend, call_));
+    if (way_ != Way::exchanged && aliases(call_.kind) && !reached()) prepare_aliases();
     try {
-      if (exchanged_) {
+      if (way_ == Way::exchanged) {
         exchange();
       } else {
         compare();
-        if (!native_) tag_ = core_.next_tag();
+        if (way_ == Way::derived) tag_ = core_.next_tag();
         try_begin();
       }
     } catch (...) {
@@ -207,7 +158,7 @@ class CollectiveJob : public QueuedJob<B> {
   CollectiveJob(Core<B>& core, Collective const& part, PartOf whole)
       : Queued(core, name(part.kind).data()), made_{part, {}}, tag_(whole.tag), number_(whole.number),
         flight_(FlightRecorder::no_ticket) {
-    choose();
+    choose(way_of_whole(core.backend, call_));
     try {
       try_begin();
     } catch (...) {
@@ -217,8 +168,8 @@ class CollectiveJob : public QueuedJob<B> {
 
   /// Goes on with a call that was not complete in a moment, or failed.
   explicit CollectiveJob(DirectCall<B>&& begun)
-      : Queued(begun.core, name(begun.call.collective.kind).data()), made_(std::move(begun.call)), native_(true),
-        begun_(true), number_(begun.number), flight_(begun.flight) {
+      : Queued(begun.core, name(begun.call.collective.kind).data()), made_(std::move(begun.call)), way_(Way::native),
+        phase_(Phase::started), number_(begun.number), flight_(begun.flight) {
     operation_ = std::move(begun.operation);
     if (begun.failure) this->postpone(std::move(begun.failure));
   }
@@ -236,10 +187,9 @@ class CollectiveJob : public QueuedJob<B> {
     return safe;
   }
   std::string awaiting() const override {
-    if constexpr (requires { core_.backend.roll_call(number_); })
-      if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
+    if (std::string const text = capability::roll_call(core_.backend, number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
-    if (this->waits_in_line()) return core_.awaiting_in_line();
+    if (this->waits_in_line()) return core_.start_queue.awaiting();
     if (this->in_line()) return "all ranks make this call, which is about to start";
     return derived_ ? derived_->awaiting() : core_.backend.awaiting(operation_);
   }
@@ -247,16 +197,16 @@ class CollectiveJob : public QueuedJob<B> {
 
  protected:
   bool advance() override {
-    if (exchanged_) {
+    if (way_ == Way::exchanged) {
       if (!comparison_->advance()) return false;
       comparison_->deliver(call_);
       comparison_ = nullptr;
     } else {
       if (comparison_ && comparison_->advance()) comparison_ = nullptr;
-      if (!begun_ && !try_begin()) return false;
-      if (!complete_) complete_ = attempt();
+      if (phase_ == Phase::called && !try_begin()) return false;
+      if (phase_ == Phase::started && attempt()) phase_ = Phase::over;
       if (failure_ && (!comparison_ || exec::now_ns() - failed_at_ > 1'000'000'000)) std::rethrow_exception(failure_);
-      if (!complete_ || comparison_) return false;
+      if (phase_ != Phase::over || comparison_) return false;
       finish();
     }
     core_.flight_recorder.complete(flight_);
@@ -265,21 +215,19 @@ class CollectiveJob : public QueuedJob<B> {
   }
 
  private:
-  /// Whether the backend works on memory of its accelerator, where nothing else does.
-  bool reached() const noexcept { return call_.purpose == Purpose::reached; }
-  void choose() noexcept {
-    if (reached()) {
-      native_ = true;
-      return;
-    }
-    native_ = takes(core_.backend, call_);
-    divides_ = !native_ && takes_as_sum(core_.backend, call_);
-    native_ |= divides_;
-    if (divides_) {
-      call_.reduction.op = Operator::sum;
-      call_.reduction.fold = call_.reduction.sum;
-      call_.reduction.prefixes = nullptr;  // they divide
-    }
+  enum class Phase : std::uint8_t {
+    called,   ///< compared, or in line
+    started,
+    over,  ///< complete, or failed while the calls are still being compared
+  };
+
+  bool reached() const noexcept { return way_ == Way::accelerator; }
+  void choose(Way way) noexcept {
+    way_ = way;
+    if (way != Way::summed) return;
+    call_.reduction.op = Operator::sum;
+    call_.reduction.fold = call_.reduction.sum;
+    call_.reduction.prefixes = nullptr;  // they divide
   }
   /// Of a call whose contributions travel with the comparison: nothing else of it has to start, hence it never stands
   /// in line, and the transport sees no memory of the caller.
@@ -292,15 +240,15 @@ class CollectiveJob : public QueuedJob<B> {
   /// accelerator nothing compares calls, and calls that differ write beyond buffers or never end: there it starts when
   /// all ranks have made it.
   void compare() {
-    Comparer const by = this->comparer(native_ && !reached());
+    Comparer const by = this->comparer(is_native(way_) && !reached());
     // What a failure would leave to the transport begins when all ranks have come.
-    bool const exposed = call_.lent && copied_bytes(core_.backend, false) != 0;
+    bool const exposed = call_.lent && capability::copied_bytes(core_.backend, false) != 0;
     has_backend_compare_ = by == Comparer::backend_in_turn;
-    bool const queues = by == Comparer::messages || reached() || core_.has_line();
+    bool const queues = by == Comparer::messages || reached() || !core_.start_queue.empty();
     if (queues && core_.backend.size() > 1) this->stand_in_line();
     if (by == Comparer::messages) {
-      waits_ =
-          exposed || reached() || check_level(core_.backend) == CheckLevel::full || call_.block_bytes() > eager_bytes;
+      waits_ = exposed || reached() || capability::check_level(core_.backend) == CheckLevel::full ||
+               call_.block_bytes() > eager_bytes;
       comparison_ = make_owner<Comparison<B>>(core_, call_);
       if (has_counts(call_.kind)) comparison_->carry_sizes(call_);
       comparison_->begin();
@@ -315,8 +263,8 @@ class CollectiveJob : public QueuedJob<B> {
     if (std::exchange(has_backend_compare_, false)) comparison_ = make_owner<Comparison<B>>(core_, call_);
     if (waits_ && comparison_) return false;
     this->leave_line();
-    begun_ = true;
-    if (native_) {
+    phase_ = Phase::started;
+    if (is_native(way_)) {
       operation_ = core_.backend.start(call_);
     } else {
       derived_ = make_owner<Derived<B>>(core_, call_, tag_);
@@ -337,7 +285,7 @@ class CollectiveJob : public QueuedJob<B> {
     }
   }
   void finish() {
-    if (divides_) {
+    if (way_ == Way::summed) {
       int const rank = core_.backend.rank();
       bool const here = call_.kind == Kind::reduce ? rank == call_.root : call_.kind != Kind::exscan || rank > 0;
       int const inputs = call_.kind == Kind::scan ? rank + 1 : call_.kind == Kind::exscan ? rank : core_.backend.size();
@@ -347,7 +295,7 @@ class CollectiveJob : public QueuedJob<B> {
       typename B::Device{}.copy_within(copy_back_, call_.to, static_cast<std::size_t>(call_.block_bytes()));
   }
   /// Moves one buffer aside where neither the backend nor messages can work in place.
-  void prepare_aliases(bool native) {
+  void prepare_aliases() {
     std::int64_t const block = call_.block_bytes();
     bool const exchange = call_.kind == Kind::all_to_all || call_.kind == Kind::all_to_all_v;
     if (exchange && call_.from == call_.to) {
@@ -359,7 +307,7 @@ class CollectiveJob : public QueuedJob<B> {
       call_.from = scratch_.data();
     }
     bool const scatters = call_.kind == Kind::reduce_scatter || call_.kind == Kind::reduce_scatter_v;
-    if (scatters && block != 0 && native && !core_.backend.scatters_in_place()) {
+    if (scatters && block != 0 && is_native(way_) && !core_.backend.scatters_in_place()) {
       std::int64_t before = counts_.from.empty() ? call_.count * core_.backend.rank() : 0;
       for (int r = 0; r < core_.backend.rank() && !counts_.from.empty(); ++r)
         before += counts_.from[static_cast<std::size_t>(r)];
@@ -376,13 +324,10 @@ class CollectiveJob : public QueuedJob<B> {
   Call made_;
   Collective& call_ = made_.collective;
   Counts& counts_ = made_.counts;
-  bool exchanged_ = false;
-  bool native_ = false;
-  bool divides_ = false;
-  bool begun_ = false;
+  Way way_ = Way::derived;
+  Phase phase_ = Phase::called;
   bool has_backend_compare_ = false;  // which it does as soon as the job is first in line
   bool waits_ = false;                // for the comparison
-  bool complete_ = false;
   int tag_ = 0;
   std::uint64_t number_;
   FlightRecorder::Ticket flight_;

@@ -102,8 +102,7 @@ class Communicator : public comm::Plans<B> {
   static constexpr int no_color = std::numeric_limits<int>::min();
   Communicator split_by(int color, int key, Where where) {
     auto const stay = this->held(where).visit("split", where);
-    if constexpr (requires { this->core_->backend.check_can_split(where); })
-      this->core_->backend.check_can_split(where);  // before the others can wait in it
+    comm::capability::check_can_split(this->core_->backend, where);  // before the others can wait in it
     auto const all = everyones(color, key, where);
     auto const color_of = [&](int r) { return all[static_cast<std::size_t>(2 * r)]; };
     auto const key_of = [&](int r) { return all[static_cast<std::size_t>(2 * r) + 1]; };

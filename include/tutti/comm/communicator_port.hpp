@@ -6,6 +6,7 @@
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/heap.hpp>
+#include <tutti/comm/message.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/staged.hpp>
 #include <tutti/core/list.hpp>
@@ -62,6 +63,15 @@ class CommunicatorPort final : public Port, private PortQueue {
     return start(make(Kind::all_to_all, from, to, count, dtype, -1, where));
   }
 
+  Ticket start_send(void const* data, std::int64_t bytes, int to, int tag, std::source_location where) override {
+    return exchange("send", to, where,
+                    [&](TransferJob<B>& job) { job.send(data, bytes, DType::byte, to, tag, where); });
+  }
+  Ticket start_receive(void* data, std::int64_t bytes, int from, int tag, std::source_location where) override {
+    return exchange("recv", from, where,
+                    [&](TransferJob<B>& job) { job.receive(data, bytes, DType::byte, from, tag, where); });
+  }
+
   PortQueue* queue() noexcept override { return enqueues ? this : nullptr; }
 
   bool test(Ticket ticket) override {
@@ -69,6 +79,11 @@ class CommunicatorPort final : public Port, private PortQueue {
     if (!core_->test(*entry.job, entry.where)) return false;
     finish(entry);
     return true;
+  }
+  void progress() override {
+    if (jobs_.empty()) return;
+    auto const stay = core_->visit();
+    core_->progress();
   }
   void wait(Ticket ticket) override {
     Entry& entry = find(ticket);
@@ -199,6 +214,28 @@ class CommunicatorPort final : public Port, private PortQueue {
     }
     return last_;
   }
+  template <class F>
+  Ticket exchange(char const* operation, int peer, std::source_location where, F&& begin) {
+    if constexpr (reached) {
+      throw Error(ErrorKind::unavailable, operation, "messages of a port are of the host's memory", where);
+    } else {
+      if (peer < 0 || peer >= size())
+        throw Error(ErrorKind::invalid_argument, operation,
+                    "rank " + std::to_string(peer) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
+                    where)
+            .with_rank(rank());
+      auto const stay = core_->visit(operation, where);
+      Owner<TransferJob<B>> job = make_owner<TransferJob<B>>(*core_, operation);
+      try {
+        begin(*job);
+      } catch (...) {
+        job->postpone();  // who waits for it is told
+      }
+      jobs_.push_back({++last_, std::move(job), where});
+      core_->enlist(*jobs_.back().job);
+      return last_;
+    }
+  }
   Ticket start(Collective call, PortOp op) {
     call.reduction = reduction(call.dtype, op, call.where);
     return start(call);
@@ -250,7 +287,7 @@ Shared<Port> port(Communicator<B>& communicator, std::source_location where = st
 /// The same for buffers on the accelerator, of this rank's device; `allocate` gives memory that the backend has
 /// registered. What the backend does not make there passes through the host.
 template <Backend B>
-  requires requires { typename B::Accelerator; }
+  requires DeviceDirect<B>
 Shared<Port> accelerator_port(Communicator<B>& communicator,
                               std::source_location where = std::source_location::current()) {
   return make_shared_owner<detail::CommunicatorPort<B, typename B::Accelerator>>(communicator.core(where));

@@ -21,26 +21,13 @@
 
 namespace tutti::comm {
 
-/// Whether `b.start` compares calls itself.
-template <Backend B>
-bool compares(B const& b) noexcept {
-  if constexpr (requires { b.compares(); }) return b.compares();
-  else return false;
-}
-/// How calls are compared otherwise.
-template <Backend B>
-CheckLevel check_level(B const& b) noexcept {
-  if constexpr (requires { b.check_level(); }) return b.check_level();
-  else return CheckLevel::cheap;
-}
-
 /// Whether all contributions travel with the comparison, by what any rank contributes at most: the same on all ranks
 /// that make the same call.
 template <Backend B>
 bool is_exchanged(B const& b, Collective const& call) noexcept {
   if constexpr (B::Device::host_accessible)
-    return b.size() > 1 && !has_counts(call.kind) && call.purpose != Purpose::reached && !compares(b) &&
-           check_level(b) != CheckLevel::off &&
+    return b.size() > 1 && !has_counts(call.kind) && call.purpose != Purpose::reached && !capability::compares(b) &&
+           capability::check_level(b) != CheckLevel::off &&
            most_contributed(call, b.size()) <= ComparisonMessage::most_contributed / b.size();
   return false;
 }
@@ -52,8 +39,8 @@ class Comparison {
   Comparison(Core<B>& core, Collective const& call)
       : core_(core), kind_(call.kind), rank_(core.backend.rank()), size_(core.backend.size()),
         wire_(call.wire) {
-    if constexpr (requires { core.backend.start_comparison(call); }) {
-      if (compares(core.backend)) {
+    if constexpr (ComparesCalls<B>) {
+      if (core.backend.compares()) {
         receive_ = core.backend.start_comparison(call);
         distance_ = own;
         return;

@@ -2,9 +2,10 @@
 #pragma once
 /// @file
 /// What stands behind a communicator and its requests: the backend, the operations in flight, and the one way to wait.
-/// Above 400 lines: one class, whose parts all look at what is in flight.
 
 #include <tutti/core/concat.hpp>
+#include <tutti/comm/capabilities.hpp>
+#include <tutti/comm/communicator_options.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
@@ -12,8 +13,10 @@
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
 #include <tutti/comm/occupancy.hpp>
+#include <tutti/comm/patient_wait.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/staging.hpp>
+#include <tutti/comm/start_queue.hpp>
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/verdict.hpp>
 #include <tutti/core/list.hpp>
@@ -29,17 +32,6 @@
 
 namespace tutti {
 
-struct CommunicatorOptions {
-  /// Every wait ends after this time with an Error of kind timeout that names who is missing.
-  double deadline_seconds = 600;
-  /// After the first error of the communicator, and when the function that it was launched for throws, this rank writes
-  /// its flight record to `flight_record`.rank3.json. Empty: what the environment variable TUTTI_FLIGHT_RECORD says,
-  /// without which nothing is written.
-  std::string flight_record = "";
-  /// Whether operations are counted, at about 100 ns each, as `start_statistics` has it. Children inherit it.
-  bool statistics = false;
-};
-
 namespace comm {
 
 template <Backend B>
@@ -53,7 +45,6 @@ class Core final : public Progress, public Relative {
              concat(parent.flight_recorder.identity().communicator, "-", group),
              parent.flight_recorder.identity().world_rank) {}
   Core(Core const&) = delete;
-  Core& operator=(Core const&) = delete;
   ~Core() override {
     drain();
     for (auto* list : {&orphans_, &handed_over_})  // of a thread that may not call: nobody can end them
@@ -84,18 +75,14 @@ class Core final : public Progress, public Relative {
   Stay visit(char const* operation, std::source_location where) {
     Visit own(occupancy_, operation, where,
               [&](std::string const& other) { refuse_thread(operation, where, other); });
-    Stay stay{std::move(own), [&] {
-                if constexpr (requires { backend.visit(operation, where); }) return backend.visit(operation, where);
-                else return Visit();
-              }()};
+    Stay stay{std::move(own), capability::visit(backend, operation, where)};
     if (stale_) [[unlikely]] catch_up();
     return stay;
   }
   /// For what cannot throw: in turn.
   Stay visit() noexcept {
     Visit own(occupancy_);
-    if constexpr (requires { backend.visit(); }) return {std::move(own), backend.visit()};
-    else return {std::move(own), Visit()};
+    return {std::move(own), capability::visit(backend)};
   }
 
   CommunicatorOptions const& options() const noexcept { return options_; }
@@ -124,30 +111,7 @@ class Core final : public Progress, public Relative {
   /// Number of a collective call, the same on every rank.
   std::uint64_t next_number() noexcept { return collectives_++; }
   std::uint64_t collectives() const noexcept { return collectives_; }
-  /// Collectives that do not start at once, because they are compared before or go in parts, must still start in the
-  /// same order on all ranks: they stand in line from when they are called until they have started or are given up, and
-  /// so do those that are called after them.
-  void stand_in_line(Job& job) { line_.push_back(&job); }
-  bool has_line() const noexcept { return !line_.empty(); }
-  bool is_first_in_line(Job const& job) const noexcept { return line_.front() == &job; }
-  void leave_line(Job const& job) noexcept {
-    line_.erase_if([&](Job const* other) { return other == &job; });
-  }
-  /// Those behind a call that has failed, which keeps its place until somebody takes its error, fail with it.
-  void check_line() const {
-    Job const& first = *line_.front();
-    if (!first.failed()) return;
-    try {
-      std::rethrow_exception(first.failure());
-    } catch (Error const& error) {
-      throw Error(error.kind(), first.operation(),
-                  concat("an earlier ", first.operation(), " failed: ", error.message()));
-    }
-  }
-  /// What holds up those behind it.
-  std::string awaiting_in_line() const {
-    return concat("an earlier ", line_.front()->operation(), " must start first: ", line_.front()->awaiting());
-  }
+  StartQueue start_queue;
 
   void move_on(pthread_t thread) noexcept override {
     if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) == 0) return;
@@ -158,8 +122,8 @@ class Core final : public Progress, public Relative {
   }
 
   void announce_elsewhere(pthread_t thread, std::string const& text) noexcept override {
-    if constexpr (requires { backend.announce_elsewhere(text); })
-      if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) != 0) backend.announce_elsewhere(text);
+    if (::pthread_equal(thread, thread_.load(std::memory_order_relaxed)) != 0)
+      capability::announce_elsewhere(backend, text);
   }
 
   void inherit_place(pthread_t thread) noexcept override {
@@ -196,7 +160,7 @@ class Core final : public Progress, public Relative {
     }
     if (!finished && job->borrows() && std::uncaught_exceptions() > 0) {
       // The borrowed memory goes away while the exception passes.
-      backend.revoke(ErrorKind::communication, failure(concat("during ", job->operation())));
+      backend.revoke(ErrorKind::communication, failure_of(backend.rank(), concat("during ", job->operation())));
       finished = true;
     }
     if (finished) discard(std::move(job));
@@ -217,7 +181,8 @@ class Core final : public Progress, public Relative {
     Stay const stay = visit(job.operation(), where);
     Tally::Exposed const exposed(tally, job.operation());
     try {
-      for (int looks = 0; !job.poll();) if (++looks > 8) return wait_slowly(job, where);  // small messages come sooner
+      for (int looks = 0; !job.poll();)
+        if (++looks > 8) return PatientWait<Core>(*this, job, where)();  // small messages come sooner
     } catch (...) {
       fail(job, where);
     }
@@ -265,7 +230,7 @@ class Core final : public Progress, public Relative {
     if (!may_call()) return;
     adopt_handed_over();
     if (!orphans_.empty() && std::uncaught_exceptions() > 0)  // the others must not wait for a rank that is failing
-      backend.revoke(ErrorKind::communication, failure("with operations in flight"));
+      backend.revoke(ErrorKind::communication, failure_of(backend.rank(), "with operations in flight"));
     exec::Backoff backoff(backend.wait_policy());
     std::int64_t const end = exec::now_ns() + nanoseconds(options_.deadline_seconds);
     while (!orphans_.empty()) {
@@ -301,6 +266,8 @@ class Core final : public Progress, public Relative {
   }
 
  private:
+  friend class PatientWait<Core>;
+
   Core(B moved, CommunicatorOptions options, Shared<Family> family, std::string communicator, int world_rank)
       : backend(std::move(moved)),
         flight_recorder({.rank = backend.rank(),
@@ -312,17 +279,14 @@ class Core final : public Progress, public Relative {
         options_(std::move(options)),
         family_(std::move(family)) {
     set_deadline_seconds(options_.deadline_seconds, std::source_location::current());
-    if constexpr (requires { backend.count_notices(&tally.notices); }) backend.count_notices(&tally.notices);
+    capability::count_notices(backend, &tally.notices);
     if (options_.statistics) tally.start();
     family_->join(*this);
     if (!flight_recorder.path().empty()) signalled_ = FlightSignals::instance().add(flight_recorder);
   }
 
   /// Whether this thread may move on what is in flight.
-  bool may_call() const noexcept {
-    if constexpr (requires { backend.may_call(); }) return backend.may_call();
-    else return true;
-  }
+  bool may_call() const noexcept { return capability::may_call(backend); }
   void adopt_handed_over() noexcept {
     while (!handed_over_.empty()) {
       Owner<Job> job = std::move(handed_over_.back());
@@ -337,14 +301,6 @@ class Core final : public Progress, public Relative {
     adopt_handed_over();
     go_on();
   }
-  /// What others are told of a rank on which something stays unfinished while an exception passes. Of one that is no
-  /// Error nobody can say more before it is caught.
-  std::string failure(std::string const& when) const {
-    std::string const why = passing_error();
-    return why.empty() ? concat("rank ", backend.rank(), " failed ", when, ", by an exception of its program")
-                       : concat("rank ", backend.rank(), " failed: ", why);
-  }
-
   /// As poll_quietly. The failure of a collective is told at once: nobody may wait for it here for long, or ever.
   bool poll_and_tell(Job& job) noexcept {
     if (!job.poll_quietly()) return false;
@@ -371,87 +327,18 @@ class Core final : public Progress, public Relative {
 
   [[noreturn, gnu::noinline, gnu::cold]] void refuse_thread(char const* operation, std::source_location where,
                                                             std::string const& other) const {
-    std::string text = concat("another thread is in ", other, " on this communicator (",
-                              flight_recorder.identity().communicator, "), which takes one thread at a time");
-    if constexpr (requires { backend.thread_level(); })
-      text += concat(", whatever MPI grants (thread level ", backend.thread_level(), ")");
-    throw Error(ErrorKind::invalid_argument, operation,
-                concat(text, ". Let the threads take turns, or give each one a communicator of its own: duplicate()"),
-                where)
-        .with_rank(backend.rank());
+    throw_two_threads(operation, other, flight_recorder.identity().communicator, capability::thread_level(backend),
+                      backend.rank(), where);
   }
 
-  static std::int64_t nanoseconds(double seconds) noexcept { return static_cast<std::int64_t>(seconds * 1e9); }
-
-  void wait_slowly(Job& job, CallSite where) {
-    struct Announcement {
-      explicit Announcement(Core& c) noexcept : core(c) { core.note_wait(true); }
-      Core& core;
-      bool made = false;
-      ~Announcement() {
-        core.note_wait(false);
-        if (!made) return;
-        if (std::uncaught_exceptions() == 0) core.go_on();
-        else core.stale_ = true;  // it stays where it failed, until the next operation
-      }
-    } announcement(*this);
-    double const deadline = where.deadline_seconds() > 0   ? where.deadline_seconds()
-                            : job.deadline_seconds() > 0 ? job.deadline_seconds()
-                                                         : options_.deadline_seconds;
-    exec::Backoff backoff(backend.wait_policy());
-    std::int64_t const begin = exec::now_ns();
-    std::int64_t const end = begin + nanoseconds(deadline);
-    bool told_all = false;
-    for (unsigned steps = 0;; ++steps) {
-      backoff.step();
-      progress();
-      if (job.poll()) return;
-      if ((steps & 15u) == 15u || backoff.should_sleep()) family_->move_others_on(*this);
-      if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
-      std::int64_t const now = exec::now_ns();
-      if (!announcement.made && now - begin > announce_after_ns(deadline)) {
-        announcement.made = true;
-        announce(concat(job.operation(), " at ", place(where), job.wanted()));
-        family_->announce(*this, seen_from_elsewhere(job, where));
-      }
-      if (!told_all && now - begin > (end - begin) / 2) {
-        told_all = true;
-        announce_to_all(seen_from_elsewhere(job, where));
-      }
-      if (now <= end) continue;
-      std::string const awaited = job.awaiting();
-      job.withdraw();
-      if (job.poll()) return;  // a rank that failed first has said why before it left what is awaited
-      double const told = where.whole_seconds() > deadline ? where.whole_seconds() : deadline;
-      throw Error(ErrorKind::timeout, job.operation(),
-                  concat("not complete after ", told, " s: ", awaited,
-                         ". Look at what these ranks do, or raise the deadline"));
-    }
-  }
-  /// Long before anybody's deadline, and rarely in healthy programs: it may cost messages.
-  static std::int64_t announce_after_ns(double deadline) noexcept {
-    std::int64_t const part = nanoseconds(deadline) / 8;
-    return part < 250'000'000 ? part : 250'000'000;
-  }
-  std::string seen_from_elsewhere(Job const& job, CallSite where) const {
-    return concat(job.operation(), " at ", place(where), job.wanted(), " on another communicator (",
-                  flight_recorder.identity().communicator, ")");
-  }
   /// To ranks that wait on other communicators. Among many it costs many messages, hence nearer to the deadline.
-  void announce_to_all(std::string const& text) noexcept {
-    if constexpr (requires { backend.announce_to_all(text); }) backend.announce_to_all(text);
-  }
+  void announce_to_all(std::string const& text) noexcept { capability::announce_to_all(backend, text); }
   /// Tells the others where this rank waits, for their messages.
-  void announce(std::string const& text) noexcept {
-    if constexpr (requires { backend.announce(text, collectives_); }) backend.announce(text, collectives_);
-  }
+  void announce(std::string const& text) noexcept { capability::announce(backend, text, collectives_); }
   void go_on() noexcept {
     announce({});
     family_->announce(*this, {});
     announce_to_all({});
-  }
-  void note_wait(bool begins) noexcept {
-    if constexpr (requires { backend.waits(begins); }) backend.waits(begins);
   }
 
   /// Called from a handler: rethrows with this rank and the caller's place.
@@ -486,9 +373,8 @@ class Core final : public Progress, public Relative {
   }
   bool give_up(Job& job) noexcept {
     bool const safe = job.give_up();
-    if constexpr (requires(std::string text) { backend.strand(text, text); })
-      if (!safe && job.lent())
-        backend.strand(concat(job.operation(), " failed on rank ", backend.rank()), passing_error());
+    if (!safe && job.lent())
+      capability::strand(backend, concat(job.operation(), " failed on rank ", backend.rank()), passing_error());
     return safe;
   }
 
@@ -504,7 +390,6 @@ class Core final : public Progress, public Relative {
   std::uint32_t sequence_ = 0;
   std::uint32_t comparisons_ = 0;
   std::uint64_t collectives_ = 0;
-  List<Job*> line_;
   List<Job*> jobs_;
   List<Owner<Job>> orphans_;
   List<Owner<Job>> handed_over_;  // dropped by threads that may not call

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What backends that wrap another one have in common: all that they pass on unchanged, optional members included.
+/// What backends that wrap another one have in common: all that they pass on unchanged, capabilities included.
 
+#include <tutti/comm/capabilities.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/heap.hpp>
@@ -47,7 +48,7 @@ class Decorator {
     return inner_.provides(kind, dtype, op);
   }
   bool takes(Collective const& call) const
-    requires requires(B const& backend) { backend.takes(call); }
+    requires TakesCalls<B>
   {
     return inner_.takes(call);
   }
@@ -58,115 +59,113 @@ class Decorator {
   }
   void revoke(ErrorKind kind, std::string text) noexcept { inner_.revoke(kind, std::move(text)); }
   Visit visit(char const* operation, std::source_location where)
-    requires requires(B& backend) { backend.visit(operation, where); }
+    requires GuardsThreads<B>
   {
     return inner_.visit(operation, where);
   }
   Visit visit() noexcept
-    requires requires(B& backend) { backend.visit(); }
+    requires GuardsThreads<B>
   {
     return inner_.visit();
   }
   bool may_call() const noexcept
-    requires requires(B const& backend) { backend.may_call(); }
+    requires GuardsThreads<B>
   {
     return inner_.may_call();
   }
   auto thread_level() const noexcept
-    requires requires(B const& backend) { backend.thread_level(); }
+    requires GuardsThreads<B>
   {
     return inner_.thread_level();
   }
   void check_alive(char const* operation)
-    requires requires(B& backend) { backend.check_alive(operation); }
+    requires AnnouncesFailure<B>
   {
     inner_.check_alive(operation);
   }
 
   bool compares() const noexcept
-    requires requires(B const& backend) { backend.compares(); }
+    requires ComparesCalls<B>
   {
     return inner_.compares();
   }
   std::int64_t copied_bytes(bool native) const noexcept
-    requires requires(B const& backend) { backend.copied_bytes(native); }
+    requires CopiesBorrowed<B>
   {
     return inner_.copied_bytes(native);
   }
   std::int64_t staging_bytes() const noexcept
-    requires requires(B const& backend) { backend.staging_bytes(); }
+    requires SetsStaging<B>
   {
     return inner_.staging_bytes();
   }
   void strand(std::string const& failed, std::string const& why) noexcept
-    requires requires(B& backend) { backend.strand(failed, why); }
+    requires StrandsMemory<B>
   {
     inner_.strand(failed, why);
   }
   void check_can_split(std::source_location where) const
-    requires requires(B const& backend) { backend.check_can_split(where); }
+    requires ChecksSplits<B>
   {
     inner_.check_can_split(where);
   }
   std::int64_t label_bytes() const noexcept
-    requires requires(B const& backend) { backend.label_bytes(); }
+    requires LabelsMessages<B>
   {
     return inner_.label_bytes();
   }
   CheckLevel check_level() const noexcept
-    requires requires(B const& backend) { backend.check_level(); }
+    requires SetsCheckLevel<B>
   {
     return inner_.check_level();
   }
   void announce(std::string const& text, std::uint64_t collectives) noexcept
-    requires requires(B& backend) { backend.announce(text, collectives); }
+    requires AnnouncesPlaces<B>
   {
     inner_.announce(text, collectives);
   }
   void announce_elsewhere(std::string const& text) noexcept
-    requires requires(B& backend) { backend.announce_elsewhere(text); }
+    requires AnnouncesElsewhere<B>
   {
     inner_.announce_elsewhere(text);
   }
   void announce_to_all(std::string const& text) noexcept
-    requires requires(B& backend) { backend.announce_to_all(text); }
+    requires AnnouncesToAll<B>
   {
     inner_.announce_to_all(text);
   }
   std::string roll_call(std::uint64_t number) const
-    requires requires(B const& backend) { backend.roll_call(number); }
+    requires CallsRolls<B>
   {
     return inner_.roll_call(number);
   }
-  template <class Operation>
-  bool cancel(Operation& operation) noexcept
-    requires requires(B& backend) { backend.cancel(operation); }
+  bool cancel(typename B::Operation& operation) noexcept
+    requires CancelsReceives<B>
   {
     return inner_.cancel(operation);
   }
-  template <class Operation>
-  void withdraw(Operation& operation) noexcept
-    requires requires(B& backend) { backend.withdraw(operation); }
+  void withdraw(typename B::Operation& operation) noexcept
+    requires WithdrawsSends<B>
   {
     inner_.withdraw(operation);
   }
   void waits(bool begins) noexcept
-    requires requires(B& backend) { backend.waits(begins); }
+    requires HearsOfWaits<B>
   {
     inner_.waits(begins);
   }
   std::string whereabouts(int rank) const
-    requires requires(B const& backend) { backend.whereabouts(rank); }
+    requires KnowsWhereabouts<B>
   {
     return inner_.whereabouts(rank);
   }
   List<MessageInfo> unreceived() const
-    requires requires(B const& backend) { backend.unreceived(); }
+    requires ListsUnreceived<B>
   {
     return inner_.unreceived();
   }
   void count_notices(WireTraffic* notices) noexcept
-    requires requires(B& backend) { backend.count_notices(notices); }
+    requires CountsNotices<B>
   {
     inner_.count_notices(notices);
   }

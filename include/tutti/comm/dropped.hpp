@@ -4,6 +4,7 @@
 /// What a communicator says of operations that end without their requests: those that were dropped, and those that
 /// are given up while an exception passes.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 
 #include <cstdio>
@@ -47,6 +48,15 @@ template <class = void>
 std::string passing_error() noexcept {
   if (std::uncaught_exceptions() == 0) return error_text(std::current_exception());
   return tutti::detail::latest_error.error == nullptr ? "" : tutti::detail::latest_error.text;
+}
+
+/// What others are told of a rank on which something stays unfinished while an exception passes. Of one that is no
+/// Error nobody can say more before it is caught.
+template <class = void>
+std::string failure_of(int rank, std::string const& when) {
+  std::string const why = passing_error();
+  return why.empty() ? concat("rank ", rank, " failed ", when, ", by an exception of its program")
+                     : concat("rank ", rank, " failed: ", why);
 }
 
 }  // namespace tutti::comm

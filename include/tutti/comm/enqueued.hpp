@@ -38,7 +38,7 @@ class EnqueuedTurn final : public QueuedJob<B> {
   bool abandon() noexcept override { return true; }
   bool borrows() const noexcept override { return false; }
   std::string awaiting() const override {
-    return this->waits_in_line() ? this->core_.awaiting_in_line() : "earlier collectives are handed to the device";
+    return this->waits_in_line() ? this->core_.start_queue.awaiting() : "earlier collectives are handed to the device";
   }
 
  protected:
@@ -76,8 +76,7 @@ class EnqueuedRun final : public QueuedJob<B> {
     return core_.backend.abandon_enqueued();
   }
   std::string awaiting() const override {
-    if constexpr (requires { core_.backend.roll_call(number_); })
-      if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
+    if (std::string const text = capability::roll_call(core_.backend, number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
     return concat("the device has not completed ", describe(call_), ", which all ranks have made");
   }

@@ -174,7 +174,7 @@ class FaultInjector : public comm::Decorator<B> {
 
   /// A part of the derived collective whose messages follow: it has no number, and a rank that is absent is absent.
   Operation start_comparison(comm::Collective const& call)
-    requires requires(B& backend) { backend.start_comparison(call); }
+    requires comm::ComparesCalls<B>
   {
     check_alive();
     if (absent_) return lost(describe(call));
@@ -193,12 +193,12 @@ class FaultInjector : public comm::Decorator<B> {
   }
   /// A receive that was dropped takes nothing any more.
   bool cancel(Operation& operation) noexcept
-    requires requires(B& backend, typename B::Operation& inner) { backend.cancel(inner); }
+    requires comm::CancelsReceives<B>
   {
     return !operation.lost_.empty() || inner_.cancel(operation.inner_);
   }
   void withdraw(Operation& operation) noexcept
-    requires requires(B& backend, typename B::Operation& inner) { backend.withdraw(inner); }
+    requires comm::WithdrawsSends<B>
   {
     inner_.withdraw(operation.inner_);
   }

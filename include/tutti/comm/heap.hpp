@@ -17,23 +17,6 @@
 namespace tutti {
 namespace comm {
 
-/// A backend with memory of its own: `allocate(bytes)` gives a Storage that may outlive the communicator.
-template <class B>
-concept Allocates = requires(B& backend, std::size_t bytes) {
-  { backend.allocate(bytes) } -> std::same_as<Storage<typename B::Device>>;
-};
-
-/// A backend whose ranks can work on one block of memory together. One rank makes it with share(bytes, handle), for as
-/// many holders as the communicator has ranks; each of the others takes it up with adopt(handle, bytes), once. It lives
-/// until all of them gave it back, and may outlive the communicator. `share` gives a Storage without memory where there
-/// is none left for it.
-template <class B>
-concept SharesBlocks = requires(B& backend, std::size_t bytes, std::uint64_t& handle) {
-  { backend.share(bytes, handle) } -> std::same_as<Storage<typename B::Device>>;
-  { backend.adopt(handle, bytes) } -> std::same_as<Storage<typename B::Device>>;
-  { backend.shares_memory() } -> std::same_as<bool>;
-};
-
 /// `bytes` of the heap of `core`'s backend.
 template <Backend B>
 Storage<typename B::Device> heap_memory(Core<B>& core, std::size_t bytes) {

@@ -5,6 +5,7 @@
 /// it out of their queue; kept here, in the order in which they came, they look as if they had stayed in it: messages
 /// of one source do not overtake each other, so that a receive of any tag gets the first, whatever a probe asked for.
 
+#include <tutti/comm/capabilities.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/core/list.hpp>
 
@@ -53,8 +54,7 @@ class Inbox {
   /// What has come and nobody has received, for whoever waits in vain.
   std::string others(B const& backend) const {
     List<MessageInfo> found = infos();
-    if constexpr (requires { backend.unreceived(); })
-      for (MessageInfo const& info : backend.unreceived()) found.push_back(info);
+    for (MessageInfo const& info : capability::unreceived(backend)) found.push_back(info);
     return messages_there(found);
   }
 
@@ -69,7 +69,7 @@ class Inbox {
       return backend.try_match(from, any_tag, seen.match, seen.info);
     } catch (Error const& error) {
       if (seen_.empty()) throw;
-      if constexpr (requires { backend.check_alive("probe"); }) backend.check_alive("probe");  // throws what it is
+      capability::check_alive(backend, "probe");  // throws what it is
       throw Error(error.kind(), error.operation(), concat(error.message(), messages_there(infos())), error.where());
     }
   }

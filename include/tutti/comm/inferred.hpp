@@ -80,7 +80,7 @@ class InferredTask final
   };
 
   static From on_copies(Core<B>& core, From from, int root) {
-    from.detach(copied_bytes(core.backend, false), true);
+    from.detach(capability::copied_bytes(core.backend, false), true);
     if constexpr (is_staged)
       if (kind != Kind::scatter_v || core.backend.rank() == root) from.stage(true);
     return from;

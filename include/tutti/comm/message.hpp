@@ -72,7 +72,7 @@ class TransferJob : public Job {
     count();
     sent_ = core_.flight_recorder.begin(FlightRecord::What::send, bytes, to, tag, where, moment());
     send_ = core_.backend.start_send(from, bytes, dtype, to, tag, Channel::user);
-    counted_.count(Algorithm::messages, bytes + label_bytes(), 0);
+    counted_.count(Algorithm::messages, bytes + capability::label_bytes(core_.backend), 0);
     sent_bytes_ = bytes;
   }
   void receive(void* to, std::int64_t bytes, DType dtype, int from, int tag, std::source_location where) {
@@ -109,10 +109,7 @@ class TransferJob : public Job {
         core_.flight_recorder.begin(FlightRecord::What::recv, matched.bytes, matched.source, matched.tag, where);
   }
   MessageInfo const& info() const noexcept { return info_; }
-  bool sends_first() const noexcept {
-    if constexpr (requires { core_.backend.sends_first(); }) return core_.backend.sends_first();
-    else return false;
-  }
+  bool sends_first() const noexcept { return capability::sends_first(core_.backend); }
 
   bool abandon() noexcept override {
     core_.flight_recorder.fail(received_);
@@ -122,23 +119,18 @@ class TransferJob : public Job {
   }
   /// Of the receive, while no message has come for it. A backend without `cancel` gives it up.
   bool cancel() noexcept override {
-    bool cancelled = true;
     try {
       if (expected_ < 0 || done() || core_.backend.test(receive_)) return false;
     } catch (...) {
       return false;  // the next poll tells
     }
-    if constexpr (requires { core_.backend.cancel(receive_); }) cancelled = core_.backend.cancel(receive_);
-    else static_cast<void>(core_.backend.abandon(receive_));
-    if (!cancelled) return false;
+    if (!capability::cancel(core_.backend, receive_)) return false;
     core_.flight_recorder.fail(received_);
     receive_ = {};
     expected_ = -1;
     return true;
   }
-  void withdraw() noexcept override {
-    if constexpr (requires { core_.backend.withdraw(send_); }) core_.backend.withdraw(send_);
-  }
+  void withdraw() noexcept override { capability::withdraw(core_.backend, send_); }
   std::string wanted() const override { return receives() ? asked_for(info_.source, info_.tag) : std::string(); }
   std::string awaiting() const override {
     std::string const text = core_.backend.awaiting(receive_);
@@ -150,7 +142,7 @@ class TransferJob : public Job {
     if (!core_.backend.test(receive_) || !core_.backend.test(send_)) return false;
     if (expected_ < 0) return complete();
     info_ = core_.backend.received(receive_);
-    counted_.count(Algorithm::messages, 0, info_.bytes + label_bytes());
+    counted_.count(Algorithm::messages, 0, info_.bytes + capability::label_bytes(core_.backend));
     if (info_.bytes != expected_)
       throw Error(ErrorKind::shape, operation(),
                   concat("the message from rank ", info_.source, " with tag ", info_.tag, " has ", info_.bytes,
@@ -164,10 +156,6 @@ class TransferJob : public Job {
   }
 
  private:
-  std::int64_t label_bytes() const noexcept {
-    if constexpr (requires { core_.backend.label_bytes(); }) return core_.backend.label_bytes();
-    else return 0;
-  }
   /// When the first of the two began, which is when both do.
   std::int64_t moment() noexcept { return began_ != 0 ? began_ : began_ = FlightRecorder::ticks_now(); }
   bool complete() noexcept {
@@ -269,9 +257,8 @@ class ProbeJob final : public Job {
   }
   std::string wanted() const override { return asked_for(from_, tag_); }
   std::string awaiting() const override {
-    std::string text = no_message({from_, tag_, 0});
-    if constexpr (requires { core_.backend.whereabouts(from_); }) text += core_.backend.whereabouts(from_);
-    return text + core_.inbox.others(core_.backend);
+    std::string const text = no_message({from_, tag_, 0});
+    return text + capability::whereabouts(core_.backend, from_) + core_.inbox.others(core_.backend);
   }
   Message<B> take() { return Message<B>(std::move(match_), info_); }
 

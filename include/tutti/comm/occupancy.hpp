@@ -5,6 +5,7 @@
 
 #include <tutti/comm/collective.hpp>
 #include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <atomic>
@@ -97,5 +98,18 @@ class Visit {
 
   Occupancy* inside_ = nullptr;
 };
+
+/// Of a call that meets another thread's on `communicator`. `level`: what threads may do, where a backend says it.
+[[noreturn]] inline void throw_two_threads(char const* operation, std::string const& other,
+                                           std::string const& communicator, std::string const& level, int rank,
+                                           std::source_location where) {
+  std::string text = concat("another thread is in ", other, " on this communicator (", communicator,
+                            "), which takes one thread at a time");
+  if (!level.empty()) text += concat(", whatever MPI grants (thread level ", level, ")");
+  throw Error(ErrorKind::invalid_argument, operation,
+              concat(text, ". Let the threads take turns, or give each one a communicator of its own: duplicate()"),
+              where)
+      .with_rank(rank);
+}
 
 }  // namespace tutti::comm

@@ -184,9 +184,9 @@ class Plans : public PointToPoint<B> {
     Owner<Job> start(Core<B>& core, Shared<PlanSetup<B>> self) const override {
       if (call_.collective.purpose == Purpose::reached)
         return make_owner<PlanRun<B, CollectiveJob<B>>>(std::move(self), core, call_.collective, call_.counts);
-      if constexpr (Endpoint<B>::template in_parts<kind, From, To>) {
+      if constexpr (in_parts<kind, From, To, typename B::Device>) {
         using J = typename Endpoint<B>::template StagedJobOf<From, To>;
-        return make_owner<PlanRun<B, J>>(std::move(self), core, name(kind).data(), Endpoint<B>::place_of(from_, to_),
+        return make_owner<PlanRun<B, J>>(std::move(self), core, name(kind).data(), place_of(from_, to_),
                                          to_.device(), [&] { return call_; });
       } else {
         return make_owner<PlanRun<B, CollectiveJob<B>>>(std::move(self), core, call_.collective, call_.counts);
@@ -206,14 +206,14 @@ class Plans : public PointToPoint<B> {
 
   /// Plan<B>. Not named: clang then tells of a mistake in fewer lines, as it does for Endpoint::run.
   template <Kind kind, class From, class To, class Op>
-  auto plan(From from, To to, Op op, int root, CallSite where, typename Endpoint<B>::Rows rows = {}) {
+  auto plan(From from, To to, Op op, int root, CallSite where, Rows rows = {}) {
     static_assert(lasts<From> && lasts<To>,
                   "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by reference");
     static_cast<void>(this->held(where));
     auto setup = make_shared_owner<Setup<kind, From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
         [&](From& f, To& t, Op const& o) {
-          if constexpr (Endpoint<B>::template is_reached<From, To>)
+          if constexpr (is_reached<B, From, To>)
             if (this->template reaches<kind>(f, t, o, root, rows, where))
               return this->template prepare_reached<kind>(f, t, o, root, rows, where);
           return this->template prepare<kind>(f, t, o, root, rows, where);

@@ -87,7 +87,7 @@ class PointToPoint : public VectorCollectives<B> {
   Request<Tensor<T, D>> recv_async(int from = any_source, int tag = any_tag,
                                    Where where = std::source_location::current()) {
     check_place<T, D>();
-    this->check_source("recv", from, tag, where);
+    this->checks("recv", where).check_source(from, tag);
     auto const stay = this->held(where).visit("recv", where);
     return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, from, tag, where), where);
   }
@@ -124,7 +124,7 @@ class PointToPoint : public VectorCollectives<B> {
   /// Waits for a message and tells of it. It stays in the queue: the next receive that fits gets it.
   [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag,
                                   Where where = std::source_location::current()) {
-    this->check_source("probe", from, tag, where);
+    this->checks("probe", where).check_source(from, tag);
     auto const stay = this->core_->visit("probe", where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
     job.record(where);
@@ -134,7 +134,7 @@ class PointToPoint : public VectorCollectives<B> {
   /// The same without waiting.
   [[nodiscard]] std::optional<typename ProbeJob<B>::Info> try_probe(int from = any_source, int tag = any_tag,
                                                                     Where where = std::source_location::current()) {
-    this->check_source("try_probe", from, tag, where);
+    this->checks("try_probe", where).check_source(from, tag);
     ProbeJob<B> job(*this->core_, "try_probe", ProbeJob<B>::Mode::look, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.info();
@@ -142,7 +142,7 @@ class PointToPoint : public VectorCollectives<B> {
   /// Waits for a message and takes it out of the queue, out of reach of all other receives.
   [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag,
                                  Where where = std::source_location::current()) {
-    this->check_source("match", from, tag, where);
+    this->checks("match", where).check_source(from, tag);
     auto const stay = this->core_->visit("match", where);
     ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
     job.record(where);
@@ -152,7 +152,7 @@ class PointToPoint : public VectorCollectives<B> {
   /// The same without waiting.
   [[nodiscard]] std::optional<Message<B>> try_match(int from = any_source, int tag = any_tag,
                                                     Where where = std::source_location::current()) {
-    this->check_source("try_match", from, tag, where);
+    this->checks("try_match", where).check_source(from, tag);
     ProbeJob<B> job(*this->core_, "try_match", ProbeJob<B>::Mode::match, from, tag);
     if (!this->core_->test(job, where)) return std::nullopt;
     return job.take();
@@ -172,19 +172,19 @@ class PointToPoint : public VectorCollectives<B> {
     Tally::Exposed const exposed(this->held(where).tally, "recv");
     auto const make_in = [&] { return operand_of(x); };
     using In = decltype(make_in());
-    static_assert(Base::template is_here<In>,
+    static_assert(is_here<In, Device>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
     TransferTask<B, NoOperand, In> task(*this->core_, "recv", Base::nothing, make_in);
-    this->check_here(task.in, where);
-    this->check_target("recv", task.in, where);
-    task.in.detach(copied_bytes(this->core_->backend, false), false);
-    if constexpr (Base::template is_staged<In>) task.in.stage(false);
+    this->checks("recv", where).check_here(task.in);
+    this->checks("recv", where).check_target(task.in);
+    task.in.detach(capability::copied_bytes(this->core_->backend, false), false);
+    if constexpr (is_staged<In, Device>) task.in.stage(false);
     task.transfer.record(message.info(), where);
     if (message.source() == proc_null) task.transfer.receive_nothing();
-    else task.transfer.receive(message.take(), task.in.wire(), task.in.size() * Base::template element_bytes<In>,
+    else task.transfer.receive(message.take(), task.in.wire(), task.in.size() * element_bytes<In>,
                                wire_dtype<ValueOf<X>>);
-    return this->complete(task, where);
+    return complete_transfer(*this->core_, task, where);
   }
 
   // Calls whose arguments none of them takes. Those of recv<T> may all be converted, as arguments of Any are: there a
@@ -224,7 +224,7 @@ class PointToPoint : public VectorCollectives<B> {
   /// Of a result that is allocated.
   template <Sendable T, tutti::Device D>
   static void check_place() {
-    constexpr bool here = Base::template is_here<Operand<T, D, true>>;
+    constexpr bool here = is_here<Operand<T, D, true>, Device>;
     static_assert(here, "tutti: this communicator does not receive on another device than its own. Copy the result "
                         "there");
     constexpr bool unpacked_here = !is_padded<T> || D::host_accessible;

@@ -5,6 +5,7 @@
 /// memory, and `comm::accelerator_port(communicator)` for those on its device; the graph layer sees only this.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,7 @@ class PortQueue {
 
 /// Operations are started in the same order on every rank; several may be in flight. A ticket is valid until `test`
 /// returned true for it or it was cancelled.
-/// Ranks      every rank starts the same operations in the same order.
+/// Ranks      every rank starts the same collectives in the same order; of a message two take part.
 /// Blocking   `start_*` and `test` do not block; `wait` does, within the communicator's deadline.
 /// Errors     everything throws `Error` as the communicator does.
 class Port {
@@ -80,11 +81,22 @@ class Port {
   virtual Ticket start_all_to_all(void const* from, void* to, std::int64_t count, DType dtype,
                                   std::source_location where) = 0;
 
+  /// A message of `bytes` bytes to or from another rank; those of one pair and tag (0 to 32767) arrive in order.
+  /// Errors: shape, where a message of another size comes; unavailable, of a port that has collectives alone.
+  virtual Ticket start_send(void const* data, std::int64_t bytes, int to, int tag, std::source_location where) {
+    return no_messages(data, bytes, to, tag, where);
+  }
+  virtual Ticket start_receive(void* data, std::int64_t bytes, int from, int tag, std::source_location where) {
+    return no_messages(data, bytes, from, tag, where);
+  }
+
   /// Null where only the host starts collectives.
   virtual PortQueue* queue() noexcept { return nullptr; }
 
   /// True once the operation is complete; also gives every operation in flight a chance to progress.
   virtual bool test(Ticket ticket) = 0;
+  /// Gives operations in flight a chance to progress.
+  virtual void progress() {}
   /// Returns when it is complete.
   virtual void wait(Ticket ticket) = 0;
   /// Returns when every rank has called it.
@@ -102,6 +114,11 @@ class Port {
   /// every rank releases it. Null on all ranks where they share no memory, or too little.
   /// Ranks all, with the same size. Blocking.
   virtual void* share(std::size_t, std::source_location) { return nullptr; }
+
+ private:
+  static Ticket no_messages(void const*, std::int64_t, int, int, std::source_location where) {
+    throw Error(ErrorKind::unavailable, "Port", "this port has collectives alone, and no messages", where);
+  }
 };
 
 }  // namespace tutti::comm

@@ -22,13 +22,6 @@
 
 namespace tutti::comm {
 
-/// Bytes of host memory for the elements of a part: of one buffer with all its blocks, the same on all ranks.
-template <Backend B>
-std::int64_t staging_bytes(B const& backend) noexcept {
-  if constexpr (requires { backend.staging_bytes(); }) return backend.staging_bytes();
-  else return 64 << 10;
-}
-
 /// `From` and `To` are where the call's buffers live.
 template <Backend B, Device From, Device To>
 class StagedJob : public QueuedJob<B> {
@@ -47,7 +40,7 @@ class StagedJob : public QueuedJob<B> {
     bool const blocked = gives_blocks(whole_.kind) || takes_blocks(whole_.kind);
     // Where a block's part would be a small message, it is one of 4 KiB.
     std::int64_t const bytes =
-        staging_bytes(core.backend) / (blocked ? core.backend.size() : whole_.contributions);
+        capability::staging_bytes(core.backend) / (blocked ? core.backend.size() : whole_.contributions);
     step_ = (bytes < least_bytes ? least_bytes : bytes) / element;
     if (step_ > 16) step_ -= step_ % 16;
     if (step_ < 1) step_ = 1;
@@ -82,10 +75,9 @@ class StagedJob : public QueuedJob<B> {
     return copied;
   }
   std::string awaiting() const override {
-    if constexpr (requires { core_.backend.roll_call(number_); })
-      if (std::string const text = core_.backend.roll_call(number_); !text.empty()) return text;
+    if (std::string const text = capability::roll_call(core_.backend, number_); !text.empty()) return text;
     if (comparison_) return comparison_->awaiting();
-    if (this->waits_in_line()) return core_.awaiting_in_line();
+    if (this->waits_in_line()) return core_.start_queue.awaiting();
     for (Owner<Part> const& part : under_way_)
       if (part->job != nullptr && part->stage == Stage::between_ranks) return part->job->awaiting();
     return "copies between the host and the device";
@@ -122,7 +114,7 @@ class StagedJob : public QueuedJob<B> {
   static constexpr std::int64_t block_bytes = 64 << 10;  // so that blocks of small calls serve larger ones too
 
   void compare() {
-    Comparer const by = this->comparer(is_native(core_.backend, whole_));
+    Comparer const by = this->comparer(is_native(way_of_whole(core_.backend, whole_)));
     compares_in_turn_ = by == Comparer::backend_in_turn;
     if (by != Comparer::messages) return;
     comparison_ = make_owner<Comparison<B>>(core_, whole_);
@@ -219,7 +211,7 @@ class StagedJob : public QueuedJob<B> {
     return core_.staging.take(device, wanted, [&](std::size_t room) { return heap_memory(core_, room); });
   }
   void give_back(Part& part) {
-    std::int64_t const own = staging_bytes(core_.backend);
+    std::int64_t const own = capability::staging_bytes(core_.backend);
     auto const most = static_cast<std::size_t>(own < most_kept_bytes ? most_kept_bytes : own);
     if (part.from_memory) core_.staging.give_back(std::move(part.from_memory), most);
     if (part.to_memory) core_.staging.give_back(std::move(part.to_memory), most);

@@ -223,7 +223,7 @@ class Traced : public comm::Decorator<B> {
     return traced(collective(comm::name(call.kind), call), false, [&] { return inner_.start(call); });
   }
   Operation start_comparison(comm::Collective const& call)
-    requires requires(B& backend) { backend.start_comparison(call); }
+    requires comm::ComparesCalls<B>
   {
     return traced(collective("compare", call), false, [&] { return inner_.start_comparison(call); });
   }
@@ -247,21 +247,21 @@ class Traced : public comm::Decorator<B> {
     return inner_.abandon(operation.inner_);
   }
   bool cancel(Operation& operation) noexcept
-    requires requires(B& backend, typename B::Operation& inner) { backend.cancel(inner); }
+    requires comm::CancelsReceives<B>
   {
     if (!inner_.cancel(operation.inner_)) return false;
     end(operation, Event::abandoned);
     return true;
   }
   void withdraw(Operation& operation) noexcept
-    requires requires(B& backend, typename B::Operation& inner) { backend.withdraw(inner); }
+    requires comm::WithdrawsSends<B>
   {
     inner_.withdraw(operation.inner_);
   }
   std::string awaiting(Operation const& operation) const { return inner_.awaiting(operation.inner_); }
   void waits(bool begins) noexcept {
     trace_->waits(begins);
-    if constexpr (requires { inner_.waits(begins); }) inner_.waits(begins);
+    comm::capability::waits(inner_, begins);
   }
 
   Traced split(int color, int key, List<int> const& members) {

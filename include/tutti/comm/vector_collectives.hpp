@@ -190,20 +190,20 @@ class VectorCollectives : public Collectives<B> {
 
   template <Kind kind, class From>
   auto inferred(From from, Counts sent, int root, Where where) {
-    static_assert(Endpoint<B>::template is_here<From>,
+    static_assert(is_here<From, typename B::Device>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
-    char const* const operation = name(kind).data();
-    auto const stay = this->held(where).visit(operation, where);
-    if constexpr (rooted(kind)) this->check_rank(operation, "root", root, where);
-    if (kind != Kind::scatter_v || this->rank() == root) this->check_here(from, where);
+    auto const stay = this->held(where).visit(name(kind).data(), where);
+    CallChecks const checked = this->checks(name(kind).data(), where);
+    if constexpr (rooted(kind)) checked.check_rank("root", root);
+    if (kind != Kind::scatter_v || this->rank() == root) checked.check_here(from);
     bool const cuts = kind == Kind::all_to_all_v || (kind == Kind::scatter_v && this->rank() == root);
     List<std::int64_t> rows;
     if (cuts) {
-      static_cast<void>(this->blocks(operation, from.shape(), sent, where));
+      static_cast<void>(checked.blocks(from.shape(), sent));
       rows.append(sent.begin(), sent.end());
     } else if (kind != Kind::scatter_v) {
-      static_cast<void>(this->row_size(operation, from.shape(), where));
+      static_cast<void>(checked.row_size(from.shape()));
     }
     using Task = InferredTask<B, kind, From>;
     return this->request(make_owner<Task>(*this->core_, std::move(from), std::move(rows), root, where), where);

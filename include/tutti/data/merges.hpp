@@ -192,7 +192,7 @@ class PieceMap {
   Value const* find(std::string_view piece) const noexcept {
     if (slots_.empty()) return nullptr;
     std::uint64_t const hash = hash_piece(piece);
-    for (std::size_t slot = hash >> shift_;; slot = (slot + 1) & (slots_.size() - 1)) {
+    for (auto slot = static_cast<std::size_t>(hash >> shift_);; slot = (slot + 1) & (slots_.size() - 1)) {
       Slot const& here = slots_[slot];
       if (here.size == vacant) return nullptr;
       if (here.hash == static_cast<std::uint32_t>(hash) && here.size == piece.size() &&
@@ -219,7 +219,7 @@ class PieceMap {
     Value value{};
   };
   void place(Slot entry, std::uint64_t hash) noexcept {
-    std::size_t slot = hash >> shift_;
+    auto slot = static_cast<std::size_t>(hash >> shift_);
     while (slots_[slot].size != vacant) slot = (slot + 1) & (slots_.size() - 1);
     entry.hash = static_cast<std::uint32_t>(hash);
     slots_[slot] = entry;

@@ -3,12 +3,15 @@
 /// @file
 /// Regular expressions from unknown hands, looked for in text as it grows.
 
+#include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 
+#if !TUTTI_WASM
 #ifndef PCRE2_CODE_UNIT_WIDTH
 #define PCRE2_CODE_UNIT_WIDTH 8
 #endif
 #include <pcre2.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +21,25 @@
 #include <string_view>
 
 namespace tutti::data {
+
+#if TUTTI_WASM
+
+/// There is no PCRE2 there: every pattern is refused.
+class TextPattern {
+ public:
+  explicit TextPattern(std::string_view pattern) {
+    throw Error(ErrorKind::unavailable, "TextPattern",
+                "the pattern '" + std::string(pattern.substr(0, 60)) +
+                    "' needs a library of regular expressions, which WebAssembly has not. Give texts instead");
+  }
+  std::string const& text() const noexcept { return text_; }
+  std::optional<std::size_t> find(std::string_view) const { return std::nullopt; }
+
+ private:
+  std::string text_;
+};
+
+#else
 
 /// A pattern as PCRE2 reads it, by code points. Immutable: threads may share it, copies share one compilation.
 /// Cost  at most 100,000 steps of the matcher and 1 MiB of its memory a search: what needs more is not found
@@ -73,5 +95,7 @@ class TextPattern {
   std::string text_;
   std::shared_ptr<pcre2_code const> code_;
 };
+
+#endif
 
 }  // namespace tutti::data

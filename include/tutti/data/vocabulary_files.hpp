@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -72,29 +73,56 @@ inline std::optional<std::string> decode_base64(std::string_view text) {
 
 }  // namespace detail
 
+/// What GPT-2's two files do not say.
+struct ByteLevelOptions {
+  std::vector<std::string> patterns = {std::string(gpt2_pattern)};
+  std::vector<SpecialToken> specials = {};  ///< tokens of the vocabulary, or more than it has
+  bool nfc = false;
+};
 /// GPT-2's two files: merges in the byte alphabet, one a line behind a line of version, and ids by spelled token.
-/// Errors: format, naming the file.
+/// <|endoftext|> is a mark, whatever `options` say. Errors: format, naming the file.
 inline Tokenizer parse_gpt2_vocabulary(std::string_view merges, std::string const& merges_source,
-                                       std::string_view encoder, std::string const& encoder_source) {
+                                       std::string_view encoder, std::string const& encoder_source,
+                                       ByteLevelOptions options = {}) {
   nlohmann::json const json = io::parse_json(encoder, encoder_source, "read_vocabulary");
   if (!json.is_object() || json.empty()) detail::refuse_vocabulary(encoder_source, "it is not a table of ids");
   std::unordered_map<std::string, std::int32_t> ids;
   TokenizerParts parts;
+  parts.patterns = std::move(options.patterns);
+  parts.nfc = options.nfc;
+  auto const add = [&](std::string const& spelled, std::size_t id, std::string bytes) {
+    if (id >= parts.tokens.size()) parts.tokens.resize(id + 1);
+    if (!parts.tokens[id].empty())
+      detail::refuse_vocabulary(encoder_source, "id " + std::to_string(id) + " stands twice");
+    ids.emplace(spelled, static_cast<std::int32_t>(id));
+    parts.tokens[id] = std::move(bytes);
+  };
+  std::unordered_map<std::string, std::int32_t> marks;
+  for (SpecialToken const& special : options.specials) marks.emplace(special.content, special.id);
   for (auto const& [spelled, value] : json.items()) {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= detail::most_vocabulary)
       detail::refuse_vocabulary(encoder_source, "token " + io::quote_json(spelled) + " has no usable id");
     auto const id = value.get<std::size_t>();
-    if (id >= parts.tokens.size()) parts.tokens.resize(id + 1);
-    ids.emplace(spelled, static_cast<std::int32_t>(id));
-    if (!parts.tokens[id].empty())
-      detail::refuse_vocabulary(encoder_source, "id " + std::to_string(id) + " stands twice");
-    if (spelled == end_of_text_mark) parts.specials.push_back({spelled, static_cast<std::int32_t>(id)});
+    if (auto const mark = marks.find(spelled); mark != marks.end()) {
+      if (mark->second != static_cast<std::int32_t>(id))
+        detail::refuse_vocabulary(encoder_source, "the mark " + io::quote_json(spelled) + " has id " +
+                                                      std::to_string(id) + " here and " + std::to_string(mark->second) +
+                                                      " elsewhere");
+      add(spelled, id, spelled);
+      continue;
+    }
+    if (spelled == end_of_text_mark) options.specials.push_back({spelled, static_cast<std::int32_t>(id)});
     auto bytes = unspell_bytes(spelled);
     if (!bytes || bytes->empty())
       detail::refuse_vocabulary(encoder_source,
                                 "token " + io::quote_json(spelled) + " is not spelled in the byte alphabet");
-    parts.tokens[id] = std::move(*bytes);
+    add(spelled, id, std::move(*bytes));
   }
+  for (SpecialToken const& special : options.specials)
+    if (special.id >= 0 && static_cast<std::size_t>(special.id) < detail::most_vocabulary && !special.content.empty() &&
+        !ids.contains(special.content))
+      add(special.content, static_cast<std::size_t>(special.id), special.content);
+  parts.specials = std::move(options.specials);
   for (std::size_t number = 1; !merges.empty(); ++number) {
     std::string_view const line = detail::next_line(merges);
     if ((number == 1 && line.starts_with("#version")) || line.empty()) continue;

@@ -3,6 +3,8 @@
 /// @file
 /// How many processors this process may use.
 
+#include <tutti/config.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -85,12 +87,16 @@ int cgroup_quota(char const* root = "/sys/fs/cgroup", char const* own = "/proc/s
 /// Processors in the affinity mask of the calling thread, at most the control group's quota, at least 1.
 template <class = void>
 int available_processors() noexcept {
+#if TUTTI_WASM
+  return 1;
+#else
   cpu_set_t mask;
   CPU_ZERO(&mask);
   int count = ::sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask)
                                                                : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   if (int const quota = detail::cgroup_quota(); quota > 0 && quota < count) count = quota;
   return count < 1 ? 1 : count;
+#endif
 }
 
 /// As the system calls the first one.

@@ -5,11 +5,11 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/pages.hpp>
 
 #include <cstddef>
 #include <cstdlib>
 #include <string>
-#include <sys/mman.h>
 
 namespace tutti::exec {
 
@@ -26,13 +26,13 @@ class Scratch {
   void* reserve(std::size_t bytes) {
     if (bytes <= bytes_) return memory_;
     // Whole huge pages where it matters: packed panels are walked with large strides.
-    std::size_t const page = bytes >= huge_page ? huge_page : 64;
+    std::size_t const page = pages::have_huge && bytes >= pages::huge ? pages::huge : 64;
     std::size_t const rounded = (bytes + page - 1) / page * page;
     void* const grown = rounded < bytes ? nullptr : std::aligned_alloc(page, rounded);
     if (grown == nullptr)
       throw Error(ErrorKind::out_of_memory, "Scratch",
                   concat(bytes, " bytes of working memory could not be allocated"));
-    if (page == huge_page) ::madvise(grown, rounded, MADV_HUGEPAGE);
+    if (page == pages::huge) pages::prefer_huge(grown, rounded);
     std::free(memory_);
     memory_ = grown;
     bytes_ = rounded;
@@ -40,7 +40,6 @@ class Scratch {
   }
 
  private:
-  static constexpr std::size_t huge_page = std::size_t{2} << 20;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
 };

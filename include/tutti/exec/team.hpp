@@ -6,6 +6,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <atomic>
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <pthread.h>
 #include <string>
 #include <type_traits>
 
@@ -35,7 +35,7 @@ class Team {
       Worker& worker = workers_[static_cast<std::size_t>(index)];
       worker.team = this;
       worker.index = index;
-      int const code = ::pthread_create(&worker.handle, nullptr, &Team::main, &worker);
+      int const code = worker.thread.start(&Team::main, &worker);
       if (code != 0) {
         workers_.resize(static_cast<std::size_t>(index));
         stop();
@@ -79,7 +79,7 @@ class Team {
   struct Worker {
     Team* team = nullptr;
     int index = 0;
-    pthread_t handle{};
+    Thread thread;
   };
 
   // The barrier is one word, so that arrivals and departures have one order: threads expected above, arrived below.
@@ -164,7 +164,7 @@ class Team {
   void stop() noexcept {
     stopping_ = true;
     publish(generation_.load(std::memory_order_relaxed) + 1);
-    for (std::size_t index = 1; index < workers_.size(); ++index) ::pthread_join(workers_[index].handle, nullptr);
+    for (std::size_t index = 1; index < workers_.size(); ++index) workers_[index].thread.join();
     workers_.clear();
   }
 
@@ -174,7 +174,7 @@ class Team {
   bool stopping_ = false;
   Call call_ = nullptr;
   void* function_ = nullptr;
-  List<Worker> workers_;  // the first is the caller, without a handle
+  List<Worker> workers_;  // the first is the caller, without a thread
   List<std::exception_ptr> failures_;
   alignas(64) std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::uint32_t> sleepers_{0};

@@ -4,15 +4,11 @@
 /// The one way to wait: spin briefly, then yield, then sleep.
 
 #include <tutti/config.hpp>
+#include <tutti/exec/thread.hpp>
 
-#include <atomic>
-#include <climits>
 #include <cstdint>
 #include <ctime>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace tutti::exec {
 
@@ -27,17 +23,6 @@ inline std::int64_t now_ns() noexcept {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-/// Sleeps while `word` holds `expected`, at most `timeout_ns` (negative: without bound). May return early.
-inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                       std::int64_t timeout_ns = -1) noexcept {
-  timespec const limit{static_cast<time_t>(timeout_ns / 1'000'000'000), static_cast<long>(timeout_ns % 1'000'000'000)};
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
-            timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
-}
-inline void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 /// How long a wait spins and yields before it sleeps. Spinning only helps while whoever is awaited runs on another

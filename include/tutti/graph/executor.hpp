@@ -60,6 +60,7 @@ struct ExecutorOptions {
   comm::Port* pipeline = nullptr;
   comm::Port* sequence = nullptr;
   comm::Port* node = nullptr;            ///< of the ranks of the program's Division. Outlives the executor
+  comm::Port* beside = nullptr;          ///< what is in flight there moves on between two steps. Outlives the executor
   Shared<Workspace> workspace{};         ///< null: one of its own
   PackedOperands* packed = nullptr;      ///< keeps what products read of the state. Who writes a field lets it expire
   bool poison = false;                   ///< dead and unwritten memory holds NaN: whatever reads it shows
@@ -151,6 +152,7 @@ class Executor : public Ports {
         if (options_.poison)
           for (Dead const& dead : dead_after_[s]) std::memset(dead.memory, 0xff, dead.bytes);
         if (oldest_ < started_) progress();
+        if (options_.beside != nullptr) options_.beside->progress();
       }
     } catch (...) {
       for (Flight& flight : flights_)

@@ -6,6 +6,7 @@
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/pages.hpp>
 #include <tutti/core/shared.hpp>
 
 #include <cstddef>
@@ -13,7 +14,6 @@
 #include <cstring>
 #include <source_location>
 #include <string>
-#include <sys/mman.h>
 #include <utility>
 
 namespace tutti::graph {
@@ -25,6 +25,11 @@ class Memory {
   /// Errors: out_of_memory. Zero bytes give a null pointer.
   explicit Memory(std::int64_t bytes, comm::Port* port = nullptr) {
     if (bytes <= 0) return;
+    auto const refuse = [&] {
+      throw Error(ErrorKind::out_of_memory, "graph::Memory",
+                  std::to_string(bytes) + " bytes are not available. Use a smaller batch, sequence or model");
+    };
+    if (!std::in_range<std::ptrdiff_t>(bytes)) refuse();
     if (port != nullptr) {
       data_ = static_cast<std::byte*>(port->allocate(static_cast<std::size_t>(bytes)));
       port_ = port;
@@ -32,19 +37,14 @@ class Memory {
       return;
     }
     // Blocks from a few huge pages on start at the bounds of one; the rest of the mapping is never touched.
-    constexpr std::size_t huge = std::size_t{2} << 20;
-    bool const large = static_cast<std::size_t>(bytes) >= 2 * huge;
-    mapped_bytes_ = static_cast<std::size_t>(bytes) + (large ? huge : 0);
-    void* const mapped =
-        ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped == MAP_FAILED)
-      throw Error(ErrorKind::out_of_memory, "graph::Memory",
-                  std::to_string(bytes) + " bytes are not available. Use a smaller batch, sequence or model");
-    mapped_ = mapped;
-    auto const address = reinterpret_cast<std::uintptr_t>(mapped);
-    data_ = reinterpret_cast<std::byte*>(large ? (address + huge - 1) / huge * huge : address);
+    bool const large = pages::have_huge && static_cast<std::size_t>(bytes) >= 2 * pages::huge;
+    mapped_bytes_ = static_cast<std::size_t>(bytes) + (large ? pages::huge : 0);
+    mapped_ = pages::map_zeros(mapped_bytes_);
+    if (mapped_ == nullptr) refuse();
+    auto const address = reinterpret_cast<std::uintptr_t>(mapped_);
+    data_ = reinterpret_cast<std::byte*>(large ? (address + pages::huge - 1) / pages::huge * pages::huge : address);
     bytes_ = static_cast<std::size_t>(bytes);
-    if (large) ::madvise(data_, bytes_, MADV_HUGEPAGE);
+    if (large) pages::prefer_huge(data_, bytes_);
   }
   /// One block for all ranks of `port`, which it keeps; without memory where they cannot share any. Contents are
   /// indeterminate.
@@ -67,24 +67,14 @@ class Memory {
   }
   ~Memory() {
     if (port_ != nullptr) port_->release(data_);
-    if (mapped_ != nullptr) ::munmap(mapped_, mapped_bytes_);
+    if (mapped_ != nullptr) pages::unmap(mapped_, mapped_bytes_);
   }
 
   /// Zeros again. Whole pages go back to the system, where they came from it, until they are touched.
   void clear(std::int64_t begin, std::int64_t bytes) noexcept {
     if (bytes <= 0) return;
-    constexpr std::uintptr_t page = 4096;
-    std::byte* const first = data_ + begin;
-    auto const address = reinterpret_cast<std::uintptr_t>(first);
-    auto const before = static_cast<std::int64_t>((page - address % page) % page);
-    std::int64_t const whole = (bytes - before) / static_cast<std::int64_t>(page) * static_cast<std::int64_t>(page);
-    if (mapped_ == nullptr || whole <= 0 ||
-        ::madvise(first + before, static_cast<std::size_t>(whole), MADV_DONTNEED) != 0) {
-      std::memset(first, 0, static_cast<std::size_t>(bytes));
-      return;
-    }
-    std::memset(first, 0, static_cast<std::size_t>(before));
-    std::memset(first + before + whole, 0, static_cast<std::size_t>(bytes - before - whole));
+    if (mapped_ == nullptr) std::memset(data_ + begin, 0, static_cast<std::size_t>(bytes));
+    else pages::clear(data_ + begin, static_cast<std::size_t>(bytes));
   }
 
   std::byte* data() const noexcept { return data_; }

@@ -152,6 +152,12 @@ class State {
   }
   /// Whether this rank is the one that writes shared fields from outside programs; true where there are none.
   bool writer() const noexcept { return writer_; }
+  /// Of the fields that are shared.
+  std::int64_t shared_bytes() const noexcept {
+    std::int64_t total = 0;
+    for (Field const& field : fields_) total += field.shared() ? field.bytes() : 0;
+    return total;
+  }
 
   /// Every field by its Init again; normals come from Philox, a stream of its own for every field.
   void initialise(std::uint64_t seed) {

@@ -8,12 +8,14 @@
 #include <tutti/infer/log_probabilities.hpp>
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/sequence.hpp>
+#include <tutti/infer/speculation.hpp>
 #include <tutti/infer/stopping.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +35,7 @@ struct Completion {
   std::vector<float> embedding;  ///< where one was asked for: the mean hidden state of the prompt, of length one
   std::vector<float> logits;     ///< where they were asked for: the last ones
   std::int64_t shifts = 0;       ///< how often old tokens were dropped from a full context
+  SpeculationCounts speculation{};
 };
 
 /// What wakes a grammar that sleeps until then; without any it is awake from the first token on.
@@ -68,9 +71,9 @@ class Drawing {
     if (grammar_ != nullptr) grammar_->reset();
   }
 
-  /// The token to append, or nothing when the answer has ended. `room`: the cache has a place for it.
-  /// Errors: those of the sampler.
-  std::optional<std::int32_t> draw(std::span<float const> logits, bool room) {
+  /// The token to append, or nothing when the answer has ended. `room`: the cache has a place for it. `proposal`: what
+  /// Sampler does with one. Errors: those of the sampler.
+  std::optional<std::int32_t> draw(std::span<float const> logits, bool room, Proposal const* proposal = nullptr) {
     if (result_.tokens.empty() && !begun_) {
       begun_ = true;
       result_.prompt_seconds = since(begin_);
@@ -85,10 +88,11 @@ class Drawing {
     if (stop_.confidence > 0 && sentence_ended() && end_probability(logits) >= stop_.confidence)
       return end(StopReason::confidence);
     bool const must_go_on = !stop_.required.empty() && !required_seen();
-    std::int32_t const token = sampler_(logits, [&](Candidates& candidates) {
+    auto const restrict = [&](Candidates& candidates) {
       if (must_go_on) candidates.keep_if([&](std::int32_t id) { return !ends(id); });
       if (ruled) (*grammar_)(candidates);
-    });
+    };
+    std::int32_t const token = sampler_(logits, restrict, proposal);
     if (ends(token)) return end(StopReason::end_of_generation);
     if (ruled) grammar_->accept(token);
     if (likeliest_) result_.log_probabilities.push_back(log_probability_of(logits, token, *likeliest_));
@@ -108,6 +112,26 @@ class Drawing {
     }
     if (!room) return end(StopReason::context_full);
     return token;
+  }
+  /// Draws behind a token, and behind each of `drafts` that it draws. `logits` (1 + drafts, vocabulary): those that
+  /// follow the token and each draft. `room`: places that the cache has behind the token. Errors: of draw.
+  Verified verify(std::span<float const> logits, std::span<Proposal const> drafts, std::int64_t room) {
+    Verified result;
+    std::size_t const classes = logits.size() / (drafts.size() + 1);
+    for (std::size_t i = 0;; ++i) {
+      Proposal const* const draft = i < drafts.size() ? &drafts[i] : nullptr;
+      result.next = draw(logits.subspan(i * classes, classes), static_cast<std::int64_t>(i) < room, draft);
+      if (!result.next || draft == nullptr || *result.next != draft->token) break;
+      ++result.accepted;
+    }
+    result_.speculation.drafted += static_cast<std::int64_t>(drafts.size());
+    result_.speculation.accepted += result.accepted;
+    return result;
+  }
+  /// Tokens that may still be drawn.
+  std::int64_t left() const noexcept {
+    auto const drawn = static_cast<std::int64_t>(result_.tokens.size());
+    return stop_.max_tokens < 0 ? std::numeric_limits<std::int64_t>::max() : stop_.max_tokens - drawn;
   }
   /// Ends the answer from outside: what was held back is emitted.
   std::nullopt_t end(StopReason reason) {
@@ -187,18 +211,32 @@ class Drawing {
 
 /// Draws what follows `prompt`, handing text to `emit` as Drawing does.
 /// `likeliest`: Completion::log_probabilities is wanted, with so many of the likeliest tokens each.
+/// `speculation`: tokens go through the model several at once where its drafter foretells them; what is drawn, and how
+/// often, is the same.
 /// Errors    out_of_range: the prompt is longer than the cache, more likeliest tokens than there are; those of the
-///           sampler
+///           sampler and the drafter
 inline Completion complete(Sequence& sequence, Sampler& sampler, data::Tokenizer const& tokenizer,
                            std::span<std::int32_t const> prompt, StopOptions const& stop,
                            std::function<void(std::string_view)> emit, GrammarMatcher* grammar = nullptr,
-                           std::optional<std::int64_t> likeliest = std::nullopt) {
+                           std::optional<std::int64_t> likeliest = std::nullopt, Speculation* speculation = nullptr) {
   Drawing drawing(sampler, tokenizer, prompt, stop, std::move(emit), grammar);
   if (likeliest) drawing.keep_log_probabilities(*likeliest);
   std::span<float const> logits = sequence.become(prompt);
   drawing.reused(sequence.reused());
-  while (auto const token = drawing.draw(logits, sequence.length() < sequence.capacity()))
-    logits = sequence.append({&*token, 1});
+  auto token = drawing.draw(logits, sequence.length() < sequence.capacity());
+  std::vector<std::int32_t> rows;
+  while (token) {
+    std::int64_t const before = sequence.length(), room = sequence.capacity() - before - 1;
+    std::span<Proposal const> drafts;
+    if (speculation != nullptr)
+      drafts = speculation->draft(sequence.tokens(), *token, std::min(room, drawing.left() - 1));
+    rows.assign(1, *token);
+    for (Proposal const& draft : drafts) rows.push_back(draft.token);
+    Verified const verified = drawing.verify(sequence.append_each(rows), drafts, room);
+    if (speculation != nullptr) speculation->verified(verified.accepted);
+    sequence.truncate(before + 1 + verified.accepted);
+    token = verified.next;
+  }
   return std::move(drawing.result());
 }
 

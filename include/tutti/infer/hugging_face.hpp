@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// From a folder as Hugging Face publishes models (config.json, model.safetensors or its shards, tokenizer.json) to a
-/// model and its tokenizer: GPT-2, LLaMA, Mistral, Qwen2, Phi-3. Weights stay where the mapped files hold them, but
-/// GPT-2's, which are turned: its files have them as (inputs, outputs).
+/// From a folder as Hugging Face publishes models (config.json, model.safetensors or its shards, tokenizer.json, or
+/// vocab.json with merges.txt) to a model and its tokenizer: GPT-2, LLaMA, Mistral, Qwen2, Phi-3. Weights stay where
+/// the mapped files hold them, but GPT-2's, which are turned: its files have them as (inputs, outputs).
 
 #include <tutti/core/block_dequantise.hpp>
-#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/stored_reader.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/io/safetensors_shards.hpp>
@@ -329,9 +329,13 @@ class HuggingFaceReader : StoredReader {
   bool gpt2_ = false;
 };
 
-/// tokenizer.json, with the tokens that begin and end texts as the folder's other files name them.
+/// The folder's tokenizer, with the tokens that begin and end texts as its other files name them.
 inline data::Tokenizer hugging_face_tokenizer(std::string const& folder) {
-  data::Tokenizer tokenizer = data::read_tokenizer(folder + "/tokenizer.json");
+  std::string const file = data::tokenizer_in(folder);
+  if (file.empty())
+    throw Error(ErrorKind::io, "read_hugging_face",
+                "folder '" + folder + "' has no tokenizer.json, and no vocab.json with merges.txt. Fetch one of them");
+  data::Tokenizer tokenizer = data::read_tokenizer_file(file);
   ModelJson const generation(folder + "/generation_config.json", false), config(folder + "/config.json", true);
   data::TokenRoles roles = tokenizer.roles();
   auto const ids = [&](char const* key) {

@@ -41,7 +41,7 @@ inline TokenLogProbability log_probability_of(std::span<float const> logits, std
   if (top == 0) return result;
   std::vector<Candidate> list;
   for (float const logit : logits) list.push_back({static_cast<std::int32_t>(list.size()), logit});
-  std::partial_sort(list.begin(), list.begin() + top, list.end(), MoreLikely{});
+  std::partial_sort(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(top), list.end(), MoreLikely{});
   for (Candidate const& one : std::span(list).first(static_cast<std::size_t>(top)))
     result.top.emplace_back(one.id, value(one.id));
   return result;

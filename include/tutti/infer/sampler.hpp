@@ -24,6 +24,12 @@ struct TokenProbability {
   double probability;
 };
 
+/// A token that may come next, and what it was drawn from.
+struct Proposal {
+  std::int32_t token = -1;
+  std::vector<TokenProbability> from{};  ///< rising by id; none: the token was not drawn, it is certain
+};
+
 /// The `count` most likely tokens of the softmax of `logits`, before any bias or stage.
 inline std::vector<TokenProbability> most_likely(std::span<float const> logits, std::size_t count) {
   Candidates all;
@@ -52,6 +58,8 @@ class Sampler {
   /// Tokens that came before without being drawn: the prompt. Penalties look at them.
   void observe(std::span<std::int32_t const> tokens) { history_.insert(history_.end(), tokens.begin(), tokens.end()); }
   void observe(std::int32_t token) { history_.push_back(token); }
+  /// Observes this in the place of all that it knew. The next draw is another one than the last, not the first again.
+  void observe_instead(std::span<std::int32_t const> tokens) { history_.assign(tokens.begin(), tokens.end()); }
   /// Forgets what was observed and drawn, and begins anew with the seed.
   void reset() {
     history_.clear();
@@ -64,16 +72,34 @@ class Sampler {
     return (*this)(logits, [](Candidates&) {});
   }
   /// `restrict` sees the candidates after biases, by id, and may drop tokens (keep_if): a grammar does.
+  /// Returns the proposed token as often as may be without changing how often each token is drawn: with probability
+  /// min(1, p/q) of its probabilities here and there, else a token from what p has more than q. A certain proposal
+  /// takes nothing of that: drawn is what would be drawn without it, and the two are compared.
+  /// Source: Leviathan and others, "Fast Inference from Transformers via Speculative Decoding", 2023, algorithm 1.
   template <class Restrict>
-  std::int32_t operator()(std::span<float const> logits, Restrict&& restrict) {
-    std::int32_t const token = draw(logits, restrict);
+  std::int32_t operator()(std::span<float const> logits, Restrict&& restrict, Proposal const* proposal = nullptr) {
+    std::int32_t const token = draw(logits, restrict, proposal);
     observe(token);
     return token;
+  }
+  /// Draws and observes a token, and says what from: what a draft model proposes to a sampler of another seed.
+  Proposal propose(std::span<float const> logits) {
+    Proposal proposal{(*this)(logits), {}};
+    if (options_.temperature == 0) {
+      proposal.from = {{proposal.token, 1.0}};
+      return proposal;
+    }
+    double const most = candidates_.highest(), mass = candidates_.mass();
+    for (Candidate const& candidate : candidates_.list())
+      proposal.from.push_back({candidate.id, std::exp(double(candidate.logit) - most) / mass});
+    std::sort(proposal.from.begin(), proposal.from.end(),
+              [](TokenProbability const& a, TokenProbability const& b) { return a.id < b.id; });
+    return proposal;
   }
 
  private:
   template <class Restrict>
-  std::int32_t draw(std::span<float const> logits, Restrict&& restrict) {
+  std::int32_t draw(std::span<float const> logits, Restrict&& restrict, Proposal const* proposal) {
     candidates_.assign(logits);
     if (candidates_.empty())
       throw Error(ErrorKind::invalid_argument, "Sampler",
@@ -84,9 +110,9 @@ class Sampler {
     restrict(candidates_);
     if (candidates_.empty())
       throw Error(ErrorKind::invalid_argument, "Sampler", "biases or restrictions leave no token. Allow one");
-    if (options_.mirostat != Mirostat::off && options_.temperature > 0) return draw_mirostat();
+    if (options_.mirostat != Mirostat::off && options_.temperature > 0) return draw_mirostat(proposal);
     for (SamplerStage const stage : options_.stages) apply(stage);
-    return options_.temperature == 0 ? candidates_.at(0).id : pick();
+    return options_.temperature == 0 ? candidates_.at(0).id : pick(proposal);
   }
 
   std::span<std::int32_t const> latest(std::int64_t count) const noexcept {
@@ -134,21 +160,40 @@ class Sampler {
     candidates_.transform([&](float logit) { return static_cast<float>((double(logit) - most) / temperature); });
   }
 
-  /// Inverse of the cumulated probabilities, in the candidates' order.
-  std::int32_t pick() {
+  std::int32_t pick(Proposal const* proposal) {
     candidates_.settle();
+    double const most = candidates_.highest(), mass = candidates_.mass();
+    auto const weight = [&](Candidate const& candidate) { return std::exp(double(candidate.logit) - most); };
+    if (proposal == nullptr || proposal->from.empty()) return pick(mass, weight);
+    std::vector<TokenProbability> const& from = proposal->from;
+    auto const proposed = [&](std::int32_t id) {  // in the scale of the weights
+      auto const found = std::lower_bound(from.begin(), from.end(), id,
+                                          [](TokenProbability const& p, std::int32_t wanted) { return p.id < wanted; });
+      return found == from.end() || found->id != id ? 0.0 : found->probability * mass;
+    };
+    Candidate const* const found = candidates_.find(proposal->token);
+    if (uniform() * proposed(proposal->token) < (found == nullptr ? 0.0 : weight(*found))) return proposal->token;
+    auto const more = [&](Candidate const& candidate) {
+      return std::max(weight(candidate) - proposed(candidate.id), 0.0);
+    };
+    double sum = 0;
+    for (Candidate const& candidate : candidates_.list()) sum += more(candidate);
+    return sum > 0 ? pick(sum, more) : pick(mass, weight);  // no more: the two differ by rounding alone
+  }
+  /// Inverse of the cumulated weights, which are `sum` together, in the candidates' order.
+  template <class Weight>
+  std::int32_t pick(double sum, Weight const& weight) {
     std::span<Candidate const> const list = candidates_.list();
-    double const most = candidates_.highest();
-    double coin = uniform() * candidates_.mass();
-    for (std::size_t i = 0; i + 1 < list.size(); ++i) {
-      coin -= std::exp(double(list[i].logit) - most);
-      if (coin < 0) return list[i].id;
+    double coin = uniform() * sum;
+    for (Candidate const& candidate : list.first(list.size() - 1)) {
+      coin -= weight(candidate);
+      if (coin < 0) return candidate.id;
     }
     return list.back().id;
   }
 
   /// Source: Basu and others, "Mirostat: A Neural Text Decoding Algorithm that Directly Controls Perplexity", 2021.
-  std::int32_t draw_mirostat() {
+  std::int32_t draw_mirostat(Proposal const* proposal) {
     cool();
     double const most = candidates_.highest(), mass = candidates_.mass();
     auto const surprise = [&](Candidate const& c) {
@@ -176,7 +221,7 @@ class Sampler {
                                         : candidates_.size());
     }
     double const kept = candidates_.mass();
-    std::int32_t const token = pick();
+    std::int32_t const token = pick(proposal);
     for (Candidate const& candidate : candidates_.list())
       if (candidate.id == token) {
         double const seen = -((double(candidate.logit) - most) - std::log(kept)) / std::log(2.0);

@@ -37,21 +37,9 @@ class Sequence {
   /// next call.
   /// Errors: invalid_argument for no token; out_of_range past the capacity or for an unknown token, with nothing
   /// appended.
-  std::span<float const> append(std::span<std::int32_t const> tokens) {
-    auto const count = static_cast<std::int64_t>(tokens.size());
-    if (count == 0) throw Error(ErrorKind::invalid_argument, "Sequence::append", "there is no token to append");
-    if (count > capacity() - length())
-      throw Error(ErrorKind::out_of_range, "Sequence::append",
-                  concat(count, " tokens do not fit behind ", length(), " of ", capacity(),
-                         ". Reset and append the last ones, or make the decoder with more capacity"));
-    std::vector<NewToken> rows;
-    for (std::int32_t const token : tokens)
-      rows.push_back({token, slot_, static_cast<std::int32_t>(length() + static_cast<std::int64_t>(rows.size())),
-                      rows.size() + 1 == tokens.size()});
-    std::span<float const> const logits = decoder_.append(rows);
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    return logits;
-  }
+  std::span<float const> append(std::span<std::int32_t const> tokens) { return append(tokens, false); }
+  /// The same, with the logits (tokens, vocabulary) that follow each.
+  std::span<float const> append_each(std::span<std::int32_t const> tokens) { return append(tokens, true); }
 
   /// The logits that follow `text`, of which the beginning that the cache holds already is kept. Errors: of append.
   std::span<float const> become(std::span<std::int32_t const> text) {
@@ -66,6 +54,22 @@ class Sequence {
   std::int64_t reused() const noexcept { return reused_; }
 
  private:
+  std::span<float const> append(std::span<std::int32_t const> tokens, bool each) {
+    auto const count = static_cast<std::int64_t>(tokens.size());
+    if (count == 0) throw Error(ErrorKind::invalid_argument, "Sequence::append", "there is no token to append");
+    if (count > capacity() - length())
+      throw Error(ErrorKind::out_of_range, "Sequence::append",
+                  concat(count, " tokens do not fit behind ", length(), " of ", capacity(),
+                         ". Reset and append the last ones, or make the decoder with more capacity"));
+    std::vector<NewToken> rows;
+    for (std::int32_t const token : tokens)
+      rows.push_back({token, slot_, static_cast<std::int32_t>(length() + static_cast<std::int64_t>(rows.size())),
+                      each || rows.size() + 1 == tokens.size()});
+    std::span<float const> const logits = decoder_.append(rows);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    return logits;
+  }
+
   Decoder& decoder_;
   std::int32_t slot_;
   std::vector<std::int32_t> tokens_;

@@ -6,6 +6,7 @@
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/request_queue.hpp>
+#include <tutti/infer/slot_drafters.hpp>
 #include <tutti/infer/slots.hpp>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -35,12 +37,14 @@ struct ServiceOptions {
   std::int64_t prompt_chunk = 128;  ///< tokens of prompts between two tokens of running answers, at most
   CacheOptions cache{};
   std::size_t running = 0;  ///< answers that run at once, where that is fewer than there are slots; 0: as many
+  ServiceDrafts drafts{};
 };
 
 struct ServiceStatus {
   std::size_t waiting = 0, running = 0;
   std::int64_t finished = 0, refused = 0, prompt_tokens = 0, reused_tokens = 0, tokens = 0;
   std::int64_t cached_tokens = 0;  ///< in all caches
+  SpeculationCounts speculation{};
 };
 
 /// Runs in a thread of its own, which alone uses the context.
@@ -48,16 +52,19 @@ struct ServiceStatus {
 /// Order     a free slot goes to the waiting request of the highest priority, of equals to one of the session that was
 ///           served longest ago. Running answers get a token each in every pass; prompts go in beside them in chunks,
 ///           so that no answer waits for a long one.
+/// Drafts    running answers share a pass's first `block_product_few_rows` rows: one alone gets most_drafts behind its
+///           token, two get three each, more than four none.
 /// Caches    a slot that holds the longest beginning of the prompt from the same session is taken, else an idle one,
 ///           whose cache is then lost: CacheOptions say which.
 class Service {
  public:
-  /// Borrows all three. Errors: those of Decoder.
+  /// Borrows all three, and the draft model. Errors: those of Decoder and Speculation.
   Service(exec::Context& context, nn::StoredModel const& model, data::Tokenizer const& tokenizer,
           ServiceOptions const& options = {})
       : tokenizer_(tokenizer),
         options_(options),
         decoder_(context, model, batched(options)),
+        drafters_(context, model, options.drafts, options.decoder.slots, decoder_.capacity()),
         slots_(static_cast<std::size_t>(options.decoder.slots), options.cache),
         waiting_(options.queue),
         thread_([this] { work(); }) {}
@@ -135,7 +142,8 @@ class Service {
     if (options.prompt_chunk < 1)
       throw Error(ErrorKind::invalid_argument, "Service", "prompts need chunks of at least one token");
     DecoderOptions decoder = options.decoder;
-    decoder.batch = options.prompt_chunk + std::max<std::int64_t>(decoder.slots, 0);
+    decoder.batch =
+        options.prompt_chunk + std::max<std::int64_t>(decoder.slots, 0) + (options.drafts.tokens > 0 ? most_drafts : 0);
     return decoder;
   }
 
@@ -198,21 +206,29 @@ class Service {
     slot.sum.assign(request.embed ? static_cast<std::size_t>(decoder_.model().channels()) : 0, 0.0);
     generation->drawing_.emplace(generation->sampler_, tokenizer_, request.prompt, request.stop, request.on_text,
                                  generation->matcher_ ? &*generation->matcher_ : nullptr, request.triggers);
+    drafters_.begin(number(slot), request);
     generation->drawing_->reused(static_cast<std::int64_t>(slot.todo));
     if (request.likeliest) generation->drawing_->keep_log_probabilities(*request.likeliest);
     status_.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
     status_.reused_tokens += static_cast<std::int64_t>(slot.todo);
   }
 
-  /// One batch: a token of every running answer, and chunks of prompts. False when there was nothing to do.
+  std::size_t number(Slot const& slot) { return static_cast<std::size_t>(&slot - slots_.all().data()); }
+  /// A slot whose logits are asked for: those behind its last token, or behind its token and each of its drafts.
+  struct Wanted {
+    Slot* slot;
+    std::span<Proposal const> drafts{};
+  };
+
+  /// One batch: a token of every running answer with what is foretold, and chunks of prompts. False when there was
+  /// nothing to do.
   bool pass() {
     std::vector<NewToken> rows;
-    std::vector<Slot*> wanted;
+    std::vector<Wanted> wanted;
     auto const add = [&](Slot& slot, std::int32_t token, bool last) {
-      rows.push_back({token, static_cast<std::int32_t>(&slot - slots_.all().data()),
-                      static_cast<std::int32_t>(slot.tokens.size()), last});
+      rows.push_back(
+          {token, static_cast<std::int32_t>(number(slot)), static_cast<std::int32_t>(slot.tokens.size()), last});
       slot.tokens.push_back(token);
-      if (last) wanted.push_back(&slot);
     };
     for (Slot& slot : slots_.all())
       if (slot.generation)
@@ -220,11 +236,26 @@ class Service {
           slot.generation->drawing_->end(*reason);
           release(slot);
         }
+    std::vector<Slot*> answers;
     for (Slot& slot : slots_.all())
-      if (slot.generation && slot.next) {
-        Request const& request = slot.generation->request_;
-        if (!request.ready || request.ready()) add(slot, *std::exchange(slot.next, std::nullopt), true);
+      if (slot.generation && slot.next)
+        if (Request const& request = slot.generation->request_; !request.ready || request.ready())
+          answers.push_back(&slot);
+    for (Slot* const slot : answers) {
+      std::int64_t const free = capacity() - static_cast<std::int64_t>(slot->tokens.size()) - 1,
+                         share = kernel::block_product_few_rows / static_cast<std::int64_t>(answers.size()) - 1;
+      std::span<Proposal const> drafts;
+      try {
+        drafts = drafters_.draft(number(*slot), slot->tokens, *slot->next,
+                                 std::min({free, share, slot->generation->drawing_->left() - 1}));
+      } catch (...) {
+        release(*slot, std::current_exception());
+        continue;
       }
+      add(*slot, *std::exchange(slot->next, std::nullopt), true);
+      for (Proposal const& draft : drafts) add(*slot, draft.token, true);
+      wanted.push_back({slot, drafts});
+    }
     std::int64_t room = options_.prompt_chunk;
     std::vector<Slot*> prompts;
     for (Slot& slot : slots_.all())
@@ -235,7 +266,9 @@ class Service {
     for (Slot* const slot : prompts)
       for (; room > 0 && slot->todo < slot->pending.size(); --room) {
         std::int32_t const token = slot->pending[slot->todo++];
-        add(*slot, token, slot->todo == slot->pending.size());
+        bool const last = slot->todo == slot->pending.size();
+        add(*slot, token, last);
+        if (last) wanted.push_back({slot});
       }
     if (rows.empty()) return false;
     std::span<float const> logits;
@@ -250,30 +283,38 @@ class Service {
     }
     sum_hidden(rows);
     auto const classes = static_cast<std::size_t>(decoder_.vocabulary());
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      Slot& slot = *wanted[i];
-      if (slot.generation->request_.embed) {
-        embed(slot);
+    for (Wanted const& one : wanted) {
+      std::size_t const size = (1 + one.drafts.size()) * classes;
+      std::span<float const> const own = logits.first(size);
+      logits = logits.subspan(size);
+      if (one.slot->generation->request_.embed) {
+        embed(*one.slot);
         continue;
       }
       try {
-        draw(slot, logits.subspan(i * classes, classes));
+        draw(*one.slot, own, one.drafts);
       } catch (...) {
-        release(slot, std::current_exception());
+        release(*one.slot, std::current_exception());
       }
     }
     return true;
   }
-  void draw(Slot& slot, std::span<float const> logits) {
+  void draw(Slot& slot, std::span<float const> logits, std::span<Proposal const> drafts) {
     Request const& request = slot.generation->request_;
     Drawing& drawing = *slot.generation->drawing_;
-    bool const full = static_cast<std::int64_t>(slot.tokens.size()) >= capacity();
-    slot.next = drawing.draw(logits, !full || request.shift.on);
+    std::size_t const before = slot.tokens.size() - drafts.size(), classes = logits.size() / (drafts.size() + 1);
+    std::int64_t const free = capacity() - static_cast<std::int64_t>(before);
+    Verified const verified =
+        drawing.verify(logits, drafts, request.shift.on ? std::numeric_limits<std::int64_t>::max() : free);
+    drafters_.verified(number(slot), verified.accepted);
+    slot.tokens.resize(before + static_cast<std::size_t>(verified.accepted));
+    slot.next = verified.next;
     if (!slot.next) {
-      if (request.keep_logits) drawing.result().logits.assign(logits.begin(), logits.end());
+      auto const last = logits.subspan(static_cast<std::size_t>(verified.accepted) * classes, classes);
+      if (request.keep_logits) drawing.result().logits.assign(last.begin(), last.end());
       return release(slot);
     }
-    if (full) {
+    if (static_cast<std::int64_t>(slot.tokens.size()) >= capacity()) {
       ++drawing.result().shifts;
       Slots::shift(slot, request.shift, *slot.next);
     }
@@ -302,6 +343,8 @@ class Service {
       std::lock_guard const guard(mutex_);
       ++status_.finished;
       status_.tokens += static_cast<std::int64_t>(result.tokens.size());
+      status_.speculation.drafted += result.speculation.drafted;
+      status_.speculation.accepted += result.speculation.accepted;
       status_.running = slots_.running();
     }
     generation->finish(std::move(result), std::move(error));
@@ -310,6 +353,7 @@ class Service {
   data::Tokenizer const& tokenizer_;
   ServiceOptions options_;
   Decoder decoder_;
+  SlotDrafters drafters_;
   Slots slots_;  // the thread's alone
   std::once_flag vocabulary_made_;
   std::optional<GrammarVocabulary> vocabulary_;

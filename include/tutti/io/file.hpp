@@ -7,9 +7,11 @@
 #include <tutti/tensor/storage.hpp>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if !TUTTI_WASM
+#include <sys/mman.h>
+#endif
 
 #include <atomic>
 #include <bit>
@@ -146,14 +148,19 @@ inline Storage<Cpu> load_file(std::string const& path) {
 }
 
 /// The bytes of a regular file, mapped read-only: pages come from the page cache when touched. An empty file gives
-/// empty storage. The file must not shrink while it is mapped: the operating system answers that with SIGBUS.
+/// empty storage; without mappings, in WebAssembly, the bytes are read. The file must not shrink while it is mapped:
+/// the operating system answers that with SIGBUS.
 inline Storage<Cpu> map_file(std::string const& path) {
+#if TUTTI_WASM
+  return load_file(path);
+#else
   auto const [file, bytes] = detail::open_regular(path, "map_file");
   if (bytes == 0) return {};
   void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (memory == MAP_FAILED) detail::throw_errno("map_file", "cannot map '" + path + "'");
   return Storage<Cpu>(
       Cpu{}, memory, bytes, [](void*, Cpu const&, void* m, std::size_t n) noexcept { ::munmap(m, n); }, nullptr);
+#endif
 }
 
 /// Makes a folder and the folders above it; one that exists already is fine. Errors: io.

@@ -77,10 +77,11 @@ class Gguf {
 
   /// A whole model in memory, which is copied. `name` stands for the path in messages.
   /// Errors: format, also for the part of a split model; out_of_memory.
-  Gguf(std::span<std::byte const> bytes, std::string name, GgufLimits const& limits = {}) : path_(std::move(name)) {
-    Storage<Cpu> storage(Cpu{}, bytes.size());
-    if (!bytes.empty()) std::memcpy(storage.data(), bytes.data(), bytes.size());
-    add(path_, std::move(storage), limits);
+  Gguf(std::span<std::byte const> bytes, std::string name, GgufLimits const& limits = {})
+      : Gguf(copy_of(bytes), std::move(name), limits) {}
+  /// The same in memory that it takes over, aligned as that of a `Storage` is.
+  Gguf(Storage<Cpu> bytes, std::string name, GgufLimits const& limits = {}) : path_(std::move(name)) {
+    add(path_, std::move(bytes), limits);
     if (split_of(path_, first_).parts > 1) refuse(path_, "it is part of a split model", "Load split models by name");
   }
 
@@ -120,6 +121,11 @@ class Gguf {
     throw Error(ErrorKind::format, "Gguf", "'" + path + "' is not a usable GGUF file: " + why + ". " + advice);
   }
 
+  static Storage<Cpu> copy_of(std::span<std::byte const> bytes) {
+    Storage<Cpu> storage(Cpu{}, bytes.size());
+    if (!bytes.empty()) std::memcpy(storage.data(), bytes.data(), bytes.size());
+    return storage;
+  }
   static Storage<Cpu> fetch(std::string const& path, Loading loading) {
     return loading == Loading::mapped ? map_file(path) : load_file(path);
   }

@@ -275,6 +275,9 @@ class GgufParser {
     std::int64_t bytes = 0;
     if (__builtin_mul_overflow(elements / facts->elements, std::int64_t{facts->bytes}, &bytes))
       refuse(who + " has a size that does not fit 64 bits");
+    if (!std::in_range<std::size_t>(bytes))
+      refuse(who + " has " + std::to_string(bytes) + " bytes, more than memory has addresses here",
+             "Use a smaller model");
     auto const offset = number<std::uint64_t>("the offset", tensor.name);
     if (offset % part_.alignment != 0)
       refuse(who + " has the offset " + std::to_string(offset) + ", which is no multiple of the alignment " +

@@ -21,7 +21,7 @@ namespace tutti::kernel {
 /// Requires  positions below a row's own are in the cache, or among the rows. out does not overlap anything else.
 /// Types     the cache is float32, float16 or bfloat16, rounded to nearest even; everything else float32.
 /// Numerics  as kernel::Attention. Rows of one sequence whose positions follow one another are worked on together where
-///           they are several: the order of sums then differs from that of single rows.
+///           they are more than `block_product_few_rows`: the order of sums then differs from that of single rows.
 /// Errors    invalid_argument (sizes, types), out_of_range (slot, position); nothing is written then.
 struct CachedAttention {
   std::int64_t rows = 0, heads = 0, kv_heads = 0, head_size = 0;

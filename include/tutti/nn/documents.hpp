@@ -32,10 +32,12 @@ struct Documents {
   }
 };
 
-/// graph::attention in which tokens see those of their own document alone.
+/// graph::attention in which a query sees the keys, itself and those before it, for which `allowed` holds: of scores'
+/// shape (B, heads, T, T) it gives truth values, queries along axis 2 and keys along axis 3.
 /// Cost      written in primitives: it keeps numbers (B, heads, T, T) for the backward pass, unlike graph::attention
-constexpr Var attention(Var qkv, int heads, int kv_heads, Documents const& documents,
-                        graph::Where where = graph::Where::current()) {
+template <class Allowed>
+constexpr Var attention_where(Var qkv, int heads, int kv_heads, Allowed&& allowed,
+                              graph::Where where = graph::Where::current()) {
   using namespace graph::detail;
   Shape const packed = qkv.shape(where);
   std::int64_t const all = heads + std::int64_t{2} * kv_heads;
@@ -44,14 +46,30 @@ constexpr Var attention(Var qkv, int heads, int kv_heads, Documents const& docum
         where, "attention",
         "packed projections (B, T, (heads + 2 * kv_heads) * size) with heads a multiple of kv_heads are needed",
         packed);
-  std::int64_t const rows = packed[0], length = packed[1], size = packed[2] / all;
+  std::int64_t const size = packed[2] / all;
   Heads const h = heads_of(qkv, heads, kv_heads);
   Var const s = scores_of(DType::float32, h, reciprocal_root(static_cast<double>(size)));
-  Var const own = equal(reshape(documents.number, Shape{rows, 1, length, 1}),
-                        reshape(documents.number, Shape{rows, 1, 1, length}));
-  Var const e = weights_of(s, causal(*qkv.builder, s.shape()) && own).e;
+  Var const e = weights_of(s, causal(*qkv.builder, s.shape()) && allowed(s.shape())).e;
   Var const out = graph::dot_general(e / last_sum(e), h.v, {3}, {1}, {0, 1}, {0, 2}, where);  // (B, heads, T, size)
   return reshape(transpose(out, {0, 2, 1, 3}), packed.with(2, heads * size));
+}
+/// Tokens see those of their own document alone.
+constexpr Var attention(Var qkv, int heads, int kv_heads, Documents const& documents,
+                        graph::Where where = graph::Where::current()) {
+  auto const own = [&](Shape const& shape) {
+    return equal(reshape(documents.number, Shape{shape[0], 1, shape[2], 1}),
+                 reshape(documents.number, Shape{shape[0], 1, 1, shape[2]}));
+  };
+  return attention_where(qkv, heads, kv_heads, own, where);
+}
+/// Tokens see `window` of them, themselves included.
+constexpr Var windowed_attention(Var qkv, int heads, int kv_heads, std::int64_t window,
+                                 graph::Where where = graph::Where::current()) {
+  auto const near = [&](Shape const& shape) {
+    graph::Builder& builder = *qkv.builder;
+    return less(iota(builder, shape, 2), iota(builder, shape, 3) + static_cast<double>(window));
+  };
+  return attention_where(qkv, heads, kv_heads, near, where);
 }
 
 }  // namespace tutti::nn

@@ -78,14 +78,18 @@ struct Gpt2Loss {
   using Config = Gpt2Config;
 
   constexpr Var operator()(Gpt2 const& p, Var tokens, Var targets) const {
-    int const heads = static_cast<int>(p.config.heads);
     if (p.config.dropout > 0 || p.config.attention_dropout > 0) return dropped(p, tokens, targets);
+    return linear_cross_entropy(features(p, tokens), p.wte, targets, p.config.vocabulary);
+  }
+  /// (B, T, C): what the head reads; nothing is dropped.
+  static constexpr Var features(Gpt2 const& p, Var tokens) {
+    int const heads = static_cast<int>(p.config.heads);
     Documents const documents = documents_of(p, tokens);
     Var x = embedded(p, tokens, documents);
     x = repeat(p.blocks, x, [&](Gpt2Block const& block, Var h) {
       return gpt2_block(block, h, [&](Var qkv) { return attended(p, qkv, heads, documents); });
     });
-    return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);
+    return p.ln_f(x);
   }
 
  private:
@@ -123,6 +127,12 @@ struct Gpt2Loss {
     });
     return linear_cross_entropy(p.ln_f(x), p.wte, targets, p.config.vocabulary);
   }
+};
+
+/// Logits (B, T, padded vocabulary) of the token behind each of tokens (B, T): the function of other programs, to which
+/// a model goes as ONNX.
+struct Gpt2Logits {
+  constexpr Var operator()(Gpt2 const& p, Var tokens) const { return linear(Gpt2Loss::features(p, tokens), p.wte); }
 };
 
 }  // namespace tutti::nn

@@ -69,14 +69,21 @@ struct LlamaLoss {
 
   constexpr Var operator()(Llama const& p, Var tokens, Var targets) const {
     LlamaConfig const& c = p.config;
-    std::int64_t const q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
-    Var x = embed(p.embedding, tokens);
-    std::int64_t const rows = x.shape()[0], length = x.shape()[1];
+    std::int64_t const length = tokens.shape()[1];
     if (c.window > 0 && length > c.window)
       graph::refuse(graph::Where::current(), "LlamaLoss", ErrorKind::unavailable,
                     "training attends to all earlier tokens; make the sequences no longer than the window");
+    graph::Rotations const by = graph::rotations(*tokens.builder, length, c.head_size, c.rotary_base);
+    return linear_cross_entropy(features(p, tokens, by), head(p), targets, c.vocabulary);
+  }
+  /// (B, T, C): what the head reads. `by`: of T positions. `windowed`: tokens see the window of the configuration
+  /// alone, where it has one.
+  static constexpr Var features(Llama const& p, Var tokens, graph::Rotations const& by, bool windowed = false) {
+    LlamaConfig const& c = p.config;
+    std::int64_t const q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
+    Var x = embed(p.embedding, tokens);
+    std::int64_t const rows = x.shape()[0], length = x.shape()[1];
     Documents const documents = c.document_mark < 0 ? Documents() : Documents(tokens, c.document_mark);
-    graph::Rotations const by = graph::rotations(*x.builder, length, c.head_size, c.rotary_base);
     x = repeat(p.blocks, x, [&](LlamaBlock const& block, Var h) {
       return llama_block(block, h, [&](Var qkv) {
         auto const part = [&](std::int64_t from, std::int64_t to) {
@@ -85,12 +92,22 @@ struct LlamaLoss {
         Var const queries = rotary(part(0, q), by, c.pairing), keys = rotary(part(q, q + kv), by, c.pairing);
         Var const turned = graph::concatenate({queries, keys, part(q + kv, q + 2 * kv)}, 2);
         int const heads = static_cast<int>(c.heads), kv_heads = static_cast<int>(c.kv_heads);
+        if (windowed && c.window > 0) return windowed_attention(turned, heads, kv_heads, c.window);
         // Rotations tell how far apart two tokens are: positions need not begin anew.
         return c.document_mark < 0 ? graph::attention(turned, heads, kv_heads)
                                    : attention(turned, heads, kv_heads, documents);
       });
     });
-    return linear_cross_entropy(p.norm(x), c.tied ? p.embedding : p.head, targets, c.vocabulary);
+    return p.norm(x);
+  }
+  static constexpr Var head(Llama const& p) { return p.config.tied ? p.embedding : p.head; }
+};
+
+/// Logits (B, T, padded vocabulary) of the token behind each of tokens (B, T): the function of other programs, to which
+/// a model goes as ONNX. `by`: of T positions, stretched as the model has them.
+struct LlamaLogits {
+  constexpr Var operator()(Llama const& p, Var tokens, graph::Rotations const& by) const {
+    return linear(LlamaLoss::features(p, tokens, by, true), LlamaLoss::head(p));
   }
 };
 

@@ -32,6 +32,7 @@ struct StepOptions {
   List<ParameterGroup> groups{};    ///< parameters that are trained otherwise, by name; later ones win
   AnyCompressor const* compress = nullptr;  ///< how gradients travel; null, or none: as they are
   int ranks = 1;                            ///< for compressors: of the data axis
+  bool stages = false;                      ///< ranks of the pipeline axis have other parameters: the norm is of all
 };
 
 namespace detail {
@@ -104,33 +105,16 @@ constexpr StepGradients step_gradients(graph::Var loss, Pass pass, StepOptions c
     found.gradients[i] = accumulated(found.gradients[i], builder.graph().name(parameters[i].parameter.node));
   return found;
 }
-}  // namespace detail
 
-/// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it. Those that
-/// are frozen, and those on which the loss does not depend (behind stop_gradient, not used), stay as they are: they
-/// have no moments and do not decay. Weight decay applies to matrices and embeddings, parameters of rank two or more,
-/// the axis of layers not counted, unless a group says otherwise.
-/// Hidden matrices, of which optimizers such as Muon know: those of rank two in a Stack, and others of rank two that
-/// only `linear`, `dot_general` and loops read, but for heads, whose product a cross-entropy reads.
-/// Scalars    learning_rate, and those of the optimizer (of `whole` and `last`): `set_step` gives them
-/// States     the optimizer's, and a compressor's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
-/// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
-///            and `last`)
-/// Computes   scale = clip / max(norm, clip), as PyTorch and llm.c clip; norm summed in double
-/// Errors     configuration: a pattern that names no parameter, or nothing to train
-template <Optimizer O = AdamW>
-constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOptions const& options,
-                        graph::Where where = graph::Where::current()) {
+/// What follows when the gradients of a step are known: their average over ranks, the norm, clipping and the updates.
+template <class O>
+constexpr void update_parameters(graph::Builder& builder, StepGradients const& found, O const& optimizer,
+                                 StepOptions const& options, graph::Where where) {
   using graph::Var;
-  graph::Builder& builder = graph::detail::home(loss, where);
-  detail::StepGradients const found = detail::step_gradients(loss, pass, options, where);
   List<Trained> const& parameters = found.parameters;
   List<Var> const& wrt = found.wrt;
   List<Var> gradients = found.gradients;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].parameter.node); };
-  if (pass == Pass::first || pass == Pass::middle) return;
-
-  builder.output("loss", detail::averaged(found.loss, options.reduce, where), where);
   Var squares{}, divided{};  // of what every rank has whole, and of what it has a part
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Var& gradient = gradients[i];
@@ -142,6 +126,7 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
                                             .ranks = options.ranks,
                                             .where = where});
     else gradient = detail::averaged(gradient, options.reduce, where);
+    if (!parameters[i].counted) continue;
     bool const part = gradient.type(where).replication[graph::MeshAxis::tensor] == graph::Replication::varying;
     Var& sum = part ? divided : squares;
     sum = sum.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, sum, where);
@@ -150,6 +135,13 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
     Var const all = all_reduce(partial(divided, graph::MeshAxis::tensor, where), graph::MeshAxis::tensor,
                                comm::PortOp::sum, where);
     squares = squares.builder == nullptr ? all : graph::Operand(squares, where) + all;
+  }
+  if (options.stages) {
+    graph::MeshAxis const axis = graph::MeshAxis::pipeline;
+    if (squares.builder == nullptr) squares = graph::constant(builder, 0, {}, DType::float64, where);
+    if (squares.type(where).replication[axis] == graph::Replication::replicated)
+      squares = graph::vary(squares, axis, comm::PortOp::sum, where);
+    squares = all_reduce(partial(squares, axis, where), axis, comm::PortOp::sum, where);
   }
   Var const norm = convert(sqrt(squares, where), DType::float32, where);
   builder.output("grad_norm", norm, where);
@@ -174,6 +166,29 @@ constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOpti
                       .hidden_matrix = parameters[i].hidden_matrix,
                       .where = where});
   }
+}
+}  // namespace detail
+
+/// Adds to the graph of `loss` what one program of a training step does with every parameter declared in it. Those that
+/// are frozen, and those on which the loss does not depend (behind stop_gradient, not used), stay as they are: they
+/// have no moments and do not decay. Weight decay applies to matrices and embeddings, parameters of rank two or more,
+/// the axis of layers not counted, unless a group says otherwise.
+/// Hidden matrices, of which optimizers such as Muon know: those of rank two in a Stack, and others of rank two that
+/// only `linear`, `dot_general` and loops read, but for heads, whose product a cross-entropy reads.
+/// Scalars    learning_rate, and those of the optimizer (of `whole` and `last`): `set_step` gives them
+/// States     the optimizer's, and a compressor's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
+/// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
+///            and `last`)
+/// Computes   scale = clip / max(norm, clip), as PyTorch and llm.c clip; norm summed in double
+/// Errors     configuration: a pattern that names no parameter, or nothing to train
+template <Optimizer O = AdamW>
+constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOptions const& options,
+                        graph::Where where = graph::Where::current()) {
+  graph::Builder& builder = graph::detail::home(loss, where);
+  detail::StepGradients const found = detail::step_gradients(loss, pass, options, where);
+  if (pass == Pass::first || pass == Pass::middle) return;
+  builder.output("loss", detail::averaged(found.loss, options.reduce, where), where);
+  detail::update_parameters(builder, found, optimizer, options, where);
 }
 
 }  // namespace tutti::optim

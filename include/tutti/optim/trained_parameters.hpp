@@ -17,6 +17,7 @@ struct Trained {
   graph::Parameter parameter;
   ParameterGroup group;  ///< of all that name it: a later one wins where two say something
   bool hidden_matrix = false;
+  bool counted = true;  ///< in the norm by this rank: of what several stages of a pipeline have, by one of them
 };
 
 namespace detail {
@@ -59,7 +60,7 @@ constexpr List<Trained> trained_parameters(graph::Graph const& graph, List<Param
   List<Trained> result;
   for (graph::Parameter const& parameter : graph.parameters) {
     std::string_view const name = graph.name(parameter.node);
-    Trained trained{parameter, {}, false};
+    Trained trained{parameter, {}};
     for (std::string_view pattern : frozen) trained.group.frozen |= matches(pattern, name);
     for (ParameterGroup const& group : groups) {
       if (!matches(group.pattern, name)) continue;

@@ -32,7 +32,9 @@ struct DataParallel {
   /// Of the ranks that have one model together, a part of it each (parallel/mesh.hpp); `port` then joins those of the
   /// same part. Null: every rank has a whole model.
   Shared<comm::Port> tensor{};
-  /// Of all ranks, where there is a tensor axis; null: those of `port`.
+  /// Of the ranks that have the stages of one pipeline, in their order (parallel/pipeline.hpp). Null: no pipeline.
+  Shared<comm::Port> pipeline{};
+  /// Of all ranks, where there is an axis beside that of data; null: those of `port`.
   Shared<comm::Port> all{};
   /// Of moments each rank has the part that it updates: Replicas::sharded.
   bool sharded = false;
@@ -54,7 +56,7 @@ template <Backend B>
 DataParallel data_parallel(Communicator<B>& communicator, Replicas replicas = Replicas::per_node,
                            std::source_location where = std::source_location::current()) {
   DataParallel result{comm::port(communicator, where), nullptr, nullptr};
-  if constexpr (requires { typename B::Accelerator; })
+  if constexpr (comm::DeviceDirect<B>)
     if (communicator.size() > 1) result.device = comm::accelerator_port(communicator);
   result.sharded = replicas == Replicas::sharded && communicator.size() > 1;
   if constexpr (comm::SharesBlocks<B>) {

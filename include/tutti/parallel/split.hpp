@@ -120,6 +120,15 @@ class Splits {
         refuse(concat("no parameter is named '", rules[i].pattern, "', for which there is a rule"));
   }
 
+  /// The same of a rank that has a `stages`-th of the layers of some parameters: of those that `divided(name)` says.
+  template <class F>
+  Splits on_stage(int stages, F&& divided) const {
+    Splits result = *this;
+    for (Entry& entry : result.entries_)
+      if (divided(std::string_view(entry.name))) entry.whole = entry.whole.with(0, entry.whole[0] / stages);
+    return result;
+  }
+
   int ranks() const noexcept { return ranks_; }
   List<Entry> const& entries() const noexcept { return entries_; }
   /// Of a parameter by name.

@@ -5,6 +5,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/pages.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -13,7 +14,6 @@
 #include <new>
 #include <string>
 #include <string_view>
-#include <sys/mman.h>
 #include <type_traits>
 
 namespace tutti {
@@ -66,14 +66,13 @@ struct Cpu {
     if (bytes == 0) return nullptr;
     // From a few huge pages on at the bounds of one, so that the system can give them: fewer faults, and fewer misses
     // when addresses are translated.
-    constexpr std::size_t huge_page = std::size_t{2} << 20;
-    std::size_t const alignment = bytes >= 2 * huge_page ? huge_page : storage_alignment;
+    std::size_t const alignment = pages::have_huge && bytes >= 2 * pages::huge ? pages::huge : storage_alignment;
     std::size_t const rounded = (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
     void* memory = nullptr;
     if (rounded < bytes || ::posix_memalign(&memory, alignment, rounded) != 0)
       throw Error(ErrorKind::out_of_memory, "Cpu::allocate",
                   concat(bytes, " bytes of host memory are not available"));
-    if (alignment == huge_page) ::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
+    if (alignment == pages::huge) pages::prefer_huge(memory, bytes / pages::huge * pages::huge);
     return memory;
   }
   void deallocate(void* memory, std::size_t) const noexcept { std::free(memory); }

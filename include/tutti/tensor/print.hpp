@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -46,7 +47,11 @@ std::string shortest(double value, std::chars_format format) {
     for (double const nudged : {value, std::nextafter(value, 2 * value)}) {
       std::string text = characters(nudged, std::chars_format::scientific, digits);
       double read = 0;
+#if TUTTI_WASM
+      read = std::strtod(text.c_str(), nullptr);  // its library has no from_chars of numbers with a point
+#else
       std::from_chars(text.data(), text.data() + text.size(), read);
+#endif
       auto const back = static_cast<float>(read);
       bool const same = dtype == DType::float16 ? float16(back).bits == float16(narrow).bits
                                                 : bfloat16(back).bits == bfloat16(narrow).bits;

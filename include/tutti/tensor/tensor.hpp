@@ -50,12 +50,13 @@ class Tensor<T, D> {
                   std::source_location where = std::source_location::current())
       : Tensor(Shape(extents, where), device, where) {}
   explicit Tensor(Shape shape, D device = {}, std::source_location where = std::source_location::current())
-      : Tensor(shape, Storage<D>(device, static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T), where)))) {}
+      : Tensor(shape, Storage<D>(device, checked_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T), where)))) {
+  }
   /// On memory that came from elsewhere (an arena, a mapping, a communicator's heap).
   /// Errors: shape, when the storage is too small; invalid_argument, when it is not aligned for T.
   Tensor(Shape shape, Storage<D> storage, std::source_location where = std::source_location::current())
       : shape_(shape), storage_(std::move(storage)) {
-    if (static_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))) > storage_.bytes())
+    if (checked_cast<std::size_t>(checked_multiply(shape.size(), sizeof(T))) > storage_.bytes())
       throw Error(ErrorKind::shape, "Tensor",
                   concat("shape ", to_string(shape), " of ", element_name<T>(), " does not fit ", storage_.bytes(),
                          " bytes of storage"),

@@ -104,6 +104,15 @@ inline void share_unsent(graph::State& own, Checkpoint const& resumed) {
   }
 }
 
+/// For people.
+inline std::string describe_pipeline(parallel::PipelineLayout const& pipeline, std::int64_t micro_batches, int groups) {
+  bool const alternates = pipeline.schedule == parallel::PipelineSchedule::one_forward_one_backward;
+  return fmt::format("{} stages, {} micro-batches, {} schedule: idle {:.0f} % of the time at least{}", pipeline.stages,
+                     micro_batches, alternates ? "1f1b" : "gpipe",
+                     100 * parallel::pipeline_bubble(pipeline.stages, micro_batches),
+                     groups > 1 ? "; gradients averaged every step" : "");
+}
+
 /// Gradients are averaged within every step. A checkpoint holds the per-rank states of a model's own for every rank;
 /// on another number of ranks, rank r goes on with those of rank r modulo the number that was saved, and with the mean
 /// of what compressors had not sent.
@@ -117,7 +126,8 @@ class DataParallelTraining {
   void connect(parallel::DataParallel const& ranks) {
     port_ = ranks.port;
     tensor_ = ranks.tensor;
-    if (ranks_ > 1 || tensor_) step_.connect(ranks);
+    pipeline_ = ranks.pipeline;
+    if (ranks_ > 1 || tensor_ || pipeline_) step_.connect(ranks);
   }
   void begin(Checkpoint const* resumed) {
     if (resumed == nullptr || resumed->replicas() == 0 || own().empty()) return;
@@ -141,16 +151,22 @@ class DataParallelTraining {
   std::int64_t bytes() const noexcept { return 0; }
   std::string describe() const {
     optim::AnyCompressor const& compress = step_.options().compress;
+    parallel::PipelineLayout const& pipeline = step_.options().pipeline;
+    if (pipeline.stages > 1) return describe_pipeline(pipeline, step_.options().micro_steps, ranks_);
     return compress ? "gradients averaged every step, sent " + compress.describe() : "gradients averaged every step";
   }
   std::string describe_traffic(std::int64_t parameters) const {
     std::string text;
     auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
+    bool const grouped = tensor_ || pipeline_;
     if (ranks_ > 1)
       text = fmt::format("{} of gradients averaged over {} {}",
-                         bytes(tensor_ || step_.options().compress ? step_.sent_bytes(graph::MeshAxis::data)
-                                                                   : 4 * parameters), ranks_,
-                         tensor_ ? "groups" : "ranks");
+                         bytes(grouped || step_.options().compress ? step_.sent_bytes(graph::MeshAxis::data)
+                                                                   : 4 * parameters),
+                         ranks_, grouped ? "groups" : "ranks");
+    if (pipeline_)
+      text += fmt::format("{}{} of activations, and as many of their gradients, between two stages",
+                          text.empty() ? "" : ", ", bytes(step_.sent_bytes(graph::MeshAxis::pipeline)));
     if (tensor_)
       text += fmt::format("{}{} of activations added up over the {} ranks of a group", text.empty() ? "" : ", ",
                           bytes(step_.sent_bytes(graph::MeshAxis::tensor)), tensor_->size());
@@ -167,7 +183,7 @@ class DataParallelTraining {
 
   Step& step_;
   int ranks_;
-  Shared<comm::Port> port_, tensor_;
+  Shared<comm::Port> port_, tensor_, pipeline_;
   bool gathered_ = false;  // moments that ranks share out, while a checkpoint is written
 };
 

@@ -8,6 +8,7 @@
 #include <tutti/graph/op.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/parallel/outer_gradient.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
 
 #include <array>
 #include <string>

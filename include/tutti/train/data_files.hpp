@@ -6,7 +6,7 @@
 
 #include <tutti/data/dataset.hpp>
 #include <tutti/data/loader.hpp>
-#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/data/tokenizer_files.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/data_sets.hpp>
 #include <tutti/train/options.hpp>
@@ -39,11 +39,8 @@ auto said_of(std::string const& flag, F&& f) {
   }
 }
 
-/// The tokenizer.json that prepare_text puts beside token files, or nothing.
-inline std::string tokenizer_beside(std::filesystem::path const& folder) {
-  std::string const path = (folder / "tokenizer.json").string();
-  return io::file_exists(path) ? path : std::string();
-}
+/// The tokenizer.json that prepare_text puts beside token files, or what a model's folder has in its place, or nothing.
+inline std::string tokenizer_beside(std::filesystem::path const& folder) { return data::tokenizer_in(folder.string()); }
 
 /// Whether `--model` is a folder or a GGUF file, whose weights a run starts with. A size as d12 stays one.
 inline bool starts_from_files(std::string const& model) {
@@ -85,7 +82,7 @@ inline std::optional<RunTokenizer> choose_tokenizer(Options const& o, std::optio
   }
   if (o.tokenizer.empty()) return given;
   said_of("--tokenizer", [&] {
-    std::string const text = io::read_file(o.tokenizer);
+    std::string const text = data::tokenizer_text(o.tokenizer);
     given = RunTokenizer{data::parse_tokenizer(text, o.tokenizer), text, "--tokenizer " + o.tokenizer};
   });
   if (saved && data::tokenizer_to_json(saved->tokenizer) != data::tokenizer_to_json(given->tokenizer))
@@ -109,7 +106,7 @@ inline std::string require_data_of_tokenizer(std::string const& flag, data::Toke
       without = folder.empty() ? std::string(".") : folder.string();
       continue;
     }
-    data::Tokenizer const made = said_of(flag, [&] { return data::parse_tokenizer(io::read_file(beside), beside); });
+    data::Tokenizer const made = said_of(flag, [&] { return data::read_tokenizer_file(beside); });
     if (data::tokenizer_to_json(made) != data::tokenizer_to_json(run.tokenizer))
       throw Error(ErrorKind::configuration, "train_gpt2",
                   flag + " " + corpus.pattern() + " was made with another tokenizer (" + beside + ") than " +

@@ -2,7 +2,7 @@
 #pragma once
 /// @file
 /// The life of a training run, the same on every rank: restore or initialise, agree, step, validate, sample,
-/// checkpoint, leave. In one class, though long: what ranks do together must be read in its order.
+/// checkpoint, leave. What it tells is in loop_reports.hpp, what it keeps in loop_checkpoints.hpp.
 
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/shared.hpp>
@@ -75,6 +75,7 @@ class Run {
                .keep_packed = o().keep_packed,
                .groups = optim::parse_groups(o().groups),
                .weigh_targets = setup_.train->leaves_out_targets(),
+               .pipeline = pipeline_layout(setup_, data_parallel_),
                .tensor = setup_.mesh.tensor,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps,
@@ -211,38 +212,9 @@ class Run {
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
   /// What --out holds of another history makes room.
-  void begin_history() {
-    if (!setup_.same_run) {
-      if (o().overwrite) remove_checkpoints(o().out);
-    } else
-      for (std::string const& name : set_checkpoints_aside(o().out, setup_.first_step))
-        setup_.changes.push_back("a later checkpoint, kept as " + name);
-  }
+  void begin_history();
 
-  void restore() {
-    if (setup_.resume) {
-      if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
-        setup_.warnings.push_back(std::move(text));
-      step_.fill([&](graph::State& whole) {
-        read_parameters(*setup_.resume, whole);
-        read_moments(*setup_.resume, whole);
-      });
-      step_.set_updates(setup_.first_step);
-    } else if (initial_) {
-      step_.fill([&](graph::State& whole) {
-        if (whole.writer()) initial_(whole);
-      });
-      initial_ = nullptr;  // and the file that it may read
-    } else {
-      step_.initialise(static_cast<std::uint64_t>(o().seed));
-    }
-    parallel::broadcast(*data_parallel_.port, step_.state());
-    if (averages_gradients()) step_.require_equal("at the start");
-    else parallel::require_equal(*port_, step_.state(), "at the start");
-    step_.mark_compared();
-    std::visit([&](auto& algorithm) { algorithm.begin(setup_.resume ? &*setup_.resume : nullptr); }, algorithm_);
-    setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
-  }
+  void restore();
 
   /// Sum over ranks: the job's ceiling.
   double agreed_peak() {
@@ -251,61 +223,7 @@ class Run {
     return peak;
   }
 
-  void announce() {
-    exec::Context const& host = machine_.host();
-    int const busy = host.threads() * ranks_on_node_, may = exec::available_processors();
-    auto const describe = [](auto const& algorithm) { return algorithm.describe(); };
-    auto const traffic = [&](auto const& algorithm) {
-      return algorithm.describe_traffic(step_.parameter_count());
-    };
-    outputs_.table(start_table(setup_, {.device = machine_.describe(),
-                                        .optimizer = step_.optimizer().describe(),
-                                        .products = machine_.describe_products(step_.options().compute),
-                                        .algorithm = std::visit(describe, algorithm_),
-                                        .traffic = std::visit(traffic, algorithm_),
-                                        .ranks = ranks(),
-                                        .tensor = setup_.mesh.tensor,
-                                        .ranks_on_node = ranks_on_node_,
-                                        .threads = host.threads(),
-                                        .parameters = step_.parameter_count(),
-                                        .flops_per_token = flops_per_token(),
-                                        .peak_flops = peak_flops_,
-                                        .state_bytes = common_bytes(),
-                                        .own_bytes = own_bytes(),
-                                        .work_bytes = step_.workspace_bytes(),
-                                        .one_state = step_.divided()}));
-    for (std::string const& change : setup_.changes) outputs_.line("on resume: " + change);
-    for (std::string const& warning : setup_.warnings) outputs_.line("WARNING: " + warning);
-    if (averages_gradients() && data_parallel_.node && !step_.divided() && step_.divisible())
-      outputs_.line(
-          "WARNING: shared memory is too small for one copy of parameters and moments: every rank keeps its own. "
-          "Enlarge /dev/shm, or say --replicas-per-rank");
-    if (busy > may)
-      outputs_.line(fmt::format(
-          "WARNING: {} threads share {} processors: this will be slow. Use fewer ranks or --threads", busy, may));
-    outputs_.record({{"type", "start"},
-                     {"step", setup_.first_step},
-                     {"steps", setup_.steps},
-                     {"ranks", ranks()},
-                     {"threads", host.threads()},
-                     {"backend", o().backend.text()},
-                     {"device", o().device.text()},
-                     {"algorithm", o().algorithm.text()},
-                     {"isa", name(host.isa())},
-                     {"processor", exec::processor_name()},
-                     {"peak_gflops", peak_flops_ / 1e9},
-                     {"parameters", step_.parameter_count()},
-                     {"model", setup_.model.json},
-                     {"tokens_per_step", setup_.tokens_per_step()},
-                     {"rows", setup_.rows},
-                     {"micro_steps", setup_.micro_steps},
-                     {"sent_bytes", sent_bytes()},
-                     {"compress", o().compress.empty() ? "none" : o().compress},
-                     {"seed", o().seed},
-                     {"prompt", opening_prompt(setup_)}});
-    outputs_.registry().set("compiled", {{"seconds", built_seconds_}, {"workspace", step_.workspace_bytes()}});
-    if (!averages_gradients()) outputs_.registry().set("inner", {{"steps", o().inner_steps}});
-  }
+  void announce();
 
   /// Steps done or under way.
   std::int64_t begun() const noexcept { return done_ + (under_way_ ? 1 : 0); }
@@ -344,61 +262,10 @@ class Run {
   }
 
   /// Of the step that comes. Its time is none of the step's.
-  void measure_gradients(Batch const& batch) {
-    GradientStatistics const found = step_.gradient_statistics(batch);
-    RunOutputs::Json row{{"type", "gradients"}, {"step", batch.step + 1}, {"loss", found.loss}, {"norm", found.norm}};
-    for (ParameterGradient const& one : found.parameters) {
-      row["norm/" + one.name] = one.norm;
-      row["zeros/" + one.name] = one.zeros;
-    }
-    if (!found.not_finite.empty()) row["not_finite"] = found.not_finite;
-    outputs_.record(row);
-    if (!found.not_finite.empty()) outputs_.line(fmt::format("WARNING: step {}: {}", batch.step + 1, found.not_finite));
-    origin_ = found.not_finite.empty() ? "" : ". Of its gradient: " + found.not_finite;
-    told_ = now();
-  }
+  void measure_gradients(Batch const& batch);
 
   /// Waits for the step under way, and tells of it.
-  void tell() {
-    auto const [step, rate] = *under_way_;
-    under_way_.reset();
-    StepResult result = step_.finish();
-    // Of a norm that is not finite come parameters that are not: they must not be kept.
-    bool const loss_finite = std::isfinite(result.loss), finite = loss_finite && std::isfinite(result.grad_norm);
-    bool const diverged = agree(!finite, (now() - told_) * 1e3 - result.exposed_comm_ms);
-    if (!diverged) std::visit([&](auto& algorithm) { algorithm.finish_step(step + 1, result); }, algorithm_);
-    double const seconds = now() - told_;
-    told_ += seconds;
-    double const speed = static_cast<double>(setup_.tokens_per_step()) / seconds;
-    double const utilisation = speed * flops_per_token() / peak_flops_;
-    RunOutputs::Json row{{"type", "step"},
-                         {"step", step + 1},
-                         {"loss", result.loss},
-                         {"grad_norm", result.grad_norm},
-                         {"lr", rate},
-                         {"ms", seconds * 1e3},
-                         {"tokens_per_second", speed},
-                         {"mfu", utilisation},
-                         {"exposed_comm_ms", result.exposed_comm_ms},
-                         {"slowest_ms", slowest_.ms},
-                         {"slowest_rank", slowest_.rank}};
-    if (data::MixtureLoader const& sets = *setup_.train; sets.sets() > 1)
-      for (std::size_t set = 0; set < sets.sets(); ++set) row["epochs"][sets.name(set)] = sets.epochs_at(step + 1, set);
-    outputs_.record(row);
-    step_seconds_ += seconds;
-    waited_ms_ = result.exposed_comm_ms;
-    done_ = step + 1;
-    if (diverged) {
-      float const value = loss_finite ? result.grad_norm : result.loss;
-      diverged_ = fmt::format("the {} of step {} is {}: training has diverged. Lower --learning-rate, or resume an "
-                              "earlier checkpoint{}",
-                              loss_finite ? "gradient's norm" : "loss", done_, std::isnan(value) ? NAN : value,
-                              !origin_.empty()                 ? origin_
-                              : o().gradient_statistics == 1 ? ""
-                                                               : "; with --gradient-statistics 1 it tells which "
-                                                                 "operation made what is not finite");
-    }
-  }
+  void tell();
 
   /// A stop that any rank was asked for is a stop for all, after the same step, and so is a step that went wrong.
   /// Returns whether it did on any.
@@ -434,120 +301,20 @@ class Run {
     outputs_.phase("training");
   }
 
-  void validate() {
-    if (!setup_.validation) return;
-    InPhase const phase(outputs_, "validating");
-    std::vector<Validation> sets;
-    with_agreed_model([&] {
-      auto const add = [&](data::ValidationLoader const& held_out) {
-        sets.push_back(measure(*data_parallel_.port, step_, held_out,
-                               setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
-                               setup_.validation_windows(held_out)));
-      };
-      add(*setup_.validation);
-      for (data::ValidationLoader const& further : setup_.further_validation) add(further);
-    });
-    Validation const found = joined(sets);
-    validation_loss_ = found.loss;
-    bool const text_known = found.bits_per_byte > 0;
-    outputs_.line(fmt::format("step {}: validation loss {:.4f}{}", done_, found.loss,
-                              text_known ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
-    outputs_.record({{"type", "validation"},
-                     {"step", done_},
-                     {"loss", found.loss},
-                     {"predictions", found.predictions},
-                     {"bits_per_byte", text_known ? RunOutputs::Json(found.bits_per_byte) : RunOutputs::Json()}});
-    for (std::size_t i = 0; i < sets.size() && sets.size() > 1; ++i) {
-      std::string const& name = (i == 0 ? *setup_.validation : setup_.further_validation[i - 1]).corpus().pattern();
-      outputs_.line(fmt::format("step {}:   {}: {:.4f}", done_, name, sets[i].loss));
-      outputs_.record({{"type", "validation_set"},
-                       {"step", done_},
-                       {"set", name},
-                       {"loss", sets[i].loss},
-                       {"predictions", sets[i].predictions}});
-    }
-    last_validated_ = done_;
-  }
+  void validate();
 
   /// Rank 0 writes, the others go on to the next collective and wait there.
-  void sample() {
-    last_sampled_ = done_;
-    InPhase const phase(outputs_, "sampling");
-    if constexpr (writes_text)
-      if ((root() || setup_.mesh.tensor > 1) && setup_.tokenizer)
-        with_agreed_model([&] {
-          step_.show(root(), [&](graph::State& whole) {
-            if (root()) write_sample(whole);
-          });
-        });
-  }
-  void write_sample(graph::State& whole) {
-    std::string const text =
-        sample_text(machine_.host(), step_.config(), whole, setup_.tokenizer->tokenizer, o().sample_prompt,
-                    o().sample_tokens, static_cast<std::uint64_t>(o().seed) + static_cast<std::uint64_t>(done_));
-    outputs_.line(fmt::format("step {}: sample\n{}", done_, text));
-    outputs_.record({{"type", "sample"}, {"step", done_}, {"text", text}});
-  }
+  void sample();
+  void write_sample(graph::State& whole);
 
-  void checkpoint() {
-    last_saved_ = done_;
-    InPhase const phase(outputs_, "checkpoint");
-    if (!o().out.empty()) with_agreed_model([&] { write_checkpoint(); });
-  }
-  void write_checkpoint() {
-    std::string const when = "at the checkpoint of step " + std::to_string(done_);
-    if (averages_gradients()) step_.require_equal(when);
-    else parallel::require_equal(*port_, step_.state(), when);
-    keep_product_choices(machine_, o().out, port_->rank());
-    step_.show(root(), [&](graph::State& whole) { write_checkpoint(whole); });
-  }
-  void write_checkpoint(graph::State const& whole) {
-    CheckpointContents contents = contents_of(whole, done_);
-    std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
-    if (!root()) return;
-    if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-    contents.facts = checkpoint_facts(setup_, done_, data_ranks());
-    saved_ = save_checkpoint(o().out, contents, o().keep).string();
-    outputs_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
-    outputs_.record({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
-  }
+  void checkpoint();
+  void write_checkpoint();
+  void write_checkpoint(graph::State const& whole);
 
-  void finish() {
-    double const seconds = now() - started_;
-    bool const stopped = stop_ != 0 && done_ < setup_.steps, converging = diverged_.empty();
-    if (!stopped && converging) {
-      if (setup_.validation && last_validated_ != done_) validate();
-      if (o().sample_every > 0 && last_sampled_ != done_) sample();
-    }
-    std::int64_t const steps = done_ - setup_.first_step;
-    bool const unsaved = last_saved_ != done_ && (steps > 0 || !setup_.same_run);
-    if (converging && unsaved && (stopped || !o().no_final_checkpoint)) checkpoint();
-    parallel::barrier(*port_);  // the files are complete before any rank leaves
-    if (!converging) return end("diverged", diverged_);
-    if (stopped)
-      outputs_.line(fmt::format("stopped by {} after step {}{}", stop_ == SIGINT ? "SIGINT" : "SIGTERM", done_,
-                                saved_.empty() && !setup_.same_run ? "" : "; go on with --resume latest"));
-    else if (steps == 0)
-      outputs_.line(fmt::format("done: the checkpoint is of step {} already. Ask for more --steps", done_));
-    else
-      outputs_.line(fmt::format("done: {} step{} in {}, {:.1f} ms a step, {:.0f} tok/s", steps, steps == 1 ? "" : "s",
-                                human_time(seconds), 1e3 * step_seconds_ / static_cast<double>(steps),
-                                static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
-    if (o().profile && steps > 0)
-      report_profile(outputs_.console(), step_.profiles(), machine_.measure_roofline(step_.options().compute),
-                     port_->rank(), o().out);
-    end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
-  }
+  void finish();
 
   /// The last line of metrics.jsonl: how far the run came, and why it ended.
-  void end(char const* reason, std::string const& error = {}) {
-    bool const stopped = stop_ != 0 && done_ < setup_.steps;
-    RunOutputs::Json row{{"type", "end"}, {"step", done_}, {"reason", reason}, {"stopped", stopped}};
-    row["seconds"] = now() - started_;
-    if (!error.empty()) row["error"] = error;
-    if (last_validated_ >= 0) row["validation_loss"] = validation_loss_;
-    outputs_.record(row);
-  }
+  void end(char const* reason, std::string const& error = {});
 
   std::int64_t built_since_ = exec::now_ns();  // first: the members after it are what takes time
   parallel::DataParallel data_parallel_;
@@ -596,3 +363,7 @@ int run_training(parallel::DataParallel const& ranks, NodePlace const& place, Se
 }
 
 }  // namespace tutti::train
+
+// What follows belongs to the class.
+#include <tutti/train/loop_checkpoints.hpp>
+#include <tutti/train/loop_reports.hpp>

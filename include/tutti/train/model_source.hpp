@@ -5,7 +5,7 @@
 /// its weights. Tensors stay in the memory of the mapped files and are read row after row.
 
 #include <tutti/core/block_dequantise.hpp>
-#include <tutti/data/tokenizer_json.hpp>
+#include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
@@ -34,7 +34,8 @@ struct ModelSource {
   std::string folder;          ///< of a model as Hugging Face publishes them; else empty
   std::shared_ptr<io::Gguf const> gguf{};  ///< a GGUF file; else nothing
   std::optional<data::Tokenizer> tokenizer{};
-  std::string tokenizer_text{};  ///< tokenizer.json as it is; empty: the file that `tokenizer` is of is no such
+  std::string
+      tokenizer_text{};  ///< tokenizer.json as it is, or made of vocab.json; empty: `tokenizer` is of a GGUF file
   std::string chat_template{};
 
   bool gpt2() const noexcept { return std::holds_alternative<nn::Gpt2Config>(model.config); }
@@ -192,21 +193,32 @@ inline void take_tokenizer(ModelSource& source, std::string const& path, std::st
   source.tokenizer_text = text;
 }
 
+inline void open_onnx(ModelSource& source, std::string const& path) {
+  auto const file = std::make_shared<io::Onnx const>(path);
+  source.model = infer::read_onnx_model(file);
+  source.chat_template = infer::onnx_chat_template(*file);
+  source.tokenizer = infer::onnx_tokenizer(*file);
+  if (std::string const* const text = file->find_metadata("tutti.tokenizer")) source.tokenizer_text = *text;
+}
+
 }  // namespace detail
 
-/// `path` is a GGUF file, an llm.c model file, a checkpoint or the `--out` folder of a run (its latest), or a folder as
-/// Hugging Face publishes models. `tokenizer`: a tokenizer.json in the place of the model's own; a model need not have
-/// one. Errors: io, format; configuration, for what is none of these.
+/// `path` is a GGUF file, an ONNX file that this library wrote, an llm.c model file, a checkpoint or the `--out` folder
+/// of a run (its latest), or a folder as Hugging Face publishes models. `tokenizer`: a file of data::tokenizer_text in
+/// the place of the model's own; a model need not have one. Errors: io, format; configuration, for what is none of
+/// these.
 inline ModelSource open_model(std::string const& path, std::string const& tokenizer = "") {
   namespace fs = std::filesystem;
   ModelSource source;
   auto const refuse = [&](std::string const& why) {
     throw Error(ErrorKind::configuration, "open_model",
                 "'" + path + "' " + why +
-                    ". Pass a GGUF file, an llm.c model file, a checkpoint, the folder of a run, or a folder with "
-                    "config.json and safetensors");
+                    ". Pass a GGUF file, an ONNX file of this program, an llm.c model file, a checkpoint, the folder "
+                    "of a run, or a folder with config.json and safetensors");
   };
   if (!io::file_exists(path)) refuse("does not exist");
+  if (std::string const what = io::foreign_model_at(path); !what.empty() && !infer::is_hugging_face(path))
+    throw Error(ErrorKind::configuration, "open_model", io::foreign_model_sentence(path, what));
   fs::path beside = fs::path(path).parent_path();
   if (io::folder_exists(path)) {
     beside = path;
@@ -232,18 +244,20 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
     data::GgufVocabulary const vocabulary = infer::gguf_vocabulary(*source.gguf);
     source.tokenizer = data::make_tokenizer(vocabulary, path);
     source.chat_template = vocabulary.chat_template;
+  } else if (infer::is_onnx(path)) {
+    detail::open_onnx(source, path);
   } else if (std::int32_t const magic = 20240326;
              detail::begins_with(path, {reinterpret_cast<char const*>(&magic), sizeof magic})) {
     source.model = stored_gpt2(std::make_shared<io::LlmcModel const>(path));
     source.begins_texts = true;
   } else {
     refuse(path.ends_with(".safetensors") ? "is one of the files of a model. Pass its folder"
-                                          : "is neither a GGUF file nor an llm.c model file");
+                                          : "is neither a GGUF nor an ONNX file nor an llm.c model file");
   }
   source.name = (fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path()).stem().string();
-  if (std::string const file = tokenizer.empty() ? (beside / "tokenizer.json").string() : tokenizer;
-      !source.gguf && (!tokenizer.empty() || io::file_exists(file))) {
-    detail::take_tokenizer(source, file, io::read_file(file));
+  if (std::string const file = tokenizer.empty() ? data::tokenizer_in(beside.string()) : tokenizer;
+      !source.gguf && !file.empty() && (!tokenizer.empty() || !source.tokenizer)) {
+    detail::take_tokenizer(source, file, data::tokenizer_text(file));
     if (!source.folder.empty() && tokenizer.empty()) source.tokenizer = infer::detail::hugging_face_tokenizer(path);
   }
   if (source.tokenizer && source.tokenizer->vocabulary() > source.classes())

@@ -79,11 +79,10 @@ inline void require_tied(ModelSource const& source, char const* target) {
 
 }  // namespace detail
 
-/// The library's own parameters of a source, layers stacked, rotations between neighbours; embedding and head are
-/// padded to a multiple of 128 rows. Errors: format; configuration, for a head or rotations that training has not.
-inline std::vector<ExportedTensor> parameter_tensors(ModelSource const& source) {
+/// The library's own parameters of a source, layers stacked, rotations between neighbours; embedding and head have
+/// `padded` rows. Errors: format; configuration, for a head that GPT-2 has not.
+inline std::vector<ExportedTensor> stacked_tensors(ModelSource const& source, std::int64_t padded) {
   std::vector<ExportedTensor> all;
-  std::int64_t const padded = nn::padded_vocabulary(source.classes());
   SourceTensors const tensors(source);
   if (source.gpt2()) {
     detail::require_tied(source, "a GPT-2 here");
@@ -98,11 +97,6 @@ inline std::vector<ExportedTensor> parameter_tensors(ModelSource const& source) 
     return all;
   }
   nn::LlamaConfig const& c = source.llama_config();
-  if (!rotates_plainly(source))
-    throw Error(ErrorKind::configuration, "convert",
-                "'" + source.model.source +
-                    "' stretches its rotations for long texts, or rotates a part of each head alone, which models in "
-                    "training do not. Use a model without rope_scaling");
   std::int64_t const n = c.channels, q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
   auto const stacked = [&](char const* name, Shape const& shape, auto&& of_layer) {
     std::vector<SourceMatrix> layers;
@@ -136,6 +130,16 @@ inline std::vector<ExportedTensor> parameter_tensors(ModelSource const& source) 
   all.push_back({"norm.weight", {n}, tensors.vector("output_norm.weight", n)});
   if (!c.tied) all.push_back({"head", {padded, n}, tensors.table("output.weight", padded)});
   return all;
+}
+/// For training: embedding and head are padded to a multiple of 128 rows. Errors: format; configuration, for a head or
+/// rotations that training has not.
+inline std::vector<ExportedTensor> parameter_tensors(ModelSource const& source) {
+  if (!source.gpt2() && !rotates_plainly(source))
+    throw Error(ErrorKind::configuration, "convert",
+                "'" + source.model.source +
+                    "' stretches its rotations for long texts, or rotates a part of each head alone, which models in "
+                    "training do not. Use a model without rope_scaling");
+  return stacked_tensors(source, nn::padded_vocabulary(source.classes()));
 }
 
 namespace detail {

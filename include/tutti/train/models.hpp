@@ -21,7 +21,7 @@ template <Backend B>
 std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Options const& o) {
   parallel::MeshSizes sizes;
   if (!all_succeed(*comm::port(communicator), [&] {
-        sizes = parallel::mesh_sizes(communicator.size(), o.data_parallel, o.tensor_parallel);
+        sizes = parallel::mesh_sizes(communicator.size(), o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
       }))
     return std::nullopt;
   return parallel::mesh(communicator, sizes,

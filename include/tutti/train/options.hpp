@@ -11,6 +11,7 @@
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/parallel/compression_choice.hpp>
 #include <tutti/train/choices.hpp>
+#include <tutti/train/layout_checks.hpp>
 #include <tutti/train/value_checks.hpp>
 
 #include <cstdint>
@@ -85,6 +86,8 @@ struct Options {
   int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
+  int pipeline_parallel = 1;                                    ///< ranks that have some layers of a model each
+  Choice<parallel::PipelineSchedule> pipeline_schedule{};       ///< of their passes
   bool tensorboard = false, dashboard = false;
   int dashboard_port = -1;  ///< -1: no page; 0: any free port
   std::string config;
@@ -167,7 +170,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "tokens per step over all ranks (default: batch * sequence * ranks * sync-freq)"},
     o.total_tokens, Whole{0, most_tokens});
   f(Flag{"Data", "sync-freq", model,
-         "micro-steps whose gradients are summed before ranks synchronise and update (default: derived)"},
+         "micro-steps whose gradients are summed before ranks synchronise and update (default: derived); the "
+         "micro-batches of a pipeline",
+         "micro-batches"},
     o.sync_freq, Whole{o.given.contains("sync-freq") ? 1 : 0, most});
   f(Flag{"Data", "seed", checkpoint, "of initial weights and data order"}, o.seed, count);
 
@@ -270,6 +275,12 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "neighbouring ranks that have one model together: each some heads and columns of every layer",
          "model-parallel"},
     o.tensor_parallel, setting::Range<int>{1});
+  f(Flag{"Run", "pipeline-parallel", call,
+         "ranks that have one model together, as stages: each some of its layers, through which micro-batches go"},
+    o.pipeline_parallel, setting::Range<int>{1});
+  f(Flag{"Run", "pipeline-schedule", call,
+         "of stages: 1f1b (forward and backward passes alternate) or gpipe (all forward passes first)"},
+    o.pipeline_schedule, Any{});
   f(Flag{"Run", "recompute", call,
          "compute again in the backward pass, to save memory: none, pointwise (norms, GELU, elementwise) or block "
          "(all)"},
@@ -324,27 +335,7 @@ inline void validate(Options const& o) {
     refuse("device", o.device.text(), "does not say where the time of a step went. Leave out --profile");
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
-  if (o.tensor_parallel > 1) {
-    std::string const ranks = std::to_string(o.tensor_parallel);
-    if (o.device != DeviceName::cpu)
-      refuse("tensor-parallel", ranks, "is for --device cpu alone. Leave it out, or train on processors");
-    if (o.algorithm != AlgorithmName::ddp)
-      refuse("tensor-parallel", ranks, "is for --algorithm ddp, which averages gradients every step. Leave out one");
-    if (o.optimizer == OptimizerName::muon)
-      refuse("tensor-parallel", ranks,
-             "divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or leave it out");
-    if (o.attention_dropout > 0)
-      refuse("tensor-parallel", ranks,
-             "divides heads, and --attention-dropout draws its masks over all of them. Leave out one");
-  }
-  if (o.zero > 0) {
-    if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
-    if (o.algorithm != AlgorithmName::ddp)
-      refuse("zero", "1", "is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
-    if (o.optimizer == OptimizerName::sgd)
-      refuse("zero", "1", "shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.tensor_parallel > 1) refuse("zero", "1", "is not there for --tensor-parallel. Leave out one");
-  }
+  detail::check_layout(o, refuse);
   // What is resumed may say otherwise.
   bool const remembered = !o.resume.empty() && o.checkpoint.empty();
   if (o.architecture == Architecture::gpt2 && o.resume.empty())

@@ -264,7 +264,7 @@ inline double state_bytes_of_parameter(Options const& o) noexcept {
 inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
                            std::int64_t available = exec::available_memory()) {
   double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
-  double const parameters = s.model.parameters / s.mesh.tensor;  // of a rank at least
+  double const parameters = s.model.parameters / s.mesh.tensor / s.mesh.pipeline;  // of a rank at least
   double const moments = (state_bytes_of_parameter(s.options) - 4) / (s.options.zero > 0 ? s.mesh.data : 1);
   detail::require_memory(s.options, ranks_on_node, one_state, (4 + moments) * parameters,
                          4 * (parameters + hidden) + s.bytes_of_tokens(), available);
@@ -309,7 +309,7 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
     refuse("--tokenizer " + o.tokenizer + " knows " + std::to_string(known) + " tokens, the model only " +
            std::to_string(s.model.vocabulary) + ". Use the model's own tokenizer");
 
-  s.mesh = parallel::mesh_sizes(ranks, o.data_parallel, o.tensor_parallel);
+  s.mesh = parallel::mesh_sizes(ranks, o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
   detail::divide_batch(s, s.mesh.data);
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
     data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
@@ -359,11 +359,21 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
                          std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
                          ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
                          ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
+  if (s.micro_steps < s.mesh.pipeline)
+    s.warnings.push_back(fmt::format("--pipeline-parallel {} with {} micro-batch{} a step: each stage waits {:.0f} % "
+                                     "of the time. Give at least {} --micro-batches", s.mesh.pipeline, s.micro_steps,
+                                     s.micro_steps == 1 ? "" : "es",
+                                     100 * parallel::pipeline_bubble(s.mesh.pipeline, s.micro_steps),
+                                     4 * s.mesh.pipeline));
   detail::warn_of_little_data(s);
   detail::warn_of_few_averages(s);
   return s;
 }
 
+/// Of a rank with these places on the axes of a mesh.
+inline parallel::PipelineLayout pipeline_layout(Setup const& s, parallel::DataParallel const& ranks) {
+  return {s.mesh.pipeline, ranks.pipeline ? ranks.pipeline->rank() : 0, s.options.pipeline_schedule};
+}
 /// What the checkpoint of step `step` says of its run, beside step and hashes. `ranks` share out a batch; nothing in a
 /// checkpoint depends on how many have a model together.
 inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {

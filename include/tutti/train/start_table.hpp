@@ -22,6 +22,7 @@ struct RunFacts {
   std::string device, optimizer, products, algorithm, traffic;
   int ranks = 1;
   int tensor = 1;  ///< of the ranks, so many have one model together
+  std::int64_t activation_bytes = 0;  ///< of work_bytes: what a stage of a pipeline keeps for backward passes
   int ranks_on_node = 1, threads = 1;
   std::int64_t parameters = 0;
   double flops_per_token = 0;
@@ -56,14 +57,18 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
   Options const& o = setup.options;
   auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
   double const flops = facts.flops_per_token * static_cast<double>(setup.tokens_per_step());
-  int const data = facts.ranks / facts.tensor;
-  char const* const share = facts.tensor == 1 ? "rank" : "group";
+  int const stages = setup.mesh.pipeline, data = facts.ranks / facts.tensor / stages;
+  char const* const share = facts.tensor * stages == 1 ? "rank" : "group";
   auto const count = [](auto n, char const* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
   std::vector<std::pair<std::string, std::string>> rows{
       {"device", fmt::format("{}, {:.0f} GFLOP/s {} measured", facts.device, facts.peak_flops / 1e9, o.compute.text())},
       {"layout",
        fmt::format("{}: {}{} x {}", o.backend.text(), count(facts.ranks, "rank"),
-                   facts.tensor == 1 ? "" : fmt::format(" (data {} x tensor {})", data, facts.tensor),
+                   facts.tensor * stages == 1
+                       ? ""
+                       : fmt::format(" (data {}{}{})", data,
+                                     facts.tensor > 1 ? fmt::format(" x tensor {}", facts.tensor) : "",
+                                     stages > 1 ? fmt::format(" x pipeline {}", stages) : ""),
                    count(facts.threads, "thread"))},
       {"algorithm", facts.ranks == 1 && o.algorithm == AlgorithmName::ddp ? "one rank" : facts.algorithm},
       {"model", setup.model.origin + ": " + setup.model.sizes},
@@ -97,9 +102,12 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
                          bytes(facts.work_bytes),
                          facts.own_bytes > 0 ? fmt::format(", {} parameters and moments", bytes(facts.own_bytes)) : "",
                          bytes(facts.state_bytes), count(facts.ranks_on_node, "rank"))
-           : fmt::format("{} a rank: {} parameters and moments, {} activations and gradients",
+           : fmt::format("{} a rank: {} parameters and moments, {} activations and gradients{}",
                          bytes(facts.state_bytes + facts.work_bytes), bytes(facts.state_bytes),
-                         bytes(facts.work_bytes))},
+                         bytes(facts.work_bytes),
+                         stages == 1 ? ""
+                                     : fmt::format(", of which the first stage keeps {} for backward passes to come",
+                                                   bytes(facts.activation_bytes)))},
       {"traffic", facts.traffic},
       {"seed", std::to_string(o.seed)},
       {"out", o.out.empty() ? "nothing is kept (give --out)" : o.out}};

@@ -35,6 +35,17 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
   if (options.compress && options.tensor > 1)
     refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
            "TrainStepOptions::compress, or use one rank of the tensor axis");
+  if (options.pipeline.stages == 1) return;
+  if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
+  if (options.compress) refuse("gradients are not compressed in a pipeline. Leave out TrainStepOptions::compress");
+  if (options.keep_packed) refuse("stages of a pipeline keep no packed weights. Leave out keep_packed");
+  if (options.profile) refuse("stages of a pipeline are not profiled. Leave out TrainStepOptions::profile");
+}
+
+/// Errors: unavailable, where this rank is a stage of a pipeline.
+inline void refuse_stages(TrainStepOptions const& options, char const* what, std::source_location where) {
+  if (options.pipeline.stages > 1)
+    throw Error(ErrorKind::unavailable, "TrainStep", concat("stages of a pipeline ", what, ". Use one stage"), where);
 }
 
 /// Of those that a step is to be connected to; it is made for `tensor` on the tensor axis. `averages`: whether its

@@ -11,6 +11,7 @@
 #include <tutti/graph/op.hpp>
 #include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
 #include <tutti/tensor/view.hpp>
 
 #include <cstdint>
@@ -45,6 +46,9 @@ struct TrainStepOptions {
   /// Batches have targets of -1: the loss is the mean over all targets of a step that count, over its micro-steps and
   /// ranks, which tell each other how many they have. Else it is the mean of micro-steps' means.
   bool weigh_targets = false;
+  /// This rank's stage where ranks have some layers of the model each (parallel/pipeline_cut.hpp): micro-steps are the
+  /// micro-batches that go through the stages.
+  parallel::PipelineLayout pipeline{};
   int tensor = 1;              ///< ranks of the tensor axis, each with a part of the model (parallel/mesh.hpp)
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step

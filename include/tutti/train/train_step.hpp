@@ -17,9 +17,11 @@
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/own_updates.hpp>
+#include <tutti/train/pipelined_step.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/step_programs.hpp>
+#include <tutti/train/whole_state.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -72,6 +74,11 @@ class TrainStep {
     splits_ = splits_of(config_, model, options_.tensor, where);
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
+    if (options.pipeline.stages != 1) {
+      auto const part = [&](graph::Graph const& whole) { return parallel::shard(whole, splits_); };
+      pipeline_.emplace(part(model), part(evaluated), optimizer_, options_, state_, where);
+      return;
+    }
     try {
       state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
@@ -91,19 +98,13 @@ class TrainStep {
   optim::AnyOptimizer const& optimizer() const noexcept { return optimizer_; }
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
-  graph::State& state() {
-    execution_.state();
-    return state_;
-  }
+  graph::State& state() { return execution_.state(), state_; }
   /// Of parameters and moments.
   std::int64_t state_bytes() const noexcept { return state_.bytes() - sections_.others_bytes(state_); }
   /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
   parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
-    std::int64_t count = 0;
-    for (graph::Field const& field : state_.fields())
-      if (field.parameter) count += parallel::whole_of(field.shape, splits_.of(field), splits_.ranks()).size();
-    return count;
+    return pipeline_ ? pipeline_->parameter_count(splits_) : parameters_of_whole(state_, splits_);
   }
 
   /// Ranks: all, once connected. Parameters as the model says (a free `initialise_parameters(config, state, seed)`
@@ -118,45 +119,42 @@ class TrainStep {
   std::int64_t updates() const noexcept { return updates_; }
   void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
-  /// f(state) writes the state, whole tensors also where the ranks of the tensor axis have parts, of which each then
-  /// takes its own.
+  /// f(state) writes the state, whole tensors also where the ranks of a tensor or pipeline axis have parts, of which
+  /// each then takes its own.
   /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current()) {
     execution_.state();
-    if (splits_.ranks() == 1) return static_cast<void>(f(state_)), sections_.clear_others(state_);
-    require_connected(where);
-    graph::State whole = parallel::whole_fields(state_, splits_);
-    f(whole);
-    parallel::take_parts(whole, state_, splits_, parallel_.tensor->rank());
+    auto const write = [&](graph::State& part) { fill_parts(part, splits_, parallel_, f, where); };
+    if (pipeline_) pipeline_->fill(write);
+    else write(state_), sections_.clear_others(state_);
   }
   /// f(state) sees whole tensors on the ranks of the first model that want them; others that have parts see an empty
-  /// state. Ranks: all. Blocking where there is a tensor axis.
+  /// state. Ranks: all. Blocking where there is a tensor or pipeline axis.
   template <class F>
   void show(bool wanted, F&& f, std::source_location where = std::source_location::current()) {
-    if (splits_.ranks() == 1) return static_cast<void>(f(state()));
-    require_connected(where);
-    graph::State whole;
-    if (parallel_.port->rank() == 0) whole = parallel::joined(*parallel_.tensor, state(), splits_, wanted, where);
-    f(whole);
+    auto const look = [&](graph::State& part) { show_whole(part, splits_, parallel_, wanted, f, where); };
+    if (pipeline_) pipeline_->show(wanted, look, where);
+    else look(state());
   }
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
   void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
     if (parallel_.port) parallel::require_equal(*parallel_.port, state(), when, where);
     if (parallel_.tensor)
-      parallel::require_equal_hashes(*parallel_.tensor, parallel::hash(state(), [&](graph::Field const& field) {
-                                       return !parallel::is_own(field) && !splits_.of(field).divided();
-                                     }), when, where);
+      require_equal_parts(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, *parallel_.tensor, when, where);
+    if (pipeline_) pipeline_->require_equal(when, where);
   }
 
   /// From now on gradients are averaged over ranks. Where a node's ranks share memory, parameters and moments move into
   /// one copy for all of them, with the contents of the node's first rank, and each updates its part of it; from then
   /// on that rank alone writes the state from outside.
   /// Ranks     all. Blocking. Pointers into the state are invalid afterwards.
-  /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks.
+  /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks, or the pipeline
+  ///           another place for this one than TrainStepOptions::pipeline.
   void connect(parallel::DataParallel data_parallel, std::source_location where = std::source_location::current()) {
     require_ranks(data_parallel, splits_.ranks(), Execution<Device>::averages, where);
     sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
+    if (pipeline_) pipeline_->connect(data_parallel, where);
     programs_.clear(), measures_.clear();
     execution_.close();
     execution_.state();
@@ -174,16 +172,9 @@ class TrainStep {
                        [this](auto const& field) { return may_share(field); });
   }
   /// Whether a node's ranks have one copy of such fields, and share out their updates.
-  bool divided() const noexcept {
-    return std::any_of(state_.fields().begin(), state_.fields().end(),
-                       [](auto const& field) { return field.shared(); });
-  }
+  bool divided() const noexcept { return state_.shared_bytes() > 0; }
   /// Of the fields that a node's ranks have together.
-  std::int64_t shared_bytes() const {
-    std::int64_t bytes = 0;
-    for (graph::Field const& field : state_.fields()) bytes += field.shared() ? field.bytes() : 0;
-    return bytes;
-  }
+  std::int64_t shared_bytes() const { return state_.shared_bytes(); }
 
   /// One update. The batch: values for all inputs, {{"x", x}, {"y", y}}, with micro-steps * batch rows, or tokens and
   /// targets of a loss that reads these. Ranks: all, each with its own share of the batch.
@@ -201,7 +192,9 @@ class TrainStep {
              std::source_location where = std::source_location::current()) {
     auto const weights = begin(batch, false, where);
     StepResult result;
-    for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
+    auto const feed = [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); };
+    if (pipeline_) result = pipeline_->step(feed, learning_rate, updates_ + 1, where);
+    for (std::int64_t micro = 0; micro < options_.micro_steps && !pipeline_; ++micro) {
       Ready& run = programs_[micro];
       give(run, batch, micro, weights, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
@@ -225,14 +218,18 @@ class TrainStep {
   }
 
   /// Mean loss of this rank's evaluation_batch rows alone; nothing is updated, and nothing is communicated but between
-  /// ranks of a tensor axis, which all evaluate the same. Errors: those of a step.
+  /// ranks of a tensor or pipeline axis, which all evaluate the same. Errors: those of a step.
   double evaluate(InputBatch const& batch, std::source_location where = std::source_location::current()) {
     prepare();
     inputs_.require(batch, options_.evaluation_batch, "TrainStep::evaluate", where);
     require_begun(where);
+    auto const feed = [&](auto& run) {
+      inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
+      nn::StepRandom::set(run, options_.seed, updates_, 0);
+    };
+    if (pipeline_) return pipeline_->evaluate(feed, where);
     Ready& run = programs_.evaluation();
-    inputs_.hand_out(run, batch, 0, options_.evaluation_batch, where);
-    nn::StepRandom::set(run, options_.seed, updates_, 0);
+    feed(run);
     run.run(where);
     return run.value("loss");
   }
@@ -244,6 +241,7 @@ class TrainStep {
   /// Errors: invalid_argument, dtype.
   template <class T>
   TensorView<T const> output(std::string_view name, std::source_location where = std::source_location::current()) {
+    refuse_stages(options_, "give no outputs beside the loss", where);
     prepare();
     return programs_.evaluation().template output<T>(name, where);
   }
@@ -265,6 +263,7 @@ class TrainStep {
   }
   /// From now on there is memory for gradient_statistics.
   void plan_measures() {
+    refuse_stages(options_, "have no statistics of gradients", std::source_location::current());
     if (measures_.planned()) return;
     execution_.close();
     measures_.plan(false,
@@ -275,18 +274,20 @@ class TrainStep {
   /// were compiled for a device that is not here.
   void compile() { plan(), execution_.require_runnable(); }
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
-  std::int64_t workspace_bytes() { return memory_of(planned()) + (keeps_packed() ? programs_.packed_bytes() : 0); }
+  std::int64_t workspace_bytes() {
+    if (pipeline_) return pipeline_->workspace_bytes();
+    return memory_of(planned()) + (keeps_packed() ? programs_.packed_bytes() : 0);
+  }
+  /// The part of it that a stage of a pipeline keeps for backward passes to come; 0 without one.
+  std::int64_t activation_bytes() { return pipeline_ ? pipeline_->activation_bytes() : 0; }
   /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
   /// `ring_ranks`: graph::ring_bytes.
   std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
     plan();
-    return programs_.sent_bytes(axis, ring_ranks);
+    return pipeline_ ? pipeline_->sent_bytes(axis, ring_ranks) : programs_.sent_bytes(axis, ring_ranks);
   }
-  /// The step table of the program that updates.
-  std::string table() {
-    prepare();
-    return programs_.table();
-  }
+  /// The step table of the program that updates; of a stage those of all its programs.
+  std::string table() { return prepare(), pipeline_ ? pipeline_->table() : programs_.table(); }
   /// Times of the programs of a step, in their order: of one, or of the first, the middle ones and the last of its
   /// micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
   std::vector<ProfiledPass> profiles() {
@@ -318,12 +319,6 @@ class TrainStep {
     compared_ = true;
     require_equal("at the first step", where);
   }
-  void require_connected(std::source_location where) const {
-    if (!parallel_.tensor)
-      throw Error(ErrorKind::invalid_argument, "TrainStep",
-                  concat("the step is one of ", splits_.ranks(),
-                         " ranks of a tensor axis and is not connected to them. Call connect first"), where);
-  }
   /// A micro-step's part of a batch, and its factor where there is one.
   template <class Run>
   void give(Run& run, InputBatch const& batch, std::int64_t micro, List<double> const& weights,
@@ -336,6 +331,7 @@ class TrainStep {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();
   }
   void read(StepResult& result) const {
+    if (pipeline_) return;  // which gave it
     Ready const& run = programs_.last();
     result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
@@ -348,6 +344,7 @@ class TrainStep {
                             work);
   }
   void plan() {
+    if (pipeline_) return pipeline_->plan();
     if (programs_.planned()) return;
     programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), true); });
     if (parallel_.sharded) sections_ = parallel::StateSections(moments_, programs_.last_list(), state_);
@@ -366,6 +363,7 @@ class TrainStep {
   }
   void prepare() {
     compile();
+    if (pipeline_) return pipeline_->prepare(execution_.host(), std::source_location::current());
     if (execution_.prepared()) return;
     execution_.prepare(planned(), parallel_);
     programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
@@ -392,6 +390,7 @@ class TrainStep {
   bool begun_ = false;     // a step or an evaluation has found initialised parameters
   bool compared_ = false;  // with those of the other ranks, since they were connected
   parallel::DataParallel parallel_;  // before what uses its memory
+  std::optional<PipelinedStep> pipeline_;  // where this rank is a stage: in the place of the programs below
   Execution<Device> execution_;
   StepPrograms<Device> programs_, measures_;
   std::vector<StepResult> pending_;  // of steps under way, the oldest first

@@ -65,28 +65,30 @@ class Instance {
   Log& log() noexcept { return *log_; }
 
   /// A model from its bytes, or from its registered name or an allowed path, written as bytes ("preload:" may stand in
-  /// front); then settings of the model, where there is a second part. Both whatever encoding is said: GGUF is
-  /// recognised by its first bytes. Targets: 0 processor, 1 GPU, 2 TPU, 3 any.
+  /// front); then settings of the model, where there is a second part. Both whatever encoding is said: GGUF, and ONNX
+  /// of this library, are recognised by their first bytes. Targets: 0 processor, 1 GPU, 2 TPU, 3 any.
   std::uint32_t load(std::span<std::span<std::byte const> const> parts, std::uint32_t encoding, std::uint32_t target) {
     check_target(target);
     if (parts.empty() || parts.size() > 2)
       throw Failure(Code::invalid_argument,
-                    concat("a model has one part or two (GGUF or its name, settings), not ", parts.size()));
+                    concat("a model has one part or two (GGUF, ONNX or its name, settings), not ", parts.size()));
     if (parts[0].empty()) throw Failure(Code::invalid_argument, "the model is empty");
     std::string_view const text(reinterpret_cast<char const*>(parts[0].data()), parts[0].size());
     std::string_view const config =
         parts.size() == 2 ? std::string_view(reinterpret_cast<char const*>(parts[1].data()), parts[1].size())
                           : std::string_view();
-    if (text.starts_with("GGUF")) {
+    if (text.starts_with("GGUF") || io::begins_as_onnx(text)) {
       if (!registry_.takes_bytes())
         throw Failure(Code::security, "the host does not let guests bring models of their own");
       Settings settings = model_settings(config, "", "guest's own");
       MemoryBudget::take(static_cast<std::int64_t>(text.size()), false, 0,
                          settings.max_memory_mb);  // before it is copied
-      auto file = std::make_shared<io::Gguf const>(parts[0], concat("model of backend ", number_));
+      infer::LoadedModel loaded = infer::load_model(parts[0], concat("model of backend ", number_));
       settings.use_mmap = false;
-      return add(std::make_shared<Model>(std::move(file), settings, log_), std::move(settings));
+      return add(std::make_shared<Model>(std::move(loaded), settings, log_), std::move(settings));
     }
+    if (std::string const what = io::foreign_model(text); !what.empty())
+      throw Failure(Code::invalid_encoding, io::foreign_model_sentence("the guest's model", what));
     bool const name = text.size() <= 4096 && std::all_of(text.begin(), text.end(), [](char c) {
                         return static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
                       });
@@ -95,7 +97,7 @@ class Instance {
                                                              "TensorFlow Lite"};
       throw Failure(
           Code::invalid_encoding,
-          concat("the model is no GGUF file",
+          concat("the model is neither a GGUF file nor an ONNX file of tutti",
                  encoding < formats.size() ? concat(" (the call says ", formats[encoding], ")") : std::string(),
                  ". Convert it to GGUF with ./tutti convert"));
     }

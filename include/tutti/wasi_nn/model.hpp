@@ -5,7 +5,7 @@
 
 #include <tutti/data/chat_template.hpp>
 #include <tutti/exec/context.hpp>
-#include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/model_file.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/log.hpp>
@@ -97,9 +97,9 @@ class MemoryBudget {
 /// Ready to answer. Thread-safe.
 class Model {
  public:
-  /// Loads beside whatever is there already. Errors: Failure, Error (io, format, out_of_memory).
-  Model(std::shared_ptr<io::Gguf const> file, Settings const& settings, std::shared_ptr<Log> const& log)
-      : log_(log), loaded_(infer::load_gguf(std::move(file))), settings_(settings) {
+  /// Beside whatever is there already. Errors: Failure, Error (io, format, out_of_memory).
+  Model(infer::LoadedModel loaded, Settings const& settings, std::shared_ptr<Log> const& log)
+      : log_(log), loaded_(std::move(loaded)), settings_(settings) {
     choose_sizes();
     std::int64_t const rows = settings_.max_concurrent * settings_.n_ctx,
                        width = loaded_.model.kv_heads() * loaded_.model.head_size();
@@ -233,8 +233,7 @@ class ModelCache {
     std::weak_ptr<Model>& place = models()[key];
     if (auto model = place.lock()) return model;
     auto model = std::make_shared<Model>(
-        std::make_shared<io::Gguf const>(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings,
-        log);
+        infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings, log);
     place = model;
     std::erase_if(models(), [](auto const& one) { return one.second.expired(); });
     return model;

@@ -13,6 +13,9 @@
 // Covers: <tutti/backend/mpi/processors.hpp>
 // Covers: <tutti/backend/mpi/passed_by.hpp>
 // Covers: <tutti/backend/mpi/tags.hpp>
+// Covers: <tutti/backend/mpi/backend_operations.hpp>
+// Covers: <tutti/backend/mpi/backend_start.hpp>
+// Covers: <tutti/backend/mpi/handles.hpp>
 
 #include "backend/mpi/harness.hpp"
 #include "comm/failing_ranks.hpp"

@@ -2,6 +2,7 @@
 /// @file
 /// MPI's life in a program of one process, and what the keys of MpiConfig do there. Calls of MPI are counted by
 /// defining them, which is MPI's own way to profile a program.
+// Covers: <tutti/backend/mpi/process.hpp>
 
 #include "support/catch.hpp"
 #include "support/child.hpp"

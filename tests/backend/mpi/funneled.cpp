@@ -3,6 +3,7 @@
 /// With thread level funneled, what other threads destroy: MPI is called by the thread that may call it, and by no
 /// other. This program defines calls of MPI, to see who makes them.
 // Covers: <tutti/backend/mpi/backend.hpp>
+// Covers: <tutti/backend/mpi/thread_guard.hpp>
 
 #include "support/catch.hpp"
 

@@ -4,6 +4,7 @@
 /// is asked to carry between nodes, told by defining its call, which is MPI's own way to profile a program.
 // Covers: <tutti/backend/mpi/hierarchy.hpp>
 // Covers: <tutti/backend/mpi/widening.hpp>
+// Covers: <tutti/backend/mpi/hierarchy_plans.hpp>
 
 #include "backend/mpi/world.hpp"
 #include "support/catch.hpp"

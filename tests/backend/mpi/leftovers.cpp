@@ -3,6 +3,8 @@
 /// What a failed call leaves behind where ranks share no memory: rank 0 gives up early, the others come late, and what
 /// the library then still has to deliver must not arrive in buffers that rank 0 uses for something else.
 // Covers: <tutti/backend/mpi/backend.hpp> <tutti/backend/mpi/hierarchy.hpp>
+// Covers: <tutti/backend/mpi/backend_failure.hpp>
+// Covers: <tutti/backend/mpi/backend_job.hpp>
 
 #include "support/catch.hpp"
 

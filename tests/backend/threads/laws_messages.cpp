@@ -3,6 +3,7 @@
 /// Messages, probes and groups.
 // Covers: <tutti/testing/laws/dropped.hpp>
 // Covers: <tutti/comm/dropped.hpp>
+// Covers: <tutti/backend/threads/mail.hpp>
 
 #include "backend/threads/harness.hpp"
 

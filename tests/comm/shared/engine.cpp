@@ -2,6 +2,7 @@
 /// @file
 /// Collectives on shared memory, without a backend: random sequences of calls, several in flight, on buffers of which
 /// some are in reach of the other ranks and some are not, so that every path is taken and mixed.
+// Covers: <tutti/comm/shared/engine_failure.hpp>
 
 // Covers: <tutti/comm/shared/board.hpp>
 // Covers: <tutti/comm/shared/call.hpp>

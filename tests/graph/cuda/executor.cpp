@@ -3,6 +3,9 @@
 /// Programs on a device: whole training steps, captured and replayed, two under way, with ranks.
 // Covers: <tutti/graph/cuda/executor.hpp> <tutti/graph/cuda/state.hpp> <tutti/graph/fit_cuda.hpp>
 // Covers: <tutti/graph/narrow.hpp> <tutti/graph/cuda/workspace.hpp>
+// Covers: <tutti/graph/cuda/executor_collectives.hpp>
+// Covers: <tutti/graph/cuda/executor_stretches.hpp>
+// Covers: <tutti/graph/cuda/generic_kernels.hpp>
 
 #include "graph/cuda/run_graph.hpp"
 #include "graph/small_gpt.hpp"

@@ -136,7 +136,7 @@ class NcclOn : public comm::Decorator<Host> {
   }
   bool abandon_enqueued() noexcept { return engine_->abandon_enqueued(); }
   Operation start_comparison(comm::Collective const& call)
-    requires requires(Host& host) { host.start_comparison(call); }
+    requires comm::ComparesCalls<Host>
   {
     return Operation(inner_.start_comparison(call));
   }
@@ -164,7 +164,7 @@ class NcclOn : public comm::Decorator<Host> {
     return engine_->abandon(std::exchange(operation.call_, nullptr));
   }
   bool cancel(Operation& operation) noexcept
-    requires requires(Host& host, typename Host::Operation& inner) { host.cancel(inner); }
+    requires comm::CancelsReceives<Host>
   {
     return operation.call_ == nullptr && inner_.cancel(operation.host_);
   }
@@ -242,7 +242,7 @@ class NcclOn : public comm::Decorator<Host> {
   };
 
   void check_alive(char const* operation) {
-    if constexpr (requires { inner_.check_alive(operation); }) inner_.check_alive(operation);
+    comm::capability::check_alive(inner_, operation);
   }
   void finish(typename Host::Operation& operation) {
     Patience patience(*this);

@@ -8,16 +8,13 @@
 ///             writes it to all outputs; other collectives pull from the source
 ///   staged    some buffers are not: their contents pass through staging memory in rounds. A rank puts its
 ///             contribution there, and finds the result in its place
-/// The traffic of the direct path is the lower bound 2 n S for an all-reduce of n ranks and S bytes. Above 400 lines:
-/// one class.
+/// The traffic of the direct path is the lower bound 2 n S for an all-reduce of n ranks and S bytes.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/shared/share.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 
-#include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -145,28 +142,9 @@ class BasicEngine {
   }
 
   /// Who is missing, and where everybody is.
-  std::string awaiting(Call const* call) const {
-    std::string here, missing;
-    for (int r = 0; r < size_; ++r) {
-      bool const arrived =
-          board_.entry(call->sequence, r).arrived.load(std::memory_order_acquire) > call->sequence;
-      std::string& list = arrived ? here : missing;
-      list += (list.empty() ? "" : ", ") + named(r);
-      if (!arrived) list += concat(" (", whereabouts(r), ")");
-    }
-    if (missing.empty()) return "all ranks have arrived, not all have finished";
-    return concat("ranks that have arrived: ", here.empty() ? "none" : here, "; missing: ", missing);
-  }
+  std::string awaiting(Call const* call) const;
   /// "waits in barrier at app.cpp:12, after 7 collectives"
-  std::string whereabouts(int rank) const {
-    Status const& status = board_.status(rank);
-    std::string const position = status.position.load();
-    std::uint64_t const completed = status.completed.load(std::memory_order_acquire);
-    std::string text = "waits for nothing on this communicator";
-    if (board_.left(rank)) text = "has left the communicator";
-    else if (!position.empty()) text = concat("waits in ", position);
-    return concat(text, ", after ", completed, completed == 1 ? " collective" : " collectives");
-  }
+  std::string whereabouts(int rank) const;
   /// What the others read when they ask where this rank is; empty when it goes on.
   void announce(std::string_view text) noexcept { board_.status(rank_).position.store(text); }
 
@@ -230,9 +208,7 @@ class BasicEngine {
   }
 
   using Word = std::atomic<std::uint64_t> Status::*;
-  std::string named(int rank) const {
-    return std::to_string(names_.empty() ? rank : names_[static_cast<std::size_t>(rank)]);
-  }
+  std::string named(int rank) const;
 
   /// Whether all ranks' words have come as far as `value`. Remembers whom it has seen.
   bool reached(Call& c, Word word, std::uint64_t value) const noexcept {
@@ -363,47 +339,10 @@ class BasicEngine {
     return c.compares_only || !has_counts(c.call.kind) || share_.measure(c);
   }
   /// Waits a moment for the two parties to have written down what they call, and fails.
-  bool explain(Call& c) {
-    std::string text = "ranks disagree: ";
-    for (int r : {c.one, c.other}) {
-      bool const described = board_.status(r).described.load(std::memory_order_acquire) == c.ticket();
-      if (!described && exec::now_ns() < c.give_up_at) return false;
-      text +=
-          concat("rank ", named(r), " calls ",
-                 described ? board_.status(r).description.load() : std::string("something else"),
-                 r == c.one ? ", " : "");
-    }
-    if (c.given != c.expected)
-      text += concat(", which expects ", c.expected, " bytes from rank ", named(c.one), " and gets ", c.given,
-                     ". Make the same call with counts that fit on every rank");
-    else text += ". Make the same call on every rank";
-    board_.alarm().raise(ErrorKind::communication, text);
-    throw Error(ErrorKind::communication, std::string(name(c.whole().kind)), std::move(text));
-  }
+  bool explain(Call& c);
 
   /// Nobody waits for a rank that has left or died.
-  void check_left(Call& c) const {
-    if (c.phase != Call::arriving) return;
-    bool const look_at_processes = (looks_ & 1023u) == 0;
-    for (int r = 0; r < size_; ++r) {
-      // Before the look at its arrival: it may arrive, finish and leave between the two.
-      std::uint32_t const left = board_.status(r).left.load(std::memory_order_acquire);
-      auto const process = board_.status(r).process.load(std::memory_order_relaxed);
-      bool const dead = look_at_processes && process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
-      if (left == 0 && !dead) continue;
-      if (board_.entry(c.sequence, r).arrived.load(std::memory_order_acquire) > c.sequence) continue;
-      check("test");  // the cause, if it has told one
-      if (left == Status::failing && !dead) {
-        if (c.give_up_at == 0) c.give_up_at = exec::now_ns() + 1'000'000'000;
-        if (exec::now_ns() < c.give_up_at) continue;
-      }
-      throw Error(
-          ErrorKind::communication, std::string(name(c.whole().kind)),
-          concat("rank ", named(r),
-                 dead ? concat(" (process ", process, ") has died")
-                      : " has left the communicator without taking part. Every rank must make the matching call"));
-    }
-  }
+  void check_left(Call& c) const;
 
   Board board_;
   int rank_ = 0;
@@ -424,3 +363,6 @@ class BasicEngine {
 using Engine = BasicEngine<>;
 
 }  // namespace tutti::comm::shared
+
+// What follows belongs to the class.
+#include <tutti/comm/shared/engine_failure.hpp>

@@ -2,7 +2,8 @@
 #pragma once
 /// @file
 /// Vectors of 256 bits at every instruction-set level, for products of int8 with the codes of quantised weights:
-/// tutti::isa::<level>::bytes. On processors without vectors they are arrays.
+/// tutti::isa::<level>::bytes. On processors without vectors they are arrays, in
+/// WebAssembly pairs of its vectors.
 ///
 ///   I8x32, I16x16, I32x8, F32x8
 ///   load_bytes(p), load_shorts(p), store(p, a)   of any address
@@ -32,10 +33,17 @@
 
 #include <cstdint>
 #include <type_traits>
+#ifdef __wasm_simd128__
+#include <wasm_simd128.h>
+#endif
 
 #define TUTTI_KERNEL_INLINE TUTTI_ALWAYS_INLINE
 namespace tutti::isa::scalar::bytes {
+#ifdef __wasm_simd128__
+#include <tutti/exec/isa/bytes_simd128.inl>
+#else
 #include <tutti/exec/isa/bytes_portable.inl>
+#endif
 }
 #undef TUTTI_KERNEL_INLINE
 

@@ -4,8 +4,8 @@
 /// Runs a program on a CUDA device. Memory and kernel arguments are fixed when an executor is made; the first run
 /// launches every kernel, so that products are planned and working memory has grown, and captures the same work; every
 /// later run replays the capture: one launch for the whole program, collectives in it where the port has a queue on the
-/// device, or one for each stretch between two that the host starts.
-/// It is long, because what host and device do in turns must be read in its order.
+/// device, or one for each stretch between two that the host starts. How steps are bound and captured is in
+/// executor_stretches.hpp, what the host does of collectives in executor_collectives.hpp.
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/concat.hpp>
@@ -287,121 +287,22 @@ class Executor : public Ports {
   }
 
   /// Calls, and the stretches between those that the host makes.
-  void bind_steps() {
-    StepList const& list = program_.list;
-    std::int32_t slots = 0;
-    std::int64_t staged = 0;
-    calls_.resize(list.steps.size());
-    for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      Step const& step = list.steps[s];
-      slots = std::max(slots, step.slot + 1);
-      Operands operands{step};
-      for (Ref const& ref : step.reads) operands.reads.push_back(pointer(ref));
-      for (Ref const& ref : step.writes) operands.writes.push_back(pointer(ref));
-      if (step.kind == StepKind::rank) {
-        int const rank = port_ == nullptr ? 0 : port_->rank();
-        calls_[s] = detail::launch([&step, rank, y = operands.writes[0]](Context& context) {
-          generic::fill(context, step.writes[0].dtype, y, 1, rank);
-        });
-      } else {
-        calls_[s] = bind(operands);
-      }
-      bool const alone = !calls_[s] && port_ == nullptr;  // of one rank alone collectives are copies
-      if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);
-      if (alone && !calls_[s]) calls_[s] = detail::launch([](Context&) {});
-      if (!calls_[s] && step.kind == StepKind::all_reduce_start) staged = std::max(staged, end_of_bucket(step));
-      if (!calls_[s] && is_collective(step))
-        staging_bytes_ = std::max({staging_bytes_, step.reads[0].bytes(), step.writes[0].bytes()});
-    }
-    flights_.assign(lowering::at(slots), {});
-    find_queue();
-    for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      bool const begins = stretches_.empty() || is_of_host(s) || is_of_host(s - 1);
-      if (begins) stretches_.push_back({s, s, {}});
-      stretches_.back().last = s + 1;
-    }
-    if (port_ == nullptr) return;
-    for (std::size_t s = 0; s < list.steps.size(); ++s) {
-      if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
-      for (Slot& slot : slots_) {
-        using Timing = tutti::cuda::Event::Timing;
-        int const device = stream().device();
-        slot.waits.push_back({tutti::cuda::Event(device, Timing::on), tutti::cuda::Event(device, Timing::on)});
-      }
-    }
-    for (auto* const events : {&events_, &arrivals_}) {
-      events->resize(flights_.size() + 1);  // the last one's are those of collectives that are no buckets
-      for (tutti::cuda::Event& event : *events) event = tutti::cuda::Event(stream().device());
-    }
-    if (reaches_device()) return;
-    copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
-    staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
-    staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
-  }
+  void bind_steps();
   bool is_of_host(std::size_t s) const noexcept { return !calls_[s] && queue_ == nullptr; }
   /// The device starts collectives by itself if it can start all of the program, once they are captured.
-  void find_queue() {
-    if (!reaches_device() || !options_.capture || options_.profile) return;
-    comm::PortQueue* const queue = port_->queue();
-    if (queue == nullptr) return;
-    bool has_any = false;
-    for (std::size_t s = 0; s < calls_.size(); ++s) {
-      Step const& step = program_.list.steps[s];
-      if (calls_[s] || step.kind == StepKind::all_reduce_wait) continue;
-      comm::PortCall const call = port_call(step);
-      if (!queue->takes(call)) return;
-      total_.dtype = call.dtype;
-      total_.count += call.count;
-      has_any = true;
-    }
-    if (has_any) queue_ = queue;
-  }
-  comm::PortCall port_call(Step const& step) const {
-    using Kind = comm::PortCall::Kind;
-    Ref const &x = step.reads[0], &y = step.writes[0];
-    auto const op = static_cast<comm::PortOp>(step.operation);
-    switch (step.kind) {
-      case StepKind::broadcast:
-        return {Kind::broadcast, y.dtype, y.shape.size(), pointer(y), pointer(y), {}, step.root};
-      case StepKind::all_gather: return {Kind::all_gather, x.dtype, x.shape.size(), pointer(x), pointer(y)};
-      case StepKind::reduce_scatter:
-        return {Kind::reduce_scatter, y.dtype, y.shape.size(), pointer(x), pointer(y), op};
-      default: return {Kind::all_reduce, x.dtype, sent_elements(step), pointer(x), pointer(x), op};
-    }
-  }
+  void find_queue();
+  comm::PortCall port_call(Step const& step) const;
   static bool is_collective(Step const& step) noexcept {
     return step.kind == StepKind::broadcast || step.kind == StepKind::all_gather ||
            step.kind == StepKind::reduce_scatter;
   }
-  Owner<Call> copy_of(Step const& step, Operands const& operands) const {
-    if (step.kind != StepKind::broadcast && step.root != 1) refuse_ranks(step, 1);
-    return detail::launch([from = operands.reads[0], to = operands.writes[0],
-                           bytes = static_cast<std::size_t>(step.reads[0].bytes())](Context& context) {
-      tutti::cuda::copy_on_device(context.stream(), to, from, bytes);
-    });
-  }
+  Owner<Call> copy_of(Step const& step, Operands const& operands) const;
   [[noreturn]] static void refuse_ranks(Step const& step, int ranks) {
     throw Error(ErrorKind::communication, "graph::cuda::Executor",
                 concat("the program was traced for ", step.root, " ranks and runs on ", ranks, ". Trace it again"));
   }
 
-  void enqueue_steps(std::source_location where) {
-    bool const warm = enqueued_++ > 0;
-    if (profile_.measures()) newest().marks[0].record(stream(), where);
-    if (warm && queue_ != nullptr) queue_->begin(stream().native(), where);
-    // Working memory that grew since, for another program, lies elsewhere now.
-    if (warm && options_.capture && !profile_.measures() && captured_with_ != context().scratch_version())
-      capture(where);
-    for (Stretch& stretch : stretches_) {
-      tutti::cuda::Graph const& graph = stretch.graphs[queue_ != nullptr ? started_ % 2 : 0];
-      if (graph.size() > 0) {
-        graph.launch(stream(), where);
-        progress();
-      } else {
-        for (std::size_t s = stretch.first; s < stretch.last; ++s) launch(s, where);
-      }
-    }
-  }
+  void enqueue_steps(std::source_location where);
   void launch(std::size_t s, std::source_location where) {
     if (calls_[s]) {
       calls_[s]->run(blas_);
@@ -412,57 +313,12 @@ class Executor : public Ports {
     }
   }
   bool replays_collectives() const noexcept { return queue_ != nullptr && captured_with_.has_value(); }
-  void capture(std::source_location where) {
-    for (Stretch& stretch : stretches_) {
-      if (is_of_host(stretch.first)) continue;
-      for (std::size_t slot = 0; slot < (queue_ != nullptr ? 2 : 1); ++slot) {
-        next_wait_ = 0;
-        auto const steps = [&] {
-          for (std::size_t s = stretch.first; s < stretch.last; ++s) {
-            if (calls_[s]) calls_[s]->run(blas_);
-            else enqueue(s, slots_[slot], where);
-          }
-        };
-        stretch.graphs[slot] = tutti::cuda::Graph::capture(stream(), steps, where);
-      }
-    }
-    captured_with_ = context().scratch_version();
-  }
+  void capture(std::source_location where);
   /// A collective that the device starts, into the capture: a bucket beside what follows it up to its wait.
-  void enqueue(std::size_t s, Slot& slot, std::source_location where) {
-    Step const& step = program_.list.steps[s];
-    bool const begins = step.kind == StepKind::all_reduce_start, ends = step.kind == StepKind::all_reduce_wait;
-    std::size_t const index = begins || ends ? lowering::at(step.slot) : flights_.size();
-    if (!begins && !ends && step.kind != StepKind::broadcast && step.root != port_->size())
-      refuse_ranks(step, port_->size());
-    Wait const* const wait = begins ? nullptr : &slot.waits[next_wait_++];
-    if (wait != nullptr) wait->begin.record_in_runs(stream(), where);
-    if (!ends) {
-      if (step.kind == StepKind::broadcast)
-        tutti::cuda::copy_on_device(stream(), pointer(step.writes[0]), pointer(step.reads[0]),
-                                    static_cast<std::size_t>(step.reads[0].bytes()), where);
-      events_[index].record(stream(), where);
-      queue_->enqueue(port_call(step), events_[index].native(), arrivals_[index].native(), where);
-    }
-    if (wait == nullptr) return;
-    stream().wait_for(arrivals_[index], where);
-    wait->end.record_in_runs(stream(), where);
-  }
+  void enqueue(std::size_t s, Slot& slot, std::source_location where);
 
   /// A step of the host, in the order of the steps.
-  void take_part(std::size_t s, std::source_location where) {
-    Step const& step = program_.list.steps[s];
-    if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
-    switch (step.kind) {
-      case StepKind::all_reduce_start: return send(s, where);
-      case StepKind::all_reduce_wait: return await(step, where);
-      case StepKind::all_reduce:
-        throw Error(ErrorKind::internal, "graph::cuda::Executor", "a reduction was left without a bucket");
-      default: break;
-    }
-    if (is_collective(step)) return collective(step, where);
-    throw Error(ErrorKind::internal, "graph::cuda::Executor", "a step has no call");
-  }
+  void take_part(std::size_t s, std::source_location where);
   /// Bytes from the start of the communicator's pool to the end of what is sent.
   std::int64_t end_of_bucket(Step const& step) const {
     return bucket_offset(step) + sent_elements(step) * static_cast<std::int64_t>(size_of(step.reads[0].dtype));
@@ -477,97 +333,16 @@ class Executor : public Ports {
   static std::size_t sent_bytes(Step const& step) {
     return static_cast<std::size_t>(sent_elements(step)) * size_of(step.reads[0].dtype);
   }
-  void send(std::size_t s, std::source_location where) {
-    Step const& step = program_.list.steps[s];
-    tutti::cuda::Event& event = events_[lowering::at(step.slot)];
-    event.record(stream(), where);
-    if (!reaches_device()) {
-      copies_.wait_for(event, where);
-      tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), sent_bytes(step), where);
-      event.record(copies_, where);
-    }
-    flights_[lowering::at(step.slot)] = {.pending = true, .step = s};
-  }
-  void begin(Flight& flight) {
-    Step const& step = program_.list.steps[flight.step];
-    void* const data = reaches_device() ? pointer(step.reads[0]) : staged(step);
-    flight.ticket =
-        port_->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
-                                static_cast<comm::PortOp>(step.operation), std::source_location::current());
-    flight.pending = false;
-    flight.started = true;
-  }
+  void send(std::size_t s, std::source_location where);
+  void begin(Flight& flight);
   /// Starts, in their order, what has come; every rank starts all of them in this order.
-  void progress() {
-    if (port_ == nullptr) return;
-    for (std::size_t i = 0; i < flights_.size(); ++i) {
-      Flight& flight = flights_[i];
-      if (flight.started) static_cast<void>(poll(flight));
-      if (!flight.pending) continue;
-      if (!events_[i].done()) return;
-      begin(flight);
-    }
-  }
-  bool poll(Flight& flight) {
-    if (!port_->test(flight.ticket)) return false;
-    flight.started = false;
-    return true;
-  }
-  void await(Step const& step, std::source_location where) {
-    auto const index = lowering::at(step.slot);
-    for (std::size_t i = 0; i <= index; ++i) {  // those before it are started before it
-      if (!flights_[i].pending) continue;
-      events_[i].wait(where);
-      begin(flights_[i]);
-    }
-    Flight& flight = flights_[index];
-    Step const& begun = program_.list.steps[flight.step];
-    Wait const& wait = next_wait();
-    wait.begin.record(stream(), where);
-    // Until the device comes here, other reductions start as soon as it has their operands; this one may complete.
-    while (flight.started && !stream().idle(where)) progress();
-    if (flight.started) port_->wait(flight.ticket);
-    flight.started = false;
-    if (!reaches_device())
-      tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
-    wait.end.record(stream(), where);
-  }
+  void progress();
+  bool poll(Flight& flight);
+  void await(Step const& step, std::source_location where);
   /// Of the run that is being started.
   Slot& newest() noexcept { return slots_[started_ % 2]; }
   Wait const& next_wait() { return newest().waits[next_wait_++]; }
-  void collective(Step const& step, std::source_location where) {
-    Ref const &x = step.reads[0], &y = step.writes[0];
-    if (step.kind != StepKind::broadcast && step.root != port_->size()) refuse_ranks(step, port_->size());
-    auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
-    std::byte *from = pointer(x), *to = pointer(y);
-    Wait const& wait = next_wait();
-    wait.begin.record(stream(), where);
-    if (!reaches_device()) {
-      from = staging_.data();
-      to = staging_.data() + staging_bytes_;
-      tutti::cuda::copy_to_host(stream(), from, pointer(x), in, where);
-    }
-    stream().wait(where);
-    comm::Port::Ticket ticket = 0;
-    if (step.kind == StepKind::broadcast) {
-      if (reaches_device()) {
-        tutti::cuda::copy_on_device(stream(), to, from, in, where);
-        stream().wait(where);
-      } else std::memcpy(to, from, in);
-      ticket = port_->start_broadcast(to, y.shape.size(), y.dtype, step.root, where);
-    } else if (step.kind == StepKind::all_gather) {
-      ticket = port_->start_all_gather(from, to, x.shape.size(), x.dtype, where);
-    } else {
-      ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
-                                           static_cast<comm::PortOp>(step.operation), where);
-    }
-    port_->wait(ticket);
-    if (!reaches_device()) {
-      tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
-      stream().wait(where);  // the next collective has the same place
-    }
-    wait.end.record(stream(), where);
-  }
+  void collective(Step const& step, std::source_location where);
 
   void poison() {
     Workspace const& workspace = *options_.workspace;
@@ -618,3 +393,7 @@ class Executor : public Ports {
 };
 
 }  // namespace tutti::graph::cuda
+
+// What follows belongs to the class.
+#include <tutti/graph/cuda/executor_collectives.hpp>
+#include <tutti/graph/cuda/executor_stretches.hpp>

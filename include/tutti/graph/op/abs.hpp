@@ -25,6 +25,7 @@ struct Operation<Op::abs> : detail::Elementwise<1> {
   static constexpr void gradient(auto const& n) { n.give(0, n.g() * sign(n.in(0))); }
 
   static auto stablehlo(auto const& e) { return e.is_signed() ? e.map("abs", e.in()) : e.in(); }
+  static auto onnx(auto const& e) { return e.map("Abs", e.in()); }
 };
 
 constexpr Var abs(Var x, Where where = Where::current()) { return detail::unary(Op::abs, x, where); }

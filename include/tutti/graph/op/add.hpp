@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::add> : detail::Elementwise<2> {
-  static constexpr std::string_view name = "add", stablehlo = "add";
+  static constexpr std::string_view name = "add", stablehlo = "add", onnx = "Add";
   static constexpr Linearity linearity = Linearity::every;
   static constexpr bool wraps = true, commutes = true, folds = true;
   static constexpr double neutral = 0;

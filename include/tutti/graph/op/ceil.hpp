@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::ceil> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "ceil", stablehlo = "ceil";
+  static constexpr std::string_view name = "ceil", stablehlo = "ceil", onnx = "Ceil";
   static constexpr Differentiability differentiability = Differentiability::none;
   static constexpr bool floating = true;
 

@@ -38,6 +38,7 @@ struct Operation<Op::convert> : detail::Elementwise<1> {
     if (size_of(x.dtype) == 2) return e.saturated(e.convert(x, DType::float32), to);
     return e.saturated(x, to);
   }
+  static auto onnx(auto const& e) { return e.cast(e.in(), e.dtype()); }
 };
 
 constexpr Var convert(Var x, DType dtype, Where where = Where::current()) {

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::cosine> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "cosine", stablehlo = "cosine";
+  static constexpr std::string_view name = "cosine", stablehlo = "cosine", onnx = "Cos";
   static constexpr bool floating = true;
 
   template <class Real>

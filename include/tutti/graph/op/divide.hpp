@@ -43,6 +43,13 @@ struct Operation<Op::divide> : detail::Elementwise<2> {
     if (e.dtype() == DType::int64) negated = e.select(e.compare("EQ", a, e.number(-0x1p63)), zero, negated);
     return e.select(by_zero, zero, e.select(by_minus, negated, quotient));
   }
+  /// ONNX does not say what a division of integers by zero is: it is kept from it.
+  static auto onnx(auto const& e) {
+    auto const &a = e.in(0), &b = e.in(1);
+    if (e.is_floating()) return e.map("Div", a, b);
+    auto const zero = e.number(0), by_zero = e.test("Equal", b, zero);
+    return e.where(by_zero, zero, e.map("Div", a, e.where(by_zero, e.number(1), b)));
+  }
 };
 
 constexpr Var operator/(Operand a, Operand b) { return detail::arithmetic<Op::divide>(a, b); }

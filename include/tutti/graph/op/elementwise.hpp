@@ -10,6 +10,7 @@
 ///   decomposition(p)      in primitives, where it is not one: graph/decompose.hpp
 ///   stablehlo             where it is a primitive: its name in StableHLO, or a function (e) that writes what it is
 ///                         there, with the same results at every edge; graph/stablehlo/call.hpp says what e offers
+///   onnx                  likewise its name in ONNX, or a function (e): graph/onnx/call.hpp
 ///   type(in)              where it takes other operands than of one dtype and shape, or makes another type of them
 /// and what of detail::Elementwise is otherwise; below it the function that models call. Everything else finds it in
 /// the list of graph/op.hpp, through graph/op/table.hpp. It names other operations in templates alone, and includes

@@ -22,6 +22,7 @@ struct Operation<Op::equal> : detail::Comparison {
   }
 
   static auto stablehlo(auto const& e) { return e.compare("EQ", e.in(0), e.in(1)); }
+  static auto onnx(auto const& e) { return e.test("Equal", e.in(0), e.in(1)); }
 };
 
 constexpr Var equal(Operand a, Operand b) { return detail::binary(Op::equal, a, b); }

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::erf> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "erf", stablehlo = "chlo.erf";
+  static constexpr std::string_view name = "erf", stablehlo = "chlo.erf", onnx = "Erf";
   static constexpr bool floating = true;
 
   template <class Real>

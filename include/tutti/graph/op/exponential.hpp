@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::exponential> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "exponential", stablehlo = "exponential";
+  static constexpr std::string_view name = "exponential", stablehlo = "exponential", onnx = "Exp";
   static constexpr bool floating = true;
 
   template <class Real>

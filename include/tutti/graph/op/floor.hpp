@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::floor> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "floor", stablehlo = "floor";
+  static constexpr std::string_view name = "floor", stablehlo = "floor", onnx = "Floor";
   static constexpr Differentiability differentiability = Differentiability::none;
   static constexpr bool floating = true;
 

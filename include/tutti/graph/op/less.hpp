@@ -22,6 +22,7 @@ struct Operation<Op::less> : detail::Comparison {
   }
 
   static auto stablehlo(auto const& e) { return e.compare("LT", e.in(0), e.in(1)); }
+  static auto onnx(auto const& e) { return e.test("Less", e.in(0), e.in(1)); }
 };
 
 constexpr Var less(Operand a, Operand b) { return detail::binary(Op::less, a, b); }

@@ -22,6 +22,7 @@ struct Operation<Op::less_equal> : detail::Comparison {
   }
 
   static auto stablehlo(auto const& e) { return e.compare("LE", e.in(0), e.in(1)); }
+  static auto onnx(auto const& e) { return e.test("LessOrEqual", e.in(0), e.in(1)); }
 };
 
 constexpr Var less_equal(Operand a, Operand b) { return detail::binary(Op::less_equal, a, b); }

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::logarithm> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "logarithm", stablehlo = "log";
+  static constexpr std::string_view name = "logarithm", stablehlo = "log", onnx = "Log";
   static constexpr bool floating = true;
 
   template <class Real>

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::logical_and> : detail::Logical<2> {
-  static constexpr std::string_view name = "logical_and", stablehlo = "and";
+  static constexpr std::string_view name = "logical_and", stablehlo = "and", onnx = "And";
 
   template <class Real>
   static constexpr Real scalar(Real a, Real b) {

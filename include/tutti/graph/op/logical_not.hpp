@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::logical_not> : detail::Logical<1> {
-  static constexpr std::string_view name = "logical_not", stablehlo = "not";
+  static constexpr std::string_view name = "logical_not", stablehlo = "not", onnx = "Not";
 
   template <class Real>
   static constexpr Real scalar(Real a) {

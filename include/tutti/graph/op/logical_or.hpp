@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::logical_or> : detail::Logical<2> {
-  static constexpr std::string_view name = "logical_or", stablehlo = "or";
+  static constexpr std::string_view name = "logical_or", stablehlo = "or", onnx = "Or";
 
   template <class Real>
   static constexpr Real scalar(Real a, Real b) {

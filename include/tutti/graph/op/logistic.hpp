@@ -10,7 +10,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::logistic> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "logistic", stablehlo = "logistic";
+  static constexpr std::string_view name = "logistic", stablehlo = "logistic", onnx = "Sigmoid";
   static constexpr bool floating = true;
 
   template <class Real>

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::maximum> : detail::Elementwise<2> {
-  static constexpr std::string_view name = "maximum", stablehlo = "maximum";
+  static constexpr std::string_view name = "maximum", stablehlo = "maximum", onnx = "Max";
 
   template <class Real>
   static constexpr Real scalar(Real a, Real b) {

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::multiply> : detail::Elementwise<2> {
-  static constexpr std::string_view name = "multiply", stablehlo = "multiply";
+  static constexpr std::string_view name = "multiply", stablehlo = "multiply", onnx = "Mul";
   static constexpr Linearity linearity = Linearity::one;
   static constexpr bool commutes = true, folds = true;
   static constexpr double neutral = 1;

@@ -26,6 +26,9 @@ struct Operation<Op::negate> : detail::Elementwise<1> {
     if (e.is_truth()) return e.in();
     return e.is_signed() ? e.map("negate", e.in()) : e.map("subtract", e.number(0), e.in());
   }
+  static auto onnx(auto const& e) {
+    return e.is_signed() ? e.map("Neg", e.in()) : e.map("Sub", e.number(0), e.in());
+  }
 };
 
 constexpr Var operator-(Operand a) {

@@ -22,6 +22,7 @@ struct Operation<Op::not_equal> : detail::Comparison {
   }
 
   static auto stablehlo(auto const& e) { return e.compare("NE", e.in(0), e.in(1)); }
+  static auto onnx(auto const& e) { return e.test("Not", e.test("Equal", e.in(0), e.in(1))); }
 };
 
 constexpr Var not_equal(Operand a, Operand b) { return detail::binary(Op::not_equal, a, b); }

@@ -45,6 +45,10 @@ struct Operation<Op::power> : detail::Elementwise<1> {
     if (e.real() == -1) return e.map("divide", e.number(1), x);
     return e.real() == 1 ? x : e.map("power", x, e.number(e.real()));
   }
+  static auto onnx(auto const& e) {
+    auto const& x = e.in();
+    return e.real() == 2 ? e.map("Mul", x, x) : e.map("Pow", x, e.number(e.real()));
+  }
 };
 
 constexpr Var pow(Var x, double exponent, Where where = Where::current()) {

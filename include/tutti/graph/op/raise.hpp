@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::raise> : detail::Elementwise<2> {
-  static constexpr std::string_view name = "raise", stablehlo = "power";
+  static constexpr std::string_view name = "raise", stablehlo = "power", onnx = "Pow";
   static constexpr bool floating = true;
 
   template <class Real>

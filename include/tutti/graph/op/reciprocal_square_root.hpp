@@ -19,6 +19,8 @@ struct Operation<Op::reciprocal_square_root> : detail::Elementwise<1> {
   TUTTI_VECTOR_BODY((V a) { return div(like(a, 1.0f), sqrt(a)); })
 
   static constexpr void gradient(auto const& n) { n.give(0, n.g() * (pow(n.out(), 3) * -0.5)); }
+
+  static auto onnx(auto const& e) { return e.map("Reciprocal", e.map("Sqrt", e.in())); }
 };
 
 constexpr Var rsqrt(Var x, Where where = Where::current()) {

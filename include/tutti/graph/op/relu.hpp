@@ -25,6 +25,7 @@ struct Operation<Op::relu> : detail::Elementwise<1> {
   static constexpr void gradient(auto const& n) { n.give(0, select(less(0.0, n.in(0)), n.g(), 0.0)); }
 
   static auto stablehlo(auto const& e) { return e.map("maximum", e.in(), e.number(0)); }
+  static auto onnx(auto const& e) { return e.map("Max", e.in(), e.number(0)); }
 };
 
 constexpr Var relu(Var x, Where where = Where::current()) { return detail::unary(Op::relu, x, where); }

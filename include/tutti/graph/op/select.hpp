@@ -35,6 +35,7 @@ struct Operation<Op::select> : detail::Elementwise<3> {
   }
 
   static auto stablehlo(auto const& e) { return e.select(e.in(0), e.in(1), e.in(2)); }
+  static auto onnx(auto const& e) { return e.where(e.in(0), e.in(1), e.in(2)); }
 };
 
 constexpr Var select(Var predicate, Operand a, Operand b) {

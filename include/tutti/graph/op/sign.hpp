@@ -29,6 +29,7 @@ struct Operation<Op::sign> : detail::Elementwise<1> {
     if (e.is_truth()) return e.in();
     return e.is_signed() ? e.map("sign", e.in()) : e.map("minimum", e.in(), e.number(1));
   }
+  static auto onnx(auto const& e) { return e.map("Sign", e.in()); }
 };
 
 constexpr Var sign(Var x, Where where = Where::current()) { return detail::unary(Op::sign, x, where); }

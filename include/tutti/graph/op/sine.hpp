@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::sine> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "sine", stablehlo = "sine";
+  static constexpr std::string_view name = "sine", stablehlo = "sine", onnx = "Sin";
   static constexpr bool floating = true;
 
   template <class Real>

@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::square_root> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "square_root", stablehlo = "sqrt";
+  static constexpr std::string_view name = "square_root", stablehlo = "sqrt", onnx = "Sqrt";
   static constexpr bool floating = true;
 
   template <class Real>

@@ -23,6 +23,7 @@ struct Operation<Op::subtract> : detail::Elementwise<2> {
   static constexpr void gradient(auto const& n) { n.give(0, n.g()), n.give(1, -n.g()); }
 
   static auto stablehlo(auto const& e) { return e.map(e.is_truth() ? "xor" : "subtract", e.in(0), e.in(1)); }
+  static auto onnx(auto const& e) { return e.map("Sub", e.in(0), e.in(1)); }
 };
 
 constexpr Var operator-(Operand a, Operand b) { return detail::arithmetic<Op::subtract>(a, b); }

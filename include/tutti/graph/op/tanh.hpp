@@ -9,7 +9,7 @@ namespace tutti::graph {
 
 template <>
 struct Operation<Op::tanh> : detail::Elementwise<1> {
-  static constexpr std::string_view name = "tanh", stablehlo = "tanh";
+  static constexpr std::string_view name = "tanh", stablehlo = "tanh", onnx = "Tanh";
   static constexpr bool floating = true;
 
   template <class Real>

@@ -167,7 +167,9 @@ class Server {
                                                  {"refused", s.refused},
                                                  {"prompt_tokens", s.prompt_tokens},
                                                  {"reused_tokens", s.reused_tokens},
-                                                 {"completion_tokens", s.tokens}}),
+                                                 {"completion_tokens", s.tokens},
+                                                 {"drafted_tokens", s.speculation.drafted},
+                                                 {"accepted_tokens", s.speculation.accepted}}),
                            "application/json");
     });
     http_.Get("/v1/models", [this](HttpRequest const&, Response& response) {

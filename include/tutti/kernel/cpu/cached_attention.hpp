@@ -14,6 +14,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/float16.hpp>
 #include <tutti/core/list.hpp>
+#include <tutti/kernel/block_product.hpp>
 #include <tutti/kernel/cached_attention.hpp>
 #include <tutti/kernel/cpu/attention.hpp>
 #include <tutti/kernel/cpu/rotary.hpp>
@@ -112,7 +113,8 @@ struct CacheOf {
 struct CachedRun {
   std::int64_t begin, end;
 };
-inline constexpr std::int64_t least_tiled_rows = 4;
+/// Fewer are worked on one by one: what is foretold and read in one pass has the bits of single tokens, as in products.
+inline constexpr std::int64_t least_tiled_rows = block_product_few_rows + 1;
 
 template <class T>
 void cached_attention_of(exec::Context& context, CachedAttention const& a) {
@@ -124,7 +126,8 @@ void cached_attention_of(exec::Context& context, CachedAttention const& a) {
                        [&](std::int64_t begin, std::int64_t end) {
                          List<float> turned(static_cast<std::size_t>(d));
                          for (std::int64_t row = begin; row < end; ++row) {
-                           if (a.slot[row] < 0) std::memset(a.out + row * a.heads * d, 0, a.heads * head_bytes);
+                           if (a.slot[row] < 0)
+                             std::memset(a.out + row * a.heads * d, 0, static_cast<std::size_t>(a.heads) * head_bytes);
                            else cache.store(context.isa(), row, turned.data());
                          }
                        });

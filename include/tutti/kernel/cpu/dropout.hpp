@@ -70,7 +70,9 @@ inline void dropout(exec::Context& context, Dropout const& args) {
       auto const four = philox4x32({low(block), low(block >> 32), step, stream}, {low(seed), low(seed >> 32)});
       std::int64_t const count = std::min(end - i, static_cast<std::int64_t>(4 - position % 4));
       for (std::int64_t k = 0; k < count; ++k)
-        args.y[i + k] = four[position % 4 + static_cast<std::uint64_t>(k)] < threshold ? 0.0f : args.x[i + k] * scale;
+        args.y[i + k] = four[static_cast<std::size_t>(position % 4) + static_cast<std::size_t>(k)] < threshold
+                            ? 0.0f
+                            : args.x[i + k] * scale;
       i += count;
     }
   });

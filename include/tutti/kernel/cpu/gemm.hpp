@@ -62,7 +62,11 @@ struct GemmBlocking {
 /// part of the third, and little enough for many threads.
 inline GemmBlocking gemm_blocking(Gemm const& g, std::int64_t m, std::int64_t n, GemmWord word) noexcept {
   static std::int64_t const level2 = [] {
+#ifdef _SC_LEVEL2_CACHE_SIZE
     long const bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+    long const bytes = 0;
+#endif
     return bytes >= 262144 ? std::min<std::int64_t>(bytes, 2097152) : 524288;
   }();
   auto const even = [](std::int64_t extent, std::int64_t most, std::int64_t step) {

@@ -196,7 +196,7 @@ void determinism(Comm& comm, Report& report) {
     comm.all_reduce(x, sum);
     expect_elements<float>(report, x, n, "all_reduce gives the same bits again",
                            [&](std::int64_t i) { return first.data()[i]; });
-    if (!comm::compares(comm.backend())) continue;  // there an MPI library combines in an order of its own
+    if (!comm::capability::compares(comm.backend())) continue;  // there an MPI library combines in an order of its own
     fill();
     comm.reduce(x, sum, comm.size() - 1);
     comm.broadcast(x, comm.size() - 1);

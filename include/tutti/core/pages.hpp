@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Whole pages of memory from the system, and what it can be told about pages. Where the system has no mappings
+/// (WebAssembly), they come from the heap.
+
+#include <tutti/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#if !TUTTI_WASM
+#include <sys/mman.h>
+#endif
+
+namespace tutti::pages {
+
+inline constexpr std::size_t huge = std::size_t{2} << 20;  ///< bytes of a huge page
+inline constexpr bool have_huge = !TUTTI_WASM;             ///< whether there are any
+
+/// Asks for huge pages under `bytes` of memory that begins at the bounds of one; the system may decline.
+inline void prefer_huge([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
+#if !TUTTI_WASM
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+}
+
+/// Memory of zeros, resident from the first touch on where the system has mappings; null where there is not enough.
+inline void* map_zeros(std::size_t bytes) noexcept {
+#if TUTTI_WASM
+  constexpr std::size_t page = 4096;
+  std::size_t const rounded = (bytes + page - 1) / page * page;
+  void* const memory = rounded < bytes ? nullptr : std::aligned_alloc(page, rounded);
+  return memory == nullptr ? nullptr : std::memset(memory, 0, bytes);
+#else
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+#endif
+}
+/// Gives memory of `map_zeros` back.
+inline void unmap(void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
+#if TUTTI_WASM
+  std::free(memory);
+#else
+  ::munmap(memory, bytes);
+#endif
+}
+
+/// Makes zeros of memory of `map_zeros`; whole pages go back to the system until they are touched.
+inline void clear(std::byte* first, std::size_t bytes) noexcept {
+#if !TUTTI_WASM
+  constexpr std::size_t page = 4096;
+  std::size_t const before = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
+  std::size_t const whole = bytes < before ? 0 : (bytes - before) / page * page;
+  if (whole != 0 && ::madvise(first + before, whole, MADV_DONTNEED) == 0) {
+    std::memset(first, 0, before);
+    std::memset(first + before + whole, 0, bytes - before - whole);
+    return;
+  }
+#endif
+  std::memset(first, 0, bytes);
+}
+
+}  // namespace tutti::pages

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Collectives of a program on a device that the host starts: when their operands have come, in the order of the steps.
+
+#include <tutti/graph/cuda/executor.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <source_location>
+
+namespace tutti::graph::cuda {
+
+inline comm::PortCall Executor::port_call(Step const& step) const {
+  using Kind = comm::PortCall::Kind;
+  Ref const &x = step.reads[0], &y = step.writes[0];
+  auto const op = static_cast<comm::PortOp>(step.operation);
+  switch (step.kind) {
+    case StepKind::broadcast:
+      return {Kind::broadcast, y.dtype, y.shape.size(), pointer(y), pointer(y), {}, step.root};
+    case StepKind::all_gather: return {Kind::all_gather, x.dtype, x.shape.size(), pointer(x), pointer(y)};
+    case StepKind::reduce_scatter:
+      return {Kind::reduce_scatter, y.dtype, y.shape.size(), pointer(x), pointer(y), op};
+    default: return {Kind::all_reduce, x.dtype, sent_elements(step), pointer(x), pointer(x), op};
+  }
+}
+
+inline Owner<Call> Executor::copy_of(Step const& step, Operands const& operands) const {
+  if (step.kind != StepKind::broadcast && step.root != 1) refuse_ranks(step, 1);
+  return detail::launch([from = operands.reads[0], to = operands.writes[0],
+                         bytes = static_cast<std::size_t>(step.reads[0].bytes())](Context& context) {
+    tutti::cuda::copy_on_device(context.stream(), to, from, bytes);
+  });
+}
+
+inline void Executor::take_part(std::size_t s, std::source_location where) {
+  Step const& step = program_.list.steps[s];
+  if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
+  switch (step.kind) {
+    case StepKind::all_reduce_start: return send(s, where);
+    case StepKind::all_reduce_wait: return await(step, where);
+    case StepKind::all_reduce:
+      throw Error(ErrorKind::internal, "graph::cuda::Executor", "a reduction was left without a bucket");
+    default: break;
+  }
+  if (is_collective(step)) return collective(step, where);
+  throw Error(ErrorKind::internal, "graph::cuda::Executor", "a step has no call");
+}
+
+inline void Executor::send(std::size_t s, std::source_location where) {
+  Step const& step = program_.list.steps[s];
+  tutti::cuda::Event& event = events_[lowering::at(step.slot)];
+  event.record(stream(), where);
+  if (!reaches_device()) {
+    copies_.wait_for(event, where);
+    tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), sent_bytes(step), where);
+    event.record(copies_, where);
+  }
+  flights_[lowering::at(step.slot)] = {.pending = true, .step = s};
+}
+
+inline void Executor::begin(Flight& flight) {
+  Step const& step = program_.list.steps[flight.step];
+  void* const data = reaches_device() ? pointer(step.reads[0]) : staged(step);
+  flight.ticket =
+      port_->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
+                              static_cast<comm::PortOp>(step.operation), std::source_location::current());
+  flight.pending = false;
+  flight.started = true;
+}
+
+inline void Executor::progress() {
+  if (port_ == nullptr) return;
+  for (std::size_t i = 0; i < flights_.size(); ++i) {
+    Flight& flight = flights_[i];
+    if (flight.started) static_cast<void>(poll(flight));
+    if (!flight.pending) continue;
+    if (!events_[i].done()) return;
+    begin(flight);
+  }
+}
+
+inline bool Executor::poll(Flight& flight) {
+  if (!port_->test(flight.ticket)) return false;
+  flight.started = false;
+  return true;
+}
+
+inline void Executor::await(Step const& step, std::source_location where) {
+  auto const index = lowering::at(step.slot);
+  for (std::size_t i = 0; i <= index; ++i) {  // those before it are started before it
+    if (!flights_[i].pending) continue;
+    events_[i].wait(where);
+    begin(flights_[i]);
+  }
+  Flight& flight = flights_[index];
+  Step const& begun = program_.list.steps[flight.step];
+  Wait const& wait = next_wait();
+  wait.begin.record(stream(), where);
+  // Until the device comes here, other reductions start as soon as it has their operands; this one may complete.
+  while (flight.started && !stream().idle(where)) progress();
+  if (flight.started) port_->wait(flight.ticket);
+  flight.started = false;
+  if (!reaches_device())
+    tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
+  wait.end.record(stream(), where);
+}
+
+inline void Executor::collective(Step const& step, std::source_location where) {
+  Ref const &x = step.reads[0], &y = step.writes[0];
+  if (step.kind != StepKind::broadcast && step.root != port_->size()) refuse_ranks(step, port_->size());
+  auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
+  std::byte *from = pointer(x), *to = pointer(y);
+  Wait const& wait = next_wait();
+  wait.begin.record(stream(), where);
+  if (!reaches_device()) {
+    from = staging_.data();
+    to = staging_.data() + staging_bytes_;
+    tutti::cuda::copy_to_host(stream(), from, pointer(x), in, where);
+  }
+  stream().wait(where);
+  comm::Port::Ticket ticket = 0;
+  if (step.kind == StepKind::broadcast) {
+    if (reaches_device()) {
+      tutti::cuda::copy_on_device(stream(), to, from, in, where);
+      stream().wait(where);
+    } else std::memcpy(to, from, in);
+    ticket = port_->start_broadcast(to, y.shape.size(), y.dtype, step.root, where);
+  } else if (step.kind == StepKind::all_gather) {
+    ticket = port_->start_all_gather(from, to, x.shape.size(), x.dtype, where);
+  } else {
+    ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
+                                         static_cast<comm::PortOp>(step.operation), where);
+  }
+  port_->wait(ticket);
+  if (!reaches_device()) {
+    tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
+    stream().wait(where);  // the next collective has the same place
+  }
+  wait.end.record(stream(), where);
+}
+
+}  // namespace tutti::graph::cuda

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Steps of a program on a device: bound to their kernels, divided into stretches that the device does by itself, and
+/// these captured and launched.
+
+#include <tutti/graph/cuda/executor.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+namespace tutti::graph::cuda {
+
+inline void Executor::bind_steps() {
+  StepList const& list = program_.list;
+  std::int32_t slots = 0;
+  std::int64_t staged = 0;
+  calls_.resize(list.steps.size());
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    Step const& step = list.steps[s];
+    slots = std::max(slots, step.slot + 1);
+    Operands operands{step};
+    for (Ref const& ref : step.reads) operands.reads.push_back(pointer(ref));
+    for (Ref const& ref : step.writes) operands.writes.push_back(pointer(ref));
+    if (step.kind == StepKind::rank) {
+      int const rank = port_ == nullptr ? 0 : port_->rank();
+      calls_[s] = detail::launch([&step, rank, y = operands.writes[0]](Context& context) {
+        generic::fill(context, step.writes[0].dtype, y, 1, rank);
+      });
+    } else {
+      calls_[s] = bind(operands);
+    }
+    bool const alone = !calls_[s] && port_ == nullptr;  // of one rank alone collectives are copies
+    if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);
+    if (alone && !calls_[s]) calls_[s] = detail::launch([](Context&) {});
+    if (!calls_[s] && step.kind == StepKind::all_reduce_start) staged = std::max(staged, end_of_bucket(step));
+    if (!calls_[s] && is_collective(step))
+      staging_bytes_ = std::max({staging_bytes_, step.reads[0].bytes(), step.writes[0].bytes()});
+  }
+  flights_.assign(lowering::at(slots), {});
+  find_queue();
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    bool const begins = stretches_.empty() || is_of_host(s) || is_of_host(s - 1);
+    if (begins) stretches_.push_back({s, s, {}});
+    stretches_.back().last = s + 1;
+  }
+  if (port_ == nullptr) return;
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
+    for (Slot& slot : slots_) {
+      using Timing = tutti::cuda::Event::Timing;
+      int const device = stream().device();
+      slot.waits.push_back({tutti::cuda::Event(device, Timing::on), tutti::cuda::Event(device, Timing::on)});
+    }
+  }
+  for (auto* const events : {&events_, &arrivals_}) {
+    events->resize(flights_.size() + 1);  // the last one's are those of collectives that are no buckets
+    for (tutti::cuda::Event& event : *events) event = tutti::cuda::Event(stream().device());
+  }
+  if (reaches_device()) return;
+  copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
+  staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
+  staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
+}
+
+inline void Executor::find_queue() {
+  if (!reaches_device() || !options_.capture || options_.profile) return;
+  comm::PortQueue* const queue = port_->queue();
+  if (queue == nullptr) return;
+  bool has_any = false;
+  for (std::size_t s = 0; s < calls_.size(); ++s) {
+    Step const& step = program_.list.steps[s];
+    if (calls_[s] || step.kind == StepKind::all_reduce_wait) continue;
+    comm::PortCall const call = port_call(step);
+    if (!queue->takes(call)) return;
+    total_.dtype = call.dtype;
+    total_.count += call.count;
+    has_any = true;
+  }
+  if (has_any) queue_ = queue;
+}
+
+inline void Executor::enqueue_steps(std::source_location where) {
+  bool const warm = enqueued_++ > 0;
+  if (profile_.measures()) newest().marks[0].record(stream(), where);
+  if (warm && queue_ != nullptr) queue_->begin(stream().native(), where);
+  // Working memory that grew since, for another program, lies elsewhere now.
+  if (warm && options_.capture && !profile_.measures() && captured_with_ != context().scratch_version())
+    capture(where);
+  for (Stretch& stretch : stretches_) {
+    tutti::cuda::Graph const& graph = stretch.graphs[queue_ != nullptr ? started_ % 2 : 0];
+    if (graph.size() > 0) {
+      graph.launch(stream(), where);
+      progress();
+    } else {
+      for (std::size_t s = stretch.first; s < stretch.last; ++s) launch(s, where);
+    }
+  }
+}
+
+inline void Executor::capture(std::source_location where) {
+  for (Stretch& stretch : stretches_) {
+    if (is_of_host(stretch.first)) continue;
+    for (std::size_t slot = 0; slot < (queue_ != nullptr ? 2 : 1); ++slot) {
+      next_wait_ = 0;
+      auto const steps = [&] {
+        for (std::size_t s = stretch.first; s < stretch.last; ++s) {
+          if (calls_[s]) calls_[s]->run(blas_);
+          else enqueue(s, slots_[slot], where);
+        }
+      };
+      stretch.graphs[slot] = tutti::cuda::Graph::capture(stream(), steps, where);
+    }
+  }
+  captured_with_ = context().scratch_version();
+}
+
+inline void Executor::enqueue(std::size_t s, Slot& slot, std::source_location where) {
+  Step const& step = program_.list.steps[s];
+  bool const begins = step.kind == StepKind::all_reduce_start, ends = step.kind == StepKind::all_reduce_wait;
+  std::size_t const index = begins || ends ? lowering::at(step.slot) : flights_.size();
+  if (!begins && !ends && step.kind != StepKind::broadcast && step.root != port_->size())
+    refuse_ranks(step, port_->size());
+  Wait const* const wait = begins ? nullptr : &slot.waits[next_wait_++];
+  if (wait != nullptr) wait->begin.record_in_runs(stream(), where);
+  if (!ends) {
+    if (step.kind == StepKind::broadcast)
+      tutti::cuda::copy_on_device(stream(), pointer(step.writes[0]), pointer(step.reads[0]),
+                                  static_cast<std::size_t>(step.reads[0].bytes()), where);
+    events_[index].record(stream(), where);
+    queue_->enqueue(port_call(step), events_[index].native(), arrivals_[index].native(), where);
+  }
+  if (wait == nullptr) return;
+  stream().wait_for(arrivals_[index], where);
+  wait->end.record_in_runs(stream(), where);
+}
+
+}  // namespace tutti::graph::cuda

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A rank's work as a stage of a pipeline: forward and backward passes in the order of a schedule, and the messages
+/// between neighbours, which travel while stages compute.
+
+#include <tutti/comm/port.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/function_ref.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/shared.hpp>
+#include <tutti/exec/wait.hpp>
+#include <tutti/graph/executor.hpp>
+#include <tutti/parallel/pipeline_programs.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::parallel {
+
+/// Messages under way to or from one neighbour, each of several parts. What is given up when this goes is cancelled.
+class StageMessages {
+ public:
+  StageMessages() = default;
+  explicit StageMessages(comm::Port& port) : port_(&port) {}
+  StageMessages(StageMessages&& other) noexcept
+      : port_(other.port_), tickets_(std::exchange(other.tickets_, {})) {}
+  StageMessages& operator=(StageMessages&&) = delete;
+  ~StageMessages() {
+    for (comm::Port::Ticket ticket : tickets_) port_->cancel(ticket);
+  }
+
+  void send(void const* data, std::int64_t bytes, int to, int tag, std::source_location where) {
+    if (bytes > 0) tickets_.push_back(port_->start_send(data, bytes, to, tag, where));
+  }
+  void receive(void* data, std::int64_t bytes, int from, int tag, std::source_location where) {
+    if (bytes > 0) tickets_.push_back(port_->start_receive(data, bytes, from, tag, where));
+  }
+  /// Until all are complete; returns the nanoseconds that it took.
+  std::int64_t wait() {
+    std::int64_t const begin = exec::now_ns();
+    while (!tickets_.empty()) {
+      comm::Port::Ticket const ticket = tickets_.back();
+      tickets_.pop_back();
+      port_->wait(ticket);
+    }
+    return exec::now_ns() - begin;
+  }
+
+ private:
+  comm::Port* port_ = nullptr;
+  List<comm::Port::Ticket> tickets_;
+};
+
+/// What comes from one neighbour, in order: the next message is received while the stage computes.
+class StageInbox {
+ public:
+  /// Of a message: the bytes of its parts. Part i has the tag first_tag + 2 i.
+  StageInbox(comm::Port& port, int from, int first_tag, List<std::int64_t> bytes)
+      : from_(from), first_tag_(first_tag), bytes_(std::move(bytes)), under_way_(port) {
+    for (std::int64_t part : bytes_) parts_.emplace_back(static_cast<std::size_t>(part));
+  }
+  StageInbox(StageInbox const&) = delete;
+  StageInbox& operator=(StageInbox const&) = delete;
+
+  /// So many messages come from now on.
+  void expect(std::int64_t messages, std::source_location where) {
+    expected_ = messages;
+    post(where);
+  }
+  /// The next one, into the caller's memory; returns the nanoseconds of waiting.
+  std::int64_t take(List<void*> const& to, std::source_location where) {
+    std::int64_t const waited = under_way_.wait();
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (!parts_[i].empty()) std::memcpy(to[i], parts_[i].data(), parts_[i].size());
+    post(where);
+    return waited;
+  }
+
+ private:
+  void post(std::source_location where) {
+    if (expected_ == 0) return;
+    --expected_;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      under_way_.receive(parts_[i].data(), bytes_[i], from_, first_tag_ + 2 * static_cast<int>(i), where);
+  }
+
+  int from_, first_tag_;
+  List<std::int64_t> bytes_;
+  std::vector<std::vector<std::byte>> parts_;  // before what is received into them
+  StageMessages under_way_;
+  std::int64_t expected_ = 0;
+};
+
+/// The programs of a stage, compiled from StageGraphs.
+struct StagePrograms {
+  graph::Program forward, first_backward, backward;
+  List<graph::Graph> graphs;  ///< of these, for the states that they need
+  int carried = 1;            ///< values that pass to the next stage
+};
+
+/// A gradient of which several stages have addends: that of a parameter which each of them has.
+struct StageSum {
+  std::string field;
+  List<int> stages;  ///< in ascending order
+};
+
+/// Runs the passes of a step. Every micro-batch that is under way has a slot, with the activations that its backward
+/// pass reads; parameters and sums of gradients are those of the caller's state.
+/// Ranks         all stages of the pipeline, the same calls in the same order. Blocking.
+/// Determinism   micro-batches add their gradients in ascending order, stages theirs to a shared one likewise
+class StageRun {
+ public:
+  /// Gives a program its inputs, of micro-batch `micro`.
+  using Give = FunctionRef<void(graph::Executor&, std::int64_t)>;
+
+  /// All of these outlive it. `state` has the parameters and the sums, whose memory stays where it is. `tensor` joins
+  /// the ranks that have a part of this stage each; null: this one has all of it.
+  StageRun(exec::Context& context, graph::State& state, StagePrograms const& programs, PipelineLayout const& layout,
+           std::int64_t micro_batches, comm::Port& pipeline, comm::Port* tensor,
+           Shared<graph::Workspace> const& workspace)
+      : state_(state),
+        programs_(programs),
+        layout_(layout),
+        port_(pipeline),
+        tensor_(tensor),
+        tasks_(pipeline_tasks(layout.schedule, layout.stages, layout.stage, micro_batches)) {
+    for (std::int64_t i = kept_micro_batches(tasks_); i > 0; --i) add_slot(context, workspace);
+    Slot& slot = *slots_[0];
+    if (!first()) activations_ = std::make_unique<StageInbox>(port_, layout_.stage - 1, 0, bytes_of(slot.inputs));
+    if (!last()) gradients_ = std::make_unique<StageInbox>(port_, layout_.stage + 1, 1, bytes_of(slot.gradients));
+    micro_batches_ = micro_batches;
+  }
+
+  /// The sum of micro-batches' losses on the last stage, 0 on others; gradients are in the state.
+  double passes(Give give, std::source_location where) {
+    waited_ns_ = 0;
+    double loss = 0;
+    if (activations_) activations_->expect(micro_batches_, where);
+    if (gradients_) gradients_->expect(micro_batches_, where);
+    for (PipelineTask const& task : tasks_) {
+      Slot& slot = *slots_[static_cast<std::size_t>(task.micro_batch) % slots_.size()];
+      if (task.backward) backward(slot, task.micro_batch, give, where);
+      else loss += forward(slot, task.micro_batch, give, where);
+    }
+    for (auto& slot : slots_) waited_ns_ += slot->forward_sent.wait() + slot->backward_sent.wait();
+    return loss;
+  }
+  /// Each of the stages that have one of these gets the sum of their addends, made in the order of stages.
+  void add_up(List<StageSum> const& sums, std::source_location where) {
+    for (StageSum const& sum : sums) {
+      graph::Field* const field = state_.find(sum.field);
+      int const home = sum.stages[0], stage = layout_.stage;
+      if (!graph::detail::contains(sum.stages, stage)) continue;
+      StageMessages messages(port_);
+      if (stage != home) {
+        messages.send(field->data(), field->bytes(), home, sum_tag, where);
+        waited_ns_ += messages.wait();
+        messages.receive(field->data(), field->bytes(), home, sum_tag, where);
+        waited_ns_ += messages.wait();
+        continue;
+      }
+      auto const total = field->view<float>().elements();
+      if (addend_.size() < total.size()) addend_.resize(total.size());
+      for (std::size_t i = 1; i < sum.stages.size(); ++i) {
+        messages.receive(addend_.data(), field->bytes(), sum.stages[i], sum_tag, where);
+        waited_ns_ += messages.wait();
+        for (std::size_t k = 0; k < total.size(); ++k) total[k] += addend_[k];
+      }
+      for (std::size_t i = 1; i < sum.stages.size(); ++i)
+        messages.send(field->data(), field->bytes(), sum.stages[i], sum_tag, where);
+      waited_ns_ += messages.wait();
+    }
+  }
+
+  /// Nanoseconds of the last step in which this rank only waited for messages: the pipeline's bubble among them.
+  std::int64_t waited_ns() const noexcept { return waited_ns_; }
+
+ private:
+  struct Slot {
+    graph::State state;
+    List<graph::Field*> inputs, outputs, gradients, input_gradients;  // null: an integer, which has no gradient
+    std::unique_ptr<graph::Executor> forward, first_backward, backward;
+    StageMessages forward_sent, backward_sent;
+    explicit Slot(comm::Port& port) : forward_sent(port), backward_sent(port) {}
+  };
+  static constexpr int sum_tag = 32767;
+
+  bool first() const noexcept { return layout_.stage == 0; }
+  bool last() const noexcept { return layout_.stage + 1 == layout_.stages; }
+
+  void add_slot(exec::Context& context, Shared<graph::Workspace> const& workspace) {
+    slots_.push_back(std::make_unique<Slot>(port_));
+    Slot& slot = *slots_.back();
+    for (graph::Field const& field : state_.fields())
+      slot.state.refer(field.name, field.dtype, field.shape, field.data());
+    for (graph::Graph const& graph : programs_.graphs) slot.state.add(graph);
+    for (int i = 0; i < programs_.carried; ++i) {
+      auto const find = [&](char const* what, List<graph::Field*>& list) {
+        if (graph::Field* const field = slot.state.find(pipeline_name(what, static_cast<std::size_t>(i))))
+          list.push_back(field);
+      };
+      find("input", slot.inputs), find("output", slot.outputs);
+      find("gradient", slot.gradients), find("input_gradient", slot.input_gradients);
+    }
+    auto const ready = [&](graph::Program const& program) {
+      return std::make_unique<graph::Executor>(context, program, slot.state,
+                                               graph::ExecutorOptions{
+                                                   .tensor = tensor_, .beside = &port_, .workspace = workspace});
+    };
+    slot.forward = ready(programs_.forward);
+    slot.backward = ready(programs_.backward);
+    if (slots_.size() == 1) slot.first_backward = ready(programs_.first_backward);
+  }
+  static List<std::int64_t> bytes_of(List<graph::Field*> const& fields) {
+    List<std::int64_t> bytes;
+    for (graph::Field const* field : fields) bytes.push_back(field->bytes());
+    return bytes;
+  }
+  static List<void*> memory_of(List<graph::Field*> const& fields) {
+    List<void*> memory;
+    for (graph::Field const* field : fields) memory.push_back(field->data());
+    return memory;
+  }
+  static void send(StageMessages& messages, List<graph::Field*> const& fields, int to, int tag,
+                   std::source_location where) {
+    for (std::size_t i = 0; i < fields.size(); ++i)
+      messages.send(fields[i]->data(), fields[i]->bytes(), to, tag + 2 * static_cast<int>(i), where);
+  }
+
+  double forward(Slot& slot, std::int64_t micro, Give give, std::source_location where) {
+    if (activations_) waited_ns_ += activations_->take(memory_of(slot.inputs), where);
+    waited_ns_ += slot.forward_sent.wait();  // what went from here before
+    give(*slot.forward, micro);
+    slot.forward->run(where);
+    if (last()) return slot.forward->value("loss");
+    send(slot.forward_sent, slot.outputs, layout_.stage + 1, 0, where);
+    return 0;
+  }
+  void backward(Slot& slot, std::int64_t micro, Give give, std::source_location where) {
+    if (gradients_) waited_ns_ += gradients_->take(memory_of(slot.gradients), where);
+    waited_ns_ += slot.backward_sent.wait();
+    graph::Executor& run = micro == 0 ? *slot.first_backward : *slot.backward;
+    give(run, micro);
+    run.run(where);
+    if (!first()) send(slot.backward_sent, slot.input_gradients, layout_.stage - 1, 1, where);
+  }
+
+  graph::State& state_;
+  StagePrograms const& programs_;
+  PipelineLayout layout_;
+  comm::Port& port_;
+  comm::Port* tensor_;
+  List<PipelineTask> tasks_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<float> addend_;  // of a sum over stages
+  std::unique_ptr<StageInbox> activations_, gradients_;
+  std::int64_t micro_batches_ = 0, waited_ns_ = 0;
+};
+
+/// The loss of a batch that every stage has, without a gradient: one forward pass, stage after stage.
+class StageEvaluation {
+ public:
+  /// `program` was compiled from `graph`, an evaluation_graph. All of these outlive it, as those of StageRun.
+  StageEvaluation(exec::Context& context, graph::State& state, graph::Graph const& graph, graph::Program const& program,
+                  PipelineLayout const& layout, comm::Port& pipeline, comm::Port* tensor,
+                  Shared<graph::Workspace> const& workspace)
+      : layout_(layout), port_(pipeline), messages_(pipeline) {
+    for (graph::Field const& field : state.fields()) own_.refer(field.name, field.dtype, field.shape, field.data());
+    own_.add(graph);
+    executor_ =
+        std::make_unique<graph::Executor>(context, program, own_,
+                                          graph::ExecutorOptions{.tensor = tensor, .workspace = workspace});
+  }
+  /// `give` gives the program its inputs. Ranks: all stages, which get the same loss. Blocking.
+  double operator()(FunctionRef<void(graph::Executor&)> give, std::source_location where) {
+    bool const last = layout_.stage + 1 == layout_.stages;
+    pass("input", layout_.stage > 0, where);
+    give(*executor_);
+    executor_->run(where);
+    pass("output", !last, where);
+    double loss = last ? executor_->value("loss") : 0;
+    port_.wait(port_.start_broadcast(&loss, 1, DType::float64, layout_.stages - 1, where));
+    return loss;
+  }
+
+ private:
+  void pass(char const* what, bool passes, std::source_location where) {
+    for (std::size_t i = 0; passes; ++i) {
+      graph::Field* const field = own_.find(pipeline_name(what, i));
+      if (field == nullptr) break;
+      int const tag = 2 * static_cast<int>(i);
+      if (what == std::string_view("input"))
+        messages_.receive(field->data(), field->bytes(), layout_.stage - 1, tag, where);
+      else messages_.send(field->data(), field->bytes(), layout_.stage + 1, tag, where);
+    }
+    messages_.wait();
+  }
+
+  PipelineLayout layout_;
+  comm::Port& port_;
+  graph::State own_;
+  StageMessages messages_;
+  std::unique_ptr<graph::Executor> executor_;
+};
+
+}  // namespace tutti::parallel

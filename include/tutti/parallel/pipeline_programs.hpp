@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// The gradient of a stage as two programs: a forward pass that keeps what the backward pass reads, and the backward
+/// pass. Between them other micro-batches have their turn.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/graph/grad.hpp>
+#include <tutti/parallel/pipeline_cut.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::parallel {
+
+/// The graphs of a stage. All they tell each other is in states, a set of its own for every micro-batch that is under
+/// way: "pipeline.input.i" and "pipeline.output.i", what comes and goes forward; "pipeline.gradient.i" of the output
+/// and "pipeline.input_gradient.i", what comes and goes backward; "pipeline.kept.i", what the backward pass reads of
+/// the forward pass. Gradients of parameters are summed in "accumulated.NAME": `first_backward` sets it, `backward`
+/// adds. The last stage's forward pass has the output "loss", multiplied with its share of the step's loss.
+struct StageGraphs {
+  graph::Graph forward, first_backward, backward;
+  std::int64_t kept_bytes = 0;  ///< of "pipeline.kept.i" in all
+};
+
+namespace detail {
+
+/// `value` stays in a state of this name after the run.
+inline void keep(graph::Builder& to, std::string const& name, graph::Var value) {
+  to.update(to.state(name, value.type(), graph::zeros(), graph::StateUpdate::replicated), value);
+}
+
+class StageGradient {
+ public:
+  using Id = graph::Id;
+  using Op = graph::Op;
+
+  /// `stage`: of PipelineCut. `trained`: names of parameters whose gradients are wanted.
+  StageGradient(graph::Graph const& stage, List<std::string> const& trained, double share, graph::Recompute recompute)
+      : trained_(trained) {
+    builder_.load(stage);
+    if (recompute != graph::Recompute::none) builder_.set_recompute(recompute);
+    forward_size_ = stage.size();
+    differentiate(stage, share);
+    choose_cuts();
+  }
+
+  StageGraphs graphs() const { return {forward(), backward(true), backward(false), kept_bytes()}; }
+
+ private:
+  struct Root {         // what the backward pass makes
+    Id id;              // none: zeros
+    std::string state;  // that it goes to
+    bool adds;          // to what is there, but for the first micro-batch
+    graph::Type type;
+  };
+  graph::Graph const& whole() const { return builder_.graph(); }
+  static std::size_t at(auto index) { return static_cast<std::size_t>(index); }
+
+  void differentiate(graph::Graph const& stage, double share) {
+    List<Id> outputs, wrt;
+    List<graph::Var> seeds;
+    if (Id const loss = stage.find_output("loss"); loss != graph::none) {
+      outputs.push_back(loss);
+      seeds.push_back(graph::constant(builder_, share, {}, stage.dtype(loss)));
+      loss_ = (graph::Var{&builder_, loss} * share).id;
+    }
+    for (std::size_t i = 0;; ++i) {
+      Id const output = stage.find_output(pipeline_name("output", i));
+      if (output == graph::none) break;
+      outputs_.push_back(output);
+      if (!is_floating(stage.dtype(output))) continue;
+      outputs.push_back(output);
+      seeds.push_back(builder_.state(pipeline_name("gradient", i), stage.type(output), graph::zeros(),
+                                     graph::StateUpdate::replicated));
+      received_.push_back(seeds.back().id);
+    }
+    forward_size_ = std::max(forward_size_, loss_ + 1);
+    for (graph::Parameter const& parameter : stage.parameters)
+      if (graph::detail::contains(trained_, std::string(stage.name(parameter.node)))) {
+        wrt.push_back(parameter.node);
+        roots_.push_back({graph::none, concat("accumulated.", stage.name(parameter.node)), true,
+                          stage.type(parameter.node)});
+      }
+    for (std::size_t i = 0;; ++i) {
+      Id const input = stage.find_leaf(pipeline_name("input", i));
+      if (input == graph::none) break;
+      if (!is_floating(stage.dtype(input))) continue;
+      wrt.push_back(input);
+      roots_.push_back({graph::none, pipeline_name("input_gradient", i), false, stage.type(input)});
+    }
+    graph::Reverse reverse(builder_, outputs, wrt);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (reverse.active(outputs[i])) reverse.add(outputs[i], seeds[i]);
+    reverse.run();
+    for (std::size_t i = 0; i < wrt.size(); ++i) roots_[i].id = reverse.cotangent(wrt[i]);
+  }
+
+  bool is_forward(Id id) const {
+    return id < forward_size_ || (whole().op(id) == Op::result && whole().operand(id, 0) < forward_size_);
+  }
+  static bool is_leaf(Op op) { return graph::info(op).kind == graph::OpClass::leaf; }
+  /// Cheaper to do again than to keep.
+  static bool is_free(Op op) {
+    switch (op) {
+      case Op::constant:
+      case Op::iota:
+      case Op::reshape:
+      case Op::broadcast_in_dim:
+      case Op::vary:
+      case Op::stop_gradient: return true;
+      default: return is_leaf(op);
+    }
+  }
+  bool is_cut(Id id) const { return is_forward(id) && !is_free(whole().op(id)); }
+  /// What the backward pass reads of the forward pass, in the order of ids.
+  void choose_cuts() {
+    needed_.assign(whole().nodes.size(), char{0});
+    for (Root const& root : roots_)
+      if (root.id != graph::none) needed_[at(root.id)] = 1;
+    for (Id id : received_) needed_[at(id)] = 1;  // they come, whoever reads them
+    for (Id id = whole().size(); id-- > 0;) {
+      if (needed_[at(id)] == 0 || is_cut(id)) continue;
+      for (Id operand : whole().operands(id)) needed_[at(operand)] = 1;
+    }
+    for (Id id = 0; id < whole().size(); ++id)
+      if (needed_[at(id)] != 0 && is_cut(id)) cuts_.push_back(id);
+  }
+  std::int64_t kept_bytes() const {
+    std::int64_t bytes = 0;
+    for (Id id : cuts_) bytes += whole().shape(id).size() * static_cast<std::int64_t>(size_of(whole().dtype(id)));
+    return bytes;
+  }
+
+  graph::Graph forward() const {
+    graph::Builder to;
+    NodeCopier copier(whole(), to);
+    List<Id> wanted = outputs_;
+    if (loss_ != graph::none) wanted.push_back(loss_);
+    wanted.append(cuts_.begin(), cuts_.end());
+    for (Id id : graph::reachable_order(whole(), wanted)) copier.add(id);
+    to.copy_source({}, 0);
+    if (loss_ != graph::none) to.output("loss", copier.var(loss_));
+    for (std::size_t i = 0; i < outputs_.size(); ++i) keep(to, pipeline_name("output", i), copier.var(outputs_[i]));
+    for (std::size_t i = 0; i < cuts_.size(); ++i) keep(to, pipeline_name("kept", i), copier.var(cuts_[i]));
+    return canonical(to.graph());
+  }
+  graph::Graph backward(bool first) const {
+    graph::Builder to;
+    NodeCopier copier(whole(), to);
+    std::size_t cut = 0;
+    for (Id id = 0; id < whole().size(); ++id) {
+      if (needed_[at(id)] == 0) continue;
+      if (is_cut(id)) {
+        copier.trace(id);
+        copier.set(id, to.state(pipeline_name("kept", cut++), whole().type(id), graph::zeros(),
+                                graph::StateUpdate::replicated).id);
+      } else {
+        copier.add(id);
+      }
+    }
+    to.copy_source({}, 0);
+    for (Root const& root : roots_) {
+      bool const adds = root.adds && !first;
+      if (root.id == graph::none && adds) continue;
+      graph::Var value = root.id != graph::none ? copier.var(root.id)
+                                                : graph::constant(to, 0, root.type.shape, root.type.dtype);
+      graph::Var const state = to.state(root.state, root.type, graph::zeros(), graph::StateUpdate::replicated);
+      to.update(state, adds ? state + value : value);
+    }
+    return canonical(to.graph());
+  }
+
+  List<std::string> const& trained_;
+  graph::Builder builder_;
+  Id forward_size_ = 0, loss_ = graph::none;
+  List<Id> outputs_, received_;
+  List<Root> roots_;
+  List<char> needed_;  // by the backward pass
+  List<Id> cuts_;
+};
+
+}  // namespace detail
+
+/// The programs of a stage of PipelineCut; `share` multiplies the loss, `recompute` becomes that of every loop.
+inline StageGraphs stage_graphs(graph::Graph const& stage, List<std::string> const& trained, double share,
+                                graph::Recompute recompute = graph::Recompute::none) {
+  return detail::StageGradient(stage, trained, share, recompute).graphs();
+}
+
+/// The forward pass of a stage alone, with what goes to the next stage in states "pipeline.output.i".
+inline graph::Graph evaluation_graph(graph::Graph stage) {
+  List<graph::Output> const outputs = std::exchange(stage.outputs, {});
+  graph::Builder builder;
+  builder.load(std::move(stage));
+  for (graph::Output const& output : outputs) {
+    std::string const name(builder.graph().text_of(output.name));
+    graph::Var const value{&builder, output.node};
+    if (name == "loss") builder.output(name, value);
+    else detail::keep(builder, name, value);
+  }
+  return canonical(builder.graph());
+}
+
+}  // namespace tutti::parallel

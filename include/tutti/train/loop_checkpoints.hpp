@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// How a training run begins from a checkpoint or from nothing, and what it keeps.
+
+#include <tutti/train/loop.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace tutti::train {
+
+template <class Loss, class Device>
+void Run<Loss, Device>::begin_history() {
+  if (!setup_.same_run) {
+    if (o().overwrite) remove_checkpoints(o().out);
+  } else
+    for (std::string const& name : set_checkpoints_aside(o().out, setup_.first_step))
+      setup_.changes.push_back("a later checkpoint, kept as " + name);
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::restore() {
+  if (setup_.resume) {
+    if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
+      setup_.warnings.push_back(std::move(text));
+    step_.fill([&](graph::State& whole) {
+      read_parameters(*setup_.resume, whole);
+      read_moments(*setup_.resume, whole);
+    });
+    step_.set_updates(setup_.first_step);
+  } else if (initial_) {
+    step_.fill([&](graph::State& whole) {
+      if (whole.writer()) initial_(whole);
+    });
+    initial_ = nullptr;  // and the file that it may read
+  } else {
+    step_.initialise(static_cast<std::uint64_t>(o().seed));
+  }
+  parallel::broadcast(*data_parallel_.port, step_.state());
+  if (averages_gradients()) step_.require_equal("at the start");
+  else parallel::require_equal(*port_, step_.state(), "at the start");
+  step_.mark_compared();
+  std::visit([&](auto& algorithm) { algorithm.begin(setup_.resume ? &*setup_.resume : nullptr); }, algorithm_);
+  setup_.resume.reset();  // its mapping may be of a checkpoint that --keep will remove
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::checkpoint() {
+  last_saved_ = done_;
+  InPhase const phase(outputs_, "checkpoint");
+  if (!o().out.empty()) with_agreed_model([&] { write_checkpoint(); });
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::write_checkpoint() {
+  std::string const when = "at the checkpoint of step " + std::to_string(done_);
+  if (averages_gradients()) step_.require_equal(when);
+  else parallel::require_equal(*port_, step_.state(), when);
+  keep_product_choices(machine_, o().out, port_->rank());
+  step_.show(root(), [&](graph::State& whole) { write_checkpoint(whole); });
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::write_checkpoint(graph::State const& whole) {
+  CheckpointContents contents = contents_of(whole, done_);
+  std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
+  if (!root()) return;
+  if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
+  contents.facts = checkpoint_facts(setup_, done_, data_ranks());
+  saved_ = save_checkpoint(o().out, contents, o().keep).string();
+  outputs_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
+  outputs_.record({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A training step of which this rank does a stage: its programs, its part of the state, and the whole of it.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/function_ref.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/shared.hpp>
+#include <tutti/graph/amp.hpp>
+#include <tutti/optim/minimise.hpp>
+#include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/pipeline.hpp>
+#include <tutti/parallel/pipeline_cut.hpp>
+#include <tutti/parallel/split.hpp>
+#include <tutti/train/stage_state.hpp>
+#include <tutti/train/step_options.hpp>
+#include <tutti/train/target_weights.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace tutti::train {
+
+/// A stage's part of a TrainStep, made from the graph of the loss alone.
+/// Ranks  where a function says so all stages of the pipeline, in the same order
+class PipelinedStep {
+ public:
+  using Give = parallel::StageRun::Give;
+
+  /// `model` is a micro-batch's loss, `evaluated` that of an evaluation; `state` gets the fields of this stage and
+  /// outlives this. Errors: those of PipelineCut and of minimise; configuration, for a stage that there is not.
+  PipelinedStep(graph::Graph const& model, graph::Graph const& evaluated, optim::AnyOptimizer optimizer,
+                TrainStepOptions const& options, graph::State& state, std::source_location where)
+      : options_(options),
+        layout_(options.pipeline),
+        optimizer_(std::move(optimizer)),
+        state_(state),
+        cut_(weighed(model, options), layout_.stages, where),
+        evaluated_(evaluated, layout_.stages, where) {
+    if (layout_.stage < 0 || layout_.stage >= layout_.stages)
+      throw Error(ErrorKind::configuration, "TrainStep",
+                  concat("stage ", layout_.stage, " of a pipeline of ", layout_.stages, " does not exist"), where);
+    graph::Builder builder;
+    builder.load(cut_.model());
+    graph::Var const loss{&builder, builder.graph().find_output("loss")};
+    trained_ = optim::detail::step_gradients(loss, optim::Pass::whole, step_options(false), where).parameters;
+    for (graph::Parameter const& parameter : cut_.model().parameters) {
+      if (!cut_.has(parameter, layout_.stage)) continue;
+      graph::Field* const field =
+          state_.add(name_of(parameter), DType::float32, cut_.part_of(parameter), parameter.init);
+      field->parameter = true;
+      field->stacked = parameter.stacked;
+    }
+    for (std::size_t i = 0; i < cut_.model().states.size(); ++i)
+      if (graph::Id const id = cut_.model().states[i]; cut_.has(id, layout_.stage))
+        state_.add(cut_.model().name(id), cut_.model().dtype(id), cut_.model().shape(id),
+                   cut_.model().state_inits[i]);
+    state_.add(update_graph(layout_.stage, false));
+    for (optim::Trained const& trained : trained_)
+      if (List<int> stages = cut_.owners(trained.parameter); stages.size() > 1)
+        sums_.push_back({concat("accumulated.", name_of(trained.parameter)), std::move(stages)});
+  }
+  PipelinedStep(PipelinedStep const&) = delete;
+  PipelinedStep& operator=(PipelinedStep const&) = delete;
+
+  /// Of the whole model, of which ranks of a tensor axis have parts as `splits` say.
+  std::int64_t parameter_count(parallel::Splits const& splits) const {
+    std::int64_t count = 0;
+    for (graph::Parameter const& parameter : cut_.model().parameters)
+      count += parallel::whole_of(cut_.model().shape(parameter.node), splits.of(name_of(parameter)),
+                                  splits.ranks()).size();
+    return count;
+  }
+  /// The same of what this stage has.
+  parallel::Splits on_stage(parallel::Splits const& splits) const {
+    return splits.on_stage(layout_.stages, [&](std::string_view name) {
+      for (graph::Parameter const& parameter : cut_.model().parameters)
+        if (cut_.model().name(parameter.node) == name) return cut_.divided(parameter);
+      return false;
+    });
+  }
+
+  /// Between the state of this stage and that of a whole model: as StageState's.
+  void fill(FunctionRef<void(graph::State&)> f) { parts().fill(f); }
+  void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where) {
+    require_connected(where);
+    parts().show(ranks_, wanted, f, where);
+  }
+  void require_equal(std::string const& when, std::source_location where) const {
+    if (ranks_.pipeline) parts().require_equal(*ranks_.pipeline, when, where);
+  }
+
+  /// Errors: invalid_argument, for other ranks than the step was made for; unavailable, for moments in shares.
+  void connect(parallel::DataParallel const& ranks, std::source_location where) {
+    int const stages = ranks.pipeline ? ranks.pipeline->size() : 1;
+    if (stages != layout_.stages || ranks.pipeline->rank() != layout_.stage)
+      throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
+                  concat("the step is stage ", layout_.stage, " of ", layout_.stages, ", and the ranks' pipeline has ",
+                         stages, stages == layout_.stages
+                                     ? concat(", of which this is rank ", ranks.pipeline->rank()) : std::string(),
+                         ". Set TrainStepOptions::pipeline to this rank's place in the mesh"), where);
+    if (ranks.sharded)
+      throw Error(ErrorKind::unavailable, "TrainStep::connect",
+                  "stages of a pipeline keep all moments of their parameters. Use Replicas::per_rank", where);
+    release();
+    ranks_ = ranks;
+  }
+
+  /// Compiles the programs. Does not communicate.
+  void plan() {
+    if (planned_) return;
+    List<std::string> names;
+    for (optim::Trained const& trained : trained_) names.push_back(name_of(trained.parameter));
+    double const share = options_.weight / static_cast<double>(options_.micro_steps);
+    parallel::StageGraphs graphs =
+        parallel::stage_graphs(cut_.stage(layout_.stage), names, share, options_.recompute);
+    programs_.graphs = {std::move(graphs.forward), std::move(graphs.first_backward), std::move(graphs.backward)};
+    evaluation_graph_ = parallel::evaluation_graph(evaluated_.stage(layout_.stage));
+    programs_.carried = cut_.carried();
+    bool const averages = ranks_.port && ranks_.port->size() > 1;
+    auto const compiled = [&](graph::Graph const& graph) {
+      return graph::compile(graph::amp(graph, options_.compute));
+    };
+    programs_.forward = compiled(programs_.graphs[0]);
+    programs_.first_backward = compiled(programs_.graphs[1]);
+    programs_.backward = compiled(programs_.graphs[2]);
+    evaluation_program_ = compiled(evaluation_graph_);
+    update_program_ = compiled(update_graph(layout_.stage, averages));
+    planned_ = true;
+  }
+  /// Takes the memory of programs. Errors: invalid_argument, unless connected.
+  void prepare(exec::Context& context, std::source_location where) {
+    if (run_) return;
+    require_connected(where);
+    plan();
+    graph::Program const* const all[] = {&programs_.forward, &programs_.first_backward, &programs_.backward,
+                                         &evaluation_program_, &update_program_};
+    comm::Port* const tensor = ranks_.tensor.get();
+    workspace_ = graph::Workspace::of(all, tensor != nullptr ? tensor : ranks_.port.get());
+    update_ = std::make_unique<graph::Executor>(
+        context, update_program_, state_,
+        graph::ExecutorOptions{.port = ranks_.port.get(),
+                               .tensor = tensor,
+                               .pipeline = ranks_.pipeline.get(),
+                               .workspace = workspace_});
+    evaluation_ = std::make_unique<parallel::StageEvaluation>(context, state_, evaluation_graph_, evaluation_program_,
+                                                              layout_, *ranks_.pipeline, tensor, workspace_);
+    run_ = std::make_unique<parallel::StageRun>(context, state_, programs_, layout_, options_.micro_steps,
+                                                *ranks_.pipeline, tensor, workspace_);
+  }
+
+  /// One update, number `update` counted from 1. Ranks: all. Blocking.
+  StepResult step(Give give, double learning_rate, std::int64_t update, std::source_location where) {
+    double loss = run_->passes(give, where);
+    run_->add_up(sums_, where);
+    optim::set_step(*update_, optimizer_, learning_rate, update);
+    update_->run(where);
+    int const last = layout_.stages - 1;
+    if (layout_.stage == last) parallel::all_reduce(*ranks_.port, {&loss, 1}, comm::PortOp::avg, where);
+    ranks_.pipeline->wait(ranks_.pipeline->start_broadcast(&loss, 1, DType::float64, last, where));
+    StepResult result;
+    result.loss = static_cast<float>(loss);
+    result.grad_norm = static_cast<float>(update_->value("grad_norm"));
+    result.exposed_comm_ms = static_cast<double>(run_->waited_ns() + update_->waited_ns()) / 1e6;
+    return result;
+  }
+  double evaluate(FunctionRef<void(graph::Executor&)> give, std::source_location where) {
+    return (*evaluation_)(give, where);
+  }
+
+  /// Of what activations of micro-batches under way keep, of gradients and of programs while they run.
+  std::int64_t workspace_bytes() {
+    plan();
+    std::int64_t arena = 0, communicator = 0;
+    for (graph::Program const* program : {&programs_.forward, &programs_.first_backward, &programs_.backward,
+                                          &evaluation_program_, &update_program_}) {
+      arena = std::max(arena, program->plan.arena_bytes);
+      communicator = std::max(communicator, program->plan.communicator_bytes);
+    }
+    return arena + communicator + activation_bytes();
+  }
+  /// Of those alone that a stage keeps for the backward passes of the micro-batches that are under way.
+  std::int64_t activation_bytes() {
+    plan();
+    auto const tasks = pipeline_tasks(layout_.schedule, layout_.stages, layout_.stage, options_.micro_steps);
+    std::int64_t slot = 0;
+    graph::State seen;
+    for (graph::Graph const& graph : programs_.graphs)
+      for (graph::Id id : graph.states)
+        if (std::string_view const name = graph.name(id); name.starts_with("pipeline.") && seen.find(name) == nullptr)
+          slot += seen.add(name, graph.dtype(id), graph.shape(id))->bytes();
+    return parallel::kept_micro_batches(tasks) * slot;
+  }
+  /// As TrainStep's: to other stages what is sent, along the axis of data what is reduced.
+  std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks) {
+    plan();
+    if (axis == graph::MeshAxis::tensor) {
+      auto const sent = [&](graph::Program const& program) {
+        return ring_ranks > 0 ? graph::ring_bytes(program.list, axis, ring_ranks)
+                              : graph::sent_bytes(program.list, axis);
+      };
+      return options_.micro_steps * (sent(programs_.forward) + sent(programs_.backward)) + sent(update_program_);
+    }
+    if (axis != graph::MeshAxis::pipeline)
+      return ring_ranks > 0 ? graph::ring_bytes(update_program_.list, axis, ring_ranks)
+                            : graph::sent_bytes(update_program_.list, axis);
+    std::int64_t bytes = 0;
+    bool const first = layout_.stage == 0, last = layout_.stage + 1 == layout_.stages;
+    for (graph::Id id : programs_.graphs[0].states)
+      if (!last && programs_.graphs[0].name(id).starts_with("pipeline.output.")) bytes += bytes_of(0, id);
+    for (graph::Id id : programs_.graphs[2].states)
+      if (!first && programs_.graphs[2].name(id).starts_with("pipeline.input_gradient.")) bytes += bytes_of(2, id);
+    return bytes * options_.micro_steps;
+  }
+  /// The step tables of the stage's programs.
+  std::string table() {
+    plan();
+    return concat("forward\n", to_string(programs_.forward), "backward\n", to_string(programs_.backward), "update\n",
+                  to_string(update_program_));
+  }
+
+ private:
+  static graph::Graph weighed(graph::Graph const& model, TrainStepOptions const& options) {
+    if (!options.weigh_targets) return model;
+    graph::Graph of = model;
+    graph::Id const loss = of.find_output("loss");
+    of.outputs = {};
+    graph::Builder builder;
+    builder.load(std::move(of));
+    builder.output("loss", graph::Var{&builder, loss} * builder.scalar(target_weight_name, DType::float32));
+    return canonical(builder.graph());
+  }
+  optim::StepOptions step_options(bool averages) const {
+    return {.clip = options_.clip,
+            .reduce = averages,
+            .weight = options_.weight,
+            .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end()),
+            .groups = options_.groups,
+            .stages = true};
+  }
+  std::string name_of(graph::Parameter const& parameter) const {
+    return std::string(cut_.model().name(parameter.node));
+  }
+  std::int64_t bytes_of(std::size_t graph, graph::Id id) const {
+    graph::Graph const& of = programs_.graphs[graph];
+    return of.shape(id).size() * static_cast<std::int64_t>(size_of(of.dtype(id)));
+  }
+  void require_connected(std::source_location where) const {
+    if (!ranks_.pipeline)
+      throw Error(ErrorKind::invalid_argument, "TrainStep",
+                  concat("the step is one of ", layout_.stages,
+                         " stages of a pipeline and is not connected to the others. Call connect first"), where);
+  }
+  void release() {
+    run_.reset(), evaluation_.reset(), update_.reset();
+    workspace_ = nullptr;
+    planned_ = false;
+  }
+
+  /// Norm, clipping and updates of a stage's parameters, from the sums of their gradients; or of all, for a stage below
+  /// 0. A parameter that several stages have counts once in the norm.
+  graph::Graph update_graph(int stage, bool averages) const {
+    graph::Where const where = graph::Where::current();
+    graph::Builder builder;
+    optim::detail::StepGradients found;
+    for (optim::Trained trained : trained_) {
+      graph::Parameter const parameter = trained.parameter;
+      if (stage >= 0 && !cut_.has(parameter, stage)) continue;
+      std::string const name = name_of(parameter);
+      graph::Replications const parts = cut_.model().type(parameter.node).replication.with(
+          graph::MeshAxis::pipeline, graph::Replication::varying);
+      Shape const shape = stage < 0 ? cut_.model().shape(parameter.node) : cut_.part_of(parameter);
+      found.wrt.push_back(builder.parameter(name, shape, parameter.init, parameter.stacked, where, parts));
+      found.gradients.push_back(builder.state(concat("accumulated.", name), {DType::float32, parts, shape},
+                                              graph::zeros(), graph::StateUpdate::replicated, where));
+      List<int> const owners = cut_.owners(parameter);
+      trained.parameter = builder.graph().parameters.back();
+      trained.counted = owners.empty() || owners[0] == stage;
+      found.parameters.push_back(std::move(trained));
+    }
+    optim::detail::update_parameters(builder, found, optimizer_, step_options(averages), where);
+    return canonical(builder.graph());
+  }
+
+  StageState parts() const { return {cut_, layout_.stage, state_, update_graph(-1, false)}; }
+
+  TrainStepOptions options_;
+  parallel::PipelineLayout layout_;
+  optim::AnyOptimizer optimizer_;
+  graph::State& state_;
+  parallel::PipelineCut cut_, evaluated_;
+  List<optim::Trained> trained_;       // of the whole model
+  List<parallel::StageSum> sums_;      // of parameters that several stages have
+  parallel::DataParallel ranks_;       // before what uses them
+  bool planned_ = false;
+  parallel::StagePrograms programs_;
+  graph::Graph evaluation_graph_;
+  graph::Program evaluation_program_, update_program_;
+  Shared<graph::Workspace> workspace_;
+  std::unique_ptr<graph::Executor> update_;
+  std::unique_ptr<parallel::StageEvaluation> evaluation_;
+  std::unique_ptr<parallel::StageRun> run_;
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Between the state of a stage of a pipeline and that of a whole model: parameters, moments and states of the model's.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/function_ref.hpp>
+#include <tutti/core/hash.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/graph/state.hpp>
+#include <tutti/optim/minimise.hpp>
+#include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/pipeline.hpp>
+#include <tutti/parallel/pipeline_cut.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::train {
+
+/// Of stage `stage` of a cut, whose fields `state` has. `update` is the graph of a whole model's update: its states,
+/// but for sums of gradients, are the fields of a whole model beside the parameters.
+class StageState {
+ public:
+  StageState(parallel::PipelineCut const& cut, int stage, graph::State& state, graph::Graph update)
+      : cut_(cut), stage_(stage), state_(state), update_(std::move(update)) {}
+
+  /// f(state) writes the state of a whole model, of which this stage then takes its part.
+  void fill(FunctionRef<void(graph::State&)> f) const {
+    graph::State whole = whole_fields();
+    f(whole);
+    for (graph::Field& field : state_.fields())
+      if (graph::Field const* const from = whole.find(field.name))
+        std::memcpy(field.data(), static_cast<std::byte const*>(from->data()) + offset_of(*from, stage_),
+                    static_cast<std::size_t>(field.bytes()));
+  }
+  /// f(state) sees the state of the whole model on the stages of the first pipeline that want it, on others nothing.
+  /// Ranks: all. Blocking.
+  void show(parallel::DataParallel const& ranks, bool wanted, FunctionRef<void(graph::State&)> f,
+            std::source_location where) const {
+    graph::State whole;
+    if (ranks.port->rank() == 0) {
+      double any = wanted ? 1 : 0;  // of the ranks that have a part of this stage each, who join them afterwards
+      if (ranks.tensor) parallel::all_reduce(*ranks.tensor, {&any, 1}, comm::PortOp::max, where);
+      wanted = any != 0;
+      std::vector<double> wants(static_cast<std::size_t>(cut_.stages()), 0.0);
+      wants[static_cast<std::size_t>(stage_)] = wanted ? 1 : 0;
+      parallel::all_reduce(*ranks.pipeline, wants, comm::PortOp::sum, where);
+      graph::State all = whole_fields();
+      for (graph::Field& field : all.fields()) {
+        for (int stage : stages_of(field))
+          for (int to = 0; to < cut_.stages(); ++to)
+            if (wants[static_cast<std::size_t>(to)] != 0) hand_over(*ranks.pipeline, field, stage, to, where);
+      }
+      if (wanted) whole = std::move(all);
+    }
+    f(whole);
+  }
+  /// Errors: communication, where stages differ in a parameter that several have. Ranks: all, of equal data ranks.
+  void require_equal(comm::Port& pipeline, std::string const& when, std::source_location where) const {
+    for (graph::Parameter const& parameter : cut_.model().parameters) {
+      List<int> const stages = cut_.owners(parameter);
+      graph::Field const* const field = state_.find(name_of(parameter));
+      if (stages.size() < 2 || !graph::detail::contains(stages, stage_)) continue;
+      std::uint64_t const mine = hash_bytes({static_cast<std::byte const*>(field->data()),
+                                             static_cast<std::size_t>(field->bytes())}, 0);
+      parallel::StageMessages messages(pipeline);
+      if (stage_ != stages[0]) messages.send(&mine, sizeof mine, stages[0], hash_tag, where);
+      std::vector<std::uint64_t> others(stages.size(), mine);
+      for (std::size_t i = 1; i < stages.size() && stage_ == stages[0]; ++i)
+        messages.receive(&others[i], sizeof mine, stages[i], hash_tag, where);
+      messages.wait();
+      for (std::size_t i = 0; i < stages.size(); ++i)
+        if (others[i] != mine)
+          throw Error(ErrorKind::communication, "TrainStep",
+                      concat("stages ", stages[0], " and ", stages[i], " of the pipeline differ in '", field->name,
+                             "', of which each has a copy, ", when, ". Give both the same values"), where);
+    }
+  }
+
+ private:
+  static constexpr int hash_tag = 32766, state_tag = 32765;
+
+  std::string name_of(graph::Parameter const& parameter) const {
+    return std::string(cut_.model().name(parameter.node));
+  }
+  /// The fields of a whole model, in the order in which one rank has them.
+  graph::State whole_fields() const {
+    graph::State whole;
+    graph::Graph const& model = cut_.model();
+    for (graph::Parameter const& parameter : model.parameters) {
+      graph::Field* const field = whole.add(name_of(parameter), DType::float32, model.shape(parameter.node),
+                                            parameter.init);
+      field->parameter = true;
+      field->stacked = parameter.stacked;
+    }
+    for (graph::Graph const* graph : {&model, &update_})
+      for (std::size_t i = 0; i < graph->states.size(); ++i)
+        if (graph::Id const id = graph->states[i]; !optim::is_accumulator(graph->name(id)))
+          whole.add(graph->name(id), graph->dtype(id), graph->shape(id), graph->state_inits[i]);
+    return whole;
+  }
+  /// The parameter that a field of the whole model is, or that an optimizer keeps it for, as "PREFIX.NAME".
+  std::optional<graph::Parameter> parameter_of(graph::Field const& whole) const {
+    std::optional<graph::Parameter> best;
+    for (graph::Parameter const& parameter : cut_.model().parameters) {
+      std::string_view const name = cut_.model().name(parameter.node), field = whole.name;
+      bool const kept = field.size() > name.size() && field.ends_with(name) &&
+                        field[field.size() - name.size() - 1] == '.';
+      if ((field == name || kept) && whole.shape == cut_.model().shape(parameter.node) &&
+          (!best || name.size() > cut_.model().name(best->node).size()))
+        best = parameter;
+    }
+    return best;
+  }
+  bool divided(graph::Field const& whole) const {
+    auto const parameter = parameter_of(whole);
+    return parameter && cut_.divided(*parameter);
+  }
+  /// Those that have something of it that others do not have.
+  List<int> stages_of(graph::Field const& whole) const {
+    auto const parameter = parameter_of(whole);
+    List<int> stages;
+    for (int stage = 0; stage < cut_.stages(); ++stage) {
+      bool const has = parameter ? cut_.has(*parameter, stage) : cut_.has(cut_.model().find_leaf(whole.name), stage);
+      if (has && (stages.empty() || divided(whole))) stages.push_back(stage);
+    }
+    return stages;
+  }
+  /// Of what a stage has, in the whole.
+  std::size_t offset_of(graph::Field const& whole, int stage) const {
+    return divided(whole) ? static_cast<std::size_t>(whole.bytes() / cut_.stages() * stage) : 0;
+  }
+  /// A stage's part of a field goes into its place in the whole one of stage `to`.
+  void hand_over(comm::Port& pipeline, graph::Field& whole, int stage, int to, std::source_location where) const {
+    if (stage_ != stage && stage_ != to) return;
+    std::int64_t const bytes = divided(whole) ? whole.bytes() / cut_.stages() : whole.bytes();
+    std::byte* const place = static_cast<std::byte*>(whole.data()) + offset_of(whole, stage);
+    graph::Field const* const mine = stage_ == stage ? state_.find(whole.name) : nullptr;
+    if (stage == to) return static_cast<void>(std::memcpy(place, mine->data(), static_cast<std::size_t>(bytes)));
+    parallel::StageMessages messages(pipeline);
+    if (mine != nullptr) messages.send(mine->data(), bytes, to, state_tag, where);
+    else messages.receive(place, bytes, stage, state_tag, where);
+    messages.wait();
+  }
+
+  parallel::PipelineCut const& cut_;
+  int stage_;
+  graph::State& state_;
+  graph::Graph update_;
+};
+
+}  // namespace tutti::train
