@@ -52,6 +52,8 @@ def capabilities():
 def check_capabilities(fix):
     """The error, if any."""
     page = ROOT / "docs/concepts/backend.md"
+    if not page.exists():  # a tree of a test
+        return []
     begin, end = "<!-- capabilities -->\n", "\n<!-- end of capabilities -->"
     text = page.read_text()
     before, rest = text.split(begin)
