@@ -19,3 +19,4 @@
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/nn/rotation.hpp>
 #include <tutti/nn/shard_rules.hpp>
+#include <tutti/nn/stored_part.hpp>

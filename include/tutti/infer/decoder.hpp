@@ -3,6 +3,7 @@
 /// @file
 /// A model with the caches of its sequences: tokens in, logits out.
 
+#include <tutti/comm/port.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
@@ -26,6 +27,7 @@ struct DecoderOptions {
   std::int64_t capacity = 0;     ///< tokens of each; 0: as many as the model was made for
   std::int64_t batch = 512;      ///< tokens that go through the model at once, at most
   DType cache = DType::float32;  ///< or float16, bfloat16
+  comm::Port* tensor = nullptr;  ///< of the ranks that share the model (nn::stored_part). Outlives the decoder
 };
 
 /// A token that is appended to sequence `slot` at `position`, counted from 0.
@@ -45,6 +47,7 @@ struct CachePart {
 /// Not movable: programs point to its memory. One call at a time.
 /// Cost        memory: the caches, 2 * layers * slots * kv_heads * capacity * head size numbers, and a batch's values.
 ///             A call reads every weight once for each `batch` tokens.
+/// Ranks       with a tensor port, every rank makes the same calls in the same order, and gets the same logits
 /// Determinism bitwise the same for any number of threads. How tokens are divided among calls decides in which order
 ///             sums are made, and so rounding.
 class Decoder {
@@ -57,6 +60,8 @@ class Decoder {
     if (options_.capacity == 0) options_.capacity = model.max_tokens();
     if (options_.capacity < 1 || options_.slots < 1 || options_.batch < 1)
       refuse("slots, capacity and batch must be positive");
+    if (std::int64_t const ranks = options_.tensor == nullptr ? 1 : options_.tensor->size(); ranks != model.ranks)
+      refuse(concat("the model is shared by ", model.ranks, " ranks, and the port has ", ranks));
     if (model.learned_positions() && options_.capacity > model.max_tokens())
       refuse(concat("capacity ", options_.capacity, " is more than the ", model.max_tokens(),
                     " positions that the model has learned"));
@@ -103,7 +108,7 @@ class Decoder {
       for (char const* const kind : {".keys", ".values"}) {
         std::string const name = concat("cache.", layer, kind);
         graph::Field& field = state_.at(name);
-        parts.push_back({name, options_.cache, model_.kv_heads(), capacity(), model_.head_size(),
+        parts.push_back({name, options_.cache, model_.kv_heads() / model_.ranks, capacity(), model_.head_size(),
                          static_cast<std::byte*>(field.data()) + field.bytes() / slots() * slot});
       }
     return parts;
@@ -113,16 +118,19 @@ class Decoder {
   /// A program and what runs it.
   struct Compiled {
     Compiled(exec::Context& context, graph::Graph const& graph, graph::State& state,
-             Shared<graph::Workspace>& workspace)
+             Shared<graph::Workspace>& workspace, comm::Port* tensor)
         : program(graph::compile(graph)) {
       state.add(graph);
       if (!workspace) {
         graph::Program const* const one[] = {&program};
         workspace = graph::Workspace::of(one);
       }
-      bool const fits = workspace->arena.bytes() >= program.plan.arena_bytes;
-      executor.emplace(context, program, state,
-                       graph::ExecutorOptions{.workspace = fits ? workspace : Shared<graph::Workspace>()});
+      bool const fits = workspace->arena.bytes() >= program.plan.arena_bytes &&
+                        workspace->communicator.bytes() >= program.plan.communicator_bytes;
+      graph::ExecutorOptions options;
+      options.tensor = tensor;
+      if (fits) options.workspace = workspace;
+      executor.emplace(context, program, state, std::move(options));
     }
     graph::Program program;
     std::optional<graph::Executor> executor;
@@ -152,13 +160,14 @@ class Decoder {
     if (!bodies_[place])
       bodies_[place] = std::make_unique<Compiled>(
           context_, nn::decoding_graph(model_, counts_[place], {options_.slots, options_.capacity, options_.cache}),
-          state_, workspace_);
+          state_, workspace_, options_.tensor);
     return *bodies_[place]->executor;
   }
   graph::Executor& head(std::size_t place) {
     if (!heads_[place])
       heads_[place] =
-          std::make_unique<Compiled>(context_, nn::head_graph(model_, counts_[place]), state_, head_workspace_);
+          std::make_unique<Compiled>(context_, nn::head_graph(model_, counts_[place]), state_, head_workspace_,
+                                       options_.tensor);
     return *heads_[place]->executor;
   }
 
@@ -209,9 +218,16 @@ class Decoder {
     executor.set("hidden", TensorView<float const>(rows_.data(), {counts_[at], model_.channels()}));
     executor.run();
     auto const logits = executor.output<float>("logits");
-    auto const padded = static_cast<std::size_t>(logits.shape()[1]);
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      logits_.insert(logits_.end(), logits.data() + i * padded, logits.data() + i * padded + classes);
+    auto const each = static_cast<std::size_t>(logits.shape()[1]);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      std::size_t const begin = logits_.size();
+      logits_.resize(begin + classes);
+      for (std::int64_t rank = 0; rank < model_.ranks; ++rank) {
+        auto const first = static_cast<std::size_t>(model_.first_class(rank, model_.ranks));
+        float const* const part = logits.data() + (static_cast<std::size_t>(rank) * rows + i) * each;
+        if (first < classes) std::copy_n(part, std::min(each, classes - first), logits_.data() + begin + first);
+      }
+    }
   }
 
   exec::Context& context_;

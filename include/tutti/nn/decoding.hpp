@@ -64,6 +64,13 @@ inline StoredLinear linear_of(Weights const& w, std::string const& name, std::in
   if (w.has(name + ".bias")) layer.bias = w.vector(name + ".bias", out);
   return layer;
 }
+/// The same of a matrix of whose inputs each of `ranks` has its part.
+inline StoredLinear joined_of(Weights const& w, std::string const& name, std::int64_t out, std::int64_t in,
+                              std::int64_t ranks) {
+  StoredLinear layer = linear_of(w, name, out, in / ranks);
+  layer.addend = ranks > 1;
+  return layer;
+}
 /// Queries, keys and values: one matrix, or three.
 inline StoredLinear qkv_of(Weights const& w, std::string const& block, std::int64_t q, std::int64_t kv,
                            std::int64_t in) {
@@ -107,19 +114,20 @@ inline Cache cache_of(graph::Builder& builder, std::int64_t layer, CacheSizes co
 inline Var hidden_of(graph::Builder& builder, Gpt2Config const& c, StoredModel const& model, DecodingInputs const& in,
                      CacheSizes const& sizes) {
   Weights const w(builder, model);
+  std::int64_t const n = model.ranks;
   Var x = stored_rows(w.matrix("token_embd.weight", c.padded_vocabulary, c.channels), in.tokens) +
           stored_rows(w.matrix("position_embd.weight", c.max_tokens, c.channels), in.at.position);
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     std::string const block = "blk." + std::to_string(layer) + ".";
     double const epsilon = static_cast<double>(c.epsilon);
     StoredGpt2Block const p{layer_norm_of(w, block + "attn_norm", c.channels, epsilon),
-                            qkv_of(w, block, c.channels, c.channels, c.channels),
-                            linear_of(w, block + "attn_output", c.channels, c.channels),
+                            qkv_of(w, block, c.channels / n, c.channels / n, c.channels),
+                            joined_of(w, block + "attn_output", c.channels, c.channels, n),
                             layer_norm_of(w, block + "ffn_norm", c.channels, epsilon),
-                            linear_of(w, block + "ffn_up", 4 * c.channels, c.channels),
-                            linear_of(w, block + "ffn_down", c.channels, 4 * c.channels)};
-    Cache const cache = cache_of(builder, layer, sizes, c.heads, c.head_size());
-    x = gpt2_block(p, x, [&](Var qkv) { return cached_attention(qkv, in.at, cache, {c.heads, c.heads}); });
+                            linear_of(w, block + "ffn_up", 4 * c.channels / n, c.channels),
+                            joined_of(w, block + "ffn_down", c.channels, 4 * c.channels, n)};
+    Cache const cache = cache_of(builder, layer, sizes, c.heads / n, c.head_size());
+    x = gpt2_block(p, x, [&](Var qkv) { return cached_attention(qkv, in.at, cache, {c.heads / n, c.heads / n}); });
   }
   return x;
 }
@@ -140,18 +148,18 @@ inline Var hidden_of(graph::Builder& builder, LlamaConfig const& c, StoredModel 
   Var x = stored_rows(w.matrix("token_embd.weight", c.padded_vocabulary, c.channels), in.tokens);
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     std::string const block = "blk." + std::to_string(layer) + ".";
-    std::int64_t const q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
+    std::int64_t const n = model.ranks, q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
     double const epsilon = static_cast<double>(c.epsilon);
     StoredLlamaBlock const p{rms_norm_of(w, block + "attn_norm", c.channels, epsilon),
-                             qkv_of(w, block, q, kv, c.channels),
-                             linear_of(w, block + "attn_output", c.channels, q),
+                             qkv_of(w, block, q / n, kv / n, c.channels),
+                             joined_of(w, block + "attn_output", c.channels, q, n),
                              rms_norm_of(w, block + "ffn_norm", c.channels, epsilon),
-                             {w.matrix(block + "ffn_gate.weight", c.hidden, c.channels),
-                              w.matrix(block + "ffn_up.weight", c.hidden, c.channels)},
-                             linear_of(w, block + "ffn_down", c.channels, c.hidden)};
-    Cache const cache = cache_of(builder, layer, sizes, c.kv_heads, c.head_size);
+                             {w.matrix(block + "ffn_gate.weight", c.hidden / n, c.channels),
+                              w.matrix(block + "ffn_up.weight", c.hidden / n, c.channels)},
+                             joined_of(w, block + "ffn_down", c.channels, c.hidden, n)};
+    Cache const cache = cache_of(builder, layer, sizes, c.kv_heads / n, c.head_size);
     x = llama_block(p, x, [&](Var qkv) {
-      return cached_attention(qkv, in.at, cache, {c.heads, c.kv_heads, c.window});
+      return cached_attention(qkv, in.at, cache, {c.heads / n, c.kv_heads / n, c.window});
     });
   }
   return x;
@@ -179,13 +187,16 @@ inline graph::Graph decoding_graph(StoredModel const& model, std::int64_t rows, 
   return graph::canonical(builder.graph());
 }
 
-/// Input "hidden", float32 (rows, channels); output "logits", float32 (rows, rows of the head).
+/// Input "hidden", float32 (rows, channels); output "logits", float32 (rows, rows of the head); where ranks share the
+/// model, (ranks * rows, classes_each), those of each rank's rows of the head one after another.
 inline graph::Graph head_graph(StoredModel const& model, std::int64_t rows) {
   graph::Builder builder;
   std::string const name = model.find("output.weight") != nullptr ? "output.weight" : "token_embd.weight";
-  std::int64_t const classes = std::visit([](auto const& c) { return c.padded_vocabulary; }, model.config);
+  std::int64_t const classes = model.classes_each(model.ranks);
   StoredLinear const head{{detail::Weights(builder, model).matrix(name, classes, model.channels())}};
-  builder.output("logits", head(builder.input("hidden", DType::float32, {rows, model.channels()})));
+  Var logits = head(builder.input("hidden", DType::float32, {rows, model.channels()}));
+  if (model.ranks > 1) logits = graph::all_gather(logits, graph::MeshAxis::tensor, static_cast<int>(model.ranks));
+  builder.output("logits", logits);
   return graph::canonical(builder.graph());
 }
 

@@ -6,6 +6,7 @@
 
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/graph/custom.hpp>
+#include <tutti/graph/ops_indexing.hpp>
 #include <tutti/kernel/cpu/entries.hpp>
 
 #include <bit>
@@ -197,12 +198,15 @@ struct StoredRows {
 struct StoredLinear {
   List<StoredWeight> weights;
   Var bias{};
+  bool addend = false;  ///< each rank of the tensor axis has columns of the weights: their sum is the product
 
   Var operator()(Var x, graph::Where where = graph::Where::current()) const {
     List<Var> operands{x};
     for (StoredWeight const& weight : weights) operands.push_back(weight.bytes);
     if (bias.builder != nullptr) operands.push_back(bias);
-    return graph::custom<detail::StoredProduct>(operands, detail::stored_reals(weights), where);
+    Var const y = graph::custom<detail::StoredProduct>(operands, detail::stored_reals(weights), where);
+    constexpr auto axis = graph::MeshAxis::tensor;
+    return addend ? graph::all_reduce(graph::partial(y, axis, where), axis, comm::PortOp::sum, where) : y;
   }
 };
 /// silu(x gate^T) * (x up^T).

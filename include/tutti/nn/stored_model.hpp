@@ -10,6 +10,7 @@
 #include <tutti/nn/llama_config.hpp>
 #include <tutti/tensor/shape.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,8 @@ struct StoredModel {
   std::vector<StoredTensor> tensors;
   std::vector<std::shared_ptr<void const>> keep;
   std::string source;  ///< for messages
+  /// Of ranks that share out heads and channels (stored_part), this one's number; `config` is that of the whole.
+  std::int64_t rank = 0, ranks = 1;
 
   StoredTensor const* find(std::string_view name) const noexcept {
     for (StoredTensor const& tensor : tensors)
@@ -83,9 +86,25 @@ struct StoredModel {
   }
   /// Positions are a table of the model: there are no more than it has.
   bool learned_positions() const noexcept { return std::holds_alternative<Gpt2Config>(config); }
+  std::int64_t heads() const {
+    return std::visit([](auto const& c) { return c.heads; }, config);
+  }
   std::int64_t kv_heads() const {
     if (auto const* const llama = std::get_if<LlamaConfig>(&config)) return llama->kv_heads;
     return std::get<Gpt2Config>(config).heads;
+  }
+  std::int64_t hidden() const {
+    if (auto const* const llama = std::get_if<LlamaConfig>(&config)) return llama->hidden;
+    return 4 * channels();
+  }
+  /// Rows of the head, and how many of them, from which on, each of several ranks computes. The last ranks' overlap
+  /// where they do not divide.
+  std::int64_t classes() const {
+    return std::visit([](auto const& c) { return c.padded_vocabulary; }, config);
+  }
+  std::int64_t classes_each(std::int64_t among) const { return (classes() + among - 1) / among; }
+  std::int64_t first_class(std::int64_t of, std::int64_t among) const {
+    return std::min(of * classes_each(among), classes() - classes_each(among));
   }
   std::int64_t head_size() const {
     if (auto const* const llama = std::get_if<LlamaConfig>(&config)) return llama->head_size;
