@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Writes text with a trained model: a checkpoint of train_gpt2, an llm.c model file with a tokenizer.json, or a GGUF
-// file.
+// file. Several ranks share a model: mpiexec -n 2 generate --model FILE.
 
+#include <tutti/backend/any.hpp>
+#include <tutti/comm/communicator_port.hpp>
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/completion.hpp>
@@ -9,6 +11,7 @@
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/sequence_files.hpp>
+#include <tutti/nn/stored_part.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
@@ -53,10 +56,13 @@ struct ModelRun {
   tutti::train::SpeculationFlags speculation{};
 };
 
-/// `before`: what every text begins with, where the tokenizer does not say.
+/// `before`: what every text begins with, where the tokenizer does not say. `port`: of the ranks that share the model,
+/// or null; all draw alike, and the first one prints.
 void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampling,
                  tutti::infer::LoadedModel const& loaded, std::vector<std::int32_t> const& before,
-                 std::vector<std::int32_t> const& ends) {
+                 std::vector<std::int32_t> const& ends, tutti::exec::Context& context,
+                 tutti::comm::Port* port = nullptr) {
+  bool const speaks = port == nullptr || port->rank() == 0;
   tutti::data::Tokenizer const& tokenizer = loaded.tokenizer;
   auto prompt = before;
   for (std::int32_t const token : before.empty() ? tokenizer.encode_complete(run.prompt) : tokenizer.encode(run.prompt))
@@ -73,8 +79,10 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                        "the prompt has " + std::to_string(size) + " tokens and the context " + std::to_string(room) +
                            ". Give a shorter --prompt or a larger --context");
-  tutti::exec::Context context({.threads = run.threads});
-  tutti::infer::Decoder decoder(context, loaded.model, {.capacity = std::min(room, size + std::min(run.tokens, room))});
+  tutti::infer::DecoderOptions options;
+  options.capacity = std::min(room, size + std::min(run.tokens, room));
+  options.tensor = port;
+  tutti::infer::Decoder decoder(context, loaded.model, options);
   tutti::infer::Sequence sequence(decoder);
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
@@ -84,12 +92,15 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;
-  if (!run.quiet) print(run.prompt);
-  auto const answer = tutti::infer::complete(sequence, sampler, tokenizer, prompt, stop, print, nullptr, std::nullopt,
+  auto const show = [&](std::string_view text) {
+    if (speaks) print(text);
+  };
+  if (!run.quiet) show(run.prompt);
+  auto const answer = tutti::infer::complete(sequence, sampler, tokenizer, prompt, stop, show, nullptr, std::nullopt,
                                             speculation.get());
-  print("\n");
+  show("\n");
   if (!run.cache.empty()) tutti::infer::save_sequence(run.cache, sequence);
-  if (!run.quiet)
+  if (!run.quiet && speaks)
     std::fprintf(stderr, "[%s; prompt %zu tokens%s in %.2f s, then %zu tokens, %.1f a second%s]\n",
                  std::string(name(answer.reason)).c_str(), prompt.size(),
                  run.cache.empty() ? "" : tutti::concat(" (", answer.reused_tokens, " of the cache)").c_str(),
@@ -99,7 +110,23 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
 }
 void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
   auto const loaded = tutti::infer::load_model(run.model);
-  run_decoder(run, sampling, loaded, {}, tutti::infer::end_tokens(loaded.tokenizer));
+  tutti::exec::Context context({.threads = run.threads});
+  run_decoder(run, sampling, loaded, {}, tutti::infer::end_tokens(loaded.tokenizer), context);
+}
+/// The same on several ranks, each with its heads and channels of the model.
+int share_model(auto& communicator, ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
+  if (!run.cache.empty() || !run.speculation.model.empty())
+    throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                       "--prompt-cache and --draft are for one rank. Leave them out, or start one");
+  auto loaded = tutti::infer::load_model(run.model);
+  auto const ends = tutti::infer::end_tokens(loaded.tokenizer);
+  loaded.model = tutti::nn::stored_part(loaded.model, communicator.rank(), communicator.size());
+  auto options = communicator.context_options();
+  options.threads = run.threads;
+  tutti::exec::Context context(options);
+  auto const port = tutti::comm::port(communicator);
+  run_decoder(run, sampling, loaded, {}, ends, context, &*port);
+  return 0;
 }
 /// A checkpoint of a LLaMA, or nothing where `path` is something else.
 std::shared_ptr<tutti::train::Checkpoint const> llama_checkpoint(std::string const& path) {
@@ -151,8 +178,12 @@ int main(int argc, char** argv) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                            "a model has its own tokenizer. Leave --tokenizer out");
-      run_model({model_path, prompt, cache, stops, count, context_tokens, threads, to_the_end, quiet, speculation},
-                sampling);
+      ModelRun const run{model_path,     prompt,  cache,      stops, count,
+                         context_tokens, threads, to_the_end, quiet, speculation};
+      if (tutti::comm::announced_ranks().ranks > 1)
+        return tutti::with_backend("mpi", 1, argv,
+                                   [&](auto& communicator) { return share_model(communicator, run, sampling); });
+      run_model(run, sampling);
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
@@ -180,8 +211,9 @@ int main(int argc, char** argv) {
     if (llama) {
       // Every document of the training data begins with this token, and ends at the next one's.
       std::int32_t const mark = tokenizer.end_of_text();
+      tutti::exec::Context context({.threads = threads});
       run_decoder({checkpoint, prompt, "", stops, count, context_tokens, threads, to_the_end, quiet}, sampling,
-                  {tutti::train::stored_llama(llama), tokenizer, ""}, {mark}, {mark});
+                  {tutti::train::stored_llama(llama), tokenizer, ""}, {mark}, {mark}, context);
       return 0;
     }
     tutti::exec::Context context({.threads = threads});
