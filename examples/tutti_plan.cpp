@@ -5,11 +5,9 @@
 //   tutti_plan --cluster machine.json --layout d=2,t=1 --svg step.svg
 
 #include <tutti/backend/any.hpp>
-#include <tutti/parallel/compression.hpp>
 #include <tutti/plan.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/model_choice.hpp>
-#include <tutti/train/optimizer_choice.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -173,21 +171,13 @@ int main(int argc, char** argv) {
                   "one of --cluster, the machines of the plan, and --measure is needed");
     train::Setup setup;
     setup.options = a.options;
+    setup.rows = a.options.batch;
     train::ModelChoice const choice = train::choose_model(setup);
     train::Options const& o = a.options;
     return std::visit(
         [&]<class Config>(Config const& config) {
           using Loss = decltype(train::detail::loss_of(config));
-          Model<Config> model{config, {}, 0};
-          model.work.options = {.batch = o.batch,
-                                .sequence = o.sequence,
-                                .evaluation_batch = o.batch,
-                                .clip = o.clip,
-                                .compute = o.compute_dtype(),
-                                .recompute = o.recompute,
-                                .keep_packed = o.keep_packed,
-                                .compress = parallel::compressor_of(o.compress)};
-          model.work.optimizer = train::optimizer_of(o);
+          Model<Config> model{config, plan::work_of(setup), 0};
           if (!a.measure.empty()) {
             return started(a, argv, [&](plan::Place const& place) { return measure<Loss>(place, a, model); });
           }
