@@ -6,6 +6,7 @@
 
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/call.hpp>
+#include <tutti/comm/shared/copy.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -146,10 +147,7 @@ class BasicContributions {
     }
   }
   static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
-    if (to == from || bytes == 0) return;
-    if (bytes == 8) std::memcpy(to, from, 8);  // a library that is asked for so little takes longer than the copy
-    else if (bytes == 4) std::memcpy(to, from, 4);
-    else std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    if (to != from) copy_shared(to, from, bytes);
   }
   /// To where others read it.
   static void put(Call& c, void* to, void const* from, std::int64_t bytes) noexcept {
