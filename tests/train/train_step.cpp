@@ -13,6 +13,7 @@
 #include "train/small_batches.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/comm/statistics.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/train/train_step.hpp>
@@ -220,6 +221,42 @@ TEST_CASE("what the backward pass computes again changes no loss and no paramete
     CHECK(fewer < all);
     CHECK(fewest < fewer);
   }
+}
+
+TEST_CASE("gradients may be reduced in buckets of any size: the same bits, in more or fewer calls") {
+  auto const outcome = [](parallel::Replicas replicas, std::int64_t bucket_bytes) {
+    Outcome result;
+    std::int64_t calls = 0;
+    threads::run(2, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      TrainStep<nn::Gpt2Loss> step(context, config, adamw,
+                                   {.batch = 6, .sequence = 8, .clip = 0.5, .bucket_bytes = bucket_bytes});
+      step.initialise(42);
+      communicator.start_statistics();
+      step.connect(parallel::data_parallel(communicator, replicas));
+      std::vector<float> losses;
+      for (int i = 0; i < 3; ++i) {
+        StepResult const done = step(Rows(i, communicator.rank() * 6, 6).at(i), 1e-2);
+        losses.insert(losses.end(), {done.loss, done.grad_norm});
+      }
+      if (communicator.rank() != 0) return;
+      result = {losses, parallel::hash(step.state())};
+      Statistics const statistics = communicator.statistics();
+      for (OperationStatistics const& one : statistics.operations) calls += one.calls;
+    });
+    return std::pair(result, calls);
+  };
+  for (auto const replicas : {parallel::Replicas::per_rank, parallel::Replicas::per_node}) {
+    auto const [one, few] = outcome(replicas, std::int64_t{4} << 20);
+    auto const [each, many] = outcome(replicas, 0);
+    INFO(few << " calls, " << many << " with a bucket for each parameter");
+    CHECK(each.losses == one.losses);
+    CHECK(each.hash == one.hash);
+    CHECK(many > few + 20);
+  }
+  exec::Context context({.threads = 1});
+  REQUIRE_ERROR(TrainStep<nn::Gpt2Loss>(context, config, adamw, {.bucket_bytes = -1}), ErrorKind::configuration,
+                "bucket_bytes must be at least 0");
 }
 
 TEST_CASE("the memory of a step of GPT-2 124M with long sequences falls to what a policy keeps") {

@@ -146,6 +146,7 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   std::set<std::string> moments;  // of updates that ranks can share out
   graph::CompileOptions compiling;
   compiling.target = result.target;
+  compiling.bucket_bytes = options.bucket_bytes;
   int const ranks_on_node = std::min(cluster.devices_per_node, layout.ranks());
   bool const one_state = cluster.shared_state && !device && layout.tensor == 1 && layout.pipeline == 1 &&
                          layout.zero == 0 && ranks_on_node > 1;

@@ -73,6 +73,7 @@ class Run {
                .recompute = o().recompute,
                .profile = o().profile,
                .keep_packed = o().keep_packed,
+               .bucket_bytes = o().bucket_bytes,
                .groups = optim::parse_groups(o().groups),
                .weigh_targets = setup_.train->leaves_out_targets(),
                .pipeline = pipeline_layout(setup_, data_parallel_),

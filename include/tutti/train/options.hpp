@@ -83,6 +83,7 @@ struct Options {
   bool keep_packed = false;                                     ///< see TrainStepOptions
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;            ///< of gradients that are reduced together
   int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
@@ -268,6 +269,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "1: every rank has parameters of its own and of adamw's moments only the share that it updates, as ZeRO's "
          "stage 1 (default 0: as --replicas-per-rank says)"},
     o.zero, setting::Range<int>{0, 1});
+  f(Flag{"Run", "bucket-bytes", call,
+         "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone"},
+    o.bucket_bytes, Whole{0, std::int64_t{1} << 40});
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});

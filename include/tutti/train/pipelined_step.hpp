@@ -126,7 +126,9 @@ class PipelinedStep {
     programs_.carried = cut_.carried();
     bool const averages = ranks_.port && ranks_.port->size() > 1;
     auto const compiled = [&](graph::Graph const& graph) {
-      return graph::compile(graph::amp(graph, options_.compute));
+      graph::CompileOptions compiling;
+      compiling.bucket_bytes = options_.bucket_bytes;
+      return graph::compile(graph::amp(graph, options_.compute), compiling);
     };
     programs_.forward = compiled(programs_.graphs[0]);
     programs_.first_backward = compiled(programs_.graphs[1]);

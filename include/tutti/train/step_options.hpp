@@ -39,6 +39,9 @@ struct TrainStepOptions {
   /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
   /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
   bool keep_packed = false;
+  /// Gradients that are reduced together, as soon as the backward pass has them: a bucket is closed before it would
+  /// grow above this; a larger gradient has one of its own. The same on all ranks; sums have the same bits with any.
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;
   /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
@@ -65,6 +68,8 @@ inline void require_sound(TrainStepOptions const& options, std::source_location 
     throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1", where);
   if (!(options.weight > 0))
     throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
+  if (options.bucket_bytes < 0)
+    throw Error(ErrorKind::configuration, "TrainStep", "bucket_bytes must be at least 0", where);
 }
 
 /// What matrix products are made of, and how on this processor.

@@ -354,6 +354,7 @@ class TrainStep {
     state_.add(graph);
     graph::CompileOptions options;
     options.target = Execution<Device>::target;
+    options.bucket_bytes = options_.bucket_bytes;
     if (updates) options.division = parallel::division_of(parallel_, divided());
     return execution_.compile(graph, options);
   }
