@@ -218,7 +218,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
-                                  "zero", "bucket-bytes",
+                                  "zero", "bucket-bytes", "offload-optimizer",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank",
                                   "autotune",

@@ -20,8 +20,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 using namespace tutti;
@@ -257,6 +260,51 @@ TEST_CASE("gradients may be reduced in buckets of any size: the same bits, in mo
   exec::Context context({.threads = 1});
   REQUIRE_ERROR(TrainStep<nn::Gpt2Loss>(context, config, adamw, {.bucket_bytes = -1}), ErrorKind::configuration,
                 "bucket_bytes must be at least 0");
+}
+
+TEST_CASE("moments may lie in files: the same bits, initialised, resumed and shared out") {
+  char const* const given = std::getenv("TMPDIR");
+  std::string const folder = given != nullptr ? given : "/tmp";
+  auto const outcome = [](int ranks, parallel::Replicas replicas, std::int64_t micro_steps, std::string const& place) {
+    Outcome result;
+    std::int64_t offloaded = 0, in_memory = 0;
+    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      std::int64_t const share = 12 / ranks;
+      TrainStep<nn::Gpt2Loss> step(context, config, adamw,
+                                   {.batch = share / micro_steps, .sequence = 8, .micro_steps = micro_steps,
+                                    .offload_optimizer = place});
+      step.initialise(42);
+      step.connect(parallel::data_parallel(communicator, replicas));
+      std::vector<float> losses;
+      for (int i = 0; i < 4; ++i) {
+        if (i == 2) step.initialise(7);  // what was there is gone
+        losses.push_back(step(Rows(i, communicator.rank() * share, share).at(i), 1e-2).loss);
+      }
+      step.sections().gather(*comm::port(communicator), step.state(), true);
+      if (communicator.rank() != 0) return;
+      offloaded = step.state().offloaded_bytes();
+      in_memory = step.state_bytes();
+      result = {losses, parallel::hash(step.state())};
+    });
+    return std::tuple(result, offloaded, in_memory);
+  };
+  using enum parallel::Replicas;
+  for (auto const& [ranks, replicas, micro_steps] :
+       {std::tuple(1, per_rank, 1), {1, per_rank, 3}, {2, per_node, 1}, {2, sharded, 2}}) {
+    INFO(ranks << " ranks, " << micro_steps << " micro-steps");
+    auto const [memory, none, all] = outcome(ranks, replicas == per_node ? per_rank : replicas, micro_steps, "");
+    auto const [files, bytes, rest] = outcome(ranks, replicas, micro_steps, folder);
+    CHECK(files.losses == memory.losses);
+    CHECK(files.hash == memory.hash);
+    CHECK(none == 0);
+    CHECK(bytes >= 2 * rest);  // two moments of a parameter
+    CHECK(rest < all);
+  }
+  exec::Context context({.threads = 1});
+  TrainStepOptions const nowhere{.sequence = 8, .offload_optimizer = "/nowhere/at/all"};
+  REQUIRE_ERROR(TrainStep<nn::Gpt2Loss>(context, config, adamw, nowhere), ErrorKind::io,
+                "a file in '/nowhere/at/all' (No such file or directory). Choose a folder");
 }
 
 TEST_CASE("the memory of a step of GPT-2 124M with long sequences falls to what a policy keeps") {

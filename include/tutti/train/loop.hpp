@@ -74,6 +74,7 @@ class Run {
                .profile = o().profile,
                .keep_packed = o().keep_packed,
                .bucket_bytes = o().bucket_bytes,
+               .offload_optimizer = o().offload_optimizer,
                .groups = optim::parse_groups(o().groups),
                .weigh_targets = setup_.train->leaves_out_targets(),
                .pipeline = pipeline_layout(setup_, data_parallel_),

@@ -84,6 +84,7 @@ struct Options {
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
   std::int64_t bucket_bytes = std::int64_t{4} << 20;            ///< of gradients that are reduced together
+  std::string offload_optimizer;                                ///< folder; empty: its state is in memory
   int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
@@ -272,6 +273,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "bucket-bytes", call,
          "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone"},
     o.bucket_bytes, Whole{0, std::int64_t{1} << 40});
+  f(Flag{"Run", "offload-optimizer", call,
+         "folder: keep the optimizer's moments in files there, of which memory has what it has room for; every rank "
+         "then has its own, as with --replicas-per-rank"},
+    o.offload_optimizer, file);
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});

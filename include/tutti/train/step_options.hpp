@@ -42,6 +42,9 @@ struct TrainStepOptions {
   /// Gradients that are reduced together, as soon as the backward pass has them: a bucket is closed before it would
   /// grow above this; a larger gradient has one of its own. The same on all ranks; sums have the same bits with any.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  /// On processors: where the optimizer's state, and sums over micro-steps, lie in files instead of memory, each rank's
+  /// its own (its node shares no state then); the system keeps in memory what it has room for. Empty: in memory.
+  std::string offload_optimizer{};
   /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
