@@ -62,8 +62,8 @@ class Memory {
     memory.kept_ = std::move(port);
     return memory;
   }
-  /// Zeros in a nameless file in `folder`, which goes with this memory: the system writes there what it has no room for.
-  /// Errors: io, which names the folder.
+  /// Zeros in a nameless file in `folder`, which goes with this memory: the system writes there what it has no room
+  /// for. Errors: io, which names the folder.
   static Memory in_file(std::int64_t bytes, std::string const& folder,
                         std::source_location where = std::source_location::current()) {
     Memory memory;
