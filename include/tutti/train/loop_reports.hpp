@@ -43,6 +43,7 @@ void Run<Loss, Device>::tell() {
   if (data::MixtureLoader const& sets = *setup_.train; sets.sets() > 1)
     for (std::size_t set = 0; set < sets.sets(); ++set) row["epochs"][sets.name(set)] = sets.epochs_at(step + 1, set);
   outputs_.record(row);
+  if (writer_.ready()) finish_checkpoint();
   step_seconds_ += seconds;
   waited_ms_ = result.exposed_comm_ms;
   done_ = step + 1;
@@ -200,6 +201,7 @@ void Run<Loss, Device>::finish() {
   std::int64_t const steps = done_ - setup_.first_step;
   bool const unsaved = last_saved_ != done_ && (steps > 0 || !setup_.same_run);
   if (converging && unsaved && (stopped || !o().no_final_checkpoint)) checkpoint();
+  finish_checkpoint();
   parallel::barrier(*port_);  // the files are complete before any rank leaves
   if (!converging) return end("diverged", diverged_);
   if (stopped)
