@@ -262,7 +262,8 @@ TEST_CASE("a checkpoint that is written beside training has what was there when 
   for (std::int64_t step : {10, 20}) {
     writer.begin(folder.path, contents.at(step), 0);
     contents.at(99);  // training goes on
-    REQUIRE_ERROR(writer.begin(folder.path, contents.at(step + 1), 0), ErrorKind::invalid_argument, "Call finish first");
+    REQUIRE_ERROR(writer.begin(folder.path, contents.at(step + 1), 0), ErrorKind::invalid_argument,
+                  "Call finish first");
     while (!writer.ready()) std::this_thread::yield();
     std::optional<CheckpointWriter::Written> const written = writer.finish();
     REQUIRE(written);
