@@ -682,6 +682,9 @@ def case_tensor(bench):
                 print(f"  {model} {backend} {data} x {tensor}: within {worst:.1e}")
     again = bench.folder / "again"
     bench.run("threads", 4, again, *steps, "--validate-every", "10", "--tensor-parallel", "2")
+    for row in bench.metrics(again):
+        axes = row["exposed_axis_ms"]
+        check("tensor" in axes and set(axes) <= {"data", "tensor"} and abs(sum(axes.values()) - row["exposed_comm_ms"]) < 1e-6, str(row))
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads22", 20), "a second run gives other bits")
     for before, (data, tensor) in (("gpt2threads14", (4, 1)), ("gpt2threads41", (2, 2)), ("gpt2threads22", (1, 4)), ("gpt2threads22", (1, 1)),
                                    ("llamathreads22", (1, 2)), ("gpt2threads22", (2, 2))):

@@ -170,7 +170,8 @@ class PipelinedStep {
     StepResult result;
     result.loss = static_cast<float>(loss);
     result.grad_norm = static_cast<float>(update_->value("grad_norm"));
-    result.exposed_comm_ms = static_cast<double>(run_->waited_ns() + update_->waited_ns()) / 1e6;
+    result.add(graph::MeshAxis::pipeline, run_->waited_ns());
+    result.add(update_->waits());
     return result;
   }
   double evaluate(FunctionRef<void(graph::Executor&)> give, std::source_location where) {

@@ -9,11 +9,14 @@
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/graph/replication.hpp>
 #include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/parallel/pipeline_schedule.hpp>
 #include <tutti/tensor/view.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -94,6 +97,15 @@ struct StepResult {
   float loss = 0;              ///< mean over all of the step, before the update
   float grad_norm = 0;         ///< global norm before clipping
   double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
+  std::array<double, graph::mesh_axes> exposed_axis_ms{};  ///< the same, by axis of the mesh
+
+  void add(graph::MeshAxis axis, std::int64_t ns) noexcept {
+    exposed_axis_ms[static_cast<std::size_t>(axis)] += static_cast<double>(ns) / 1e6;
+    exposed_comm_ms += static_cast<double>(ns) / 1e6;
+  }
+  void add(graph::AxisWaits const& waits) noexcept {
+    for (std::size_t axis = 0; axis < waits.size(); ++axis) add(static_cast<graph::MeshAxis>(axis), waits[axis]);
+  }
 };
 
 }  // namespace tutti::train

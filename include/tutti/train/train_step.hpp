@@ -199,6 +199,7 @@ class TrainStep {
       give(run, batch, micro, weights, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::step(run, where);
+      if constexpr (!Execution<Device>::asynchronous) result.add(run.waits());
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -211,7 +212,7 @@ class TrainStep {
     StepResult result = pending_[0];
     pending_.erase(pending_.begin());
     if constexpr (Execution<Device>::asynchronous) {
-      programs_.last().finish();
+      programs_.last().finish(), result.add(programs_.last().waits());
       read(result);
     }
     return result;
@@ -333,7 +334,6 @@ class TrainStep {
   void read(StepResult& result) const {
     if (pipeline_) return;  // which gave it
     Ready const& run = programs_.last();
-    result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
     result.grad_norm = static_cast<float>(run.value("grad_norm"));
   }
