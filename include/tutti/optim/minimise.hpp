@@ -33,6 +33,9 @@ struct StepOptions {
   AnyCompressor const* compress = nullptr;  ///< how gradients travel; null, or none: as they are
   int ranks = 1;                            ///< for compressors: of the data axis
   bool stages = false;                      ///< ranks of the pipeline axis have other parameters: the norm is of all
+  /// In front of the step's outputs, scalars and accumulators, with a dot: tells the steps of one graph apart, which
+  /// have a loss, an optimizer and parameters each. Give it to `set_step` too.
+  std::string_view name{};
 };
 
 namespace detail {
@@ -81,7 +84,7 @@ constexpr StepGradients step_gradients(graph::Var loss, Pass pass, StepOptions c
     if (pass == Pass::whole) return value;
     bool const own = value.type(where).replication[graph::MeshAxis::data] == graph::Replication::varying;
     Var const sum =
-        builder.state(reflect::Path("accumulated.").append(name), value.type(where), graph::zeros(),
+        builder.state(reflect::Path("accumulated.").append(reflect::joined(options.name, name)), value.type(where), graph::zeros(),
                       own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
     if (reads) value = sum + value;
     if (writes) builder.update(sum, value, where);
@@ -144,11 +147,11 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
     squares = all_reduce(partial(squares, axis, where), axis, comm::PortOp::sum, where);
   }
   Var const norm = convert(sqrt(squares, where), DType::float32, where);
-  builder.output("grad_norm", norm, where);
+  builder.output(reflect::joined(options.name, "grad_norm"), norm, where);
   Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip)
                                      : graph::constant(builder, 1, {}, DType::float32, where);
   auto const range = builder.scope("update", where);
-  Var const learning_rate = builder.scalar("learning_rate", DType::float32, where);
+  Var const learning_rate = builder.scalar(reflect::joined(options.name, "learning_rate"), DType::float32, where);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     ParameterGroup const& group = parameters[i].group;
     reflect::Path const name(name_of(i));
@@ -162,6 +165,7 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
                                       : decays    ? double{optimizer.weight_decay}
                                                   : 0.0,
                       .name = name,
+                      .step = options.name,
                       .stacked = parameters[i].parameter.stacked,
                       .hidden_matrix = parameters[i].hidden_matrix,
                       .where = where});
@@ -175,6 +179,9 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
 /// the axis of layers not counted, unless a group says otherwise.
 /// Hidden matrices, of which optimizers such as Muon know: those of rank two in a Stack, and others of rank two that
 /// only `linear`, `dot_general` and loops read, but for heads, whose product a cross-entropy reads.
+/// Several in one graph, say of a generator and of what judges it, have a StepOptions::name each, which stands in front
+/// of what follows, and train different parameters: the others' are frozen. All gradients are of the parameters before
+/// any update.
 /// Scalars    learning_rate, and those of the optimizer (of `whole` and `last`): `set_step` gives them
 /// States     the optimizer's, and a compressor's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
 /// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
@@ -185,9 +192,13 @@ template <Optimizer O = AdamW>
 constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOptions const& options,
                         graph::Where where = graph::Where::current()) {
   graph::Builder& builder = graph::detail::home(loss, where);
+  for (graph::Id const id : builder.graph().scalars)
+    if (builder.graph().name(id) == reflect::joined(options.name, "learning_rate"))
+      graph::refuse(where, "minimise", ErrorKind::invalid_argument,
+                    "the graph has a step of this name already. Give each of them a StepOptions::name of its own");
   detail::StepGradients const found = detail::step_gradients(loss, pass, options, where);
   if (pass == Pass::first || pass == Pass::middle) return;
-  builder.output("loss", detail::averaged(found.loss, options.reduce, where), where);
+  builder.output(reflect::joined(options.name, "loss"), detail::averaged(found.loss, options.reduce, where), where);
   detail::update_parameters(builder, found, optimizer, options, where);
 }
 
