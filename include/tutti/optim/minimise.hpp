@@ -84,8 +84,8 @@ constexpr StepGradients step_gradients(graph::Var loss, Pass pass, StepOptions c
     if (pass == Pass::whole) return value;
     bool const own = value.type(where).replication[graph::MeshAxis::data] == graph::Replication::varying;
     Var const sum =
-        builder.state(reflect::Path("accumulated.").append(reflect::joined(options.name, name)), value.type(where), graph::zeros(),
-                      own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
+        builder.state(reflect::Path("accumulated.").append(reflect::joined(options.name, name)), value.type(where),
+                      graph::zeros(), own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
     if (reads) value = sum + value;
     if (writes) builder.update(sum, value, where);
     return value;
