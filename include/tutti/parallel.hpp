@@ -20,5 +20,7 @@
 #include <tutti/parallel/sections.hpp>
 #include <tutti/parallel/shard_vocabulary.hpp>
 #include <tutti/parallel/split.hpp>
+#include <tutti/parallel/shard_values.hpp>
+#include <tutti/parallel/shard_tokens.hpp>
 #include <tutti/parallel/shard_operations.hpp>
 #include <tutti/parallel/shard.hpp>

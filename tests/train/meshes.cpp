@@ -11,6 +11,8 @@
 #include <tutti/optim/muon.hpp>
 #include <tutti/optim/sgd.hpp>
 
+#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -97,6 +99,49 @@ TEST_CASE("micro-steps, recomputed blocks and SGD go with a tensor axis") {
   CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {1, 2}, {.optimizer = optim::Sgd{.momentum = 0.9}}) == "");
 }
 
+TEST_CASE("ranks that share the tokens of what they do not divide train as one does") {
+  test::MeshRun const shares{.sequence_parallel = true};
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {1, 4}, {2, 2}}) {
+    INFO(sizes.data << " x " << sizes.tensor);
+    CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, sizes, shares) == "");
+    CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, sizes, shares) == "");
+  }
+  CHECK(on_threads<own::Loss>({}, {1, 4}, shares) == "");
+  nn::Gpt2Config dropping = test::mesh_gpt2;
+  dropping.dropout = 0.25;
+  CHECK(on_threads<nn::Gpt2Loss>(dropping, {1, 4}, shares) == "");
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 2},
+                                 {.micro_steps = 2, .recompute = graph::Recompute::block, .sequence_parallel = true}) ==
+        "");
+  nn::Gpt2Config wide = test::mesh_gpt2;  // stages of a pipeline
+  wide.layers = 4;
+  CHECK(on_threads<nn::Gpt2Loss>(wide, {1, 2, 2}, {.micro_steps = 2, .sequence_parallel = true}) == "");
+}
+TEST_CASE("what ranks keep of what they do not divide shrinks by their number") {
+  constexpr std::int64_t batch = 2, length = 32, channels = 32, layers = 24, heads = 4, ranks = 4;
+  nn::Gpt2Config const deep{.layers = layers, .heads = heads, .channels = channels, .vocabulary = 20,
+                            .padded_vocabulary = 20, .max_tokens = length};
+  exec::Context context({.threads = 1});
+  auto const planned = [&](bool shares) {
+    train::TrainStep<nn::Gpt2Loss> step(context, deep, optim::AdamW{},
+                                        {.batch = batch, .sequence = length, .tensor = ranks,
+                                         .sequence_parallel = shares});
+    return static_cast<double>(step.workspace_bytes());
+  };
+  // Floats of a token and layer: entering values and results of the norms with their statistics are whole; packed
+  // projections, attention with its sums, and twice the wide layer are divided.
+  double const whole = 4 * channels + 4, divided = (3 + 1 + 8) * channels + heads,
+               kept = 4.0 * batch * length * layers;
+  double const expected = kept * whole * (1 - 1.0 / ranks), without = planned(false), with = planned(true);
+  double const fraction = (whole / ranks + divided / ranks) / (whole + divided / ranks);
+  std::printf("activations and gradients of a rank of 4: %.0f bytes, with shares of the tokens %.0f; %.0f fewer, of "
+              "kept activations %.0f, which become %.3f of what they were\n",
+              without, with, without - with, expected, fraction);
+  // But for the tensors (batch, sequence, channels) of one product that are gathered while it works.
+  CHECK(std::abs(without - with - expected) < 5 * 4.0 * batch * length * channels);
+  CHECK(with / without < fraction + 0.05);
+}
+
 TEST_CASE("a step that is not connected as it was made, or whose model has no rules, says so") {
   exec::Context context({.threads = 1});
   train::TrainStep<nn::Gpt2Loss> step(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .tensor = 2});
@@ -111,6 +156,14 @@ TEST_CASE("a step that is not connected as it was made, or whose model has no ru
   };
   refused(test::Averaged{}, {}, optim::AdamW{}, 2, ErrorKind::unavailable, "free function shard_rules(config)");
   refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 0, ErrorKind::configuration, "at least 1 rank");
+  auto const shares = [&](std::int64_t batch, std::int64_t sequence, int tensor, char const* sentence) {
+    REQUIRE_ERROR(train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::AdamW{},
+                                                 {.batch = batch, .sequence = sequence, .tensor = tensor,
+                                                  .sequence_parallel = true}),
+                  ErrorKind::configuration, sentence);
+  };
+  shares(1, 8, 1, "sequence parallelism is of the ranks of a tensor axis, and the step is made for one");
+  shares(3, 5, 2, "the 15 tokens of a micro-step do not divide among 2 ranks of the tensor axis (gpt2.hpp:");
   refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 8, ErrorKind::configuration,
           "4 heads do not divide among 8 ranks of the tensor axis (gpt2.hpp:");
   refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 3, ErrorKind::configuration,

@@ -34,6 +34,7 @@ struct MeshRun {
   graph::Recompute recompute = graph::Recompute::none;
   optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
   parallel::PipelineSchedule schedule{};
+  bool sequence_parallel = false;
 };
 
 /// A step of eight sequences over all ranks.
@@ -54,6 +55,7 @@ class MeshTraining {
                .recompute = run.recompute,
                .pipeline = {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule},
                .tensor = sizes.tensor,
+               .sequence_parallel = run.sequence_parallel && sizes.tensor > 1,
                .first_row = first_}) {}
   template <class Comm>
   void connect(Comm& communicator, parallel::MeshSizes const& sizes) {

@@ -218,7 +218,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
-                                  "zero",
+                                  "sequence-parallel", "zero",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank",
                                   "autotune",
@@ -294,6 +294,9 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--tensor-parallel", "2", "--attention-dropout", "0.1"},
        "--tensor-parallel 2: divides heads, and --attention-dropout draws its masks over all of them"},
       {{"--data", "x", "--tensor-parallel", "2", "--device", "cuda"}, "--tensor-parallel 2: is for --device cpu alone"},
+      {{"--data", "x", "--sequence-parallel"}, "--sequence-parallel: is of the ranks of --tensor-parallel. Add that"},
+      {{"--data", "x", "--sequence-parallel", "--tensor-parallel", "4", "--sequence", "66"},
+       "and --sequence 66 does not divide among the 4 ranks of --tensor-parallel. Choose a length that does"},
       {{"--data", "x", "--pipeline-parallel", "2", "--device", "cuda"}, "--pipeline-parallel 2: is for --device cpu"},
       {{"--data", "x", "--pipeline-parallel", "2", "--algorithm", "diloco"}, "2: is for --algorithm ddp"},
       {{"--data", "x", "--pipeline-parallel", "2", "--zero", "1"}, "keeps all moments of a stage. Leave out --zero"},

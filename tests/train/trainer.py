@@ -681,6 +681,9 @@ def case_tensor(bench):
     again = bench.folder / "again"
     bench.run("threads", 4, again, *steps, "--validate-every", "10", "--tensor-parallel", "2")
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads22", 20), "a second run gives other bits")
+    shares = bench.folder / "shares"
+    bench.run("threads", 4, shares, *steps, "--validate-every", "10", "--tensor-parallel", "2", "--sequence-parallel")
+    print(f"  shares of the tokens, 2 x 2: within {close(bench.losses(one['gpt2']), bench.losses(shares), 1e-5):.1e}")
     for before, (data, tensor) in (("gpt2threads14", (4, 1)), ("gpt2threads41", (2, 2)), ("gpt2threads22", (1, 4)), ("gpt2threads22", (1, 1)),
                                    ("llamathreads22", (1, 2)), ("gpt2threads22", (2, 2))):
         for backend in bench.backends():

@@ -43,7 +43,8 @@ constexpr Form form_of(Op op) {
     case Op::stop_gradient: case Op::reshape: return {1, 0, 0};
     case Op::partial: return {1, {0, 1}, 0};
     case Op::barrier: case Op::result: return {1, 1, 0};
-    case Op::vary: case Op::all_reduce: case Op::broadcast: case Op::all_gather: return {1, {1, 2}, 0};
+    case Op::vary: case Op::all_reduce: case Op::broadcast: return {1, {1, 2}, 0};
+    case Op::all_gather: return {1, {1, 3}, 0};
     case Op::broadcast_in_dim: case Op::transpose: case Op::slice: case Op::reduce_sum: case Op::reduce_max:
       return {1, any_count, 0};
     case Op::pad: return {1, any_count, 1};
@@ -238,6 +239,8 @@ inline void check_attributes(Operands const& in) {
       require_form(in.integer(0) >= 1 && in.integer(0) < (1 << 30) && in.shape(0).rank() > 0, "the ranks are none");
       static_cast<void>(checked_multiply(in.shape(0)[0], in.integer(0)));
       if (draft.op == Op::reduce_scatter) require_form(is_port_op(in.integer(1)), "the operator of ranks is none");
+      else if (draft.integers.size() > 2)
+        require_form(in.integer(2) == 0 || in.integer(2) == 1, "whether it is gathered again is neither 0 nor 1");
       break;
     default: break;
   }

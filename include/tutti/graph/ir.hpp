@@ -281,6 +281,10 @@ constexpr MeshAxis mesh_axis(Graph const& graph, Id id) noexcept {
   std::size_t const at = port_integers(graph.op(id));
   return values.size() > at ? static_cast<MeshAxis>(values[at]) : MeshAxis::data;
 }
+/// Whether the gradient of a loop gathers this anew instead of keeping it.
+constexpr bool gathers_again(Graph const& graph, Id id) noexcept {
+  return graph.op(id) == Op::all_gather && graph.integers(id).size() > 2 && graph.integer(id, 2) != 0;
+}
 /// Integers of such an operation.
 constexpr List<std::int64_t> along(MeshAxis axis, List<std::int64_t> integers) {
   if (axis != MeshAxis::data) integers.push_back(static_cast<std::int64_t>(axis));

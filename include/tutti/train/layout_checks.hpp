@@ -24,6 +24,13 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.attention_dropout > 0)
       refuse("tensor-parallel", ranks,
              "divides heads, and --attention-dropout draws its masks over all of them. Leave out one");
+    bool const remembered = !o.resume.empty() && o.checkpoint.empty();  // the length is the checkpoint's
+    if (o.sequence_parallel && !remembered && o.sequence % o.tensor_parallel != 0)
+      refuse("sequence-parallel", "",
+             "shares out tokens, and --sequence " + std::to_string(o.sequence) + " does not divide among the " + ranks +
+                 " ranks of --tensor-parallel. Choose a length that does");
+  } else if (o.sequence_parallel) {
+    refuse("sequence-parallel", "", "is of the ranks of --tensor-parallel. Add that, or leave it out");
   }
   if (o.pipeline_parallel > 1) {
     std::string const ranks = std::to_string(o.pipeline_parallel);

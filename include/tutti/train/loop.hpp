@@ -77,6 +77,7 @@ class Run {
                .weigh_targets = setup_.train->leaves_out_targets(),
                .pipeline = pipeline_layout(setup_, data_parallel_),
                .tensor = setup_.mesh.tensor,
+               .sequence_parallel = o().sequence_parallel,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps,
                .compress = parallel::compressor_of(o().compress)}),

@@ -86,6 +86,7 @@ struct Options {
   int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
+  bool sequence_parallel = false;                               ///< see TrainStepOptions
   int pipeline_parallel = 1;                                    ///< ranks that have some layers of a model each
   Choice<parallel::PipelineSchedule> pipeline_schedule{};       ///< of their passes
   bool tensorboard = false, dashboard = false;
@@ -275,6 +276,8 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "neighbouring ranks that have one model together: each some heads and columns of every layer",
          "model-parallel"},
     o.tensor_parallel, setting::Range<int>{1});
+  f(Flag{"Run", "sequence-parallel", call, "ranks of --tensor-parallel divide the rest of a layer by tokens"},
+    o.sequence_parallel, Any{});
   f(Flag{"Run", "pipeline-parallel", call,
          "ranks that have one model together, as stages: each some of its layers, through which micro-batches go"},
     o.pipeline_parallel, setting::Range<int>{1});

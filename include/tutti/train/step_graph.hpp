@@ -28,6 +28,10 @@ namespace tutti::train {
 /// Errors: unavailable, for what programs cannot do on this device, or not together.
 inline void require_possible(TrainStepOptions const& options, bool on_processors, std::source_location where) {
   auto const refuse = [&](char const* why) { throw Error(ErrorKind::unavailable, "TrainStep", why, where); };
+  if (options.sequence_parallel && options.tensor == 1)
+    throw Error(ErrorKind::configuration, "TrainStep",
+                "sequence parallelism is of the ranks of a tensor axis, and the step is made for one. Leave out "
+                "TrainStepOptions::sequence_parallel, or set tensor", where);
   if (options.tensor > 1 && !on_processors)
     refuse("tensor parallelism is not there for programs on devices. Use one rank of the tensor axis");
   if (options.compress && !on_processors)
@@ -119,7 +123,7 @@ graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions co
     });
   } else {
     graph = loss_graph<Loss>(config, options, !pass);
-    if (splits.ranks() > 1) graph = parallel::shard(graph, splits);
+    if (splits.ranks() > 1) graph = parallel::shard(graph, splits, options.sequence_parallel);
     if (pass) {
       graph::Id const loss = graph.find_output("loss");
       graph.outputs = {};

@@ -75,7 +75,7 @@ class TrainStep {
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     if (options.pipeline.stages != 1) {
-      auto const part = [&](graph::Graph const& whole) { return parallel::shard(whole, splits_); };
+      auto const part = [&](auto const& whole) { return parallel::shard(whole, splits_, options.sequence_parallel); };
       pipeline_.emplace(part(model), part(evaluated), optimizer_, options_, state_, where);
       return;
     }
