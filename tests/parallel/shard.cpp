@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/parallel/shard_operations.hpp> <tutti/parallel/shard_vocabulary.hpp>
 // Covers: <tutti/parallel/shard_tokens.hpp> <tutti/parallel/shard_values.hpp>
-// Covers: <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp>
+// Covers: <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp> <tutti/parallel/gather_parameters.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
@@ -12,6 +12,7 @@
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
 #include <tutti/nn/shard_rules.hpp>
+#include <tutti/parallel/gather_parameters.hpp>
 #include <tutti/parallel/shard.hpp>
 
 #include <cmath>
@@ -188,6 +189,51 @@ TEST_CASE("with shares of the tokens a block gathers and scatters in the place o
   CHECK(kept(sums) == Approx(4 * 8 + 4 + (12 * 8 + 4) / 2));
   CHECK(kept(shares) == Approx((4 * 8 + 4) / 2 + (12 * 8 + 4) / 2));
   CHECK(graph::program_hash(graph::read(graph::write(shares))) == graph::program_hash(shares));
+}
+
+TEST_CASE("of parameters in parts each rank has the average of the ranks' gradients of its rows") {
+  nn::LlamaConfig odd = llama;  // 9 rows of a table, which every rank has whole
+  odd.vocabulary = odd.padded_vocabulary = 9;
+  graph::Graph const whole = graph::trace(make_parameters(odd), [&](graph::Builder& b, nn::Llama const& parameters) {
+    b.output("loss", nn::LlamaLoss{}(parameters, b.input("tokens", DType::int32, {1, 4}),
+                                     b.input("targets", DType::int32, {1, 4})));
+  });
+  for (bool again : {true, false})
+    for (int ranks : {2, 4}) {
+      parallel::Splits const splits = parallel::parameter_parts(whole, ranks);
+      CHECK(splits.entries().size() + 1 == whole.parameters.size());
+      graph::Interpreter reference(grad(whole), ranks);
+      graph::Interpreter divided(grad(parallel::gather_parameters(whole, splits, again)), ranks);
+      randomise(reference, {.integers = 9});
+      graph::Graph const& g = reference.graph();
+      for (int rank = 0; rank < ranks; ++rank) {
+        reference.set("tokens", graph::naive::Values{0, 8, double(rank), 2}, rank);
+        for (graph::Id id = 0; id < g.size(); ++id)
+          if (g[id].name != graph::none)
+            divided.set(g.name(id), part(reference.get(g.name(id), rank), g.shape(id), splits.of(g.name(id)), ranks,
+                                         rank), rank);
+      }
+      reference.run();
+      divided.run();
+      double gap = 0;
+      for (graph::Parameter const& parameter : g.parameters) {
+        std::string const name = "gradient." + std::string(g.name(parameter.node));
+        parallel::Split const& split = splits.of(g.name(parameter.node));
+        graph::naive::Values mean = reference.output(name, 0);
+        for (int rank = 1; rank < ranks; ++rank)
+          for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += reference.output(name, rank)[i];
+        for (double& value : mean) value /= ranks;
+        for (int rank = 0; rank < ranks; ++rank) {
+          auto const expected = split.divided() ? part(mean, g.shape(parameter.node), split, ranks, rank)
+                                                : reference.output(name, rank);
+          auto const& got = divided.output(name, rank);
+          REQUIRE(got.size() == expected.size());
+          for (std::size_t i = 0; i < got.size(); ++i) gap = std::max(gap, std::abs(got[i] - expected[i]));
+        }
+      }
+      INFO(ranks << " ranks, gathered again: " << again);
+      CHECK(gap < 1e-12);
+    }
 }
 
 TEST_CASE("of packed matrices every rank has its part of each, and the parts are the whole again") {

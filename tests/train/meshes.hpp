@@ -35,6 +35,7 @@ struct MeshRun {
   optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
   parallel::PipelineSchedule schedule{};
   bool sequence_parallel = false;
+  int zero = 0;  ///< 2 or 3: ranks of the data axis have parts of the state
 };
 
 /// A step of eight sequences over all ranks.
@@ -56,6 +57,8 @@ class MeshTraining {
                .pipeline = {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule},
                .tensor = sizes.tensor,
                .sequence_parallel = run.sequence_parallel && sizes.tensor > 1,
+               .state_ranks = run.zero > 0 && sizes.tensor == 1 ? sizes.data : 1,
+               .gather_again = run.zero == 3,
                .first_row = first_}) {}
   template <class Comm>
   void connect(Comm& communicator, parallel::MeshSizes const& sizes) {

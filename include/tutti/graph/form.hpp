@@ -184,7 +184,8 @@ inline void check_attributes(Operands const& in) {
   auto const& draft = in.draft;
   if (info(draft.op).kind == OpClass::collective || draft.op == Op::rank)
     if (std::size_t const axis = port_integers(draft.op); draft.integers.size() > axis)
-      require_form(draft.integers[axis] > 0 && draft.integers[axis] < mesh_axes, "the axis of the mesh is none");
+      require_form(draft.integers[axis] >= (draft.integers.size() == axis + 2 ? 0 : 1) &&
+                       draft.integers[axis] < mesh_axes, "the axis of the mesh is none");
   switch (draft.op) {
     case Op::iota:
       require_form(in.integer(0) >= 0 && in.integer(0) < draft.type.shape.rank(), "the axis is not below the rank");
@@ -198,12 +199,13 @@ inline void check_attributes(Operands const& in) {
       break;
     case Op::parameter:
       require_form(draft.type.dtype == DType::float32 &&
-                       draft.type.replication[MeshAxis::data] == Replication::replicated,
-                   "a parameter is float32 and replicated");
+                       draft.type.replication[MeshAxis::data] != Replication::partial,
+                   "a parameter is float32 and no addend");
       break;
     case Op::state:
-      require_form(draft.integers.empty() || (in.integer(0) == static_cast<std::int64_t>(StateUpdate::averaged) &&
-                                              is_floating(draft.type.dtype)),
+      require_form(draft.integers.empty() || in.integer(0) == static_cast<std::int64_t>(StateUpdate::part) ||
+                       (in.integer(0) == static_cast<std::int64_t>(StateUpdate::averaged) &&
+                        is_floating(draft.type.dtype)),
                    "a state is updated in no known way");
       break;
     case Op::concatenate:
@@ -240,7 +242,7 @@ inline void check_attributes(Operands const& in) {
       static_cast<void>(checked_multiply(in.shape(0)[0], in.integer(0)));
       if (draft.op == Op::reduce_scatter) require_form(is_port_op(in.integer(1)), "the operator of ranks is none");
       else if (draft.integers.size() > 2)
-        require_form(in.integer(2) == 0 || in.integer(2) == 1, "whether it is gathered again is neither 0 nor 1");
+        require_form(in.integer(2) > 0 && in.integer(2) < 4, "what is said of its gradient is unknown");
       break;
     default: break;
   }

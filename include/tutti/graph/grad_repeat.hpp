@@ -105,7 +105,7 @@ class BodyGradient {
       case Op::broadcast_in_dim:
       case Op::vary:
       case Op::stop_gradient: return true;
-      case Op::all_gather: return gathers_again(body_.graph(), id);
+      case Op::all_gather: return gathering(body_.graph(), id).again;
       default: return false;
     }
   }

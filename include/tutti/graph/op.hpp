@@ -120,8 +120,7 @@ enum class Op : std::uint8_t {
   partial,         ///< this rank's value is an addend of a pending sum; no traffic
   all_reduce,      ///< {PortOp}: varying or partial -> replicated; VJP `vary`
   broadcast,       ///< {root}: varying -> replicated
-  all_gather,      ///< {ranks[, MeshAxis, again]}: (N, ...) varying -> (ranks * N, ...) replicated. With `again` 1
-                   ///< a loop keeps the operand for its gradient, which gathers anew, not the result
+  all_gather,      ///< {ranks[, MeshAxis[, Gathering's bits]]}: (N, ...) varying -> (ranks * N, ...) replicated
   reduce_scatter,  ///< {ranks, PortOp}: (ranks * N, ...) -> (N, ...) varying
 
   // Structure.

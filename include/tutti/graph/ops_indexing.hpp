@@ -98,17 +98,16 @@ constexpr Var broadcast(Var x, MeshAxis axis, int root, Where where = Where::cur
 constexpr Var broadcast(Var x, int root, Where where = Where::current()) {
   return broadcast(x, MeshAxis::data, root, where);
 }
-/// Every rank's rows one after another: (N, ...) -> (ranks * N, ...). `again`: a loop keeps this rank's alone for its
-/// gradient, which gathers them anew.
-constexpr Var all_gather(Var x, MeshAxis axis, int ranks, bool again, Where where = Where::current()) {
+/// Every rank's rows one after another: (N, ...) -> (ranks * N, ...).
+constexpr Var all_gather(Var x, MeshAxis axis, int ranks, Gathering gathering, Where where = Where::current()) {
   if (x.rank(where) == 0)
     refuse(where, Op::all_gather, "a scalar has no rows to gather; reshape it to (1,)", x.shape());
   List<std::int64_t> integers = along(axis, {ranks});
-  if (again) integers = {ranks, static_cast<std::int64_t>(axis), 1};
+  if (gathering.bits() != 0) integers = {ranks, static_cast<std::int64_t>(axis), gathering.bits()};
   return detail::emit(detail::home(x, where), draft(Op::all_gather, {x.id}, std::move(integers)), where);
 }
 constexpr Var all_gather(Var x, MeshAxis axis, int ranks, Where where = Where::current()) {
-  return all_gather(x, axis, ranks, false, where);
+  return all_gather(x, axis, ranks, Gathering(), where);
 }
 constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
   return all_gather(x, MeshAxis::data, ranks, where);

@@ -242,10 +242,13 @@ constexpr Var addends_of(Var sum, MeshAxis axis) {
 constexpr void back_all_gather(Back const& n) {
   Shape const shape = n.in(0).shape();
   MeshAxis const along = n.axis();
+  int const ranks = static_cast<int>(n.integer(0));
+  if (gathering(n.builder.graph(), n.id).averages)
+    return n.give(0, reduce_scatter(vary(n.g(), along, comm::PortOp::avg, n.where), along, ranks, comm::PortOp::avg,
+                                    n.where));
   // This rank's rows of a sum, which nobody else needs whole, are all that is made of it.
   if (Var const addends = addends_of(n.g(), along); addends.builder != nullptr)
-    return n.give(0, reduce_scatter(reshape(addends, n.g().shape()), along, static_cast<int>(n.integer(0)),
-                                    comm::PortOp::sum, n.where));
+    return n.give(0, reduce_scatter(reshape(addends, n.g().shape()), along, ranks, comm::PortOp::sum, n.where));
   List<Var> starts{rank_number(n.builder, along, n.where) * static_cast<double>(shape[0])};
   for (int axis = 1; axis < shape.rank(); ++axis) starts.push_back(constant(n.builder, 0, {}, DType::int32, n.where));
   n.give(0, dynamic_slice(vary(n.g(), along, comm::PortOp::sum), starts, shape));

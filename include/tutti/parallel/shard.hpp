@@ -23,7 +23,7 @@ class Sharding : ShardOperations {
   using ShardOperations::ShardOperations;
 
   void run() {
-    leaves();
+    leaves(parts);
     nodes();
     for (graph::Output const& output : from_.outputs) {
       as_whole(output.node);
@@ -40,32 +40,6 @@ class Sharding : ShardOperations {
   }
 
  private:
-  void leaves() {
-    for (Id id : from_.inputs) {
-      trace(id);
-      set(id, to_.input(from_.name(id), from_.dtype(id), from_.shape(id), from_.type(id).replication).id);
-    }
-    for (Id id : from_.scalars) {
-      trace(id);
-      set(id, to_.scalar(from_.name(id), from_.dtype(id)).id);
-    }
-    for (graph::Parameter const& parameter : from_.parameters) {
-      Id const id = parameter.node;
-      trace(id);
-      Split const& split = splits_.of(from_.name(id));
-      set(id,
-          to_.parameter(from_.name(id), part_of(from_.shape(id), split, ranks_), parameter.init, parameter.stacked,
-                        std::source_location::current(), split.divided() ? parts : graph::Replications())
-              .id,
-          {split});
-    }
-    for (std::size_t i = 0; i < from_.states.size(); ++i) {
-      Id const id = from_.states[i];
-      trace(id);
-      set(id, to_.state(from_.name(id), from_.type(id), from_.state_inits[i], graph::state_update(from_, id)).id);
-    }
-  }
-
   void nodes() {
     for (Id id = 0; id < from_.size(); ++id) {
       if (value(id).id != graph::none) continue;
@@ -194,7 +168,7 @@ class Sharding : ShardOperations {
 
 /// The graph as each rank of the tensor axis runs it, with its part of the parameters: the same on all of them.
 /// Outputs, and what updates make, are whole. `shares_tokens`: what stands between divided products each rank does, and
-/// keeps, for its share of the tokens alone (parallel/shard_tokens.hpp), with as many bytes sent.
+/// keeps, for its share of the tokens alone (parallel/shard_tokens.hpp); a quarter more bytes are sent in training.
 /// Requires  `splits` are of this graph's parameters
 /// Errors    unavailable, naming operation and line, for what does not work on parts; configuration, in figures, for
 ///           heads, or tokens, that ranks do not divide.

@@ -45,7 +45,7 @@ class ShardTokens : protected ShardValues {
   }
   /// All tokens, from every rank's share.
   graph::Var gathered(Id id) {
-    graph::Var const all = graph::all_gather(flat(var(id), split(id)), tensor, ranks_, true);
+    graph::Var const all = graph::all_gather(flat(var(id), split(id)), tensor, ranks_, {.again = true});
     return graph::reshape(all, from_.shape(id));
   }
   /// This rank's share of the sum of addends that all ranks have.

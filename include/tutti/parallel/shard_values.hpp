@@ -52,6 +52,33 @@ class ShardValues {
   }
   void trace(Id id) { to_.copy_source(from_.source(id), from_[id].line); }
 
+  /// Inputs, scalars, states and parameters; `divided` is what ranks know of those of which they have parts.
+  void leaves(graph::Replications divided) {
+    for (Id id : from_.inputs) {
+      trace(id);
+      set(id, to_.input(from_.name(id), from_.dtype(id), from_.shape(id), from_.type(id).replication).id);
+    }
+    for (Id id : from_.scalars) {
+      trace(id);
+      set(id, to_.scalar(from_.name(id), from_.dtype(id)).id);
+    }
+    for (graph::Parameter const& parameter : from_.parameters) {
+      Id const id = parameter.node;
+      trace(id);
+      Split const& split = splits_.of(from_.name(id));
+      set(id,
+          to_.parameter(from_.name(id), part_of(from_.shape(id), split, ranks_), parameter.init, parameter.stacked,
+                        std::source_location::current(), split.divided() ? divided : graph::Replications())
+              .id,
+          {split});
+    }
+    for (std::size_t i = 0; i < from_.states.size(); ++i) {
+      Id const id = from_.states[i];
+      trace(id);
+      set(id, to_.state(from_.name(id), from_.type(id), from_.state_inits[i], graph::state_update(from_, id)).id);
+    }
+  }
+
   [[noreturn]] void refuse(Id id, std::string const& what) const {
     throw Error(ErrorKind::unavailable, "tensor parallelism",
                 concat("operation '", from_.op_name(id), "' (", from_.file(id), ":", std::to_string(from_[id].line),

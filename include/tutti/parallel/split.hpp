@@ -72,7 +72,7 @@ inline void copy_part(std::byte* whole, std::byte* part, Shape const& shape, std
   }
 }
 
-/// The parameters of a model that are divided among `ranks`.
+/// The parameters of a model that are divided among `ranks` of an axis.
 class Splits {
  public:
   struct Entry {
@@ -136,6 +136,12 @@ class Splits {
     return result;
   }
 
+  /// The same among ranks of another axis than that of tensors.
+  Splits along(graph::MeshAxis axis) && {
+    axis_ = axis;
+    return std::move(*this);
+  }
+  graph::MeshAxis axis() const noexcept { return axis_; }
   int ranks() const noexcept { return ranks_; }
   List<Entry> const& entries() const noexcept { return entries_; }
   /// Of a parameter by name.
@@ -160,6 +166,7 @@ class Splits {
   }
 
  private:
+  graph::MeshAxis axis_ = graph::MeshAxis::tensor;
   int ranks_ = 1;
   List<Entry> entries_;
   Split whole_;

@@ -47,12 +47,20 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");
   }
   if (o.zero > 0) {
-    if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
+    auto const refuse_zero = [&](char const* what) { refuse("zero", std::to_string(o.zero), what); };
+    if (o.device != DeviceName::cpu) refuse_zero("is for --device cpu alone. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)
-      refuse("zero", "1", "is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
-    if (o.optimizer == OptimizerName::sgd)
-      refuse("zero", "1", "shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.tensor_parallel > 1) refuse("zero", "1", "is not there for --tensor-parallel. Leave out one");
+      refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
+    if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
+      refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
+    if (o.tensor_parallel > 1) refuse_zero("is not there for --tensor-parallel. Leave out one");
+    if (o.zero > 1 && o.optimizer == OptimizerName::muon)
+      refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or --zero 1");
+    if (o.zero > 1 && !o.compress.empty())
+      refuse_zero("sends gradients as they are. Leave out --compress, or use --zero 1");
+    if (o.zero > 1 && o.keep_packed) refuse_zero("keeps no packed weights. Leave out --keep-packed, or use --zero 1");
+    if (o.zero > 1 && o.gradient_statistics > 0)
+      refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or use --zero 1");
   }
 }
 

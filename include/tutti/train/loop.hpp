@@ -78,6 +78,8 @@ class Run {
                .pipeline = pipeline_layout(setup_, data_parallel_),
                .tensor = setup_.mesh.tensor,
                .sequence_parallel = o().sequence_parallel,
+               .state_ranks = o().zero > 1 ? setup_.mesh.data : 1,
+               .gather_again = o().zero == 3,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps,
                .compress = parallel::compressor_of(o().compress)}),

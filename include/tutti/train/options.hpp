@@ -83,7 +83,7 @@ struct Options {
   bool keep_packed = false;                                     ///< see TrainStepOptions
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
-  int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
+  int zero = 0;  ///< 1: parallel::Replicas::sharded; 2, 3: TrainStepOptions::state_ranks
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
   bool sequence_parallel = false;                               ///< see TrainStepOptions
@@ -266,9 +266,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)"},
     o.replicas_per_rank, Any{});
   f(Flag{"Run", "zero", call,
-         "1: every rank has parameters of its own and of adamw's moments only the share that it updates, as ZeRO's "
-         "stage 1 (default 0: as --replicas-per-rank says)"},
-    o.zero, setting::Range<int>{0, 1});
+         "of ZeRO, what a rank has a share of: 1: adamw's moments; 2: gradients and parameters between steps too; 3: "
+         "parameters are gathered layer by layer (default 0: nothing)"},
+    o.zero, setting::Range<int>{0, 3});
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});
