@@ -46,6 +46,9 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
   } else if (o.typed.contains("pipeline-schedule")) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");
   }
+  if (!o.offload_optimizer.empty() && o.device != DeviceName::cpu)
+    refuse("offload-optimizer", o.offload_optimizer,
+           "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
     auto const refuse_zero = [&](char const* what) { refuse("zero", std::to_string(o.zero), what); };
     if (o.device != DeviceName::cpu) refuse_zero("is for --device cpu alone. Leave it out");

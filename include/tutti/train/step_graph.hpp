@@ -47,6 +47,8 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
     if (options.compress) refuse("gradients in parts are not compressed. Leave out TrainStepOptions::compress");
     if (options.keep_packed) refuse("parameters in parts are not kept packed. Leave out keep_packed");
   }
+  if (!options.offload_optimizer.empty() && !on_processors)
+    refuse("a device keeps the optimizer's state in its own memory. Leave out TrainStepOptions::offload_optimizer");
   if (options.pipeline.stages == 1) return;
   if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
   if (options.compress) refuse("gradients are not compressed in a pipeline. Leave out TrainStepOptions::compress");

@@ -67,9 +67,7 @@ inline void require_equal_parts(graph::State const& state, parallel::Splits cons
 inline void require_equal_ranks(graph::State const& state, parallel::Splits const& splits,
                                 parallel::DataParallel const& ranks, std::string const& when,
                                 std::source_location where) {
-  bool const in_parts = splits.ranks() > 1 && splits.axis() == graph::MeshAxis::data;
-  if (ranks.port && ranks.port->size() > 1 && in_parts) require_equal_parts(state, splits, *ranks.port, when, where);
-  else if (ranks.port) parallel::require_equal(*ranks.port, state, when, where);
+  if (ranks.port) parallel::require_equal(*ranks.port, state, when, where);
   if (ranks.tensor) require_equal_parts(state, splits, *ranks.tensor, when, where);
 }
 
