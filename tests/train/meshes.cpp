@@ -11,6 +11,8 @@
 #include <tutti/optim/muon.hpp>
 #include <tutti/optim/sgd.hpp>
 
+#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -97,6 +99,77 @@ TEST_CASE("micro-steps, recomputed blocks and SGD go with a tensor axis") {
   CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {1, 2}, {.optimizer = optim::Sgd{.momentum = 0.9}}) == "");
 }
 
+TEST_CASE("ranks that share the tokens of what they do not divide train as one does") {
+  test::MeshRun const shares{.sequence_parallel = true};
+  for (parallel::MeshSizes const& sizes : {parallel::MeshSizes{1, 2}, {1, 4}, {2, 2}}) {
+    INFO(sizes.data << " x " << sizes.tensor);
+    CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, sizes, shares) == "");
+    CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, sizes, shares) == "");
+  }
+  CHECK(on_threads<own::Loss>({}, {1, 4}, shares) == "");
+  nn::Gpt2Config dropping = test::mesh_gpt2;
+  dropping.dropout = 0.25;
+  CHECK(on_threads<nn::Gpt2Loss>(dropping, {1, 4}, shares) == "");
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 2},
+                                 {.micro_steps = 2, .recompute = graph::Recompute::block, .sequence_parallel = true}) ==
+        "");
+  nn::Gpt2Config wide = test::mesh_gpt2;  // stages of a pipeline
+  wide.layers = 4;
+  CHECK(on_threads<nn::Gpt2Loss>(wide, {1, 2, 2}, {.micro_steps = 2, .sequence_parallel = true}) == "");
+}
+TEST_CASE("what ranks keep of what they do not divide shrinks by their number") {
+  constexpr std::int64_t batch = 2, length = 32, channels = 32, layers = 24, heads = 4, ranks = 4;
+  nn::Gpt2Config const deep{.layers = layers, .heads = heads, .channels = channels, .vocabulary = 20,
+                            .padded_vocabulary = 20, .max_tokens = length};
+  exec::Context context({.threads = 1});
+  auto const planned = [&](bool shares) {
+    train::TrainStep<nn::Gpt2Loss> step(context, deep, optim::AdamW{},
+                                        {.batch = batch, .sequence = length, .tensor = ranks,
+                                         .sequence_parallel = shares});
+    return static_cast<double>(step.workspace_bytes());
+  };
+  // Floats of a token and layer: entering values and results of the norms with their statistics are whole; packed
+  // projections, attention with its sums, and twice the wide layer are divided.
+  double const whole = 4 * channels + 4, divided = (3 + 1 + 8) * channels + heads,
+               kept = 4.0 * batch * length * layers;
+  double const expected = kept * whole * (1 - 1.0 / ranks), without = planned(false), with = planned(true);
+  double const fraction = (whole / ranks + divided / ranks) / (whole + divided / ranks);
+  std::printf("activations and gradients of a rank of 4: %.0f bytes, with shares of the tokens %.0f; %.0f fewer, of "
+              "kept activations %.0f, which become %.3f of what they were\n",
+              without, with, without - with, expected, fraction);
+  // But for the tensors (batch, sequence, channels) of one product that are gathered while it works.
+  CHECK(std::abs(without - with - expected) < 5 * 4.0 * batch * length * channels);
+  CHECK(with / without < fraction + 0.05);
+}
+
+TEST_CASE("ranks that have parts of parameters, gradients and moments train as one does, from what any other left") {
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {4, 1}, {.zero = 3}) == "");
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 1}, {.zero = 2}) == "");
+  CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {2, 1}, {.micro_steps = 4, .zero = 3}) == "");
+  CHECK(on_threads<own::Loss>({.width = 10}, {4, 1}, {.optimizer = optim::Sgd{.momentum = 0.9}, .zero = 3}) == "");
+  CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 1},
+                                 {.micro_steps = 2, .recompute = graph::Recompute::block, .zero = 3}) == "");
+}
+TEST_CASE("of parameters, gradients and moments a rank of four has little more than a quarter, of plans") {
+  nn::Gpt2Config const deep{.layers = 24, .heads = 4, .channels = 64, .vocabulary = 20, .padded_vocabulary = 20,
+                            .max_tokens = 8};
+  exec::Context context({.threads = 1});
+  double bytes[3] = {};
+  for (int const stage : {0, 2, 3}) {
+    train::TrainStep<nn::Gpt2Loss> step(context, deep, optim::AdamW{},
+                                        {.batch = 1, .sequence = 1, .clip = 1, .state_ranks = stage == 0 ? 1 : 4,
+                                         .gather_again = stage == 3});
+    double& all = bytes[stage == 0 ? 0 : stage - 1];
+    all = static_cast<double>(step.state_bytes() + step.workspace_bytes());
+    std::printf("ZeRO %d: %lld bytes of parameters and moments, %lld of gradients, what is gathered and activations of "
+                "one token: %.3f of one rank's\n",
+                stage, static_cast<long long>(step.state_bytes()), static_cast<long long>(step.workspace_bytes()),
+                all / bytes[0]);
+  }
+  CHECK(bytes[2] < 0.32 * bytes[0]);
+  CHECK(bytes[1] < 0.60 * bytes[0]);  // with all parameters between the passes
+}
+
 TEST_CASE("a step that is not connected as it was made, or whose model has no rules, says so") {
   exec::Context context({.threads = 1});
   train::TrainStep<nn::Gpt2Loss> step(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .tensor = 2});
@@ -111,6 +184,25 @@ TEST_CASE("a step that is not connected as it was made, or whose model has no ru
   };
   refused(test::Averaged{}, {}, optim::AdamW{}, 2, ErrorKind::unavailable, "free function shard_rules(config)");
   refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 0, ErrorKind::configuration, "at least 1 rank");
+  auto const shares = [&](std::int64_t batch, std::int64_t sequence, int tensor, char const* sentence) {
+    REQUIRE_ERROR(train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::AdamW{},
+                                                 {.batch = batch, .sequence = sequence, .tensor = tensor,
+                                                  .sequence_parallel = true}),
+                  ErrorKind::configuration, sentence);
+  };
+  REQUIRE_ERROR(train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::Muon{},
+                                               {.sequence = 8, .state_ranks = 2}),
+                ErrorKind::unavailable, "is divided among the ranks of the data axis, and to make a matrix orthogonal");
+  REQUIRE_ERROR(train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::AdamW{},
+                                               {.sequence = 8, .tensor = 2, .state_ranks = 2}),
+                ErrorKind::unavailable, "do not share out parameters too");
+  train::TrainStep<nn::Gpt2Loss> part(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .state_ranks = 2});
+  REQUIRE_ERROR(part.initialise(1), ErrorKind::invalid_argument,
+                "the step is one of 2 ranks of a data axis and is not connected to them. Call connect first");
+  REQUIRE_ERROR(part.connect({}), ErrorKind::invalid_argument,
+                "the ranks of the data axis are 1, and the step is made for 2 with parts of its state");
+  shares(1, 8, 1, "sequence parallelism is of the ranks of a tensor axis, and the step is made for one");
+  shares(3, 5, 2, "the 15 tokens of a micro-step do not divide among 2 ranks of the tensor axis (gpt2.hpp:");
   refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 8, ErrorKind::configuration,
           "4 heads do not divide among 8 ranks of the tensor axis (gpt2.hpp:");
   refused(nn::Gpt2Loss{}, test::mesh_gpt2, optim::AdamW{}, 3, ErrorKind::configuration,

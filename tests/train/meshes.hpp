@@ -34,6 +34,8 @@ struct MeshRun {
   graph::Recompute recompute = graph::Recompute::none;
   optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
   parallel::PipelineSchedule schedule{};
+  bool sequence_parallel = false;
+  int zero = 0;  ///< 2 or 3: ranks of the data axis have parts of the state
 };
 
 /// A step of eight sequences over all ranks.
@@ -54,6 +56,9 @@ class MeshTraining {
                .recompute = run.recompute,
                .pipeline = {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule},
                .tensor = sizes.tensor,
+               .sequence_parallel = run.sequence_parallel && sizes.tensor > 1,
+               .state_ranks = run.zero > 0 && sizes.tensor == 1 ? sizes.data : 1,
+               .gather_again = run.zero == 3,
                .first_row = first_}) {}
   template <class Comm>
   void connect(Comm& communicator, parallel::MeshSizes const& sizes) {
@@ -115,6 +120,9 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   for (std::vector<float>& losses : told) {
     auto const training = make(sizes);
     training->step().initialise(7);
+    if (sizes.tensor * sizes.pipeline == 1)  // as the trainer begins
+      parallel::broadcast(*parallel::data_parallel(communicator, parallel::Replicas::per_rank).port,
+                          training->step().state());
     losses = training->run(0, 20);
     training->step().require_equal("after training");
     Rows const held_out(99, 0, rows / sizes.data / run.micro_steps);

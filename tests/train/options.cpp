@@ -218,7 +218,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
-                                  "zero", "bucket-bytes", "offload-optimizer",
+                                  "sequence-parallel", "zero", "bucket-bytes", "offload-optimizer",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "async-checkpoint", "profile", "dry-run", "keep-packed",
                                   "replicas-per-rank", "autotune",
@@ -262,7 +262,12 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--compress", "int8", "--tensor-parallel", "2"},
        "--compress int8: is not with --tensor-parallel 2, whose ranks have parts of gradients"},
       {{"--data", "x", "--compress", "int8", "--device", "cuda"}, "--compress int8: is done by processors alone"},
-      {{"--data", "x", "--zero", "3"}, "--zero 3: must be at most 1"},
+      {{"--data", "x", "--zero", "4"}, "--zero 4: must be at most 3"},
+      {{"--data", "x", "--zero", "3", "--optimizer", "muon"}, "--zero 3: divides matrices, of which muon needs the"},
+      {{"--data", "x", "--zero", "2", "--compress", "int8"}, "--zero 2: sends gradients as they are"},
+      {{"--data", "x", "--zero", "2", "--keep-packed"}, "--zero 2: keeps no packed weights"},
+      {{"--data", "x", "--zero", "3", "--gradient-statistics", "1"}, "--zero 3: has no statistics of gradients"},
+      {{"--data", "x", "--zero", "2", "--tensor-parallel", "2"}, "--zero 2: is not there for --tensor-parallel"},
       {{"--data", "x", "--zero", "1", "--algorithm", "diloco"}, "--zero 1: is for --algorithm ddp"},
       {{"--data", "x", "--zero", "1", "--optimizer", "sgd"}, "--zero 1: shares out adamw's moments, of which"},
       {{"--data", "x", "--zero", "1", "--tensor-parallel", "2"}, "--zero 1: is not there for --tensor-parallel"},
@@ -294,6 +299,9 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--tensor-parallel", "2", "--attention-dropout", "0.1"},
        "--tensor-parallel 2: divides heads, and --attention-dropout draws its masks over all of them"},
       {{"--data", "x", "--tensor-parallel", "2", "--device", "cuda"}, "--tensor-parallel 2: is for --device cpu alone"},
+      {{"--data", "x", "--sequence-parallel"}, "--sequence-parallel: is of the ranks of --tensor-parallel. Add that"},
+      {{"--data", "x", "--sequence-parallel", "--tensor-parallel", "4", "--sequence", "66"},
+       "and --sequence 66 does not divide among the 4 ranks of --tensor-parallel. Choose a length that does"},
       {{"--data", "x", "--pipeline-parallel", "2", "--device", "cuda"}, "--pipeline-parallel 2: is for --device cpu"},
       {{"--data", "x", "--pipeline-parallel", "2", "--algorithm", "diloco"}, "2: is for --algorithm ddp"},
       {{"--data", "x", "--pipeline-parallel", "2", "--zero", "1"}, "keeps all moments of a stage. Leave out --zero"},

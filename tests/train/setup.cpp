@@ -108,6 +108,8 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
            {{}, {4, 1}},
            {{"--tensor-parallel", "2"}, {2, 2}},
            {{"--model-parallel", "4"}, {1, 4}},
+           {{"--model-parallel", "4", "--sequence-parallel"}, {1, 4}},
+           {{"--zero", "3"}, {4, 1}},
            {{"--data-parallel", "4"}, {4, 1}},
            {{"--data-parallel", "2", "--tensor-parallel", "2"}, {2, 2}},
            {{"--pipeline-parallel", "2"}, {2, 1, 2}},
@@ -123,6 +125,8 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
     CHECK(s.global_rows == 3 * mesh.data);
     CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("tensor-parallel") == false);
     CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("pipeline-parallel") == false);
+    CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("sequence-parallel") == false);
+    CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("zero") == false);
   }
   Setup const staged =
       data.with({"--batch", "1", "--sequence", "16", "--micro-batches", "8", "--pipeline-parallel", "2"}, 2);

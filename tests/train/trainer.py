@@ -377,7 +377,7 @@ def case_compress(bench):
 
 def case_zero(bench):
     """--zero 1: losses within 1e-6 of those of ranks that have all moments, resumed to the bit; checkpoints hold whole moments, with which any
-    layout goes on."""
+    layout goes on. --zero 2 and 3: parameters and gradients in parts too, losses within 1e-5."""
     steps = ("--steps", "20", "--total-tokens", "256", "--schedule", "constant", "--checkpoint-every", "10")
     for backend in bench.backends():
         for ranks in (2, 4):
@@ -400,6 +400,22 @@ def case_zero(bench):
         shutil.copytree(bench.folder / before, out)
         bench.run("threads", ranks, out, "--resume", "10", "--batch", "8", *flags)
         print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(reference, bench.losses(out), 1e-5):.1e}")
+    held_out = ("--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10")
+    for backend in bench.backends():
+        plain = bench.folder / f"{backend}-whole"
+        bench.run(backend, 4, plain, "--batch", "2", *steps, *held_out)
+        for stage in ("2", "3"):
+            parts = bench.folder / f"{backend}-{stage}"
+            text, _ = bench.run(backend, 4, parts, "--batch", "2", *steps, *held_out, "--zero", stage)
+            check("of which each rank has a part, as of parameters and moments" in text, text)
+            worst = close(bench.losses(plain), bench.losses(parts), 1e-5)
+            close(*([row["loss"] for row in bench.metrics(of, "validation")] for of in (plain, parts)), 1e-5)
+            print(f"  {backend}: stage {stage} within {worst:.1e}")
+    for before, ranks, flags in (("threads-3", 2, ("--zero", "3")), ("threads-3", 1, ()), ("threads-whole", 4, ("--zero", "3")), ("threads-2", 2, ("--tensor-parallel", "2"))):
+        out = bench.folder / f"{before}-to-{ranks}"
+        shutil.copytree(bench.folder / before, out)
+        bench.run("threads", ranks, out, "--resume", "10", "--batch", "8", *flags)
+        print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(bench.losses(bench.folder / 'threads-whole'), bench.losses(out), 1e-5):.1e}")
     for flags, said in ((("--algorithm", "diloco"), "is for --algorithm ddp"), (("--optimizer", "sgd"), "shares out adamw's moments"),
                         (("--tensor-parallel", "2"), "is not there for --tensor-parallel")):
         _, errors = bench.run("threads", 2, bench.folder / "none", "--zero", "1", *flags, code=None)
@@ -686,6 +702,9 @@ def case_tensor(bench):
         axes = row["exposed_axis_ms"]
         check("tensor" in axes and set(axes) <= {"data", "tensor"} and abs(sum(axes.values()) - row["exposed_comm_ms"]) < 1e-6, str(row))
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads22", 20), "a second run gives other bits")
+    shares = bench.folder / "shares"
+    bench.run("threads", 4, shares, *steps, "--validate-every", "10", "--tensor-parallel", "2", "--sequence-parallel")
+    print(f"  shares of the tokens, 2 x 2: within {close(bench.losses(one['gpt2']), bench.losses(shares), 1e-5):.1e}")
     for before, (data, tensor) in (("gpt2threads14", (4, 1)), ("gpt2threads41", (2, 2)), ("gpt2threads22", (1, 4)), ("gpt2threads22", (1, 1)),
                                    ("llamathreads22", (1, 2)), ("gpt2threads22", (2, 2))):
         for backend in bench.backends():

@@ -42,6 +42,11 @@ namespace detail {
 constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where) {
   return reduce ? graph::all_reduce(graph::vary(value, comm::PortOp::avg, where), comm::PortOp::avg, where) : value;
 }
+/// Whether ranks of the data axis have a part of this parameter each (parallel/gather_parameters.hpp), and with it of
+/// its gradient, which is averaged where it arises.
+constexpr bool in_parts(graph::Graph const& graph, graph::Parameter const& parameter) {
+  return graph.replication(parameter.node) == graph::Replication::varying;
+}
 /// Whether a parameter is a matrix of a layer in a stack, or one that products alone read whose results are no logits.
 constexpr bool is_hidden_matrix(graph::Graph const& graph, graph::Parameter const& parameter) {
   using graph::Op;
@@ -118,7 +123,7 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
   List<Var> const& wrt = found.wrt;
   List<Var> gradients = found.gradients;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].parameter.node); };
-  Var squares{}, divided{};  // of what every rank has whole, and of what it has a part
+  Var squares{}, divided{}, parts{};  // of what every rank has whole, and of what it has a part along either axis
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Var& gradient = gradients[i];
     if (options.compress != nullptr && *options.compress)
@@ -128,17 +133,20 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
                                             .stacked = parameters[i].parameter.stacked,
                                             .ranks = options.ranks,
                                             .where = where});
-    else gradient = detail::averaged(gradient, options.reduce, where);
+    else gradient = detail::averaged(gradient, options.reduce && !in_parts(builder.graph(), parameters[i].parameter),
+                                     where);
     if (!parameters[i].counted) continue;
     bool const part = gradient.type(where).replication[graph::MeshAxis::tensor] == graph::Replication::varying;
-    Var& sum = part ? divided : squares;
+    Var& sum = part ? divided : in_parts(builder.graph(), parameters[i].parameter) ? parts : squares;
     sum = sum.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, sum, where);
   }
-  if (divided.builder != nullptr) {
-    Var const all = all_reduce(partial(divided, graph::MeshAxis::tensor, where), graph::MeshAxis::tensor,
-                               comm::PortOp::sum, where);
+  auto const add = [&](Var part, graph::MeshAxis axis) {
+    if (part.builder == nullptr) return;
+    Var const all = all_reduce(partial(part, axis, where), axis, comm::PortOp::sum, where);
     squares = squares.builder == nullptr ? all : graph::Operand(squares, where) + all;
-  }
+  };
+  add(divided, graph::MeshAxis::tensor);
+  add(parts, graph::MeshAxis::data);
   if (options.stages) {
     graph::MeshAxis const axis = graph::MeshAxis::pipeline;
     if (squares.builder == nullptr) squares = graph::constant(builder, 0, {}, DType::float64, where);

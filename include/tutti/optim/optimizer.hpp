@@ -33,8 +33,10 @@ struct ParameterUpdate {
   /// Zeros of the parameter's shape at the first step, kept from step to step and in checkpoints as "PREFIX.NAME". The
   /// prefix tells optimizers apart.
   constexpr graph::Var state(std::string_view prefix) const {
-    return builder.state(reflect::Path(prefix).append(".").append(name), parameter.type(where), graph::zeros(),
-                         graph::StateUpdate::replicated, where);
+    graph::Type const type = parameter.type(where);
+    bool const part = type.replication[graph::MeshAxis::data] == graph::Replication::varying;
+    return builder.state(reflect::Path(prefix).append(".").append(name), type, graph::zeros(),
+                         part ? graph::StateUpdate::part : graph::StateUpdate::replicated, where);
   }
   /// A number of the step, float32 (), which `scalars` gives; the same for all parameters.
   constexpr graph::Var scalar(std::string_view scalar_name) const {

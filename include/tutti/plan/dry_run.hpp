@@ -37,6 +37,7 @@ inline Work work_of(train::Setup const& setup) {
                   .offload_optimizer = o.offload_optimizer,
                   .groups = optim::parse_groups(o.groups),
                   .weigh_targets = setup.train && setup.train->leaves_out_targets(),
+                  .sequence_parallel = o.sequence_parallel,
                   .compress = parallel::compressor_of(o.compress)};
   work.optimizer = train::optimizer_of(o);
   return work;

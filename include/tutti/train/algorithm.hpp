@@ -153,17 +153,22 @@ class DataParallelTraining {
     optim::AnyCompressor const& compress = step_.options().compress;
     parallel::PipelineLayout const& pipeline = step_.options().pipeline;
     if (pipeline.stages > 1) return describe_pipeline(pipeline, step_.options().micro_steps, ranks_);
-    return compress ? "gradients averaged every step, sent " + compress.describe() : "gradients averaged every step";
+    std::string const averaged = "gradients averaged every step";
+    if (step_.options().state_ranks > 1)
+      return averaged + ", of which each rank has a part, as of parameters and moments" +
+             (step_.options().gather_again ? "" : " between steps");
+    return compress ? averaged + ", sent " + compress.describe() : averaged;
   }
   std::string describe_traffic(std::int64_t parameters) const {
     std::string text;
     auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
-    bool const grouped = tensor_ || pipeline_;
+    bool const grouped = tensor_ || pipeline_, in_parts = step_.options().state_ranks > 1;
     if (ranks_ > 1)
-      text = fmt::format("{} of gradients averaged over {} {}",
-                         bytes(grouped || step_.options().compress ? step_.sent_bytes(graph::MeshAxis::data)
-                                                                   : 4 * parameters),
-                         ranks_, grouped ? "groups" : "ranks");
+      text = fmt::format("{} of gradients averaged{} over {} {}",
+                         bytes(grouped || step_.options().compress || in_parts
+                                   ? step_.sent_bytes(graph::MeshAxis::data)
+                                   : 4 * parameters),
+                         in_parts ? ", and parameters gathered," : "", ranks_, grouped ? "groups" : "ranks");
     if (pipeline_)
       text += fmt::format("{}{} of activations, and as many of their gradients, between two stages",
                           text.empty() ? "" : ", ", bytes(step_.sent_bytes(graph::MeshAxis::pipeline)));

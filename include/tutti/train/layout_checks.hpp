@@ -24,6 +24,13 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.attention_dropout > 0)
       refuse("tensor-parallel", ranks,
              "divides heads, and --attention-dropout draws its masks over all of them. Leave out one");
+    bool const remembered = !o.resume.empty() && o.checkpoint.empty();  // the length is the checkpoint's
+    if (o.sequence_parallel && !remembered && o.sequence % o.tensor_parallel != 0)
+      refuse("sequence-parallel", "",
+             "shares out tokens, and --sequence " + std::to_string(o.sequence) + " does not divide among the " + ranks +
+                 " ranks of --tensor-parallel. Choose a length that does");
+  } else if (o.sequence_parallel) {
+    refuse("sequence-parallel", "", "is of the ranks of --tensor-parallel. Add that, or leave it out");
   }
   if (o.pipeline_parallel > 1) {
     std::string const ranks = std::to_string(o.pipeline_parallel);
@@ -43,12 +50,20 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     refuse("offload-optimizer", o.offload_optimizer,
            "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
-    if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
+    auto const refuse_zero = [&](char const* what) { refuse("zero", std::to_string(o.zero), what); };
+    if (o.device != DeviceName::cpu) refuse_zero("is for --device cpu alone. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)
-      refuse("zero", "1", "is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
-    if (o.optimizer == OptimizerName::sgd)
-      refuse("zero", "1", "shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.tensor_parallel > 1) refuse("zero", "1", "is not there for --tensor-parallel. Leave out one");
+      refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
+    if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
+      refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
+    if (o.tensor_parallel > 1) refuse_zero("is not there for --tensor-parallel. Leave out one");
+    if (o.zero > 1 && o.optimizer == OptimizerName::muon)
+      refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or --zero 1");
+    if (o.zero > 1 && !o.compress.empty())
+      refuse_zero("sends gradients as they are. Leave out --compress, or use --zero 1");
+    if (o.zero > 1 && o.keep_packed) refuse_zero("keeps no packed weights. Leave out --keep-packed, or use --zero 1");
+    if (o.zero > 1 && o.gradient_statistics > 0)
+      refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or use --zero 1");
   }
 }
 

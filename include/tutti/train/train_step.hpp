@@ -71,16 +71,16 @@ class TrainStep {
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
-    splits_ = splits_of(config_, model, options_.tensor, where);
+    splits_ = splits_of(config_, model, options_, where);
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     if (options.pipeline.stages != 1) {
-      auto const part = [&](graph::Graph const& whole) { return parallel::shard(whole, splits_); };
+      auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, splits_); };
       pipeline_.emplace(part(model), part(evaluated), optimizer_, options_, state_, where);
       return;
     }
     try {
-      state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
+      state_.add(splits_.ranks() == 1 ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
     } catch (Error const& error) {  // of the options; what the loss says wrong was told above
       throw error.at(where);
@@ -141,9 +141,7 @@ class TrainStep {
   }
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
   void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
-    if (parallel_.port) parallel::require_equal(*parallel_.port, state(), when, where);
-    if (parallel_.tensor)
-      require_equal_parts(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, *parallel_.tensor, when, where);
+    require_equal_ranks(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, parallel_, when, where);
     if (pipeline_) pipeline_->require_equal(when, where);
   }
 
@@ -154,12 +152,13 @@ class TrainStep {
   /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks, or the pipeline
   ///           another place for this one than TrainStepOptions::pipeline.
   void connect(parallel::DataParallel data_parallel, std::source_location where = std::source_location::current()) {
-    require_ranks(data_parallel, splits_.ranks(), Execution<Device>::averages, where);
+    require_ranks(data_parallel, options_, Execution<Device>::averages, where);
     sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
     if (pipeline_) pipeline_->connect(data_parallel, where);
     programs_.clear(), measures_.clear(), execution_.close();
     execution_.state(), state_.unshare();
     parallel_ = std::move(data_parallel);
+    if (options_.state_ranks > 1) parallel_.node = nullptr;  // there is nothing that they have all of
     compared_ = false;
     if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
     if (parallel_.sharded) plan();
@@ -219,7 +218,8 @@ class TrainStep {
   }
 
   /// Mean loss of this rank's evaluation_batch rows alone; nothing is updated, and nothing is communicated but between
-  /// ranks of a tensor or pipeline axis, which all evaluate the same. Errors: those of a step.
+  /// ranks of a tensor or pipeline axis, which all evaluate the same, and those with parts of parameters, which all
+  /// evaluate something. Errors: those of a step.
   double evaluate(InputBatch const& batch, std::source_location where = std::source_location::current()) {
     prepare();
     inputs_.require(batch, options_.evaluation_batch, "TrainStep::evaluate", where);
