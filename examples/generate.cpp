@@ -6,6 +6,7 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer_files.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
@@ -14,6 +15,7 @@
 #include <tutti/nn/stored_part.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/sampling_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>
@@ -54,6 +56,7 @@ struct ModelRun {
   int threads = 0;
   bool past_end = false, quiet = false;
   tutti::train::SpeculationFlags speculation{};
+  tutti::train::GpuLayerFlags gpu{};
 };
 
 /// `before`: what every text begins with, where the tokenizer does not say. `port`: of the ranks that share the model,
@@ -82,6 +85,8 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   tutti::infer::DecoderOptions options;
   options.capacity = std::min(room, size + std::min(run.tokens, room));
   options.tensor = port;
+  tutti::train::FlaggedGpu const gpu(run.gpu, "generate", tutti::infer::find_layer_device);
+  gpu.give(options);
   tutti::infer::Decoder decoder(context, loaded.model, options);
   tutti::infer::Sequence sequence(decoder);
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
@@ -100,6 +105,8 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
                                             speculation.get());
   show("\n");
   if (!run.cache.empty()) tutti::infer::save_sequence(run.cache, sequence);
+  if (std::string const told = gpu.told(decoder); !run.quiet && !told.empty())
+    std::fprintf(stderr, "[%s]\n", told.c_str());
   if (!run.quiet && speaks)
     std::fprintf(stderr, "[%s; prompt %zu tokens%s in %.2f s, then %zu tokens, %.1f a second%s]\n",
                  std::string(name(answer.reason)).c_str(), prompt.size(),
@@ -115,9 +122,9 @@ void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling
 }
 /// The same on several ranks, each with its heads and channels of the model.
 int share_model(auto& communicator, ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
-  if (!run.cache.empty() || !run.speculation.model.empty())
+  if (!run.cache.empty() || !run.speculation.model.empty() || run.gpu.on())
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                       "--prompt-cache and --draft are for one rank. Leave them out, or start one");
+                       "--prompt-cache, --draft and --gpu-layers are for one rank. Leave them out, or start one");
   auto loaded = tutti::infer::load_model(run.model);
   auto const ends = tutti::infer::end_tokens(loaded.tokenizer);
   loaded.model = tutti::nn::stored_part(loaded.model, communicator.rank(), communicator.size());
@@ -163,6 +170,8 @@ int main(int argc, char** argv) {
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
   tutti::train::SpeculationFlags speculation;
   tutti::train::add_speculation_flags(app, speculation, "with --model: ");
+  tutti::train::GpuLayerFlags gpu;
+  tutti::train::add_gpu_layer_flags(app, gpu, "with --model: ");
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
@@ -179,7 +188,7 @@ int main(int argc, char** argv) {
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                            "a model has its own tokenizer. Leave --tokenizer out");
       ModelRun const run{model_path,     prompt,  cache,      stops, count,
-                         context_tokens, threads, to_the_end, quiet, speculation};
+                         context_tokens, threads, to_the_end, quiet, speculation, gpu};
       if (tutti::comm::announced_ranks().ranks > 1)
         return tutti::with_backend("mpi", 1, argv,
                                    [&](auto& communicator) { return share_model(communicator, run, sampling); });
@@ -188,9 +197,9 @@ int main(int argc, char** argv) {
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
     }
-    if (!stops.empty() || context_tokens != 0 || !cache.empty() || speculation.on())
+    if (!stops.empty() || context_tokens != 0 || !cache.empty() || speculation.on() || gpu.on())
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                         "--stop, --context, --prompt-cache, --speculate and --draft go with --model");
+                         "--stop, --context, --prompt-cache, --speculate, --draft and --gpu-layers go with --model");
     auto const llama = llama_checkpoint(checkpoint);
     std::optional<tutti::train::Gpt2Model> gpt2;
     if (!llama) gpt2 = tutti::train::Gpt2Model::load(checkpoint);

@@ -10,6 +10,8 @@
 #include <tutti/infer/penalties.hpp>
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/sampler.hpp>
+#include <tutti/infer/layer_device.hpp>
+#include <tutti/infer/stored_state.hpp>
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/sequence.hpp>
 #include <tutti/infer/speculation.hpp>

@@ -81,6 +81,8 @@ class Service {
   }
 
   std::int64_t capacity() const noexcept { return decoder_.capacity(); }
+  /// For what it is made of; only the service's thread appends to it.
+  Decoder const& decoder() const noexcept { return decoder_; }
 
   /// Puts a request into the queue. Does not block.
   /// Errors    invalid_argument (no prompt, options of sampling, a grammar that is none), out_of_range (a prompt longer

@@ -53,6 +53,7 @@ struct ExecutorOptions {
   bool capture = true;          ///< false: every run launches kernel by kernel
   bool poison = false;          ///< unwritten memory holds NaN: whatever reads it shows
   bool profile = false;         ///< measure every step, by events; nothing is captured then
+  std::span<CustomBody const> bodies{};  ///< of operations from outside of the library
 };
 
 /// Bound to a context with its products, a program and a state, all of which must outlive it.
