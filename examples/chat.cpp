@@ -4,8 +4,8 @@
 #include <tutti/data/chat_template.hpp>
 #include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/completion.hpp>
-#include <tutti/infer/model_file.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
+#include <tutti/train/model_source.hpp>
 #include <tutti/train/sampling_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>
 
@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
 
   CLI::App app{"Talks with a model.", "chat"};
   app.add_option("--model", path,
-                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, or folder of a "
+                 "run")
       ->required();
   app.add_option("--system", system, "system message (default: the chat template's)");
   app.add_option("--chat-template", format,
@@ -69,7 +70,7 @@ int main(int argc, char** argv) {
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
-    auto const loaded = tutti::infer::load_model(path);
+    auto const loaded = tutti::train::load_model_or_run(path);
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
     tutti::exec::Context context({.threads = threads});
     if (context_tokens == 0) context_tokens = std::min<std::int64_t>(loaded.model.max_tokens(), 8192);

@@ -4,8 +4,8 @@
 #include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/http/server.hpp>
 #include <tutti/train/flags.hpp>
-#include <tutti/infer/model_file.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
+#include <tutti/train/model_source.hpp>
 #include <tutti/train/speculation_flags.hpp>
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
       "a page to chat in. The environment variable TUTTI_API_KEY is the key that clients must send.",
       "serve"};
   app.add_option("--model", path,
-                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, or folder of a "
+                 "run")
       ->required();
   app.add_option("--host", options.host, "address to listen on; one that others can reach needs TUTTI_API_KEY")
       ->capture_default_str();
@@ -62,7 +63,7 @@ int main(int argc, char** argv) {
     ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
 
-    auto const loaded = tutti::infer::load_model(path);
+    auto const loaded = tutti::train::load_model_or_run(path);
     auto const full = std::filesystem::absolute(path).lexically_normal();
     std::string const name = (full.has_filename() ? full : full.parent_path()).stem().string();
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);

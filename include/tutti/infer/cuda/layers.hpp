@@ -182,8 +182,7 @@ class LoadedLayers final : public DeviceLayers {
 };
 
 /// A CUDA device for layers of models. Outlives what it loads.
-/// Determinism the same logits, bit by bit, from one device and library version, however tokens are divided among calls
-///             of at most eight rows; not those of processors
+/// Determinism the same calls give the same bits, on one device and library version; they are not those of processors
 class CudaLayers final : public LayerDevice {
  public:
   /// Errors: unavailable, where there is no such device.
