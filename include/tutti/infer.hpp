@@ -28,6 +28,7 @@
 #include <tutti/infer/json_schema.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/ngram_drafter.hpp>
+#include <tutti/infer/openai_keys.hpp>
 #include <tutti/infer/request_queue.hpp>
 #include <tutti/infer/slot_drafters.hpp>
 #include <tutti/infer/slots.hpp>

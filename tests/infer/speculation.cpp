@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/ngram_drafter.hpp>
