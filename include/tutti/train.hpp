@@ -39,6 +39,7 @@
 #include <tutti/train/model_source.hpp>
 #include <tutti/train/model_tensors.hpp>
 #include <tutti/train/gguf_export.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/hugging_face_export.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/machine.hpp>

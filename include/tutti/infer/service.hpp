@@ -81,6 +81,8 @@ class Service {
   }
 
   std::int64_t capacity() const noexcept { return decoder_.capacity(); }
+  /// For what it is made of; only the service's thread appends to it.
+  Decoder const& decoder() const noexcept { return decoder_; }
 
   /// Puts a request into the queue. Does not block.
   /// Errors    invalid_argument (no prompt, options of sampling, a grammar that is none), out_of_range (a prompt longer
@@ -218,6 +220,7 @@ class Service {
   struct Wanted {
     Slot* slot;
     std::span<Proposal const> drafts{};
+    std::size_t row = 0;  ///< of the token; of a prompt's end behind all rows
   };
 
   /// One batch: a token of every running answer with what is foretold, and chunks of prompts. False when there was
@@ -252,9 +255,9 @@ class Service {
         release(*slot, std::current_exception());
         continue;
       }
+      wanted.push_back({slot, drafts, rows.size()});
       add(*slot, *std::exchange(slot->next, std::nullopt), true);
       for (Proposal const& draft : drafts) add(*slot, draft.token, true);
-      wanted.push_back({slot, drafts});
     }
     std::int64_t room = options_.prompt_chunk;
     std::vector<Slot*> prompts;
@@ -268,7 +271,7 @@ class Service {
         std::int32_t const token = slot->pending[slot->todo++];
         bool const last = slot->todo == slot->pending.size();
         add(*slot, token, last);
-        if (last) wanted.push_back({slot});
+        if (last) wanted.push_back({slot, {}, std::numeric_limits<std::size_t>::max()});
       }
     if (rows.empty()) return false;
     std::span<float const> logits;
@@ -292,20 +295,25 @@ class Service {
         continue;
       }
       try {
-        draw(*one.slot, own, one.drafts);
+        auto const channels = static_cast<std::size_t>(decoder_.model().channels());
+        std::span<float const> hidden;  // what a prompt says does not count for the answer's sentences
+        if (one.row < rows.size())
+          hidden = decoder_.hidden().subspan(one.row * channels, (1 + one.drafts.size()) * channels);
+        draw(*one.slot, own, one.drafts, hidden);
       } catch (...) {
         release(*one.slot, std::current_exception());
       }
     }
     return true;
   }
-  void draw(Slot& slot, std::span<float const> logits, std::span<Proposal const> drafts) {
+  void draw(Slot& slot, std::span<float const> logits, std::span<Proposal const> drafts,
+            std::span<float const> hidden) {
     Request const& request = slot.generation->request_;
     Drawing& drawing = *slot.generation->drawing_;
     std::size_t const before = slot.tokens.size() - drafts.size(), classes = logits.size() / (drafts.size() + 1);
     std::int64_t const free = capacity() - static_cast<std::int64_t>(before);
     Verified const verified =
-        drawing.verify(logits, drafts, request.shift.on ? std::numeric_limits<std::int64_t>::max() : free);
+        drawing.verify(logits, drafts, request.shift.on ? std::numeric_limits<std::int64_t>::max() : free, hidden);
     drafters_.verified(number(slot), verified.accepted);
     slot.tokens.resize(before + static_cast<std::size_t>(verified.accepted));
     slot.next = verified.next;

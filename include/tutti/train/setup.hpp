@@ -382,11 +382,13 @@ inline parallel::PipelineLayout pipeline_layout(Setup const& s, parallel::DataPa
 inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {
   Json settings = Json::object();
   for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });
-  return {{"model", s.model.json},
-          {"settings", settings},
-          {"data_cursor", {{"seed", s.options.seed}, {"step", step}}},
-          {"ranks", ranks},
-          {"micro_steps", s.micro_steps}};
+  Json facts = {{"model", s.model.json},
+                {"settings", settings},
+                {"data_cursor", {{"seed", s.options.seed}, {"step", step}}},
+                {"ranks", ranks},
+                {"micro_steps", s.micro_steps}};
+  if (!s.model.chat_template.empty()) facts["chat_template"] = s.model.chat_template;
+  return facts;
 }
 /// Words with which a text like the run's begins, for who tries the model; empty where none are known.
 inline std::string opening_prompt(Setup const& s) {
