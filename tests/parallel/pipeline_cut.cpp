@@ -120,8 +120,9 @@ double compare(typename Loss::Config const& config, int stages, graph::Recompute
   std::vector<std::array<std::unique_ptr<Runs>, 3>> programs(static_cast<std::size_t>(stages));
   for (int s = 0; s < stages; ++s) {
     auto const n = static_cast<std::size_t>(s);
-    parallel::StageGraphs const graphs = parallel::stage_graphs(cut.stage(s), names, 0.5, recompute);
-    states[n].add(cut.stage(s));
+    parallel::StageGraphs const graphs =
+        parallel::stage_graphs(cut.part(s), {.trained = names, .share = 0.5, .recompute = recompute});
+    states[n].add(cut.part(s));
     for (graph::Parameter const& parameter : model.parameters) {
       if (!cut.has(parameter, s)) continue;
       graph::Field& mine = states[n].at(model.name(parameter.node));
@@ -198,18 +199,42 @@ TEST_CASE("a stage has its layers, and what it reads; tied embeddings stand on t
   graph::Parameter const weight = parameter_of(model, "blocks.fc.weight");
   CHECK(cut.divided(weight));
   CHECK(cut.owners(weight).empty());
-  CHECK(cut.part_of(weight)[0] == 1);
-  CHECK(cut.stage(1).inputs.empty());
+  CHECK(cut.shape_on(weight, 2)[0] == 1);
+  CHECK(cut.part(1).inputs.empty());
 
   graph::Graph const mlp = loss_of<MlpLoss>({});
   parallel::PipelineCut const own(mlp, 2);
   CHECK(own.owners(parameter_of(mlp, "shift")) == List<int>{0, 1});
   CHECK(own.owners(parameter_of(mlp, "table")) == List<int>{0, 1});  // the head reads embeddings again
 
-  parallel::StageGraphs const kept = parallel::stage_graphs(cut.stage(1), {std::string("blocks.fc.weight")}, 1);
-  parallel::StageGraphs const again =
-      parallel::stage_graphs(cut.stage(1), {std::string("blocks.fc.weight")}, 1, graph::Recompute::block);
+  parallel::StageWishes wishes{.trained = {std::string("blocks.fc.weight")}};
+  parallel::StageGraphs const kept = parallel::stage_graphs(cut.part(1), wishes);
+  wishes.recompute = graph::Recompute::block;
+  parallel::StageGraphs const again = parallel::stage_graphs(cut.part(1), wishes);
   CHECK(again.kept_bytes < kept.kept_bytes / 4);
+}
+
+TEST_CASE("a stage with several parts has their layers, and layers are cut as one says") {
+  graph::Graph const model = loss_of<nn::Gpt2Loss>(gpt2);
+  graph::Parameter const weight = parameter_of(model, "blocks.fc.weight");
+  parallel::PipelineCut const parts(model, {.stages = 2, .virtual_stages = 2});
+  CHECK(parts.parts() == 4);
+  CHECK(parts.owners(parameter_of(model, "wte")) == List<int>{0, 1});
+  CHECK(parts.shape_on(weight, 1)[0] == 2);
+  CHECK(parts.first_layer(3) == 3);
+  CHECK(parts.layer_on_stage(3) == 1);
+  CHECK(parts.reads(parameter_of(model, "wpe").node, 0));
+  CHECK(!parts.reads(parameter_of(model, "wpe").node, 2));
+
+  parallel::PipelineCut const uneven(model, {.stages = 3, .layers = {2, 1, 1}});
+  CHECK(uneven.shape_on(weight, 0)[0] == 2);
+  CHECK(uneven.first_layer(2) == 3);
+  char const* const said = "the 4 layers of the model do not divide among 2 stages as said, of which each has at least "
+                           "one: say 2 numbers that add up to 4";
+  for (List<std::int64_t> const& layers : {List<std::int64_t>{4, 1}, {4, 0}, {4}, {1, 2, 1}})
+    REQUIRE_ERROR(parallel::PipelineCut(model, {.stages = 2, .layers = layers}), ErrorKind::configuration, said);
+  REQUIRE_ERROR(parallel::PipelineCut(model, {.stages = 2, .virtual_stages = 3}), ErrorKind::configuration,
+                "do not divide among 2 stages with 3 parts each, which are 6. Use as many parts as one of 1, 2, 4");
 }
 
 TEST_CASE("what cannot be cut says why") {

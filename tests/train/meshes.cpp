@@ -47,6 +47,16 @@ struct Loss {
     return graph::cross_entropy(p.head(x), targets);
   }
 };
+struct Shared : Loss {  // every layer reads the bias of the head
+  graph::Var operator()(Model const& p, graph::Var tokens, graph::Var targets) const {
+    graph::Var x = graph::embed(p.table, tokens);
+    graph::Var const wide = broadcast_in_dim(sum_all(graph::Var(p.head.bias)) * 0.1, x.shape(), {});
+    x = graph::repeat(p.blocks, x, [&](Block const& b, graph::Var h) {
+      return h + b.down(silu(b.up(b.norm(h + wide))));
+    });
+    return graph::cross_entropy(p.head(x), targets);
+  }
+};
 nn::ShardRules shard_rules(Config const&) {
   return {{"blocks.up.*", 0}, {"blocks.down.weight", 1}, {"head.*", 0}};
 }
@@ -151,6 +161,22 @@ TEST_CASE("and a model of one's own, with other optimizers, recomputation and dr
   nn::LlamaConfig documents = test::deep_llama;  // of which every stage makes the mask
   documents.document_mark = 3;
   CHECK(on_threads<nn::LlamaLoss>(documents, {1, 1, 2}, {.micro_steps = 2}) == "");
+}
+TEST_CASE("several parts of the model on each stage, and uneven ones, train as one rank does") {
+  auto const interleaved = parallel::PipelineSchedule::interleaved;
+  CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, {1, 1, 2},
+                                 {.micro_steps = 8, .schedule = interleaved, .virtual_stages = 2}) == "");
+  CHECK(on_threads<own::Loss>({.layers = 8}, {1, 1, 4},
+                              {.micro_steps = 4, .schedule = interleaved, .virtual_stages = 2}) == "");
+  CHECK(on_threads<nn::LlamaLoss>(test::deep_llama, {2, 1, 2},
+                                  {.micro_steps = 2, .schedule = interleaved, .virtual_stages = 2}) == "");
+  // Of which the second part of a stage reads what the first one does: they add to one sum.
+  CHECK(on_threads<own::Shared>({.layers = 6}, {1, 1, 2},
+                                {.micro_steps = 4, .schedule = interleaved, .virtual_stages = 3}) == "");
+  CHECK(on_threads<own::Loss>({.layers = 5}, {1, 1, 2}, {.micro_steps = 4, .layers = {3, 2}}) == "");
+  CHECK(on_threads<own::Loss>(
+            {.layers = 7}, {1, 1, 2},
+            {.micro_steps = 2, .schedule = interleaved, .virtual_stages = 2, .layers = {1, 2, 3, 1}}) == "");
 }
 TEST_CASE("stages are divided among ranks of a tensor axis as well") {
   nn::Gpt2Config wide = test::mesh_gpt2;

@@ -34,6 +34,8 @@ struct MeshRun {
   graph::Recompute recompute = graph::Recompute::none;
   optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
   parallel::PipelineSchedule schedule{};
+  int virtual_stages = 1;
+  List<std::int64_t> layers{};
 };
 
 /// A step of eight sequences over all ranks.
@@ -52,7 +54,7 @@ class MeshTraining {
                .micro_steps = run.micro_steps,
                .clip = 0.5,
                .recompute = run.recompute,
-               .pipeline = {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule},
+               .pipeline = layout(run, sizes, rank),
                .tensor = sizes.tensor,
                .first_row = first_}) {}
   template <class Comm>
@@ -73,6 +75,11 @@ class MeshTraining {
   }
 
  private:
+  static parallel::PipelineLayout layout(MeshRun const& run, parallel::MeshSizes const& sizes, int rank) {
+    if (sizes.pipeline == 1) return {};
+    return {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule, run.virtual_stages, run.layers};
+  }
+
   std::int64_t share_, first_;
   train::TrainStep<Loss> step_;
 };
@@ -102,7 +109,9 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   };
   exec::Context context({.threads = 1});
   auto const make = [&](parallel::MeshSizes const& of) {
-    auto made = std::make_unique<MeshTraining<Loss>>(context, config, run, of, communicator.rank());
+    MeshRun suited = run;  // other numbers of stages do what goes with any
+    if (of.pipeline != sizes.pipeline) suited.schedule = {}, suited.virtual_stages = 1, suited.layers = {};
+    auto made = std::make_unique<MeshTraining<Loss>>(context, config, suited, of, communicator.rank());
     made->connect(communicator, of);
     return made;
   };

@@ -218,6 +218,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
+                                  "virtual-stages", "stage-layers",
                                   "zero",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank",
@@ -302,8 +303,11 @@ TEST_CASE("impossible values are refused by the name of their flag") {
       {{"--data", "x", "--pipeline-parallel", "2", "--profile"}, "is not profiled. Leave out --profile"},
       {{"--data", "x", "--pipeline-parallel", "2", "--gradient-statistics", "1"}, "has no statistics of gradients"},
       {{"--data", "x", "--pipeline-parallel", "0"}, "--pipeline-parallel 0: must be at least 1"},
-      {{"--data", "x", "--pipeline-parallel", "2", "--pipeline-schedule", "interleaved"},
-       "--pipeline-schedule interleaved: use 1f1b or gpipe"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--pipeline-schedule", "chimera"},
+       "--pipeline-schedule chimera: use 1f1b, gpipe or interleaved"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--virtual-stages", "2"},
+       "--virtual-stages 2: is of --pipeline-schedule interleaved. Add that, or leave it out"},
+      {{"--data", "x", "--stage-layers", "1,1"}, "--stage-layers 1,1: is of --pipeline-parallel"},
       {{"--data", "x", "--pipeline-schedule", "gpipe"}, "is of --pipeline-parallel. Add that, or leave it out"},
       {{"--data", "x", "--device", "tpu"}, "--device tpu: use cpu, cuda or iree:TARGET, as in iree:llvm-cpu"},
       {{"--data", "x", "--device", "iree"}, "--device iree: use cpu"},

@@ -8,6 +8,7 @@
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/train_step.hpp>
 
@@ -102,15 +103,6 @@ inline void share_unsent(graph::State& own, Checkpoint const& resumed) {
       for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += share * values[i];
     }
   }
-}
-
-/// For people.
-inline std::string describe_pipeline(parallel::PipelineLayout const& pipeline, std::int64_t micro_batches, int groups) {
-  bool const alternates = pipeline.schedule == parallel::PipelineSchedule::one_forward_one_backward;
-  return fmt::format("{} stages, {} micro-batches, {} schedule: idle {:.0f} % of the time at least{}", pipeline.stages,
-                     micro_batches, alternates ? "1f1b" : "gpipe",
-                     100 * parallel::pipeline_bubble(pipeline.stages, micro_batches),
-                     groups > 1 ? "; gradients averaged every step" : "");
 }
 
 /// Gradients are averaged within every step. A checkpoint holds the per-rank states of a model's own for every rank;

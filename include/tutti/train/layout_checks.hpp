@@ -39,6 +39,11 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
   } else if (o.typed.contains("pipeline-schedule")) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");
   }
+  if (!o.stage_layers.empty() && o.pipeline_parallel == 1)
+    refuse("stage-layers", o.stage_layers, "is of --pipeline-parallel. Add that, or leave it out");
+  if (o.virtual_stages > 1 && o.pipeline_schedule != parallel::PipelineSchedule::interleaved)
+    refuse("virtual-stages", std::to_string(o.virtual_stages),
+           "is of --pipeline-schedule interleaved. Add that, or leave it out");
   if (o.zero > 0) {
     if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)

@@ -38,9 +38,13 @@ class StageState {
     graph::State whole = whole_fields();
     f(whole);
     for (graph::Field& field : state_.fields())
-      if (graph::Field const* const from = whole.find(field.name))
-        std::memcpy(field.data(), static_cast<std::byte const*>(from->data()) + offset_of(*from, stage_),
-                    static_cast<std::size_t>(field.bytes()));
+      if (graph::Field* const from = whole.find(field.name))
+        for (int part = stage_; part < cut_.parts(); part += cut_.stages()) {
+          Section const section = section_of(*from, part);
+          std::memcpy(static_cast<std::byte*>(field.data()) + section.in_stage,
+                      static_cast<std::byte const*>(from->data()) + section.in_whole,
+                      static_cast<std::size_t>(section.bytes));
+        }
   }
   /// f(state) sees the state of the whole model on the stages of the first pipeline that want it, on others nothing.
   /// Ranks: all. Blocking.
@@ -56,9 +60,9 @@ class StageState {
       parallel::all_reduce(*ranks.pipeline, wants, comm::PortOp::sum, where);
       graph::State all = whole_fields();
       for (graph::Field& field : all.fields()) {
-        for (int stage : stages_of(field))
+        for (int part : parts_of(field))
           for (int to = 0; to < cut_.stages(); ++to)
-            if (wants[static_cast<std::size_t>(to)] != 0) hand_over(*ranks.pipeline, field, stage, to, where);
+            if (wants[static_cast<std::size_t>(to)] != 0) hand_over(*ranks.pipeline, field, part, to, where);
       }
       if (wanted) whole = std::move(all);
     }
@@ -126,29 +130,36 @@ class StageState {
     return parameter && cut_.divided(*parameter);
   }
   /// Those that have something of it that others do not have.
-  List<int> stages_of(graph::Field const& whole) const {
+  List<int> parts_of(graph::Field const& whole) const {
     auto const parameter = parameter_of(whole);
-    List<int> stages;
-    for (int stage = 0; stage < cut_.stages(); ++stage) {
-      bool const has = parameter ? cut_.has(*parameter, stage) : cut_.has(cut_.model().find_leaf(whole.name), stage);
-      if (has && (stages.empty() || divided(whole))) stages.push_back(stage);
-    }
-    return stages;
+    graph::Id const node = parameter ? parameter->node : cut_.model().find_leaf(whole.name);
+    List<int> parts;
+    for (int part = 0; part < cut_.parts(); ++part)
+      if (cut_.reads(node, part) && (parts.empty() || divided(whole))) parts.push_back(part);
+    return parts;
   }
-  /// Of what a stage has, in the whole.
-  std::size_t offset_of(graph::Field const& whole, int stage) const {
-    return divided(whole) ? static_cast<std::size_t>(whole.bytes() / cut_.stages() * stage) : 0;
+  struct Section {
+    std::int64_t in_whole = 0, in_stage = 0, bytes = 0;  // where it begins
+  };
+  /// Of what a part of the model has, in the whole and on its stage.
+  Section section_of(graph::Field const& whole, int part) const {
+    if (!divided(whole)) return {0, 0, whole.bytes()};
+    std::int64_t const layer = whole.bytes() / cut_.layers();
+    return {layer * cut_.first_layer(part), layer * cut_.layer_on_stage(part), layer * cut_.layers_of(part)};
   }
-  /// A stage's part of a field goes into its place in the whole one of stage `to`.
-  void hand_over(comm::Port& pipeline, graph::Field& whole, int stage, int to, std::source_location where) const {
+  /// A part's section of a field goes into its place in the whole one of stage `to`.
+  void hand_over(comm::Port& pipeline, graph::Field& whole, int part, int to, std::source_location where) const {
+    int const stage = part % cut_.stages();
     if (stage_ != stage && stage_ != to) return;
-    std::int64_t const bytes = divided(whole) ? whole.bytes() / cut_.stages() : whole.bytes();
-    std::byte* const place = static_cast<std::byte*>(whole.data()) + offset_of(whole, stage);
-    graph::Field const* const mine = stage_ == stage ? state_.find(whole.name) : nullptr;
-    if (stage == to) return static_cast<void>(std::memcpy(place, mine->data(), static_cast<std::size_t>(bytes)));
+    Section const section = section_of(whole, part);
+    std::byte* const place = static_cast<std::byte*>(whole.data()) + section.in_whole;
+    graph::Field const* const field = stage_ == stage ? state_.find(whole.name) : nullptr;
+    auto const* const mine =
+        field != nullptr ? static_cast<std::byte const*>(field->data()) + section.in_stage : nullptr;
+    if (stage == to) return static_cast<void>(std::memcpy(place, mine, static_cast<std::size_t>(section.bytes)));
     parallel::StageMessages messages(pipeline);
-    if (mine != nullptr) messages.send(mine->data(), bytes, to, state_tag, where);
-    else messages.receive(place, bytes, stage, state_tag, where);
+    if (mine != nullptr) messages.send(mine, section.bytes, to, state_tag, where);
+    else messages.receive(place, section.bytes, stage, state_tag, where);
     messages.wait();
   }
 
