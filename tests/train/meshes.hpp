@@ -36,6 +36,9 @@ struct MeshRun {
   parallel::PipelineSchedule schedule{};
   int virtual_stages = 1;
   List<std::int64_t> layers{};
+  parallel::Replicas replicas = parallel::Replicas::per_rank;
+  optim::AnyCompressor compress{};
+  bool profile = false;
 };
 
 /// A step of eight sequences over all ranks.
@@ -54,12 +57,15 @@ class MeshTraining {
                .micro_steps = run.micro_steps,
                .clip = 0.5,
                .recompute = run.recompute,
+               .profile = run.profile,
                .pipeline = layout(run, sizes, rank),
                .tensor = sizes.tensor,
-               .first_row = first_}) {}
+               .first_row = first_,
+               .compress = run.compress}),
+        replicas_(run.replicas) {}
   template <class Comm>
   void connect(Comm& communicator, parallel::MeshSizes const& sizes) {
-    step_.connect(parallel::mesh(communicator, sizes));
+    step_.connect(parallel::mesh(communicator, sizes, replicas_));
   }
   train::TrainStep<Loss>& step() { return step_; }
   /// Loss and norm of steps [from, to).
@@ -82,6 +88,7 @@ class MeshTraining {
 
   std::int64_t share_, first_;
   train::TrainStep<Loss> step_;
+  parallel::Replicas replicas_;
 };
 
 inline double furthest(std::vector<float> const& a, std::vector<float> const& b) {
@@ -110,7 +117,7 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   exec::Context context({.threads = 1});
   auto const make = [&](parallel::MeshSizes const& of) {
     MeshRun suited = run;  // other numbers of stages do what goes with any
-    if (of.pipeline != sizes.pipeline) suited.schedule = {}, suited.virtual_stages = 1, suited.layers = {};
+    if (of.pipeline != sizes.pipeline) suited = {.micro_steps = run.micro_steps, .optimizer = run.optimizer};
     auto made = std::make_unique<MeshTraining<Loss>>(context, config, suited, of, communicator.rank());
     made->connect(communicator, of);
     return made;

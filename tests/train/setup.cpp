@@ -151,7 +151,7 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
                 "--pipeline-schedule interleaved: the interleaved schedule takes micro-batches in groups of as many as "
                 "there are stages, and 3 are not a multiple of 2. Use 2 or 4 micro-batches");
   REQUIRE_ERROR(with({"4", "--stage-layers", "4,,2"}), ErrorKind::configuration,
-                "--stage-layers 4,,2: '' is no number of layers. Write one for each stage, as in 4,4,3");
+                "--stage-layers 4,,2: '' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
   REQUIRE_ERROR(data.with({"--tensor-parallel", "3"}, 4), ErrorKind::configuration,
                 "is not the number of ranks, 4. These fit, data x tensor: 4 x 1, 2 x 2, 1 x 4");
   REQUIRE_ERROR(data.with({"--data-parallel", "2"}, 4), ErrorKind::configuration,

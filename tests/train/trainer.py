@@ -715,7 +715,7 @@ def case_pipeline(bench):
              "--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10"]
     models = {"gpt2": [], "llama": ["--architecture", "llama", "--kv-heads", "2"]}
     runs = [("gpt2", 1, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "1f1b"), ("gpt2", 2, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "gpipe"),
-            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe"), ("gpt2", 2, 2, "4", "interleaved")]
+            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe"), ("gpt2", 2, 2, "4", "interleaved"), ("gpt2", 1, 4, "8", "zero-bubble")]
     for model, words in models.items():
         bench.run("threads", 1, bench.folder / model, *steps, *words)
     for backend in bench.backends():
@@ -743,6 +743,8 @@ def case_pipeline(bench):
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads221f1b", 20), "a second run gives other bits")
     check(bench.parameters(bench.folder / "gpt2threads14gpipe", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
           "another schedule gives other bits")
+    check(bench.parameters(bench.folder / "gpt2threads14zero-bubble", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
+          "backward passes in halves give other bits")
     for before, ranks, words in (("gpt2threads221f1b", 1, []), ("gpt2", 4, ["--pipeline-parallel", "4"]), ("gpt2threads121f1b", 2, ["--tensor-parallel", "2"]),
                                  ("gpt2threads22interleaved", 2, staged[:2]), ("gpt2threads121f1b", 4, [*staged, "--pipeline-schedule", "interleaved"]),
                                  ("gpt2threads221f1b", 4, staged[:2])):

@@ -36,9 +36,6 @@ class EarlyNodes {
   /// Cheaper to do again than to keep: the rest does.
   bool free(Id id) const {
     switch (graph_.op(id)) {
-      case Op::constant:
-      case Op::iota:
-      case Op::rank:
       case Op::reshape:
       case Op::broadcast_in_dim:
       case Op::vary:

@@ -103,8 +103,15 @@ class StageInbox {
 
 /// The programs of a stage's part of the model, compiled from StageGraphs.
 struct StagePrograms {
-  graph::Program forward, first_backward, backward;
+  graph::Program forward, first_backward, backward, inputs;
   List<graph::Graph> graphs;  ///< of these, for the states that they need
+  bool splits = false;        ///< `inputs` is there, and `backward` the other half of a backward pass
+
+  std::vector<graph::Program const*> all() const {
+    std::vector<graph::Program const*> all{&forward, &first_backward, &backward};
+    if (splits) all.push_back(&inputs);
+    return all;
+  }
 };
 /// The parts of a stage, the one that comes first in the model first.
 struct StageParts {
@@ -133,13 +140,14 @@ class StageRun {
   /// `tensor` joins the ranks that have a part of this stage each; null: this one has all of it.
   StageRun(exec::Context& context, graph::State& state, StageParts const& parts, ReferPart refer,
            PipelineLayout const& layout, std::int64_t micro_batches, comm::Port& pipeline, comm::Port* tensor,
-           Shared<graph::Workspace> const& workspace)
+           Shared<graph::Workspace> const& workspace, bool profile = false)
       : state_(state),
         layout_(layout),
         port_(pipeline),
         tensor_(tensor),
         tasks_(pipeline_tasks(layout, micro_batches)),
-        slots_(parts.programs.size()) {
+        slots_(parts.programs.size()),
+        micro_batches_(micro_batches) {
     auto const make_inbox = [&](std::unique_ptr<StageInbox>& inbox, int from, int tag, auto const& fields) {
       if (!inbox) inbox = std::make_unique<StageInbox>(port_, from, tag, bytes_of(fields));
     };
@@ -148,7 +156,7 @@ class StageRun {
       for (std::int64_t i = kept_micro_batches(tasks_, part); i > 0; --i) {
         slots.push_back(std::make_unique<Slot>(port_));
         refer(slots.back()->state, part);
-        prepare(*slots.back(), context, parts, part, slots.size() == 1, workspace);
+        prepare(*slots.back(), context, parts, part, slots.size() == 1, workspace, profile);
       }
       if (!first(part)) {
         make_inbox(activations_, before(), 0, slots[0]->inputs);
@@ -171,7 +179,8 @@ class StageRun {
       auto& slots = slots_[static_cast<std::size_t>(task.part)];
       Slot& slot = *slots[static_cast<std::size_t>(task.micro_batch) % slots.size()];
       if (task.work == PipelineWork::forward) loss += forward(slot, task, give, where);
-      else backward(slot, task, give, where);
+      else if (task.work == PipelineWork::backward) backward(slot, task, give, where);
+      else add_gradients(slot, task, give, where);
     }
     for (auto& slots : slots_)
       for (auto& slot : slots) waited_ns_ += slot->forward_sent.wait() + slot->backward_sent.wait();
@@ -204,6 +213,34 @@ class StageRun {
     }
   }
 
+  /// Of one of the programs of a part in a step; over all micro-batches.
+  struct Measured {
+    std::string what;  ///< "forward", "gradients of inputs", "first backward", "backward", "gradients of weights"
+    int part = 0;
+    std::int64_t runs = 1;
+    graph::Profile profile;
+  };
+  /// Needs `profile`.
+  std::vector<Measured> profiles() const {
+    std::vector<Measured> all;
+    for (std::size_t part = 0; part < slots_.size(); ++part) {
+      auto const add = [&](char const* what, std::int64_t runs, auto member) {
+        Measured found{what, static_cast<int>(part), runs, {}};
+        for (auto const& slot : slots_[part])
+          if (graph::Executor const* const run = ((*slot).*member).get()) {
+            if (!found.profile.measures()) found.profile = run->profile();
+            else found.profile.add(run->profile());
+          }
+        if (found.profile.measures() && runs > 0) all.push_back(std::move(found));
+      };
+      bool const splits = splits_backward(layout_.schedule);
+      add("forward", micro_batches_, &Slot::forward);
+      add("gradients of inputs", micro_batches_, &Slot::inputs_only);
+      add(splits ? "first gradients of weights" : "first backward", 1, &Slot::first_backward);
+      add(splits ? "gradients of weights" : "backward", micro_batches_ - 1, &Slot::backward);
+    }
+    return all;
+  }
   /// Nanoseconds of the last step in which this rank only waited for messages: the pipeline's bubble among them.
   std::int64_t waited_ns() const noexcept { return waited_ns_; }
 
@@ -211,7 +248,7 @@ class StageRun {
   struct Slot {
     graph::State state;
     List<graph::Field*> inputs, outputs, gradients, input_gradients;  // null: an integer, which has no gradient
-    std::unique_ptr<graph::Executor> forward, first_backward, backward;
+    std::unique_ptr<graph::Executor> forward, first_backward, backward, inputs_only;
     StageMessages forward_sent, backward_sent;
     explicit Slot(comm::Port& port) : forward_sent(port), backward_sent(port) {}
   };
@@ -224,7 +261,7 @@ class StageRun {
   int behind() const noexcept { return (layout_.stage + 1) % layout_.stages; }
 
   void prepare(Slot& slot, exec::Context& context, StageParts const& parts, int part, bool begins,
-               Shared<graph::Workspace> const& workspace) {
+               Shared<graph::Workspace> const& workspace, bool profile) {
     StagePrograms const& programs = parts.programs[static_cast<std::size_t>(part)];
     for (graph::Graph const& graph : programs.graphs) slot.state.add(graph);
     for (int i = 0; i < parts.carried; ++i) {
@@ -238,11 +275,15 @@ class StageRun {
     auto const ready = [&](graph::Program const& program) {
       return std::make_unique<graph::Executor>(context, program, slot.state,
                                                graph::ExecutorOptions{
-                                                   .tensor = tensor_, .beside = &port_, .workspace = workspace});
+                                                   .tensor = tensor_,
+                                                   .beside = &port_,
+                                                   .workspace = workspace,
+                                                   .profile = profile});
     };
     slot.forward = ready(programs.forward);
     slot.backward = ready(programs.backward);
     if (begins) slot.first_backward = ready(programs.first_backward);
+    if (programs.splits) slot.inputs_only = ready(programs.inputs);
   }
   static List<std::int64_t> bytes_of(List<graph::Field*> const& fields) {
     List<std::int64_t> bytes;
@@ -272,10 +313,19 @@ class StageRun {
   void backward(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
     if (!last(task.part)) waited_ns_ += gradients_->take(memory_of(slot.gradients), where);
     waited_ns_ += slot.backward_sent.wait();
+    if (!splits_backward(layout_.schedule)) {
+      add_gradients(slot, task, give, where);
+    } else if (slot.inputs_only) {
+      give(*slot.inputs_only, task.micro_batch);
+      slot.inputs_only->run(where);
+    }
+    if (!first(task.part)) send(slot.backward_sent, slot.input_gradients, before(), 1, where);
+  }
+  /// The backward pass, or what is left of it.
+  void add_gradients(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
     graph::Executor& run = task.micro_batch == 0 ? *slot.first_backward : *slot.backward;
     give(run, task.micro_batch);
     run.run(where);
-    if (!first(task.part)) send(slot.backward_sent, slot.input_gradients, before(), 1, where);
   }
 
   graph::State& state_;
@@ -286,7 +336,7 @@ class StageRun {
   std::vector<std::vector<std::unique_ptr<Slot>>> slots_;  // by part
   std::vector<float> addend_;                              // of a sum over stages
   std::unique_ptr<StageInbox> activations_, gradients_;
-  std::int64_t received_forward_ = 0, received_backward_ = 0;  // messages of a step
+  std::int64_t micro_batches_, received_forward_ = 0, received_backward_ = 0;  // messages of a step
   std::int64_t waited_ns_ = 0;
 };
 

@@ -188,6 +188,9 @@ class StageGradient {
     NodeCopier copier(gradient, to);
     for (Id id = 0; id < gradient.size(); ++id) copier.add(id);
     to.copy_source({}, 0);
+    for (Id id : received_)  // they come, whoever reads them
+      if (std::string const name(whole().name(id)); gradient.find_leaf(name) == graph::none)
+        to.state(name, whole().type(id), graph::zeros(), graph::StateUpdate::replicated);
     for (Root const& root : roots_) {
       Id const id = gradient.find_output(root.state);
       bool const adds = root.adds && (root.begun || !first);

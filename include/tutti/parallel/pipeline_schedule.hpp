@@ -12,6 +12,7 @@
 #include <tutti/parallel/schedules/gpipe.hpp>
 #include <tutti/parallel/schedules/interleaved.hpp>
 #include <tutti/parallel/schedules/one_forward_one_backward.hpp>
+#include <tutti/parallel/schedules/zero_bubble.hpp>
 
 #include <array>
 #include <cstdint>
@@ -23,7 +24,7 @@
 namespace tutti {
 namespace parallel {
 
-enum class PipelineSchedule : unsigned char { one_forward_one_backward, gpipe, interleaved };
+enum class PipelineSchedule : unsigned char { one_forward_one_backward, gpipe, interleaved, zero_bubble };
 
 /// A rank's place in a pipeline.
 struct PipelineLayout {
@@ -32,6 +33,7 @@ struct PipelineLayout {
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
   int virtual_stages = 1;  ///< parts of the model that each stage has; more than one are of `interleaved`
   List<std::int64_t> layers{};  ///< of each part; empty: equally many
+  bool balanced = false;        ///< as stage_balance.hpp finds them, in the place of `layers`
 
   /// Of the whole model, one behind the other; of `stage` those whose number modulo `stages` it is.
   int parts() const noexcept { return stages * virtual_stages; }
@@ -64,21 +66,28 @@ inline List<PipelineTask> pipeline_tasks(PipelineLayout const& layout, std::int6
   switch (layout.schedule) {
     case PipelineSchedule::gpipe: return schedules::gpipe(size, layout.stage);
     case PipelineSchedule::interleaved: return schedules::interleaved(size, layout.stage);
+    case PipelineSchedule::zero_bubble: return schedules::zero_bubble(size, layout.stage);
     case PipelineSchedule::one_forward_one_backward: break;
   }
   return schedules::one_forward_one_backward(size, layout.stage);
 }
 
-/// The share of a step's time in which a stage waits, if all parts of the model take equally long and messages no time.
+/// Whether a schedule has gradients of weights apart.
+constexpr bool splits_backward(PipelineSchedule schedule) noexcept { return schedule == PipelineSchedule::zero_bubble; }
+
+/// The share of a step's time in which a stage waits, if all parts of the model take equally long, messages no time,
+/// and a forward pass as long as each half of a backward pass; of `zero_bubble` where micro-batches are not fewer than
+/// stages.
 inline double pipeline_bubble(PipelineLayout const& layout, std::int64_t micro_batches) noexcept {
   double const waits = layout.stages - 1;  // for so many passes of a part, where it does so many
-  return waits / (static_cast<double>(micro_batches) * layout.virtual_stages + waits);
+  double const works = static_cast<double>(micro_batches) * layout.virtual_stages;
+  return waits / (works * (splits_backward(layout.schedule) ? 3 : 1) + waits);
 }
 
 }  // namespace parallel
 
 template <>
 inline constexpr auto setting::spelling<parallel::PipelineSchedule> =
-    std::array<std::string_view, 3>{"1f1b", "gpipe", "interleaved"};
+    std::array<std::string_view, 4>{"1f1b", "gpipe", "interleaved", "zero-bubble"};
 
 }  // namespace tutti

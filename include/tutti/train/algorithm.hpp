@@ -122,29 +122,34 @@ class DataParallelTraining {
     if (ranks_ > 1 || tensor_ || pipeline_) step_.connect(ranks);
   }
   void begin(Checkpoint const* resumed) {
-    if (resumed == nullptr || resumed->replicas() == 0 || own().empty()) return;
+    if (resumed == nullptr || resumed->replicas() == 0 || own(step_.state()).empty()) return;
     int const rank = port_ ? port_->rank() : 0;
     graph::State saved;
     copy_into(saved, resumed->replica(rank % resumed->replicas()), "");
     if (resumed->replicas() != ranks_) share_unsent(saved, *resumed);
-    take_back(step_.state(), saved);
+    step_.own_fields(true, [&](graph::State& state) { take_back(state, saved); });
   }
   void finish_step(std::int64_t, StepResult&) {}
   void exchange() {
     if (std::exchange(gathered_, false)) step_.sections().clear_others(step_.state());
   }
   void keep(CheckpointContents& contents, std::string const& out) {
-    if (port_) step_.sections().gather(*port_, step_.state(), port_->rank() == 0);  // where `contents` refers to
-    gathered_ = true;
-    std::vector<io::NamedTensor> const mine = own();
-    if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
-    if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
+    if (port_ && !pipeline_)  // where `contents` refers to
+      step_.sections().gather(*port_, step_.state(), port_->rank() == 0), gathered_ = true;
+    if (ranks_ == 1 || own(step_.state()).empty()) return;
+    step_.own_fields(false, [&](graph::State& state) {
+      std::vector<io::NamedTensor> const mine = own(state);
+      if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
+      if (!pipeline_ || pipeline_->rank() == 0) save_replicas(*port_, out, mine, contents);
+    });
   }
   std::int64_t bytes() const noexcept { return 0; }
   std::string describe() const {
     optim::AnyCompressor const& compress = step_.options().compress;
     parallel::PipelineLayout const& pipeline = step_.options().pipeline;
-    if (pipeline.stages > 1) return describe_pipeline(pipeline, step_.options().micro_steps, ranks_);
+    if (pipeline.stages > 1)
+      return describe_pipeline(pipeline, step_.options().micro_steps, ranks_) +
+             (compress && ranks_ > 1 ? ", sent " + compress.describe() : "");
     return compress ? "gradients averaged every step, sent " + compress.describe() : "gradients averaged every step";
   }
   std::string describe_traffic(std::int64_t parameters) const {
@@ -166,9 +171,9 @@ class DataParallelTraining {
   }
 
  private:
-  std::vector<io::NamedTensor> own() {
+  static std::vector<io::NamedTensor> own(graph::State const& state) {
     std::vector<io::NamedTensor> fields;
-    for (graph::Field const& field : step_.state().fields())
+    for (graph::Field const& field : state.fields())
       if (field.per_rank && !optim::is_accumulator(field.name)) fields.push_back(named_tensor(field));
     return fields;
   }

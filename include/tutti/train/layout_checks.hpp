@@ -31,10 +31,7 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.device != DeviceName::cpu) refuse_stages("is for --device cpu alone. Leave it out, or train on processors");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_stages("is for --algorithm ddp, which averages gradients every step. Leave out one");
-    if (o.zero > 0) refuse_stages("keeps all moments of a stage. Leave out --zero");
-    if (!o.compress.empty()) refuse_stages("sends gradients as they are. Leave out --compress");
     if (o.keep_packed) refuse_stages("keeps no packed weights. Leave out --keep-packed");
-    if (o.profile) refuse_stages("is not profiled. Leave out --profile");
     if (o.gradient_statistics > 0) refuse_stages("has no statistics of gradients. Leave out --gradient-statistics");
   } else if (o.typed.contains("pipeline-schedule")) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");

@@ -18,10 +18,11 @@
 
 namespace tutti::train {
 
-/// "3,3,2" as numbers; empty for an empty text. Errors: configuration.
+/// "3,3,2" as numbers; empty for an empty text, and for "balanced". Errors: configuration.
 inline List<std::int64_t> parse_stage_layers(std::string const& text) {
   List<std::int64_t> layers;
-  for (std::size_t from = 0; from <= text.size() && !text.empty();) {
+  if (text.empty() || text == "balanced") return layers;
+  for (std::size_t from = 0; from <= text.size();) {
     std::size_t const end = std::min(text.find(',', from), text.size());
     std::string_view const one = std::string_view(text).substr(from, end - from);
     std::int64_t number = 0;
@@ -29,7 +30,7 @@ inline List<std::int64_t> parse_stage_layers(std::string const& text) {
     if (code != std::errc{} || stop != one.data() + one.size() || number < 1)
       throw Error(ErrorKind::configuration, "train_gpt2",
                   "--stage-layers " + text + ": '" + std::string(one) +
-                      "' is no number of layers. Write one for each stage, as in 4,4,3");
+                      "' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
     layers.push_back(number);
     from = end + 1;
   }
@@ -40,7 +41,7 @@ inline List<std::int64_t> parse_stage_layers(std::string const& text) {
 inline parallel::PipelineLayout pipeline_layout(Options const& o, int stages, int stage) {
   int const usual = o.pipeline_schedule == parallel::PipelineSchedule::interleaved ? 2 : 1;
   return {stages, stage, o.pipeline_schedule, o.virtual_stages == 0 ? usual : o.virtual_stages,
-          parse_stage_layers(o.stage_layers)};
+          parse_stage_layers(o.stage_layers), o.stage_layers == "balanced"};
 }
 
 /// What is possible and hardly meant, in words. Errors: configuration, for micro-batches that the schedule cannot
@@ -58,8 +59,11 @@ inline std::string pipeline_warning(Options const& o, parallel::MeshSizes const&
 /// For people.
 inline std::string describe_pipeline(parallel::PipelineLayout const& pipeline, std::int64_t micro_batches, int groups) {
   auto const schedule = setting::spelling<parallel::PipelineSchedule>[static_cast<std::size_t>(pipeline.schedule)];
-  std::string const parts =
-      pipeline.virtual_stages > 1 ? fmt::format(" of {} parts", pipeline.virtual_stages) : std::string();
+  std::string parts;
+  if (pipeline.virtual_stages > 1) parts = fmt::format(" of {} parts", pipeline.virtual_stages);
+  for (std::size_t i = 0; i < pipeline.layers.size(); ++i)
+    parts += fmt::format("{} {}", i == 0 ? " with" : i + 1 < pipeline.layers.size() ? "," : " and", pipeline.layers[i]);
+  if (!pipeline.layers.empty()) parts += " layers";
   return fmt::format("{} stages{}, {} micro-batches, {} schedule: idle {:.0f} % of the time at least{}",
                      pipeline.stages, parts, micro_batches, schedule,
                      100 * parallel::pipeline_bubble(pipeline, micro_batches),

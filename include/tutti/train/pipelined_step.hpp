@@ -91,16 +91,17 @@ class PipelinedStep {
   }
 
   /// Between the state of this stage and that of a whole model: as StageState's.
-  void fill(FunctionRef<void(graph::State&)> f) { parts().fill(f); }
-  void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where) {
+  void fill(FunctionRef<void(graph::State&)> f, StageFields fields = StageFields::model) { parts().fill(f, fields); }
+  void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where,
+            StageFields fields = StageFields::model) {
     require_connected(where);
-    parts().show(ranks_, wanted, f, where);
+    parts().show(ranks_, wanted, f, where, fields);
   }
   void require_equal(std::string const& when, std::source_location where) const {
     if (ranks_.pipeline) parts().require_equal(*ranks_.pipeline, when, where);
   }
 
-  /// Errors: invalid_argument, for other ranks than the step was made for; unavailable, for moments in shares.
+  /// Errors: invalid_argument, for other ranks than the step was made for.
   void connect(parallel::DataParallel const& ranks, std::source_location where) {
     int const stages = ranks.pipeline ? ranks.pipeline->size() : 1;
     if (stages != layout_.stages || ranks.pipeline->rank() != layout_.stage)
@@ -109,9 +110,6 @@ class PipelinedStep {
                          stages, stages == layout_.stages
                                      ? concat(", of which this is rank ", ranks.pipeline->rank()) : std::string(),
                          ". Set TrainStepOptions::pipeline to this rank's place in the mesh"), where);
-    if (ranks.sharded)
-      throw Error(ErrorKind::unavailable, "TrainStep::connect",
-                  "stages of a pipeline keep all moments of their parameters. Use Replicas::per_rank", where);
     release();
     ranks_ = ranks;
   }
@@ -128,14 +126,18 @@ class PipelinedStep {
     for (int mine = 0; mine < layout_.virtual_stages; ++mine) {
       int const part = layout_.part(mine);
       parallel::StageGraphs graphs = parallel::stage_graphs(cut_.part(part), wishes(mine));
+      bool const splits = !graphs.inputs.updates.empty();
       programs_.programs.push_back({compiled(graphs.forward), compiled(graphs.first_backward),
-                                    compiled(graphs.backward), {}});
+                                    compiled(graphs.backward), splits ? compiled(graphs.inputs) : graph::Program(),
+                                    {}, splits});
       programs_.programs.back().graphs = {std::move(graphs.forward), std::move(graphs.first_backward),
-                                          std::move(graphs.backward)};
+                                          std::move(graphs.backward), std::move(graphs.inputs)};
       evaluations_.graphs.push_back(parallel::evaluation_graph(evaluated_.part(part)));
       evaluations_.programs.push_back(compiled(evaluations_.graphs.back()));
     }
-    update_program_ = compiled(update_graph(layout_.stage, averages));
+    graph::CompileOptions dividing;
+    dividing.division = parallel::division_of(ranks_, false);
+    update_program_ = graph::compile(graph::amp(update_graph(layout_.stage, averages), options_.compute), dividing);
     planned_ = true;
   }
   /// Takes the memory of programs. Errors: invalid_argument, unless connected.
@@ -151,12 +153,35 @@ class PipelinedStep {
         graph::ExecutorOptions{.port = ranks_.port.get(),
                                .tensor = tensor,
                                .pipeline = ranks_.pipeline.get(),
-                               .workspace = workspace_});
+                               .node = ranks_.sharded ? ranks_.port.get() : nullptr,
+                               .workspace = workspace_,
+                               .profile = options_.profile});
     auto const refer = [this](graph::State& to, int mine) { refer_part(to, mine); };
     evaluation_ = std::make_unique<parallel::StageEvaluation>(context, evaluations_, refer, layout_, *ranks_.pipeline,
                                                               tensor, workspace_);
     run_ = std::make_unique<parallel::StageRun>(context, state_, programs_, refer, layout_, options_.micro_steps,
-                                                *ranks_.pipeline, tensor, workspace_);
+                                                *ranks_.pipeline, tensor, workspace_, options_.profile);
+  }
+  bool planned() const noexcept { return planned_; }
+  /// Fields that the ranks of the data axis can share out, each updating its part; and the program that does.
+  std::vector<std::string> moments() const {
+    std::vector<std::string> names;
+    graph::Graph const update = update_graph(layout_.stage, false);
+    for (graph::Update const& one : update.updates)
+      if (graph::is_divisible(update, one) && update.op(one.target) == graph::Op::state)
+        names.emplace_back(update.name(one.target));
+    return names;
+  }
+  graph::StepList const& update_list() const { return update_program_.list; }
+  /// Times of every program of the stage; valid until the next call or `connect`.
+  std::vector<ProfiledPass> profiles() {
+    measured_ = run_->profiles();
+    std::vector<ProfiledPass> all{{1, &update_->profile(), concat("stage ", layout_.stage, ", update")}};
+    for (parallel::StageRun::Measured const& one : measured_)
+      all.push_back({one.runs, &one.profile,
+                     concat("stage ", layout_.stage, ", ",
+                            layout_.virtual_stages > 1 ? concat("part ", one.part, ", ") : std::string(), one.what)});
+    return all;
   }
 
   /// One update, number `update` counted from 1. Ranks: all. Blocking.
@@ -203,7 +228,7 @@ class PipelinedStep {
     std::int64_t bytes = 0;
     for (std::size_t mine = 0; mine < programs_.programs.size(); ++mine) {
       parallel::StagePrograms const& of = programs_.programs[mine];
-      bytes += !between ? sent(of.forward) + sent(of.backward)
+      bytes += !between ? sent(of.forward) + sent(of.backward) + (of.splits ? sent(of.inputs) : 0)
                         : bytes_of(of.graphs, "pipeline.output.") + bytes_of(of.graphs, "pipeline.input_gradient.");
     }
     return options_.micro_steps * bytes + (between ? 0 : sent(update_program_));
@@ -213,7 +238,9 @@ class PipelinedStep {
     plan();
     std::string text;
     for (parallel::StagePrograms const& of : programs_.programs)
-      text += concat("forward\n", to_string(of.forward), "backward\n", to_string(of.backward));
+      text += concat("forward\n", to_string(of.forward),
+                     of.splits ? concat("gradient of inputs\n", to_string(of.inputs)) : std::string(), "backward\n",
+                     to_string(of.backward));
     return concat(text, "update\n", to_string(update_program_));
   }
 
@@ -234,6 +261,8 @@ class PipelinedStep {
             .weight = options_.weight,
             .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end()),
             .groups = options_.groups,
+            .compress = &options_.compress,
+            .ranks = ranks_.port ? ranks_.port->size() : 1,
             .stages = true};
   }
   std::string name_of(graph::Parameter const& parameter) const {
@@ -256,7 +285,7 @@ class PipelinedStep {
   std::vector<graph::Program const*> programs() const {
     std::vector<graph::Program const*> all;
     for (parallel::StagePrograms const& of : programs_.programs)
-      for (graph::Program const* program : {&of.forward, &of.first_backward, &of.backward}) all.push_back(program);
+      for (graph::Program const* program : of.all()) all.push_back(program);
     for (graph::Program const& program : evaluations_.programs) all.push_back(&program);
     all.push_back(&update_program_);
     return all;
@@ -264,7 +293,8 @@ class PipelinedStep {
   /// Of this stage's part `mine`. Parts go back in descending order: the last one that has a parameter begins its sum.
   parallel::StageWishes wishes(int mine) const {
     parallel::StageWishes wishes{.share = options_.weight / static_cast<double>(options_.micro_steps),
-                                 .recompute = options_.recompute};
+                                 .recompute = options_.recompute,
+                                 .splits = parallel::splits_backward(layout_.schedule)};
     for (optim::Trained const& trained : trained_) {
       wishes.trained.push_back(name_of(trained.parameter));
       bool begun = false;
@@ -345,6 +375,7 @@ class PipelinedStep {
   std::unique_ptr<graph::Executor> update_;
   std::unique_ptr<parallel::StageEvaluation> evaluation_;
   std::unique_ptr<parallel::StageRun> run_;
+  std::vector<parallel::StageRun::Measured> measured_;
 };
 
 }  // namespace tutti::train
