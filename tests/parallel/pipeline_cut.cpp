@@ -283,7 +283,7 @@ TEST_CASE("layers are balanced by the work of the head") {
   CHECK(parallel::balanced_layers({.stages = 2}, 4, 9) == Layers{3, 1});
   CHECK(parallel::balanced_layers({.stages = 2, .virtual_stages = 2}, 8, 2) == Layers{3, 2, 2, 1});
   nn::Gpt2Config wide = gpt2;
-  wide.vocabulary = wide.padded_vocabulary = 256;  // the head: 8 x 256 for every token, a layer: 12 x 8 x 8, attention
+  wide.vocabulary = wide.padded_vocabulary = 256;  // the head: 8 x 256, a layer: 12 x 8 x 8
   parallel::PipelineLayout const found =
       parallel::balanced({.stages = 2, .balanced = true}, loss_of<nn::Gpt2Loss>(wide));
   CHECK(found.layers == Layers{3, 1});

@@ -11,6 +11,7 @@
 #include <tutti/graph/repeat.hpp>
 #include <tutti/parallel/node_copier.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -87,6 +88,8 @@ class LoopSplitter {
       copier_.add(id);
     }
   }
+  LoopSplitter(LoopSplitter const&) = delete;
+  LoopSplitter& operator=(LoopSplitter const&) = delete;
   NodeCopier const& copier() const { return copier_; }
   graph::Builder const& builder() const { return to_; }
 
@@ -237,7 +240,7 @@ inline void keep(graph::Builder& to, std::string const& name, graph::Var value) 
 
 }  // namespace detail
 
-/// Of a graph whose outputs are named, without updates.
+/// Of a graph whose outputs are named, without updates. It outlives this.
 class GradientSplit {
  public:
   using Id = graph::Id;
