@@ -41,6 +41,9 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
   if (o.virtual_stages > 1 && o.pipeline_schedule != parallel::PipelineSchedule::interleaved)
     refuse("virtual-stages", std::to_string(o.virtual_stages),
            "is of --pipeline-schedule interleaved. Add that, or leave it out");
+  if (!o.offload_optimizer.empty() && o.device != DeviceName::cpu)
+    refuse("offload-optimizer", o.offload_optimizer,
+           "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
     if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)

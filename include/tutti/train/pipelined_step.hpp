@@ -119,7 +119,9 @@ class PipelinedStep {
     if (planned_) return;
     bool const averages = ranks_.port && ranks_.port->size() > 1;
     auto const compiled = [&](graph::Graph const& graph) {
-      return graph::compile(graph::amp(graph, options_.compute));
+      graph::CompileOptions compiling;
+      compiling.bucket_bytes = options_.bucket_bytes;
+      return graph::compile(graph::amp(graph, options_.compute), compiling);
     };
     programs_ = {{}, cut_.carried()};
     evaluations_ = {};
@@ -137,6 +139,7 @@ class PipelinedStep {
     }
     graph::CompileOptions dividing;
     dividing.division = parallel::division_of(ranks_, false);
+    dividing.bucket_bytes = options_.bucket_bytes;
     update_program_ = graph::compile(graph::amp(update_graph(layout_.stage, averages), options_.compute), dividing);
     planned_ = true;
   }
@@ -196,7 +199,8 @@ class PipelinedStep {
     StepResult result;
     result.loss = static_cast<float>(loss);
     result.grad_norm = static_cast<float>(update_->value("grad_norm"));
-    result.exposed_comm_ms = static_cast<double>(run_->waited_ns() + update_->waited_ns()) / 1e6;
+    result.add(graph::MeshAxis::pipeline, run_->waited_ns());
+    result.add(update_->waits());
     return result;
   }
   double evaluate(FunctionRef<void(graph::Executor&)> give, std::source_location where) {

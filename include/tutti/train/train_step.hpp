@@ -65,10 +65,10 @@ class TrainStep {
         options_(options),
         inputs_(inputs_of<Loss>(config, options.sequence)),
         execution_(context, state_),
-        programs_(options.micro_steps),
-        measures_(options.micro_steps) {
+        programs_(options.micro_steps), measures_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     require_sound(options_, where);
+    state_.offload_states(options_.offload_optimizer);
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
@@ -85,7 +85,7 @@ class TrainStep {
     try {
       state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
-    } catch (Error const& error) { throw error.at(where); }  // of the options; what the loss says was told above
+    } catch (Error const& error) { throw error.at(where); }  // of the options: the loss was traced above
     state_.add(step);
     for (graph::Update const& update : step.updates)
       if (!graph::is_divisible(step, update)) updated_.emplace_back(step.name(update.target));
@@ -100,8 +100,10 @@ class TrainStep {
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
   graph::State& state() { return execution_.state(), state_; }
-  /// Of parameters and moments.
-  std::int64_t state_bytes() const noexcept { return state_.bytes() - sections_.others_bytes(state_); }
+  /// Of parameters and moments that are in memory.
+  std::int64_t state_bytes() const noexcept {
+    return state_.bytes() - std::max(state_.offloaded_bytes(), sections_.others_bytes(state_));
+  }
   /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
   parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
@@ -165,8 +167,8 @@ class TrainStep {
     require_ranks(data_parallel, splits_.ranks(), Execution<Device>::averages, where);
     sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
     if (pipeline_) pipeline_->connect(data_parallel, where);
-    programs_.clear(), measures_.clear();
-    execution_.close(), execution_.state(), state_.unshare();
+    programs_.clear(), measures_.clear(), execution_.close();
+    execution_.state(), state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
     if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
@@ -176,8 +178,8 @@ class TrainStep {
   void mark_compared() noexcept { compared_ = true; }
   /// Whether ranks could have fields of the state together: AdamW's, and parameters that are frozen.
   bool divisible() const {
-    return std::any_of(state_.fields().begin(), state_.fields().end(),
-                       [this](auto const& field) { return may_share(field); });
+    return state_.offloaded_bytes() == 0 && std::any_of(state_.fields().begin(), state_.fields().end(),
+                                                        [this](auto const& field) { return may_share(field); });
   }
   /// Whether a node's ranks have one copy of such fields, and share out their updates.
   bool divided() const noexcept { return state_.shared_bytes() > 0; }
@@ -207,6 +209,7 @@ class TrainStep {
       give(run, batch, micro, weights, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::step(run, where);
+      if constexpr (!Execution<Device>::asynchronous) result.add(run.waits());
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -219,7 +222,7 @@ class TrainStep {
     StepResult result = pending_[0];
     pending_.erase(pending_.begin());
     if constexpr (Execution<Device>::asynchronous) {
-      programs_.last().finish();
+      programs_.last().finish(), result.add(programs_.last().waits());
       read(result);
     }
     return result;
@@ -237,8 +240,7 @@ class TrainStep {
     };
     if (pipeline_) return pipeline_->evaluate(feed, where);
     Ready& run = programs_.evaluation();
-    feed(run), run.run(where);
-    return run.value("loss");
+    return feed(run), run.run(where), run.value("loss");
   }
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
@@ -297,8 +299,8 @@ class TrainStep {
   }
   /// The step table of the program that updates; of a stage those of all its programs.
   std::string table() { return prepare(), pipeline_ ? pipeline_->table() : programs_.table(); }
-  /// Times of the programs of a step, in their order: of one, or of the first, the middle ones and the last of its
-  /// micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
+  /// Times of the programs of a step in order: of a stage, of one, or of the first, the middle ones and the last of its
+  /// of its micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
   std::vector<ProfiledPass> profiles() {
     return prepare(), pipeline_ ? pipeline_->profiles() : programs_.profiles();
   }
@@ -340,10 +342,8 @@ class TrainStep {
   }
   void read(StepResult& result) const {
     if (pipeline_) return;  // which gave it
-    Ready const& run = programs_.last();
-    result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
-    result.loss = static_cast<float>(run.value("loss"));
-    result.grad_norm = static_cast<float>(run.value("grad_norm"));
+    result.loss = static_cast<float>(programs_.last().value("loss"));
+    result.grad_norm = static_cast<float>(programs_.last().value("grad_norm"));
   }
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
@@ -361,6 +361,7 @@ class TrainStep {
     state_.add(graph);
     graph::CompileOptions options;
     options.target = Execution<Device>::target;
+    options.bucket_bytes = options_.bucket_bytes;
     if (updates) options.division = parallel::division_of(parallel_, divided());
     return execution_.compile(graph, options);
   }
