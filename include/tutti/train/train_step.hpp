@@ -300,7 +300,7 @@ class TrainStep {
   /// The step table of the program that updates; of a stage those of all its programs.
   std::string table() { return prepare(), pipeline_ ? pipeline_->table() : programs_.table(); }
   /// Times of the programs of a step in order: of a stage, of one, or of the first, the middle ones and the last of its
-  /// of its micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
+  /// micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
   std::vector<ProfiledPass> profiles() {
     return prepare(), pipeline_ ? pipeline_->profiles() : programs_.profiles();
   }
