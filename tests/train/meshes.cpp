@@ -217,8 +217,9 @@ TEST_CASE("ranks of a stage share out its moments") {
 TEST_CASE("gradients of stages are compressed over the data axis, and what was not sent goes on with any layout") {
   for (char const* name : {"bf16", "powersgd:2"}) {
     INFO(name);
-    std::vector<float> told[3];
+    std::vector<float> told[2];
     std::vector<std::string> wrong(4);
+    graph::State saved, own[2], unused[4];
     threads::run(4, [&](Communicator<Threads>& communicator) {
       exec::Context context({.threads = 1});
       parallel::MeshSizes const sizes{2, 1, 2};
@@ -230,24 +231,27 @@ TEST_CASE("gradients of stages are compressed over the data axis, and what was n
         made->step().initialise(7);
         return made;
       };
-      auto const first = make(), second = make();
-      std::vector<float> const half = first->run(0, 6);
-      first->step().show(true, [&](graph::State& saved) {  // moments and factors are those of every pipeline
-        for (graph::Field& field : saved.fields())
-          if (field.bytes() == 0) wrong[0] = "an empty field";
-      });
-      graph::State own;
-      first->step().own_fields(false, [&](graph::State& state) {
-        for (graph::Field& field : state.fields())
-          std::memcpy(own.add(field.name, field.dtype, field.shape)->data(), field.data(),
-                      static_cast<std::size_t>(field.bytes()));
-      });
       auto const rank = static_cast<std::size_t>(communicator.rank());
-      if ((communicator.rank() < 2) != !own.fields().empty()) wrong[rank] += "unsent values are elsewhere; ";
-      std::vector<float> rest = first->run(6, 12);
-      if (rank == 0) told[0] = half, told[0].insert(told[0].end(), rest.begin(), rest.end());
-      std::vector<float> const again = second->run(0, 12);
-      if (rank == 0) told[1] = again;
+      auto const copy = [](graph::State& from, graph::State& to) {
+        for (graph::Field& field : from.fields())
+          std::memcpy(to.add(field.name, field.dtype, field.shape)->data(), field.data(),
+                      static_cast<std::size_t>(field.bytes()));
+      };
+      auto const first = make(), second = make();
+      std::vector<float> losses = first->run(0, 6);
+      first->step().show(rank == 0, [&](graph::State& seen) { copy(seen, rank == 0 ? saved : unused[rank]); });
+      first->step().own_fields(false, [&](graph::State& seen) {
+        if ((rank < 2) == seen.fields().empty()) wrong[rank] += "unsent values are elsewhere; ";
+        copy(seen, rank < 2 ? own[rank] : unused[rank]);
+      });
+      communicator.barrier();
+      second->step().fill([&](graph::State& whole) { test::copy_fields(saved, whole); });
+      second->step().own_fields(true, [&](graph::State& mine) { test::copy_fields(own[rank % 2], mine); });
+      second->step().set_updates(6);
+      std::vector<float> const rest = first->run(6, 12), again = second->run(6, 12);
+      if (again != rest) wrong[rank] += "a resumed run gives other bits; ";
+      losses.insert(losses.end(), rest.begin(), rest.end());
+      if (rank == 0) told[0] = losses;
     });
     threads::run(2, [&](Communicator<Threads>& communicator) {
       exec::Context context({.threads = 1});
@@ -258,12 +262,11 @@ TEST_CASE("gradients of stages are compressed over the data axis, and what was n
       training.connect(communicator, sizes);
       training.step().initialise(7);
       auto const losses = training.run(0, 12);
-      if (communicator.rank() == 0) told[2] = losses;
+      if (communicator.rank() == 0) told[1] = losses;
     });
     for (std::string const& one : wrong) CHECK(one == "");
-    CHECK(told[0] == told[1]);
     // PowerSGD starts from random columns, of which a stage draws others than a whole model does.
-    if (name == std::string_view("bf16")) CHECK(test::furthest(told[0], told[2]) < 1e-3);
+    if (name == std::string_view("bf16")) CHECK(test::furthest(told[0], told[1]) < 1e-3);
     else CHECK(told[0][22] < told[0][0]);
   }
 }
