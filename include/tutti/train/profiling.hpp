@@ -71,9 +71,9 @@ void report_profile(Console& console, Passes const& passes, graph::Roofline cons
   if (out.empty()) return console.line("no trace is kept (give --out)");
   std::string const path = fmt::format("{}/trace_rank_{:04}.json", out, rank);
   io::write_file(path, last.trace(rank));
-  console.line(fmt::format("trace of the last {}: ", pipeline != nullptr    ? passes.back().name
-                                                     : passes.size() > 1 ? "micro-step"
-                                                                            : "step") +
+  console.line(fmt::format("trace of the last {}: ", pipeline != nullptr    ? "run of " + passes.back().name
+                                                     : passes.size() > 1 ? std::string("micro-step")
+                                                                            : std::string("step")) +
                path + " (open it in chrome://tracing or ui.perfetto.dev)");
 }
 
