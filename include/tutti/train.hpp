@@ -10,6 +10,9 @@
 #include <tutti/train/layout_checks.hpp>
 #include <tutti/train/value_checks.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/train/data_sets.hpp>
+#include <tutti/train/data_files.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/step_options.hpp>
@@ -18,11 +21,11 @@
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
 #include <tutti/train/stage_state.hpp>
+#include <tutti/train/step_programs.hpp>
 #include <tutti/train/target_weights.hpp>
 #include <tutti/train/pipelined_step.hpp>
 #include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_graph.hpp>
-#include <tutti/train/step_programs.hpp>
 #include <tutti/train/whole_state.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
@@ -31,8 +34,6 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/commands.hpp>
-#include <tutti/train/data_sets.hpp>
-#include <tutti/train/data_files.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>

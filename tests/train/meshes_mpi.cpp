@@ -37,6 +37,12 @@ TEST_CASE("every mesh of processes trains as one does, twice the same bits, from
     if (communicator.size() % stages != 0) continue;
     parallel::MeshSizes const sizes{communicator.size() / stages, 1, stages};
     require(sizes, test::train_on_mesh<nn::Gpt2Loss>(communicator, test::deep_gpt2, sizes, {.micro_steps = 2}));
+    test::MeshRun const parts{.micro_steps = 4, .schedule = parallel::PipelineSchedule::interleaved,
+                              .virtual_stages = 2};
+    nn::LlamaConfig deeper = test::deep_llama;
+    deeper.layers = 2 * stages;
+    if (stages <= 4 && sizes.data <= 2)
+      require(sizes, test::train_on_mesh<nn::LlamaLoss>(communicator, deeper, sizes, parts));
     if (sizes.data == communicator.size() / 2)
       require(sizes, test::train_on_mesh<nn::LlamaLoss>(communicator, test::deep_llama, sizes, {.micro_steps = 2}));
   }

@@ -218,6 +218,7 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
+                                  "virtual-stages", "stage-layers",
                                   "sequence-parallel", "zero", "bucket-bytes", "offload-optimizer",
                                   "config", "help", "resume", "out", "overwrite",            // this call
                                   "no-final-checkpoint", "async-checkpoint", "profile", "dry-run", "keep-packed",
@@ -304,14 +305,14 @@ TEST_CASE("impossible values are refused by the name of their flag") {
        "and --sequence 66 does not divide among the 4 ranks of --tensor-parallel. Choose a length that does"},
       {{"--data", "x", "--pipeline-parallel", "2", "--device", "cuda"}, "--pipeline-parallel 2: is for --device cpu"},
       {{"--data", "x", "--pipeline-parallel", "2", "--algorithm", "diloco"}, "2: is for --algorithm ddp"},
-      {{"--data", "x", "--pipeline-parallel", "2", "--zero", "1"}, "keeps all moments of a stage. Leave out --zero"},
-      {{"--data", "x", "--pipeline-parallel", "2", "--compress", "int8"}, "Leave out --compress"},
       {{"--data", "x", "--pipeline-parallel", "2", "--keep-packed"}, "Leave out --keep-packed"},
-      {{"--data", "x", "--pipeline-parallel", "2", "--profile"}, "is not profiled. Leave out --profile"},
       {{"--data", "x", "--pipeline-parallel", "2", "--gradient-statistics", "1"}, "has no statistics of gradients"},
       {{"--data", "x", "--pipeline-parallel", "0"}, "--pipeline-parallel 0: must be at least 1"},
-      {{"--data", "x", "--pipeline-parallel", "2", "--pipeline-schedule", "interleaved"},
-       "--pipeline-schedule interleaved: use 1f1b or gpipe"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--pipeline-schedule", "chimera"},
+       "--pipeline-schedule chimera: use 1f1b, gpipe, interleaved or zero-bubble"},
+      {{"--data", "x", "--pipeline-parallel", "2", "--virtual-stages", "2"},
+       "--virtual-stages 2: is of --pipeline-schedule interleaved. Add that, or leave it out"},
+      {{"--data", "x", "--stage-layers", "1,1"}, "--stage-layers 1,1: is of --pipeline-parallel"},
       {{"--data", "x", "--pipeline-schedule", "gpipe"}, "is of --pipeline-parallel. Add that, or leave it out"},
       {{"--data", "x", "--device", "tpu"}, "--device tpu: use cpu, cuda or iree:TARGET, as in iree:llvm-cpu"},
       {{"--data", "x", "--device", "iree"}, "--device iree: use cpu"},

@@ -739,7 +739,7 @@ def case_pipeline(bench):
              "--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10"]
     models = {"gpt2": [], "llama": ["--architecture", "llama", "--kv-heads", "2"]}
     runs = [("gpt2", 1, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "1f1b"), ("gpt2", 2, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "gpipe"),
-            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe")]
+            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe"), ("gpt2", 2, 2, "4", "interleaved"), ("gpt2", 1, 4, "8", "zero-bubble")]
     for model, words in models.items():
         bench.run("threads", 1, bench.folder / model, *steps, *words)
     for backend in bench.backends():
@@ -748,7 +748,8 @@ def case_pipeline(bench):
             text, _ = bench.run(backend, data * stages, out, *steps, *models[model], "--batch", str(8 // data // int(micro)),
                                 "--pipeline-parallel", str(stages), "--micro-batches", micro, "--pipeline-schedule", schedule)
             check(f"{data * stages} ranks (data {data} x pipeline {stages})" in text, text)
-            check(f"{stages} stages, {micro} micro-batches, {schedule} schedule" in text, text)
+            parts = " of 2 parts" if schedule == "interleaved" else ""
+            check(f"{stages} stages{parts}, {micro} micro-batches, {schedule} schedule" in text, text)
             check("of which the first stage keeps" in text, text)
             worst = close(bench.losses(bench.folder / model), bench.losses(out), 1e-5)
             close(*[[row["loss"] for row in bench.metrics(of, "validation")] for of in (bench.folder / model, out)], 1e-5)
@@ -758,12 +759,18 @@ def case_pipeline(bench):
     text, _ = bench.run("threads", 4, three, *steps, "--batch", "2", "--tensor-parallel", "2", *staged)
     check("4 ranks (data 1 x tensor 2 x pipeline 2)" in text, text)
     print(f"  gpt2 threads, tensor 2 x pipeline 2: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(three), 1e-5):.1e}")
+    uneven = bench.folder / "uneven"
+    bench.run("threads", 2, uneven, *steps, "--batch", "2", *staged, "--stage-layers", "3,1")
+    print(f"  gpt2 threads, 3 and 1 layers: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(uneven), 1e-5):.1e}")
     again = bench.folder / "again"
     bench.run("threads", 4, again, *steps, "--batch", "1", *staged)
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads221f1b", 20), "a second run gives other bits")
     check(bench.parameters(bench.folder / "gpt2threads14gpipe", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
           "another schedule gives other bits")
+    check(bench.parameters(bench.folder / "gpt2threads14zero-bubble", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
+          "backward passes in halves give other bits")
     for before, ranks, words in (("gpt2threads221f1b", 1, []), ("gpt2", 4, ["--pipeline-parallel", "4"]), ("gpt2threads121f1b", 2, ["--tensor-parallel", "2"]),
+                                 ("gpt2threads22interleaved", 2, staged[:2]), ("gpt2threads121f1b", 4, [*staged, "--pipeline-schedule", "interleaved"]),
                                  ("gpt2threads221f1b", 4, staged[:2])):
         out = bench.folder / f"from{before}{ranks}{len(words)}"
         shutil.copytree(bench.folder / before, out)
@@ -780,8 +787,10 @@ def case_pipeline(bench):
     check("is not the number of ranks, 4. These fit, data x pipeline: 4 x 1, 2 x 2, 1 x 4" in said, said)
     said = refused(3, "--pipeline-parallel", "3")
     check("the 4 layers of the model do not divide among 3 stages. Use one of 1, 2, 4" in said, said)
-    said = refused(2, "--pipeline-parallel", "2", "--pipeline-schedule", "zero-bubble")
-    check("--pipeline-schedule zero-bubble: use 1f1b or gpipe" in said, said)
+    said = refused(2, "--pipeline-parallel", "2", "--pipeline-schedule", "interleaved", "--micro-batches", "1")
+    check("and 1 are not a multiple of 2. Use 2 micro-batches" in said, said)
+    said = refused(2, "--pipeline-parallel", "2", "--stage-layers", "3,2")
+    check("the 4 layers of the model do not divide among 2 stages as said, of which each has at least one: say 2 numbers that add up to 4" in said, said)
 
 
 def case_one_voice(bench):

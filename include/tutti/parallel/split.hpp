@@ -127,12 +127,12 @@ class Splits {
         refuse(concat("no parameter is named '", rules[i].pattern, "', for which there is a rule"));
   }
 
-  /// The same of a rank that has a `stages`-th of the layers of some parameters: of those that `divided(name)` says.
+  /// The same of a rank that has `layers` layers of some parameters: of those that `divided(name)` says.
   template <class F>
-  Splits on_stage(int stages, F&& divided) const {
+  Splits on_stage(std::int64_t layers, F&& divided) const {
     Splits result = *this;
     for (Entry& entry : result.entries_)
-      if (divided(std::string_view(entry.name))) entry.whole = entry.whole.with(0, entry.whole[0] / stages);
+      if (divided(std::string_view(entry.name))) entry.whole = entry.whole.with(0, layers);
     return result;
   }
 

@@ -4,6 +4,7 @@
 /// What `train_gpt2 --dry-run` does: plans the run that its flags say on the ranks that were started, and leaves.
 
 #include <tutti/parallel/compression.hpp>
+#include <tutti/parallel/stage_balance.hpp>
 #include <tutti/plan/machine.hpp>
 #include <tutti/plan/prediction.hpp>
 #include <tutti/plan/table.hpp>
@@ -11,6 +12,7 @@
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 
 #include <cstdio>
 #include <functional>
@@ -49,9 +51,17 @@ template <class Loss>
 int dry_run(Place const& place, train::Setup const& setup, typename Loss::Config const& config) {
   train::Options const& o = setup.options;
   bool const speaks = place.everyone->rank() == 0;
-  Layout const layout{.data = setup.mesh.data, .tensor = setup.mesh.tensor, .zero = o.zero,
-                      .micro_steps = setup.micro_steps};
   Work const work = work_of(setup);
+  parallel::PipelineLayout const stages = parallel::balanced(train::pipeline_layout(o, setup.mesh.pipeline, 0),
+                                                             train::loss_graph<Loss>(config, work.options, true));
+  Layout const layout{.data = setup.mesh.data,
+                      .tensor = setup.mesh.tensor,
+                      .pipeline = stages.stages,
+                      .zero = o.zero,
+                      .micro_steps = setup.micro_steps,
+                      .schedule = stages.schedule,
+                      .chunks = stages.virtual_stages,
+                      .layers = stages.layers};
   exec::Context context({.threads = o.threads, .ranks_on_node = place.on_node});
   Cluster cluster = measure_machine(context, place);
   cluster.shared_state = cluster.shared_state && !o.replicas_per_rank && o.zero == 0;

@@ -38,14 +38,16 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.device != DeviceName::cpu) refuse_stages("is for --device cpu alone. Leave it out, or train on processors");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_stages("is for --algorithm ddp, which averages gradients every step. Leave out one");
-    if (o.zero > 0) refuse_stages("keeps all moments of a stage. Leave out --zero");
-    if (!o.compress.empty()) refuse_stages("sends gradients as they are. Leave out --compress");
     if (o.keep_packed) refuse_stages("keeps no packed weights. Leave out --keep-packed");
-    if (o.profile) refuse_stages("is not profiled. Leave out --profile");
     if (o.gradient_statistics > 0) refuse_stages("has no statistics of gradients. Leave out --gradient-statistics");
   } else if (o.typed.contains("pipeline-schedule")) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");
   }
+  if (!o.stage_layers.empty() && o.pipeline_parallel == 1)
+    refuse("stage-layers", o.stage_layers, "is of --pipeline-parallel. Add that, or leave it out");
+  if (o.virtual_stages > 1 && o.pipeline_schedule != parallel::PipelineSchedule::interleaved)
+    refuse("virtual-stages", std::to_string(o.virtual_stages),
+           "is of --pipeline-schedule interleaved. Add that, or leave it out");
   if (!o.offload_optimizer.empty() && o.device != DeviceName::cpu)
     refuse("offload-optimizer", o.offload_optimizer,
            "is for --device cpu: a device keeps moments in its own memory. Leave it out");

@@ -91,6 +91,8 @@ struct Options {
   bool sequence_parallel = false;                               ///< see TrainStepOptions
   int pipeline_parallel = 1;                                    ///< ranks that have some layers of a model each
   Choice<parallel::PipelineSchedule> pipeline_schedule{};       ///< of their passes
+  int virtual_stages = 0;    ///< parts of a model on each; 0: as the schedule wants
+  std::string stage_layers;  ///< of each part; empty: equally many
   bool tensorboard = false, dashboard = false;
   int dashboard_port = -1;  ///< -1: no page; 0: any free port
   std::string config;
@@ -294,8 +296,14 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "ranks that have one model together, as stages: each some of its layers, through which micro-batches go"},
     o.pipeline_parallel, setting::Range<int>{1});
   f(Flag{"Run", "pipeline-schedule", call,
-         "of stages: 1f1b (forward and backward passes alternate) or gpipe (all forward passes first)"},
+         "of stages: 1f1b (forward and backward passes alternate), gpipe (all forward passes first), interleaved (1f1b "
+         "over several parts of the model on each stage) or zero-bubble (gradients of weights where 1f1b waits)"},
     o.pipeline_schedule, Any{});
+  f(Flag{"Run", "virtual-stages", call,
+         "parts of the model on each stage of --pipeline-schedule interleaved (default 2)"},
+    o.virtual_stages, setting::Range<int>{o.given.contains("virtual-stages") ? 1 : 0});
+  f(Flag{"Run", "stage-layers", call, "of each part of the model: numbers as in 4,4,3, or balanced, as the head needs"},
+    o.stage_layers, Text{});
   f(Flag{"Run", "recompute", call,
          "compute again in the backward pass, to save memory: none, pointwise (norms, GELU, elementwise) or block "
          "(all)"},

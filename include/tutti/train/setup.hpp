@@ -12,10 +12,12 @@
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::train {
@@ -362,21 +364,13 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
                          std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
                          ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
                          ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
-  if (s.micro_steps < s.mesh.pipeline)
-    s.warnings.push_back(fmt::format("--pipeline-parallel {} with {} micro-batch{} a step: each stage waits {:.0f} % "
-                                     "of the time. Give at least {} --micro-batches", s.mesh.pipeline, s.micro_steps,
-                                     s.micro_steps == 1 ? "" : "es",
-                                     100 * parallel::pipeline_bubble(s.mesh.pipeline, s.micro_steps),
-                                     4 * s.mesh.pipeline));
+  if (std::string warning = pipeline_warning(o, s.mesh, s.micro_steps); !warning.empty())
+    s.warnings.push_back(std::move(warning));
   detail::warn_of_little_data(s);
   detail::warn_of_few_averages(s);
   return s;
 }
 
-/// Of a rank with these places on the axes of a mesh.
-inline parallel::PipelineLayout pipeline_layout(Setup const& s, parallel::DataParallel const& ranks) {
-  return {s.mesh.pipeline, ranks.pipeline ? ranks.pipeline->rank() : 0, s.options.pipeline_schedule};
-}
 /// What the checkpoint of step `step` says of its run, beside step and hashes. `ranks` share out a batch; nothing in a
 /// checkpoint depends on how many have a model together.
 inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {

@@ -51,9 +51,7 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
     refuse("a device keeps the optimizer's state in its own memory. Leave out TrainStepOptions::offload_optimizer");
   if (options.pipeline.stages == 1) return;
   if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
-  if (options.compress) refuse("gradients are not compressed in a pipeline. Leave out TrainStepOptions::compress");
   if (options.keep_packed) refuse("stages of a pipeline keep no packed weights. Leave out keep_packed");
-  if (options.profile) refuse("stages of a pipeline are not profiled. Leave out TrainStepOptions::profile");
 }
 
 /// Errors: unavailable, where this rank is a stage of a pipeline.
