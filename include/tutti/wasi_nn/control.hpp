@@ -71,12 +71,14 @@ inline void restore_session(Graph const& graph, Session& session, std::string co
   session.messages = std::move(messages);
 }
 
-/// {"cancel": true}       ends the answer that is being made
-/// {"reset": true}        forgets the conversation
-/// {"truncate": 2}        forgets what was said after the first two questions and answers
-/// {"save": "name"}       keeps the conversation in the host's folder for sessions, {"restore": "name"} takes it up
-/// again Errors: Failure, invalid_argument (none of these), security (the host keeps no sessions), those of the
-/// functions.
+/// Obeys a control:
+///   {"cancel": true}    ends the answer that is being made
+///   {"reset": true}     forgets the conversation
+///   {"truncate": 2}     forgets what was said after the first two questions and answers
+///   {"save": "name"}    keeps the conversation in the host's folder for sessions
+///   {"restore": "name"} goes on with a conversation that was saved
+///
+/// Errors: Failure, invalid_argument (none of these), security (the host keeps no sessions), those of the functions.
 inline void control(Execution& execution, Registry const& registry, std::string const& text) {
   if (text.size() > 1024) throw Failure(Code::too_large, "a control has more than 1024 bytes");
   nlohmann::json json;
