@@ -19,6 +19,7 @@
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/evaluation.hpp>
+#include <tutti/infer/generator.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/generation.hpp>
 #include <tutti/infer/stored_reader.hpp>
@@ -35,3 +36,4 @@
 #include <tutti/infer/service.hpp>
 #include <tutti/infer/openai.hpp>
 #include <tutti/infer/sequence_files.hpp>
+#include <tutti/infer/session_files.hpp>

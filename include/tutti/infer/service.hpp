@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -137,6 +138,19 @@ class Service {
     }
     wake_.notify_all();
   }
+  /// Calls work(decoder, slots) in the service's thread while no tokens go through the model; answers wait for it.
+  /// Blocking; not for what the thread itself calls. Errors: those of `work`; unavailable (the service ends).
+  void between_passes(std::function<void(Decoder&, Slots&)> work) {
+    auto const task = std::make_shared<std::packaged_task<void(Decoder&, Slots&)>>(std::move(work));
+    std::future<void> done = task->get_future();
+    {
+      std::lock_guard const guard(mutex_);
+      if (closing_) throw Error(ErrorKind::unavailable, "Service", "the service has ended");
+      tasks_.push_back(task);
+    }
+    wake_.notify_all();
+    done.get();
+  }
 
  private:
   /// A pass is one batch: hidden states of all its rows are at hand.
@@ -158,13 +172,15 @@ class Service {
     for (;;) {
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock,
-                   [this] { return closing_ || !waiting_.empty() || !forgotten_.empty() || slots_.running() > 0; });
+        wake_.wait(lock, [this] {
+          return closing_ || !waiting_.empty() || !forgotten_.empty() || !tasks_.empty() || slots_.running() > 0;
+        });
         if (closing_) break;
         admit();
         status_.running = slots_.running();
         status_.cached_tokens = slots_.cached();
       }
+      run_tasks();
       if (pass()) continue;
       // All pause: looked at again soon, or when something new comes.
       std::unique_lock lock(mutex_);
@@ -180,6 +196,15 @@ class Service {
     for (Slot& slot : slots_.all())
       if (slot.generation) left.push_back(std::move(slot.generation));
     for (auto const& generation : left) generation->finish({}, gone);
+    run_tasks();
+  }
+  void run_tasks() {
+    std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks;
+    {
+      std::lock_guard const guard(mutex_);
+      tasks.swap(tasks_);
+    }
+    for (auto const& task : tasks) (*task)(decoder_, slots_);
   }
 
   /// Gives free slots to those who wait. Under the mutex.
@@ -369,6 +394,7 @@ class Service {
   std::condition_variable wake_;
   RequestQueue waiting_;
   std::vector<std::string> forgotten_;  // sessions
+  std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks_;
   ServiceStatus status_;
   bool closing_ = false;
   std::thread thread_;  // last: it uses all the others
