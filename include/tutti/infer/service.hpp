@@ -89,22 +89,7 @@ class Service {
   /// Errors    invalid_argument (no prompt, options of sampling, a grammar that is none), out_of_range (a prompt longer
   ///           than the cache, an unknown token), busy (the queue is full)
   std::shared_ptr<Generation> submit(Request request) {
-    if (request.prompt.empty()) throw Error(ErrorKind::invalid_argument, "Service::submit", "the prompt is empty");
-    if (static_cast<std::int64_t>(request.prompt.size()) > capacity())
-      throw Error(ErrorKind::out_of_range, "Service::submit",
-                  concat("the prompt has ", request.prompt.size(), " tokens and the context ", capacity(),
-                         ". Shorten it, or make the service with more capacity"));
-    for (std::int32_t const token : request.prompt)
-      if (token < 0 || token >= decoder_.vocabulary())
-        throw Error(ErrorKind::out_of_range, "Service::submit",
-                    concat("token ", token, " is outside the vocabulary of ", decoder_.vocabulary()));
-    if (request.shift.on && request.shift.keep >= capacity() - 1)
-      throw Error(ErrorKind::invalid_argument, "Service::submit",
-                  concat("a context of ", capacity(), " tokens cannot keep ", request.shift.keep,
-                         " of them and go on. Keep fewer"));
-    if (request.likeliest && (*request.likeliest < 0 || *request.likeliest > decoder_.vocabulary()))
-      throw Error(ErrorKind::out_of_range, "Service::submit",
-                  concat("the ", *request.likeliest, " likeliest of ", decoder_.vocabulary(), " tokens are asked for"));
+    detail::require_possible(request, capacity(), decoder_.vocabulary());
     auto generation = std::make_shared<Generation>(std::move(request));
     if (!generation->request_.grammar.empty()) {
       generation->grammar_.emplace(generation->request_.grammar);
