@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti::federate {
 
@@ -52,8 +53,9 @@ class Gpt2Trainer final : public Trainer {
                                 .compute = o.compute_dtype(),
                                 .groups = optim::parse_groups(o.groups),
                                 .seed = o.seed});
-    fragment_ = parallel::fragments_of(step_->state(), 1).front();
-    if (parallel::size(fragment_) != facts.parameters)
+    std::vector<std::int64_t> fragments;
+    fragment_ = flat_order(step_->state(), program_.fragments, fragments);
+    if (parallel::size(fragment_) != facts.parameters || fragments != facts.fragments)
       throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");
     tokens_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
     targets_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
@@ -118,7 +120,8 @@ class Gpt2Trainer final : public Trainer {
                           static_cast<double>(program_.model.channels);
     train::detail::require_memory(
         program_.options, 1, true, train::state_bytes_of_parameter(program_.options) * parameters,
-        16 * parameters + static_cast<double>(facts.gradient_bytes()) + 4 * hidden, exec::available_memory());
+        (facts.streams() ? 24 : 16) * parameters + 2 * static_cast<double>(facts.gradient_bytes(0)) + 4 * hidden,
+        exec::available_memory());
   }
   /// Steps a second, of steps whose outcome is thrown away.
   double measure() {
@@ -142,7 +145,7 @@ class Gpt2Trainer final : public Trainer {
   std::optional<data::TrainLoader> loader_;
   std::unique_ptr<exec::Context> context_;
   std::unique_ptr<train::TrainStep<nn::Gpt2Loss>> step_;
-  parallel::Fragment fragment_;
+  parallel::Fragment fragment_;  // everything
   Tensor<std::int32_t> tokens_, targets_;
   optim::Schedule schedule_;
 };
