@@ -177,13 +177,14 @@ def case_shepherd_killed():
 
 
 def case_storm():
-    """Anybody is killed at random moments; somebody takes over. Where a run is over before all of them were killed, another
-    begins, all parameters at once and fragments in turns."""
+    """Anybody is killed at random moments; somebody takes over. Half of them in a run that averages all parameters at once,
+    half in one with fragments; where a run is over before, others follow."""
     global PORT
     dice = random.Random(options.seed)
     victims = ["worker"] * options.kills + ["shepherd"] * options.shepherd_kills
     dice.shuffle(victims)
-    steps = 400 * min(len(victims), 15)  # long enough for some of them
+    half = (len(victims) + 1) // 2
+    steps = 400 * min(half, 15)  # long enough for some of them
     killed, started, runs = {"worker": 0, "shepherd": 0}, 0, 0
     while victims or runs < 1:
         words = [[], ["--fragments", 3, "--outer-bits", "int4"]][runs % 2]
@@ -196,10 +197,12 @@ def case_storm():
             started += 1
             workers.append(worker(started))
         before = dict(killed)
-        while victims and lead.poll() is None:
+        left = min(half, len(victims))
+        while left > 0 and lead.poll() is None:
             time.sleep(dice.uniform(0.1, 1.2))
             if lead.poll() is not None:
                 break
+            left -= 1
             kind = victims.pop()
             killed[kind] += 1
             if kind == "shepherd":
