@@ -20,6 +20,18 @@
 #define TUTTI_HAS_X86 0
 #endif
 
+/// TUTTI_SANITIZED is 1 under the address or thread sanitizer, which do not see what assembly reads and writes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TUTTI_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TUTTI_SANITIZED 1
+#endif
+#endif
+#ifndef TUTTI_SANITIZED
+#define TUTTI_SANITIZED 0
+#endif
+
 /// TUTTI_WASM is 1 where the library is compiled to WebAssembly: one thread, files read instead of mapped, no regular
 /// expressions (docs/adr/0029-infer-as-webassembly.md).
 #ifdef __wasm__

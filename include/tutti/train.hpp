@@ -6,6 +6,7 @@
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/choices.hpp>
+#include <tutti/train/algorithm_checks.hpp>
 #include <tutti/train/layout_checks.hpp>
 #include <tutti/train/value_checks.hpp>
 #include <tutti/train/options.hpp>
@@ -26,6 +27,7 @@
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
+#include <tutti/train/checkpoint_writer.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/commands.hpp>

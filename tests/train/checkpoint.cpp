@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/train/checkpoint_writer.hpp>
 // Covers: <tutti/train/state_files.hpp>
 #include "support/catch.hpp"
 
@@ -6,6 +7,7 @@
 #include <tutti/graph/ops.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
+#include <tutti/train/checkpoint_writer.hpp>
 #include <tutti/train/state_files.hpp>
 
 #include <atomic>
@@ -249,6 +251,34 @@ TEST_CASE("a failed save leaves the older checkpoint as it was") {
   bad.parameters.push_back(bad.parameters.front());  // the same name twice
   CHECK_THROWS_AS(save_checkpoint(folder.path, bad, 1), Error);
   CHECK(Checkpoint(find_checkpoint(folder.path, "latest")).step() == 1);
+}
+
+TEST_CASE("a checkpoint that is written beside training has what was there when it began") {
+  Folder folder;
+  Contents contents;
+  CheckpointWriter writer;
+  CHECK(!writer.ready());
+  CHECK(!writer.finish());
+  for (std::int64_t step : {10, 20}) {
+    writer.begin(folder.path, contents.at(step), 0);
+    contents.at(99);  // training goes on
+    REQUIRE_ERROR(writer.begin(folder.path, contents.at(step + 1), 0), ErrorKind::invalid_argument,
+                  "Call finish first");
+    while (!writer.ready()) std::this_thread::yield();
+    std::optional<CheckpointWriter::Written> const written = writer.finish();
+    REQUIRE(written);
+    CHECK(written->step == step);
+    CHECK(written->folder == folder.path / "checkpoints" / ("step_000000" + std::to_string(step)));
+    Checkpoint const checkpoint(written->folder);
+    CHECK(checkpoint.parameters().view<float>("weight")(0, 0) == float(step));
+    CHECK(checkpoint.optimizer().view<float>("m.weight")(1, 2) == 0.25f);
+    CHECK(!writer.finish());
+  }
+  std::ofstream(folder.path / "file") << "no folder";
+  writer.begin(folder.path / "file", contents.at(30), 0);
+  REQUIRE_ERROR(writer.finish(), ErrorKind::io, "file");
+  writer.begin(folder.path, contents.at(40), 0);
+  CHECK(writer.finish()->step == 40);
 }
 
 TEST_CASE("replicas of ranks join the checkpoint, and one that was changed or written elsewhere is told of") {

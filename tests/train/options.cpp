@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/choices.hpp> <tutti/train/command_line.hpp> <tutti/train/value_checks.hpp>
-// Covers: <tutti/train/options.hpp> <tutti/train/layout_checks.hpp>
+// Covers: <tutti/train/options.hpp> <tutti/train/layout_checks.hpp> <tutti/train/algorithm_checks.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/train/command_line.hpp>
@@ -218,10 +218,10 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
                                   "sync-freq",                                            // its micro-steps
                                   "backend", "device", "ranks", "threads",                // where it runs
                                   "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
-                                  "zero",
+                                  "zero", "bucket-bytes", "offload-optimizer",
                                   "config", "help", "resume", "out", "overwrite",            // this call
-                                  "no-final-checkpoint", "profile", "dry-run", "keep-packed", "replicas-per-rank",
-                                  "autotune",
+                                  "no-final-checkpoint", "async-checkpoint", "profile", "dry-run", "keep-packed",
+                                  "replicas-per-rank", "autotune",
                                   "tensorboard", "dashboard", "dashboard-port",                // and who watches it
                                   "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {

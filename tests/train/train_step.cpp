@@ -13,14 +13,18 @@
 #include "train/small_batches.hpp"
 
 #include <tutti/backend/threads.hpp>
+#include <tutti/comm/statistics.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/train/train_step.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 using namespace tutti;
@@ -220,6 +224,87 @@ TEST_CASE("what the backward pass computes again changes no loss and no paramete
     CHECK(fewer < all);
     CHECK(fewest < fewer);
   }
+}
+
+TEST_CASE("gradients may be reduced in buckets of any size: the same bits, in more or fewer calls") {
+  auto const outcome = [](parallel::Replicas replicas, std::int64_t bucket_bytes) {
+    Outcome result;
+    std::int64_t calls = 0;
+    threads::run(2, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      TrainStep<nn::Gpt2Loss> step(context, config, adamw,
+                                   {.batch = 6, .sequence = 8, .clip = 0.5, .bucket_bytes = bucket_bytes});
+      step.initialise(42);
+      communicator.start_statistics();
+      step.connect(parallel::data_parallel(communicator, replicas));
+      std::vector<float> losses;
+      for (int i = 0; i < 3; ++i) {
+        StepResult const done = step(Rows(i, communicator.rank() * 6, 6).at(i), 1e-2);
+        losses.insert(losses.end(), {done.loss, done.grad_norm});
+      }
+      if (communicator.rank() != 0) return;
+      result = {losses, parallel::hash(step.state())};
+      Statistics const statistics = communicator.statistics();
+      for (OperationStatistics const& one : statistics.operations) calls += one.calls;
+    });
+    return std::pair(result, calls);
+  };
+  for (auto const replicas : {parallel::Replicas::per_rank, parallel::Replicas::per_node}) {
+    auto const [one, few] = outcome(replicas, std::int64_t{4} << 20);
+    auto const [each, many] = outcome(replicas, 0);
+    INFO(few << " calls, " << many << " with a bucket for each parameter");
+    CHECK(each.losses == one.losses);
+    CHECK(each.hash == one.hash);
+    CHECK(many > few + 20);
+  }
+  exec::Context context({.threads = 1});
+  REQUIRE_ERROR(TrainStep<nn::Gpt2Loss>(context, config, adamw, {.bucket_bytes = -1}), ErrorKind::configuration,
+                "bucket_bytes must be at least 0");
+}
+
+TEST_CASE("moments may lie in files: the same bits, initialised, resumed and shared out") {
+  char const* const given = std::getenv("TMPDIR");
+  std::string const folder = given != nullptr ? given : "/tmp";
+  auto const outcome = [](int ranks, parallel::Replicas replicas, std::int64_t micro_steps, std::string const& place) {
+    Outcome result;
+    std::int64_t offloaded = 0, in_memory = 0;
+    threads::run(ranks, [&](Communicator<Threads>& communicator) {
+      exec::Context context({.threads = 1});
+      std::int64_t const share = 12 / ranks;
+      TrainStep<nn::Gpt2Loss> step(context, config, adamw,
+                                   {.batch = share / micro_steps, .sequence = 8, .micro_steps = micro_steps,
+                                    .offload_optimizer = place});
+      step.initialise(42);
+      step.connect(parallel::data_parallel(communicator, replicas));
+      std::vector<float> losses;
+      for (int i = 0; i < 4; ++i) {
+        if (i == 2) step.initialise(7);  // what was there is gone
+        losses.push_back(step(Rows(i, communicator.rank() * share, share).at(i), 1e-2).loss);
+      }
+      step.sections().gather(*comm::port(communicator), step.state(), true);
+      if (communicator.rank() != 0) return;
+      offloaded = step.state().offloaded_bytes();
+      in_memory = step.state_bytes();
+      result = {losses, parallel::hash(step.state())};
+    });
+    return std::tuple(result, offloaded, in_memory);
+  };
+  using enum parallel::Replicas;
+  for (auto const& [ranks, replicas, micro_steps] :
+       {std::tuple(1, per_rank, 1), {1, per_rank, 3}, {2, per_node, 1}, {2, sharded, 2}}) {
+    INFO(ranks << " ranks, " << micro_steps << " micro-steps");
+    auto const [memory, none, all] = outcome(ranks, replicas == per_node ? per_rank : replicas, micro_steps, "");
+    auto const [files, bytes, rest] = outcome(ranks, replicas, micro_steps, folder);
+    CHECK(files.losses == memory.losses);
+    CHECK(files.hash == memory.hash);
+    CHECK(none == 0);
+    CHECK(bytes >= 2 * rest);  // two moments of a parameter
+    CHECK(rest < all);
+  }
+  exec::Context context({.threads = 1});
+  TrainStepOptions const nowhere{.sequence = 8, .offload_optimizer = "/nowhere/at/all"};
+  REQUIRE_ERROR(TrainStep<nn::Gpt2Loss>(context, config, adamw, nowhere), ErrorKind::io,
+                "a file in '/nowhere/at/all' (No such file or directory). Choose a folder");
 }
 
 TEST_CASE("the memory of a step of GPT-2 124M with long sequences falls to what a policy keeps") {

@@ -272,14 +272,14 @@ def case_accumulation(bench):
 
 
 def case_resume(bench):
-    """SIGTERM checkpoints and leaves with 0; resuming gives the losses of an uninterrupted run bit for bit, also twice."""
+    """SIGTERM checkpoints and leaves with 0; resuming gives the losses of an uninterrupted run bit for bit, also twice, and where checkpoints are written beside training."""
     for backend in bench.backends():
         whole, part = bench.folder / f"{backend}-whole", bench.folder / f"{backend}-part"
         flags = ["--batch", "2", "--steps", "400", "--validation-data", str(bench.folder / "validation.bin")]
         bench.run(backend, 2, whole, *flags)
         for stop in (signal.SIGTERM, signal.SIGINT):
             done = len(bench.losses(part)) if part.exists() else 0
-            process = bench.start(backend, 2, part, *flags, *(["--resume", "latest"] if done else []))
+            process = bench.start(backend, 2, part, *flags, "--checkpoint-every", "20", "--async-checkpoint", *(["--resume", "latest"] if done else []))
             bench.wait_for_step(process, part, done + 5)
             os.kill(process.pid, stop)
             text, errors = bench.finish(process)
@@ -288,7 +288,9 @@ def case_resume(bench):
             check("stopped by" in text, f"no word about the stop:\n{text[-2000:]}")
         stopped = len(bench.losses(part))
         check(stopped < 400, "the run was over before it was stopped")
-        bench.run(backend, 2, part, "--resume", "latest")
+        bench.run(backend, 2, part, "--resume", "latest", "--async-checkpoint")
+        kept = [row["step"] for row in bench.metrics(part, "checkpoint")]
+        check(kept == sorted(set(kept)) and stopped in kept and kept[-1] == 400 and len(kept) > 3, f"checkpoints of steps {kept}")
         check(bench.losses(part) == bench.losses(whole), f"{backend}: losses differ from the uninterrupted run's")
         check(bench.parameters(part, 400) == bench.parameters(whole, 400), "parameters differ")
         steps = [row["step"] for row in bench.metrics(part)]
@@ -680,6 +682,9 @@ def case_tensor(bench):
                 print(f"  {model} {backend} {data} x {tensor}: within {worst:.1e}")
     again = bench.folder / "again"
     bench.run("threads", 4, again, *steps, "--validate-every", "10", "--tensor-parallel", "2")
+    for row in bench.metrics(again):
+        axes = row["exposed_axis_ms"]
+        check("tensor" in axes and set(axes) <= {"data", "tensor"} and abs(sum(axes.values()) - row["exposed_comm_ms"]) < 1e-6, str(row))
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads22", 20), "a second run gives other bits")
     for before, (data, tensor) in (("gpt2threads14", (4, 1)), ("gpt2threads41", (2, 2)), ("gpt2threads22", (1, 4)), ("gpt2threads22", (1, 1)),
                                    ("llamathreads22", (1, 2)), ("gpt2threads22", (2, 2))):

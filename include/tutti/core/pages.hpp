@@ -11,7 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 #if !TUTTI_WASM
+#include <cerrno>
+#include <fcntl.h>
+#include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 namespace tutti::pages {
@@ -39,7 +43,29 @@ inline void* map_zeros(std::size_t bytes) noexcept {
   return memory == MAP_FAILED ? nullptr : memory;
 #endif
 }
-/// Gives memory of `map_zeros` back.
+#if !TUTTI_WASM
+/// The same in a file of its own in `folder`, which has no name and goes with the mapping: the system writes there what
+/// memory has no room for. All of the file is reserved, since a disk that is full at a first touch ends the process.
+/// Null, and the number of the error, where that is not possible.
+inline void* map_file_of_zeros(std::string const& folder, std::size_t bytes, int& error) {
+  int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without nameless files
+    std::string name = folder + "/tutti-XXXXXX";
+    file = ::mkostemp(name.data(), O_CLOEXEC);
+    if (file >= 0) ::unlink(name.c_str());
+  }
+  error = file < 0 ? errno : ::posix_fallocate(file, 0, static_cast<::off_t>(bytes));
+  void* memory = MAP_FAILED;
+  if (error == 0) {
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) error = errno;
+  }
+  if (file >= 0) ::close(file);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+#endif
+
+/// Gives memory of either kind back.
 inline void unmap(void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #if TUTTI_WASM
   std::free(memory);

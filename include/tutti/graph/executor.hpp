@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <source_location>
 #include <span>
 #include <string>
@@ -134,7 +135,7 @@ class Executor : public Ports {
       state_.require_initialised(
           "Executor::run", [&](Field const& field) { return Program::find(program_.list.fields, field.name) >= 0; },
           where);
-    waited_ns_ = 0;
+    waits_ = {};
     oldest_ = 0;
     started_ = 0;
     if (options_.poison) poison_all();
@@ -166,7 +167,8 @@ class Executor : public Ports {
   }
 
   /// Nanoseconds that the last run was blocked in waits for other ranks: communication that computation did not hide.
-  std::int64_t waited_ns() const noexcept { return waited_ns_; }
+  std::int64_t waited_ns() const noexcept { return std::accumulate(waits_.begin(), waits_.end(), std::int64_t{0}); }
+  AxisWaits const& waits() const noexcept { return waits_; }
   std::int64_t runs() const noexcept { return runs_; }
   /// Empty without ExecutorOptions::profile.
   Profile const& profile() const noexcept { return profile_; }
@@ -213,7 +215,7 @@ class Executor : public Ports {
       case StepKind::all_reduce_wait: {
         if (port == nullptr) break;
         Flight& flight = flights_[lowering::at(step.slot)];
-        if (flight.active) wait(*port, flight.ticket);
+        if (flight.active) wait(*port, flight.ticket, step.mesh_axis);
         flight.active = false;
         break;
       }
@@ -226,7 +228,8 @@ class Executor : public Ports {
         double nothing = 0;
         void* const sum = step.kind == StepKind::node_sum ? static_cast<void*>(pointer(step.writes[0])) : &nothing;
         wait(*options_.node, options_.node->start_all_reduce(sum, 1, DType::float64, comm::PortOp::sum,
-                                                             std::source_location::current()));
+                                                             std::source_location::current()),
+             MeshAxis::data);
         break;
       }
       case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(port, step); break;
@@ -270,7 +273,7 @@ class Executor : public Ports {
       ticket = port->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
                                           static_cast<comm::PortOp>(step.operation), here);
     }
-    wait(*port, ticket);
+    wait(*port, ticket, step.mesh_axis);
   }
   /// What is in flight is not there yet.
   void look(std::size_t s) {
@@ -279,10 +282,10 @@ class Executor : public Ports {
     for (Ref const& result : step.writes)
       options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
   }
-  void wait(comm::Port& port, comm::Port::Ticket ticket) {
+  void wait(comm::Port& port, comm::Port::Ticket ticket, MeshAxis axis) {
     std::int64_t const begin = exec::now_ns();
     port.wait(ticket);
-    waited_ns_ += exec::now_ns() - begin;
+    waits_[static_cast<std::size_t>(axis)] += exec::now_ns() - begin;
   }
   /// One look at the oldest collective in flight lets all of them progress.
   void progress() {
@@ -327,7 +330,7 @@ class Executor : public Ports {
   std::int32_t oldest_ = 0, started_ = 0;
   Profile profile_;
   List<List<Dead>> dead_after_;
-  std::int64_t waited_ns_ = 0;
+  AxisWaits waits_{};
   std::int64_t runs_ = 0;
 };
 

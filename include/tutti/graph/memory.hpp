@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Large blocks of memory with an owner: whole pages from the system, huge ones where it has them, or a communicator's
-/// heap.
+/// Large blocks of memory with an owner: whole pages from the system, huge ones where it has them, a file's, or a
+/// communicator's heap.
 
 #include <tutti/comm/port.hpp>
+#include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/pages.hpp>
 #include <tutti/core/shared.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace tutti::graph {
@@ -59,6 +62,26 @@ class Memory {
     memory.kept_ = std::move(port);
     return memory;
   }
+  /// Zeros in a nameless file in `folder`, which goes with this memory: the system writes there what it has no room
+  /// for. Errors: io, which names the folder.
+  static Memory in_file(std::int64_t bytes, std::string const& folder,
+                        std::source_location where = std::source_location::current()) {
+    Memory memory;
+    int error = ENOSYS;
+    auto const size = static_cast<std::size_t>(bytes);
+#if !TUTTI_WASM
+    memory.mapped_ = pages::map_file_of_zeros(folder, size, error);
+#endif
+    if (memory.mapped_ == nullptr)
+      throw Error(ErrorKind::io, "graph::Memory",
+                  "cannot keep " + std::to_string(bytes) + " bytes in a file in '" + folder + "' (" +
+                      std::generic_category().message(error) + "). Choose a folder of a disk with room for them",
+                  where);
+    memory.mapped_bytes_ = memory.bytes_ = size;
+    memory.data_ = static_cast<std::byte*>(memory.mapped_);
+    memory.in_file_ = true;
+    return memory;
+  }
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
     Memory taken(std::move(other));
@@ -73,11 +96,12 @@ class Memory {
   /// Zeros again. Whole pages go back to the system, where they came from it, until they are touched.
   void clear(std::int64_t begin, std::int64_t bytes) noexcept {
     if (bytes <= 0) return;
-    if (mapped_ == nullptr) std::memset(data_ + begin, 0, static_cast<std::size_t>(bytes));
+    if (mapped_ == nullptr || in_file_) std::memset(data_ + begin, 0, static_cast<std::size_t>(bytes));
     else pages::clear(data_ + begin, static_cast<std::size_t>(bytes));
   }
 
   std::byte* data() const noexcept { return data_; }
+  bool in_file() const noexcept { return in_file_; }
   std::int64_t bytes() const noexcept { return static_cast<std::int64_t>(bytes_); }
 
   void swap(Memory& other) noexcept {
@@ -85,6 +109,7 @@ class Memory {
     std::swap(bytes_, other.bytes_);
     std::swap(mapped_, other.mapped_);
     std::swap(mapped_bytes_, other.mapped_bytes_);
+    std::swap(in_file_, other.in_file_);
     std::swap(port_, other.port_);
     std::swap(kept_, other.kept_);
   }
@@ -94,6 +119,7 @@ class Memory {
   std::size_t bytes_ = 0;
   void* mapped_ = nullptr;
   std::size_t mapped_bytes_ = 0;
+  bool in_file_ = false;
   comm::Port* port_ = nullptr;
   Shared<comm::Port> kept_;  // where this memory may outlive whoever has the port
 };

@@ -178,6 +178,7 @@ class Profile {
       if (largest != nullptr) text += " " + to_string(largest->shape);
     }
     if (step.product != DType::float32) text += concat(" ", tutti::name(step.product));
+    if (step.mesh_axis != MeshAxis::data) text += concat(", axis ", name(step.mesh_axis));
     return text;
   }
 

@@ -3,6 +3,7 @@
 /// @file
 /// What ranks know of a value, along each axis of the mesh of ranks.
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -22,6 +23,9 @@ constexpr std::string_view name(MeshAxis axis) noexcept {
          : axis == MeshAxis::pipeline ? "pipeline"
                                       : "sequence";
 }
+
+/// Nanoseconds in which a rank was blocked, waiting for others along each axis of the mesh.
+using AxisWaits = std::array<std::int64_t, mesh_axes>;
 
 /// What the ranks along one axis of the mesh know of a value.
 enum class Replication : std::uint8_t {

@@ -60,6 +60,15 @@ class State {
   State() = default;
   explicit State(Graph const& graph) { add(graph); }
 
+  /// From now on what is added beside parameters - moments, accumulators - lies in nameless files in `folder`, of which
+  /// the system keeps in memory what it has room for. Adding it throws io where the folder takes no files, or no more.
+  void offload_states(std::string folder) { folder_ = std::move(folder); }
+  std::int64_t offloaded_bytes() const noexcept {
+    std::int64_t total = 0;
+    for (Field const& field : fields_) total += field.memory.in_file() ? field.bytes() : 0;
+    return total;
+  }
+
   /// Adds the parameters and states of a graph that are not there yet; starts them by their Init, normals at zero.
   /// Errors: shape, when a field of the same name has another shape or dtype.
   void add(Graph const& graph) {
@@ -71,11 +80,13 @@ class State {
     }
     for (std::size_t i = 0; i < graph.states.size(); ++i) {
       Id const id = graph.states[i];
-      Field* const field = add(graph.name(id), graph.dtype(id), graph.shape(id), graph.state_inits[i]);
+      Field* const field = add(graph.name(id), graph.dtype(id), graph.shape(id), graph.state_inits[i], folder_);
       if (state_update(graph, id) == StateUpdate::per_rank) field->per_rank = true;
     }
   }
-  Field* add(std::string_view name, DType dtype, Shape const& shape, Init const& init = {}) {
+  /// In memory, or in a file in `folder`. Errors: shape, as above; io.
+  Field* add(std::string_view name, DType dtype, Shape const& shape, Init const& init = {},
+             std::string const& folder = {}) {
     if (Field* const present = find(name)) {
       if (present->dtype != dtype || !(present->shape == shape))
         throw Error(ErrorKind::shape, "State::add",
@@ -84,12 +95,14 @@ class State {
                         to_string(shape) + ". Give it another name");
       return present;
     }
+    std::int64_t const bytes = std::max<std::int64_t>(shape.size() * static_cast<std::int64_t>(size_of(dtype)), 1);
+    Memory memory = folder.empty() ? Memory(bytes) : Memory::in_file(bytes, folder);
     Field& field = fields_.emplace_back();
     field.name = name;
     field.dtype = dtype;
     field.shape = shape;
     field.init = init;
-    field.memory = Memory(std::max<std::int64_t>(field.bytes(), 1));
+    field.memory = std::move(memory);
     if (init.kind == Init::Kind::ones) {
       if (dtype != DType::float32)
         throw Error(ErrorKind::dtype, "State::add", "field '" + field.name + "' starts with ones and is not float32");
@@ -232,6 +245,7 @@ class State {
   std::deque<Field> fields_;  // addresses of fields stay
   Memory together_;           // of shared fields
   bool writer_ = true;        // of these
+  std::string folder_;        // of files for what is no parameter
 };
 
 }  // namespace tutti::graph

@@ -33,6 +33,8 @@ inline Work work_of(train::Setup const& setup) {
                   .compute = o.compute_dtype(),
                   .recompute = o.recompute,
                   .keep_packed = o.keep_packed,
+                  .bucket_bytes = o.bucket_bytes,
+                  .offload_optimizer = o.offload_optimizer,
                   .groups = optim::parse_groups(o.groups),
                   .weigh_targets = setup.train && setup.train->leaves_out_targets(),
                   .compress = parallel::compressor_of(o.compress)};

@@ -146,9 +146,10 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   std::set<std::string> moments;  // of updates that ranks can share out
   graph::CompileOptions compiling;
   compiling.target = result.target;
+  compiling.bucket_bytes = options.bucket_bytes;
   int const ranks_on_node = std::min(cluster.devices_per_node, layout.ranks());
   bool const one_state = cluster.shared_state && !device && layout.tensor == 1 && layout.pipeline == 1 &&
-                         layout.zero == 0 && ranks_on_node > 1;
+                         layout.zero == 0 && ranks_on_node > 1 && options.offload_optimizer.empty();
   if (one_state) compiling.division = {0, ranks_on_node, ranks_on_node == layout.data};
   if (layout.zero == 1 && !device && layout.data > 1 && layout.tensor == 1)
     compiling.division = {0, layout.data, true, true};
@@ -207,6 +208,11 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
     auto const gradients = static_cast<double>(result.passes.back().program.plan.communicator_bytes);
     memory.workspace -= gradients * others;
     memory.parameters -= accumulated * others;
+  }
+  if (!options.offload_optimizer.empty()) {  // in files
+    memory.moments = 0;
+    memory.parameters -= accumulated;
+    accumulated = 0;
   }
   if (layout.zero == 3) {
     double const parameters = memory.parameters - accumulated / layout.data;

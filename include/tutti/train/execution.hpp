@@ -35,7 +35,7 @@ concept ReadyProgram = requires(R& run, R const& seen, std::string_view name, do
   { seen.takes(name) } -> std::same_as<bool>;
   run.run(where);
   { seen.value(name) } -> std::convertible_to<double>;
-  { seen.waited_ns() } -> std::convertible_to<std::int64_t>;
+  { seen.waits() } -> std::convertible_to<graph::AxisWaits>;
   seen.profile();
 };
 

@@ -39,6 +39,9 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
   } else if (o.typed.contains("pipeline-schedule")) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");
   }
+  if (!o.offload_optimizer.empty() && o.device != DeviceName::cpu)
+    refuse("offload-optimizer", o.offload_optimizer,
+           "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
     if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)

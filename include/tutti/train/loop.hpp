@@ -11,6 +11,7 @@
 #include <tutti/parallel/compression.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
+#include <tutti/train/checkpoint_writer.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/product_choices.hpp>
@@ -73,6 +74,8 @@ class Run {
                .recompute = o().recompute,
                .profile = o().profile,
                .keep_packed = o().keep_packed,
+               .bucket_bytes = o().bucket_bytes,
+               .offload_optimizer = o().offload_optimizer,
                .groups = optim::parse_groups(o().groups),
                .weigh_targets = setup_.train->leaves_out_targets(),
                .pipeline = pipeline_layout(setup_, data_parallel_),
@@ -93,7 +96,8 @@ class Run {
   void prepare() {
     if (o().gradient_statistics > 0) step_.plan_measures();
     step_.compile();
-    detail::require_memory(o(), ranks_on_node_, step_.divided(), static_cast<double>(common_bytes()),
+    double const copies = !o().async_checkpoint ? 0 : step_.divided() ? 1 : 1.0 / ranks_on_node_;
+    detail::require_memory(o(), ranks_on_node_, step_.divided(), (1 + copies) * static_cast<double>(common_bytes()),
                            static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
@@ -310,6 +314,9 @@ class Run {
   void checkpoint();
   void write_checkpoint();
   void write_checkpoint(graph::State const& whole);
+  /// Waits for the checkpoint that is being written beside training, and tells of it. Errors: io.
+  void finish_checkpoint();
+  void tell_of_checkpoint(CheckpointWriter::Written const& written);
 
   void finish();
 
@@ -342,6 +349,7 @@ class Run {
   bool paused_ = false, keep_now_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
   std::string saved_, diverged_, origin_;
+  CheckpointWriter writer_;  // of the rank that writes
 };
 
 /// Trains a model and returns the exit code for main: 1 when options, files or the machine do not allow it, which the

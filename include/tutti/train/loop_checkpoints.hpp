@@ -6,6 +6,7 @@
 #include <tutti/train/loop.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -70,9 +71,24 @@ void Run<Loss, Device>::write_checkpoint(graph::State const& whole) {
   if (!root()) return;
   if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
   contents.facts = checkpoint_facts(setup_, done_, data_ranks());
-  saved_ = save_checkpoint(o().out, contents, o().keep).string();
-  outputs_.line("step " + std::to_string(done_) + ": checkpoint " + saved_);
-  outputs_.record({{"type", "checkpoint"}, {"step", done_}, {"path", saved_}});
+  if (o().async_checkpoint) {
+    finish_checkpoint();  // of the one before
+    writer_.begin(o().out, std::move(contents), o().keep);
+  } else {
+    tell_of_checkpoint({done_, save_checkpoint(o().out, contents, o().keep)});
+  }
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::finish_checkpoint() {
+  if (std::optional<CheckpointWriter::Written> const written = writer_.finish()) tell_of_checkpoint(*written);
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::tell_of_checkpoint(CheckpointWriter::Written const& written) {
+  saved_ = written.folder.string();
+  outputs_.line("step " + std::to_string(written.step) + ": checkpoint " + saved_);
+  outputs_.record({{"type", "checkpoint"}, {"step", written.step}, {"path", saved_}});
 }
 
 }  // namespace tutti::train

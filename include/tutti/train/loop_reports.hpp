@@ -40,9 +40,14 @@ void Run<Loss, Device>::tell() {
                        {"exposed_comm_ms", result.exposed_comm_ms},
                        {"slowest_ms", slowest_.ms},
                        {"slowest_rank", slowest_.rank}};
+  if (port_->size() > data_ranks())
+    for (int axis = 0; axis < graph::mesh_axes; ++axis)
+      if (double const ms = result.exposed_axis_ms[static_cast<std::size_t>(axis)]; ms > 0)
+        row["exposed_axis_ms"][std::string(name(static_cast<graph::MeshAxis>(axis)))] = ms;
   if (data::MixtureLoader const& sets = *setup_.train; sets.sets() > 1)
     for (std::size_t set = 0; set < sets.sets(); ++set) row["epochs"][sets.name(set)] = sets.epochs_at(step + 1, set);
   outputs_.record(row);
+  if (writer_.ready()) finish_checkpoint();
   step_seconds_ += seconds;
   waited_ms_ = result.exposed_comm_ms;
   done_ = step + 1;
@@ -200,6 +205,7 @@ void Run<Loss, Device>::finish() {
   std::int64_t const steps = done_ - setup_.first_step;
   bool const unsaved = last_saved_ != done_ && (steps > 0 || !setup_.same_run);
   if (converging && unsaved && (stopped || !o().no_final_checkpoint)) checkpoint();
+  finish_checkpoint();
   parallel::barrier(*port_);  // the files are complete before any rank leaves
   if (!converging) return end("diverged", diverged_);
   if (stopped)

@@ -8,14 +8,13 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/setting.hpp>
-#include <tutti/optim/parameter_groups.hpp>
 #include <tutti/parallel/compression_choice.hpp>
+#include <tutti/train/algorithm_checks.hpp>
 #include <tutti/train/choices.hpp>
 #include <tutti/train/layout_checks.hpp>
 #include <tutti/train/value_checks.hpp>
 
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <set>
 #include <string>
@@ -77,12 +76,15 @@ struct Options {
   std::string out;
   bool overwrite = false;  ///< `out` may hold another run's checkpoints, which are removed
   bool no_final_checkpoint = false;
+  bool async_checkpoint = false;  ///< see CheckpointWriter
   Choice<graph::Recompute> recompute = graph::Recompute::none;  ///< by the backward pass
   bool profile = false;                                         ///< measure every operation
   bool dry_run = false;                                         ///< plan, and train nothing
   bool keep_packed = false;                                     ///< see TrainStepOptions
   bool autotune = false;                                        ///< of devices; see product_choices.hpp
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;            ///< of gradients that are reduced together
+  std::string offload_optimizer;                                ///< folder; empty: its state is in memory
   int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
@@ -251,6 +253,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "steps; every so many, keep norm and zeros of each parameter's gradient, and find what made a NaN"},
     o.gradient_statistics, count);
   f(Flag{"Run", "no-final-checkpoint", call, "do not keep the last step"}, o.no_final_checkpoint, Any{});
+  f(Flag{"Run", "async-checkpoint", call,
+         "write checkpoints while training goes on, from a copy: takes memory for parameters and moments once more"},
+    o.async_checkpoint, Any{});
   f(Flag{"Run", "keep", checkpoint, "newest checkpoints to keep; 0 keeps all"}, o.keep, count);
   f(Flag{"Run", "resume", call, "latest, a step, or the path of a checkpoint"}, o.resume, file);
   f(Flag{"Run", "out", call, "folder for metrics, logs and checkpoints"}, o.out, Text{.empty = false, .utf8 = false});
@@ -268,6 +273,13 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "1: every rank has parameters of its own and of adamw's moments only the share that it updates, as ZeRO's "
          "stage 1 (default 0: as --replicas-per-rank says)"},
     o.zero, setting::Range<int>{0, 1});
+  f(Flag{"Run", "bucket-bytes", call,
+         "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone"},
+    o.bucket_bytes, Whole{0, std::int64_t{1} << 40});
+  f(Flag{"Run", "offload-optimizer", call,
+         "folder: keep the optimizer's moments in files there, of which memory has what it has room for; every rank "
+         "then has its own, as with --replicas-per-rank"},
+    o.offload_optimizer, file);
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});
@@ -336,43 +348,7 @@ inline void validate(Options const& o) {
   if (o.device != DeviceName::cpu && o.keep_packed)
     refuse("device", o.device.text(), "keeps no packed weights. Leave out --keep-packed");
   detail::check_layout(o, refuse);
-  // What is resumed may say otherwise.
-  bool const remembered = !o.resume.empty() && o.checkpoint.empty();
-  if (o.architecture == Architecture::gpt2 && o.resume.empty())
-    for (char const* name : {"kv-heads", "hidden", "untied"})
-      if (o.typed.contains(name)) refuse(name, "", "is of --architecture llama. Add that, or leave it out");
-  if (o.architecture == Architecture::llama && (o.dropout > 0 || o.attention_dropout > 0))
-    refuse(o.dropout > 0 ? "dropout" : "attention-dropout", "", "is of --architecture gpt2. Leave it out");
-  if (o.algorithm == AlgorithmName::ddp && !remembered)
-    for (char const* name : {"inner-steps", "outer-learning-rate", "outer-momentum", "fragments", "outer-bits",
-                             "outer-overlap", "outer-mix"})
-      if (o.typed.contains(name)) refuse(name, "", "is of --algorithm diloco. Add that, or leave it out");
-  if (!remembered) {
-    auto const of_others = [&](std::initializer_list<char const*> names, std::string const& whose) {
-      for (char const* name : names)
-        if (o.typed.contains(name)) refuse(name, "", "is of --optimizer " + whose + ". Add that, or leave it out");
-    };
-    if (o.optimizer == OptimizerName::adamw) of_others({"momentum"}, "sgd or muon");
-    if (o.optimizer == OptimizerName::sgd) of_others({"beta1", "beta2", "epsilon"}, "adamw or muon");
-    if (o.optimizer != OptimizerName::sgd) of_others({"nesterov"}, "sgd");
-    if (o.optimizer != OptimizerName::muon) of_others({"muon-scale"}, "muon");
-  }
-  try {
-    static_cast<void>(optim::parse_groups(o.groups));
-  } catch (Error const& error) {
-    throw Error(ErrorKind::configuration, "train_gpt2", "--groups " + error.message() + o.source_of("groups"));
-  }
-  if (std::string const why = parallel::why_not(o.compress, {.every_step = o.algorithm == AlgorithmName::ddp,
-                                                             .tensor_ranks = o.tensor_parallel,
-                                                             .on_processors = o.device == DeviceName::cpu});
-      !why.empty())
-    refuse("compress", o.compress, why);
-  if (o.fragments > o.inner_steps)
-    refuse("fragments", std::to_string(o.fragments),
-           "are more than the " + std::to_string(o.inner_steps) + " --inner-steps, in each of which one is averaged");
-  if (o.outer_overlap >= o.inner_steps)
-    refuse("outer-overlap", std::to_string(o.outer_overlap),
-           "is not below the " + std::to_string(o.inner_steps) + " --inner-steps");
+  detail::check_algorithm(o, refuse);
   bool const sized = o.layers != 0 || o.channels != 0 || o.heads != 0;
   if (!o.model.empty() && sized)
     refuse("model", o.model, "already says --layers, --channels and --heads. Give one or the other");

@@ -126,7 +126,9 @@ class PipelinedStep {
     programs_.carried = cut_.carried();
     bool const averages = ranks_.port && ranks_.port->size() > 1;
     auto const compiled = [&](graph::Graph const& graph) {
-      return graph::compile(graph::amp(graph, options_.compute));
+      graph::CompileOptions compiling;
+      compiling.bucket_bytes = options_.bucket_bytes;
+      return graph::compile(graph::amp(graph, options_.compute), compiling);
     };
     programs_.forward = compiled(programs_.graphs[0]);
     programs_.first_backward = compiled(programs_.graphs[1]);
@@ -168,7 +170,8 @@ class PipelinedStep {
     StepResult result;
     result.loss = static_cast<float>(loss);
     result.grad_norm = static_cast<float>(update_->value("grad_norm"));
-    result.exposed_comm_ms = static_cast<double>(run_->waited_ns() + update_->waited_ns()) / 1e6;
+    result.add(graph::MeshAxis::pipeline, run_->waited_ns());
+    result.add(update_->waits());
     return result;
   }
   double evaluate(FunctionRef<void(graph::Executor&)> give, std::source_location where) {

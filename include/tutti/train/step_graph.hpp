@@ -35,6 +35,8 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
   if (options.compress && options.tensor > 1)
     refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
            "TrainStepOptions::compress, or use one rank of the tensor axis");
+  if (!options.offload_optimizer.empty() && !on_processors)
+    refuse("a device keeps the optimizer's state in its own memory. Leave out TrainStepOptions::offload_optimizer");
   if (options.pipeline.stages == 1) return;
   if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
   if (options.compress) refuse("gradients are not compressed in a pipeline. Leave out TrainStepOptions::compress");

@@ -9,11 +9,14 @@
 #include <tutti/core/list.hpp>
 #include <tutti/exec/isa.hpp>
 #include <tutti/graph/op.hpp>
+#include <tutti/graph/replication.hpp>
 #include <tutti/optim/gradient_compressor.hpp>
 #include <tutti/optim/parameter_groups.hpp>
 #include <tutti/parallel/pipeline_schedule.hpp>
 #include <tutti/tensor/view.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -39,6 +42,12 @@ struct TrainStepOptions {
   /// Pack the weights of products once a step, not once a micro-step, forward and backward. Costs twice the memory of
   /// these weights (half of it in bfloat16), and saves at most a few percent: see docs/performance.md.
   bool keep_packed = false;
+  /// Gradients that are reduced together, as soon as the backward pass has them: a bucket is closed before it would
+  /// grow above this; a larger gradient has one of its own. The same on all ranks; sums have the same bits with any.
+  std::int64_t bucket_bytes = std::int64_t{4} << 20;
+  /// On processors: where the optimizer's state, and sums over micro-steps, lie in files instead of memory, each rank's
+  /// its own (its node shares no state then); the system keeps in memory what it has room for. Empty: in memory.
+  std::string offload_optimizer{};
   /// Names of parameters that are not trained, with '*' for any text ("wte", "blocks.attention.*"): no update, no
   /// weight decay, no moments. The state and its checkpoints hold them as before.
   std::vector<std::string> frozen{};
@@ -65,6 +74,8 @@ inline void require_sound(TrainStepOptions const& options, std::source_location 
     throw Error(ErrorKind::configuration, "TrainStep", "batches, sequence and micro-steps must be at least 1", where);
   if (!(options.weight > 0))
     throw Error(ErrorKind::configuration, "TrainStep", "the weight of a rank must be above 0", where);
+  if (options.bucket_bytes < 0)
+    throw Error(ErrorKind::configuration, "TrainStep", "bucket_bytes must be at least 0", where);
 }
 
 /// What matrix products are made of, and how on this processor.
@@ -86,6 +97,15 @@ struct StepResult {
   float loss = 0;              ///< mean over all of the step, before the update
   float grad_norm = 0;         ///< global norm before clipping
   double exposed_comm_ms = 0;  ///< time in which this rank only waited for others
+  std::array<double, graph::mesh_axes> exposed_axis_ms{};  ///< the same, by axis of the mesh
+
+  void add(graph::MeshAxis axis, std::int64_t ns) noexcept {
+    exposed_axis_ms[static_cast<std::size_t>(axis)] += static_cast<double>(ns) / 1e6;
+    exposed_comm_ms += static_cast<double>(ns) / 1e6;
+  }
+  void add(graph::AxisWaits const& waits) noexcept {
+    for (std::size_t axis = 0; axis < waits.size(); ++axis) add(static_cast<graph::MeshAxis>(axis), waits[axis]);
+  }
 };
 
 }  // namespace tutti::train

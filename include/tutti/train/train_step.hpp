@@ -64,10 +64,10 @@ class TrainStep {
         options_(options),
         inputs_(inputs_of<Loss>(config, options.sequence)),
         execution_(context, state_),
-        programs_(options.micro_steps),
-        measures_(options.micro_steps) {
+        programs_(options.micro_steps), measures_(options.micro_steps) {
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options.batch;
     require_sound(options_, where);
+    state_.offload_states(options_.offload_optimizer);
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
@@ -99,8 +99,10 @@ class TrainStep {
   /// Parameters and moments; valid as long as this object. On a device a copy as of this call, which the next step
   /// reads back: ask again after steps.
   graph::State& state() { return execution_.state(), state_; }
-  /// Of parameters and moments.
-  std::int64_t state_bytes() const noexcept { return state_.bytes() - sections_.others_bytes(state_); }
+  /// Of parameters and moments that are in memory.
+  std::int64_t state_bytes() const noexcept {
+    return state_.bytes() - std::max(state_.offloaded_bytes(), sections_.others_bytes(state_));
+  }
   /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
   parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
@@ -155,10 +157,8 @@ class TrainStep {
     require_ranks(data_parallel, splits_.ranks(), Execution<Device>::averages, where);
     sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
     if (pipeline_) pipeline_->connect(data_parallel, where);
-    programs_.clear(), measures_.clear();
-    execution_.close();
-    execution_.state();
-    state_.unshare();
+    programs_.clear(), measures_.clear(), execution_.close();
+    execution_.state(), state_.unshare();
     parallel_ = std::move(data_parallel);
     compared_ = false;
     if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
@@ -168,8 +168,8 @@ class TrainStep {
   void mark_compared() noexcept { compared_ = true; }
   /// Whether ranks could have fields of the state together: AdamW's, and parameters that are frozen.
   bool divisible() const {
-    return std::any_of(state_.fields().begin(), state_.fields().end(),
-                       [this](auto const& field) { return may_share(field); });
+    return state_.offloaded_bytes() == 0 && std::any_of(state_.fields().begin(), state_.fields().end(),
+                                                        [this](auto const& field) { return may_share(field); });
   }
   /// Whether a node's ranks have one copy of such fields, and share out their updates.
   bool divided() const noexcept { return state_.shared_bytes() > 0; }
@@ -199,6 +199,7 @@ class TrainStep {
       give(run, batch, micro, weights, where);
       if (micro + 1 == options_.micro_steps) optim::set_step(run, optimizer_, learning_rate, updates_ + 1);
       Execution<Device>::step(run, where);
+      if constexpr (!Execution<Device>::asynchronous) result.add(run.waits());
     }
     ++updates_;
     if constexpr (!Execution<Device>::asynchronous) read(result);
@@ -211,7 +212,7 @@ class TrainStep {
     StepResult result = pending_[0];
     pending_.erase(pending_.begin());
     if constexpr (Execution<Device>::asynchronous) {
-      programs_.last().finish();
+      programs_.last().finish(), result.add(programs_.last().waits());
       read(result);
     }
     return result;
@@ -333,7 +334,6 @@ class TrainStep {
   void read(StepResult& result) const {
     if (pipeline_) return;  // which gave it
     Ready const& run = programs_.last();
-    result.exposed_comm_ms = static_cast<double>(run.waited_ns()) / 1e6;
     result.loss = static_cast<float>(run.value("loss"));
     result.grad_norm = static_cast<float>(run.value("grad_norm"));
   }
@@ -354,6 +354,7 @@ class TrainStep {
     state_.add(graph);
     graph::CompileOptions options;
     options.target = Execution<Device>::target;
+    options.bucket_bytes = options_.bucket_bytes;
     if (updates) options.division = parallel::division_of(parallel_, divided());
     return execution_.compile(graph, options);
   }

@@ -69,7 +69,7 @@ TEST_CASE("every key has a line, and each line's text is what its variable takes
         "deadline_seconds = 2.5 (TUTTI_MPI_DEADLINE_SECONDS)\n"
         "node_shared = on (TUTTI_MPI_NODE_SHARED)\n"
         "node_ranks = 2 (TUTTI_MPI_NODE_RANKS)\n"
-        "staging_bytes = 65536 (default)\n"
+        "staging_bytes = 262144 (default)\n"
         "copy_bytes = 0 (TUTTI_MPI_COPY_BYTES)\n"
         "count_limit = 1000 (TUTTI_MPI_COUNT_LIMIT)\n"
         "print_config = 1 (TUTTI_MPI_PRINT_CONFIG)\n");

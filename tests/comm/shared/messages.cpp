@@ -2,6 +2,7 @@
 /// @file
 /// Messages of ranks on one memory, without a backend: every way in which they travel, and mixed.
 
+// Covers: <tutti/comm/shared/copy.hpp>
 // Covers: <tutti/comm/shared/messages.hpp>
 // Covers: <tutti/comm/shared/parcel.hpp>
 // Covers: <tutti/comm/shared/parcels.hpp>
@@ -111,9 +112,22 @@ MessageInfo receive(Messages<Portion>& at, Bytes& bytes, int from, int tag, Mess
 
 }  // namespace
 
+TEST_CASE("copies for other processors are whole and write nothing else, at every size and offset") {
+  Bytes const from = pattern(10000, 3);
+  for (std::size_t const bytes : {0, 1, 3, 4, 5, 8, 9, 64, 767, 768, 769, 2047, 2048, 2049, 4120, 8216, 9000})
+    for (std::size_t const offset : {0, 1, 7, 32, 63}) {
+      CAPTURE(bytes, offset);
+      Bytes to(10000, 0xcc), expected = to;
+      comm::shared::copy_shared(to.data() + offset, from.data() + 2 * offset, static_cast<std::int64_t>(bytes));
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(2 * offset), bytes,
+                  expected.begin() + static_cast<std::ptrdiff_t>(offset));
+      REQUIRE(to == expected);
+    }
+}
+
 TEST_CASE("messages of every size arrive whole, before and after their receive is started") {
   Node node(2);
-  for (std::size_t const bytes : {0, 1, 984, 4120, 4121, 8192, 8193, 32768, 32769, 100'000, 5'000'000}) {
+  for (std::size_t const bytes : {0, 1, 984, 4120, 4121, 8192, 8193, 8216, 8217, 32768, 32769, 100'000, 5'000'000}) {
     INFO(bytes << " bytes");
     Bytes const sent = pattern(bytes, 1);
     Bytes first(bytes), second(bytes);
@@ -203,9 +217,9 @@ TEST_CASE("small messages that a full ring and full memory leave no room for wai
 
 TEST_CASE("a rank without any memory of its own says so where a message needs some") {
   Node node(2, 64);
-  Bytes const small = pattern(16, 0), large = pattern(5000, 0);
+  Bytes const small = pattern(16, 0), large = pattern(9000, 0);
   CHECK(send(node[0], small, 1, 1) == nullptr);
-  REQUIRE_ERROR(send(node[0], large, 1, 1), ErrorKind::out_of_memory, "no room for a message of 5000 bytes");
+  REQUIRE_ERROR(send(node[0], large, 1, 1), ErrorKind::out_of_memory, "no room for a message of 9000 bytes");
   CHECK(!node[0].busy());
 }
 
@@ -312,8 +326,8 @@ TEST_CASE("a send that is withdrawn is complete when somebody has it, and is rec
 
 TEST_CASE("parcels are used again, and those that others hold stay until they let go") {
   Node node(2);
-  Bytes const sent = pattern(6000, 6);
-  Bytes received(6000);
+  Bytes const sent = pattern(9000, 6);
+  Bytes received(9000);
   for (int i = 0; i < 100; ++i) {
     CHECK(send(node[0], sent, 1, 1) == nullptr);
     receive(node[1], received, 0, 1, node[0]);

@@ -245,7 +245,7 @@ struct MpiConfig {
   mpi::Setting<mpi::NodeRanks> node_ranks = mpi::preset(mpi::NodeRanks(0));
   /// Of each of a rank's two staging buffers, in shared memory: what private memory passes through on the node, this
   /// much at a time. As much of a device's memory passes through the host at a time.
-  mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(64 << 10));
+  mpi::Setting<mpi::BufferSize> staging_bytes = mpi::preset(mpi::BufferSize(256 << 10));
   /// No MPI takes back what it has begun: it may go on with the buffers of a call that failed. What it works on is
   /// therefore a copy where a buffer has at most this many bytes; of a failed call with larger ones the process does
   /// not call MPI again. 0: no copies, and MPI stays usable: the program keeps the buffers of failed calls alive.

@@ -6,6 +6,7 @@
 /// receiver, out of the sender's buffer.
 
 #include <tutti/backend/threads/group.hpp>
+#include <tutti/comm/shared/copy.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
@@ -15,7 +16,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 namespace tutti::threads {
@@ -62,7 +62,7 @@ class BasicMail {
         slot.tag = message.tag;
         slot.dtype = message.dtype;
         slot.channel = message.channel;
-        if (message.bytes != 0) std::memcpy(slot.contents, message.data, static_cast<std::size_t>(message.bytes));
+        comm::shared::copy_shared(slot.contents, message.data, message.bytes);
         box.ring.commit(number);
         return nullptr;
       }
@@ -164,8 +164,7 @@ class BasicMail {
     Mailbox& box = *own_;
     while (comm::shared::MessageSlot const* const slot = box.ring.next()) {
       if (State* const state = receiver_of(*slot)) {
-        if (std::int64_t const bytes = std::min(slot->bytes, state->bytes); bytes != 0)
-          std::memcpy(state->to, slot->contents, static_cast<std::size_t>(bytes));
+        comm::shared::copy_shared(state->to, slot->contents, std::min(slot->bytes, state->bytes));
         state->info = info_of(*slot);
         state->complete = true;
       } else {
@@ -205,8 +204,7 @@ class BasicMail {
     std::uint32_t expected = Letter::posted;
     if (!letter.state.compare_exchange_strong(expected, Letter::copying))
       throw Error(ErrorKind::communication, "recv", concat("rank ", letter.source, " gave up its send"));
-    if (std::int64_t const bytes = std::min(letter.bytes, state.bytes); bytes != 0)
-      std::memcpy(state.to, letter.data, static_cast<std::size_t>(bytes));
+    comm::shared::copy_shared(state.to, letter.data, std::min(letter.bytes, state.bytes));
     state.info = info_of(letter);
     letter.state.store(Letter::delivered, std::memory_order_release);
     return true;

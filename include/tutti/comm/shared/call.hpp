@@ -36,6 +36,7 @@ struct Call {
   std::int64_t length = 0;     // elements of the longest block
   std::int64_t at = 0;         // first element of the round in each block
   std::int64_t chunk = 0;      // elements of a round in each block
+  std::int64_t places = 1;     // of staging memory, in turn, where a round needs a part of it
   std::int64_t give_up_at = 0;
   int next = 0;                // the first rank not yet seen in this phase
   int one = 0, other = 0;      // who disagree

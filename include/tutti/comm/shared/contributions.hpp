@@ -6,6 +6,7 @@
 
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/call.hpp>
+#include <tutti/comm/shared/copy.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -85,19 +86,26 @@ class BasicContributions {
     c.phase = c.fills || c.drains ? Call::filling : Call::sharing;
     divide(c);
   }
-  /// Into rounds of what staging memory holds.
+  /// Into rounds of what staging memory holds. What needs one round is put at another place of it each time: its last
+  /// contents have left the first-level cache of who wrote them by then, from where others read slower (8 KiB in 1.0 us
+  /// instead of 0.6 on an Intel Xeon).
   void divide(Call& c) const noexcept {
     c.at = 0;
     std::int64_t const line = 64 / c.element_bytes() > 0 ? 64 / c.element_bytes() : 1;
     std::int64_t const elements = board_.stage_bytes() / c.element_bytes() / blocks(c.call);
     c.chunk = elements > line ? elements / line * line : elements;
+    std::int64_t const needed = (c.length + line - 1) / line * line;
+    c.places = 1;
+    if (needed == 0 || 2 * needed > c.chunk || c.element_bytes() > 64) return;
+    c.chunk = needed;
+    c.places = board_.stage_bytes() / (blocks(c.call) * needed * c.element_bytes());
   }
   /// This rank's contribution to the round, when the others cannot reach it; not what only this rank takes.
   void fill(Call& c) noexcept {
     Collective const& call = c.call;
     if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
     auto const* const from = static_cast<std::byte const*>(call.from);
-    std::byte* const stage = board_.stage(rank_, c.round);
+    std::byte* const stage = this->stage(c, rank_);
     std::int64_t const element = c.element_bytes();
     bool const slices = reduces_slices(call.kind);
     Slice const own = slices ? slice_of(c, rank_, c.at, c.round_count()) : Slice{};
@@ -125,6 +133,13 @@ class BasicContributions {
   }
 
  protected:
+  /// Where this round's contribution of a rank is, and the results for it.
+  std::byte* stage(Call const& c, int rank) const noexcept {
+    std::byte* const begin = board_.stage(rank, c.round);
+    if (c.places == 1) return begin;
+    std::int64_t const place = static_cast<std::int64_t>(c.round >> 1) % c.places;
+    return begin + place * blocks(c.call) * c.chunk * c.element_bytes();
+  }
   /// Whether every rank gets a result of all elements, so that the ranks deal the elements out among them.
   static bool reduces_slices(Kind kind) noexcept {
     return kind == Kind::all_reduce || kind == Kind::reduce || is_scan(kind) || kind == Kind::all_reduce_contributions;
@@ -146,10 +161,7 @@ class BasicContributions {
     }
   }
   static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
-    if (to == from || bytes == 0) return;
-    if (bytes == 8) std::memcpy(to, from, 8);  // a library that is asked for so little takes longer than the copy
-    else if (bytes == 4) std::memcpy(to, from, 4);
-    else std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    if (to != from) copy_shared(to, from, bytes);
   }
   /// To where others read it.
   static void put(Call& c, void* to, void const* from, std::int64_t bytes) noexcept {
@@ -230,7 +242,7 @@ class BasicContributions {
     Entry const& entry = board_.entry(c.sequence, rank);
     if (c.small || entry.from == Entry::in_payload) return entry.payload + header_bytes(c.call, rank) + offset;
     if (entry.from != 0) return board_.address(entry.from) + offset;
-    return board_.stage(rank, c.round) + (block * c.chunk + at - c.at) * element;
+    return stage(c, rank) + (block * c.chunk + at - c.at) * element;
   }
   struct Slice {
     std::int64_t begin = 0, end = 0;

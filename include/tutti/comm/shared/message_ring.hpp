@@ -17,7 +17,7 @@ namespace tutti::comm::shared {
 
 /// One message: its envelope and its contents.
 struct alignas(64) MessageSlot {
-  static constexpr std::int64_t inline_bytes = 4120;  ///< rows of halos too; slots are no power of two apart
+  static constexpr std::int64_t inline_bytes = 8216;  ///< up to 8 KiB; slots are no power of two apart
   std::atomic<std::uint64_t> ready{0};  ///< number of the message + 1
   std::int64_t bytes = 0;
   std::int32_t source = 0;
@@ -26,7 +26,7 @@ struct alignas(64) MessageSlot {
   Channel channel = Channel::user;
   alignas(8) std::byte contents[inline_bytes];
 };
-static_assert(sizeof(MessageSlot) == 4160);
+static_assert(sizeof(MessageSlot) == 8256);
 
 /// Messages of one source stay in order. Made in memory that starts as this object does.
 class alignas(64) MessageRing {

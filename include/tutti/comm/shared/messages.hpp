@@ -7,6 +7,7 @@
 /// the way, all of a pair of ranks are received in order.
 
 #include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/copy.hpp>
 #include <tutti/comm/shared/parcel.hpp>
 #include <tutti/comm/shared/parcels.hpp>
 #include <tutti/comm/shared/transfer.hpp>
@@ -76,7 +77,7 @@ class Messages {
       MessageSlot const* const slot = own_.ring.next();
       if (slot != nullptr && !own_.has_late() && fits(*slot, from, tag, channel) && slot->bytes <= bytes &&
           slot->bytes <= MessageSlot::inline_bytes) {
-        copy_message(to, slot->contents, slot->bytes);
+        copy_shared(to, slot->contents, slot->bytes);
         info = info_of(*slot);
         own_.ring.pop();
         return nullptr;
@@ -105,7 +106,7 @@ class Messages {
     transfer.parcel = letter->parcel;
     letter->parcel = nullptr;
     if (transfer.parcel == nullptr) {
-      copy_message(to, letter->copy.data(), letter->bytes < bytes ? letter->bytes : bytes);
+      copy_shared(to, letter->copy.data(), letter->bytes < bytes ? letter->bytes : bytes);
       transfer.complete = true;
     }
     return &transfer;
@@ -226,7 +227,7 @@ class Messages {
     if (number == MessageRing::full) return false;
     MessageSlot& slot = ring.slot(number);
     head(slot, bytes, dtype, tag, channel);
-    copy_message(slot.contents, from, bytes);
+    copy_shared(slot.contents, from, bytes);
     ring.commit(number);
     return true;
   }
@@ -287,7 +288,7 @@ class Messages {
       t->info = info_of(head);
       t->parcel = parcel;
       if (contents != nullptr) {
-        copy_message(t->to, contents, head.bytes < t->bytes ? head.bytes : t->bytes);
+        copy_shared(t->to, contents, head.bytes < t->bytes ? head.bytes : t->bytes);
         t->complete = true;
       }
       return;
@@ -300,7 +301,7 @@ class Messages {
     letter->channel = head.channel;
     if (contents != nullptr && head.bytes != 0) {
       letter->copy = Array<std::byte>(static_cast<std::size_t>(head.bytes));
-      std::memcpy(letter->copy.data(), contents, static_cast<std::size_t>(head.bytes));
+      copy_shared(letter->copy.data(), contents, head.bytes);
     }
     letter->parcel = parcel;
     waiting_.push_back(std::move(letter));

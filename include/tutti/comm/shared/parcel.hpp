@@ -5,6 +5,7 @@
 /// where it arrives then. A parcel is memory of its sender that its receiver reaches. It holds no pointers of its own,
 /// so that it works where every process maps it elsewhere.
 
+#include <tutti/comm/shared/copy.hpp>
 #include <tutti/comm/shared/message_ring.hpp>
 
 #include <atomic>
@@ -75,7 +76,7 @@ class alignas(64) Parcel {
     std::int64_t const room = at == 0 ? capacity_ : emptied_.load(std::memory_order_acquire) + capacity_;
     for (std::int64_t const end = bytes < room ? bytes : room; at < end;) {
       std::int64_t const n = next(at, end);
-      std::memcpy(contents() + at % capacity_, static_cast<std::byte const*>(from) + at, static_cast<std::size_t>(n));
+      copy_shared(contents() + at % capacity_, static_cast<std::byte const*>(from) + at, n);
       filled_.store(at += n, std::memory_order_release);
     }
     if (at < bytes && held_.load(std::memory_order_acquire) != 0) return false;
@@ -105,7 +106,7 @@ class alignas(64) Parcel {
     for (std::int64_t end = filled_.load(std::memory_order_acquire); at < end;) {
       std::int64_t const n = next(at, end);
       if (std::int64_t const wanted = room - at < n ? room - at : n; wanted > 0)
-        std::memcpy(static_cast<std::byte*>(to) + at, contents() + at % capacity_, static_cast<std::size_t>(wanted));
+        copy_shared(static_cast<std::byte*>(to) + at, contents() + at % capacity_, wanted);
       emptied_.store(at += n, std::memory_order_release);
       if (at == end) end = filled_.load(std::memory_order_acquire);
     }

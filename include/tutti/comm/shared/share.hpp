@@ -128,7 +128,7 @@ class BasicShare : public Contributions {
       if (r == rank_) continue;
       Slice const slice = slice_of(c, r, c.at, c.round_count());
       copy(static_cast<std::byte*>(call.to) + slice.begin * element,
-           board_.stage(rank_, c.round) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
+           stage(c, rank_) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
     }
   }
 
@@ -197,7 +197,7 @@ class BasicShare : public Contributions {
       std::uint64_t const place = board_.entry(c.sequence, r).to;
       std::byte* const to = r == rank_ ? static_cast<std::byte*>(call.to) : board_.address(place);
       if (r != rank_ && place == 0)
-        outputs_.push_back(board_.stage(r, c.round) + (slice.begin - c.at) * element);
+        outputs_.push_back(stage(c, r) + (slice.begin - c.at) * element);
       else outputs_.push_back(to + slice.begin * element);
       if (r != rank_) c.moved.sent += bytes;
     }

@@ -5,13 +5,13 @@
 
 #include <tutti/comm/collective.hpp>
 #include <tutti/comm/shared/board.hpp>
+#include <tutti/comm/shared/copy.hpp>
 #include <tutti/comm/shared/parcel.hpp>
 #include <tutti/core/owner.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <sys/uio.h>
 
 namespace tutti::comm::shared {
@@ -64,10 +64,6 @@ bool fits(Head const& head, int from, int tag, Channel channel) noexcept {
   return head.channel == channel && (from < 0 || head.source == from) && (tag < 0 || head.tag == tag);
 }
 
-inline void copy_message(void* to, void const* from, std::int64_t bytes) noexcept {
-  if (bytes != 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
 /// Reads a part of an offered message where it lies, so that this rank hears of failures meanwhile. True when that was
 /// all; where it cannot, it declines the offer.
 template <class = void>
@@ -79,7 +75,7 @@ bool read_offered(Transfer& t, Board const& board) noexcept {
   std::int64_t const n = wanted - t.at < part ? wanted - t.at : part;
   void* const to = static_cast<std::byte*>(t.to) + t.at;
   if (source.place != 0) {
-    copy_message(to, board.address(source.place) + t.at, n);
+    copy_shared(to, board.address(source.place) + t.at, n);
   } else {
     auto const pointer = [](std::uint64_t address) {
       return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));

@@ -83,7 +83,10 @@ inline std::set<std::string> const& unused_by_all() {
                                            "autotune",
                                            "algorithm",
                                            "outer-overlap",
-                                           "outer-mix"};
+                                           "outer-mix",
+                                           "async-checkpoint",
+                                           "bucket-bytes",
+                                           "offload-optimizer"};
   return flags;
 }
 

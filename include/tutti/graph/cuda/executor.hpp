@@ -211,7 +211,8 @@ class Executor : public Ports {
 
   /// Nanoseconds, by the device's events, between its coming to the results of collectives and its going on, in the
   /// last run that was finished: what it stood still for, and copied.
-  std::int64_t waited_ns() const noexcept { return waited_ns_; }
+  /// Programs of devices cross the axis of data alone.
+  AxisWaits waits() const noexcept { return {waited_ns_}; }
   std::int64_t runs() const noexcept { return runs_; }
   /// Empty without ExecutorOptions::profile.
   Profile const& profile() const noexcept { return profile_; }

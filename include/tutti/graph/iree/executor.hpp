@@ -72,7 +72,7 @@ class Executor : public Ports {
   }
 
   /// No rank is waited for.
-  std::int64_t waited_ns() const noexcept { return 0; }
+  AxisWaits waits() const noexcept { return {}; }
   std::int64_t runs() const noexcept { return runs_; }
   /// Empty: what IREE does within a run is not known.
   Profile const& profile() const noexcept { return profile_; }
