@@ -27,6 +27,7 @@ parser.add_argument("--generator", required=True)
 parser.add_argument("--kills", type=int, default=4, help="of workers, in the storm")
 parser.add_argument("--shepherd-kills", type=int, default=2)
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--iree-worker", help="of the case mixed; TUTTI_IREE_PYTHON names a Python with IREE")
 options = parser.parse_args()
 began = time.monotonic()
 DEADLINE = 200 + 8 * (options.kills + options.shepherd_kills)  # seconds, for everything: whoever is not done by then hangs
@@ -45,10 +46,11 @@ def require(holds, why):
         fail(why)
 
 
-def start(name, program, *words):
+def start(name, program, *words, environment=None):
     """A process whose output goes to a file of this name."""
     out = open(folder / name, "a")
-    process = subprocess.Popen([program, *map(str, words)], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen([program, *map(str, words)], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                               env={**os.environ, **(environment or {})})
     process.name = name
     running.append(process)
     return process
@@ -101,9 +103,9 @@ def shepherd(*words, name="shepherd", workers=2, steps=600, inner=20):
                  workers, "--steps", steps, "--inner-steps", inner, *MODEL, *QUICK, *words)
 
 
-def worker(number, *words):
-    return start(f"worker{number}", options.worker, "--connect", f"127.0.0.1:{PORT}", "--data", folder / "data", "--threads",
-                 1, "--patience", 10, *words)
+def worker(number, *words, program=None, environment=None):
+    return start(f"worker{number}", program or options.worker, "--connect", f"127.0.0.1:{PORT}", "--data", folder / "data", "--threads",
+                 1, "--patience", 10, *words, environment=environment)
 
 
 def committed_once(samples):
@@ -279,6 +281,30 @@ def case_fragments():
     parameters = json.loads((folder / "run/shepherd/log.jsonl").read_text().split("\n")[0][17:])["parameters"]
     sent = rows[-1]["bytes_sent"] - rows[-20]["bytes_sent"]
     require(sent < 19 * 3 * parameters / 3 * 0.7 + 100_000, f"{sent} bytes for 19 outer steps of {parameters} parameters")
+
+
+def case_mixed():
+    """Workers of different kinds learn as well together as workers of one kind."""
+    global PORT
+    losses, words = [], ["--batch", 4, "--outer-learning-rate", 1, "--outer-momentum", 0]
+    for mixed in (False, True):
+        PORT = free_port()
+        subprocess.run(["rm", "-rf", folder / "run"], check=True)
+        lead = shepherd(*words, workers=3, steps=600, inner=10, name=f"shepherd{len(running)}")
+        kinds = [{}, {}, {}]
+        if mixed:
+            kinds = [{}, {"environment": {"TUTTI_ISA": "scalar"}}, {"program": options.iree_worker}]
+        workers = [worker(10 * mixed + k, *(["--device", "iree:llvm-cpu", "--patience", 60] if "program" in kind else []), **kind)
+                   for k, kind in enumerate(kinds)]
+        require(wait(lead) == 0, "the shepherd failed")
+        require([wait(one) for one in workers] == [0, 0, 0], "a worker failed")
+        rows = complete(3 * 4 * 600)
+        losses.append([row["loss"] for row in rows if row["type"] == "validation"][-1])
+        everybody = sum(row["workers"] == 3 for row in rows if row["type"] == "outer_step")
+        require(everybody > 20, f"only {everybody} outer steps are of all three")
+        print(f"{'AVX-512 or what there is, scalar, and IREE llvm-cpu' if mixed else 'three alike'}: validation loss {losses[-1]:.4f}, "
+              f"{everybody} outer steps of all three", flush=True)
+    require(abs(losses[1] / losses[0] - 1) < 0.01, f"validation losses {losses}")
 
 
 def case_rate():

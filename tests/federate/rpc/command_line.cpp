@@ -75,6 +75,8 @@ TEST_CASE("flags that a program has no use for are refused by name") {
   auto const configuration = ErrorKind::configuration;
   REQUIRE_ERROR(shepherd({"--ranks", "2"}), configuration, "--ranks does nothing in a shepherd");
   REQUIRE_ERROR(shepherd({"--profile"}), configuration, "--profile does nothing in a shepherd");
+  CHECK(worker({"--device", "iree:llvm-cpu"}).command.train.device.text() == "iree:llvm-cpu");
+  REQUIRE_ERROR(shepherd({"--device", "iree:llvm-cpu"}), configuration, "--device does nothing in a shepherd");
   REQUIRE_ERROR(worker({"--learning-rate", "1"}), configuration, "--learning-rate does nothing in a worker");
   REQUIRE_ERROR(shepherd({"--fragments", "31"}), configuration, "as many as --inner-steps, 30");
   REQUIRE_ERROR(shepherd({"--fragments", "0"}), configuration, "--fragments 0");

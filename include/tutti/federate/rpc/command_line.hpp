@@ -238,10 +238,12 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
   if (c.at.patience < seconds(1))
     throw Error(ErrorKind::configuration, "federate", "--patience must be at least 1 second");
   std::set<std::string> unused = detail::unused_by_all();
+  unused.erase("device");
   // The shepherd says what is trained, and how.
   train::for_each_flag(c.train, [&](train::Flag const& flag, auto const&, auto const&) {
     std::string const name = flag.name;
-    if (name != "data" && name != "tokenizer" && name != "threads" && name != "config") unused.insert(name);
+    if (name != "data" && name != "tokenizer" && name != "threads" && name != "config" && name != "device")
+      unused.insert(name);
   });
   detail::refuse_typed(c.train, unused, "a worker, to whom its shepherd says it");
   return parsed;

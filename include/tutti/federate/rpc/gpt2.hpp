@@ -312,9 +312,10 @@ class Gpt2Shepherd {
 };
 
 /// Blocking. Prints what happens. Errors: communication, with why it could not go on; configuration, io.
-inline void run_gpt2_worker(WorkerCommand const& command) {
+template <class Device = Cpu>
+void run_gpt2_worker(WorkerCommand const& command) {
   train::StopSignals const signals(true);
-  Gpt2Trainer trainer(command.train);
+  Gpt2TrainerOn<Device> trainer(command.train);
   auto const say = [](std::string const& what) {
     std::printf("worker: %s\n", what.c_str());
     std::fflush(stdout);
