@@ -15,6 +15,7 @@ namespace tutti::test {
 
 struct SharedPath {
   bool reachable = true;          ///< whether all buffers are in every rank's reach
+  bool readable = false;          ///< whether ranks read the memory of each other's processes
   std::int64_t stage_bytes = 0;   ///< of a staging buffer
 };
 struct Moved {
@@ -58,7 +59,9 @@ inline Moved shared_traffic(comm::Kind kind, int ranks, int rank, std::int64_t c
   if (kind == Kind::reduce) writes = root ? 0 : mine;
   if (kind == Kind::exscan && !last) reads -= mine;   // what the last rank gives is in nobody's result
   if (kind == Kind::exscan && !root) writes -= mine;  // and the first rank gets none
-  if (path.reachable) return {comm::Algorithm::shared_one_pass, writes, reads};
+  std::int64_t const least_read = kind == Kind::broadcast || kind == Kind::scatter ? 65536 : 32768;
+  bool const read = path.readable && !whole && kind != Kind::reduce_scatter && block >= least_read;
+  if (path.reachable || read) return {comm::Algorithm::shared_one_pass, writes, reads};
   // Without what only this rank takes.
   std::int64_t const filled = given - (whole ? mine * rows : blocked ? block : 0);
   return {comm::Algorithm::shared_staged, (gives ? filled : 0) + writes, reads};
@@ -89,7 +92,9 @@ inline Moved ragged_traffic(comm::Kind kind, int ranks, int rank, std::int64_t c
   if (kind == Kind::scatter_v) reads = rank == 0 ? 0 : block(rank);
   if (all_fit) return {comm::Algorithm::shared_board, given(rank), reads};
   std::int64_t const inside = fits(rank) ? given(rank) : 0;
-  if (path.reachable) return {comm::Algorithm::shared_one_pass, inside, reads};
+  bool const read = path.readable && kind != Kind::reduce_scatter_v &&
+                    block(ranks - 1) >= (kind == Kind::scatter_v ? 65536 : 32768);
+  if (path.reachable || read) return {comm::Algorithm::shared_one_pass, inside, reads};
   // Without what only this rank takes.
   return {comm::Algorithm::shared_staged, fits(rank) ? inside : given(rank) - (gathers ? 0 : block(rank)), reads};
 }

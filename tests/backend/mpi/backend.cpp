@@ -22,12 +22,14 @@
 #include "comm/refused_waits.hpp"
 
 #include <tutti/comm/device_choice.hpp>
+#include <tutti/comm/statistics.hpp>
 #include <tutti/exec/processors.hpp>
 
 #include <algorithm>
 #include <array>
 #include <complex>
 #include <cstdint>
+#include <iostream>
 #include <sched.h>
 #include <string>
 #include <vector>
@@ -407,6 +409,97 @@ TEST_CASE("a message longer than the buffer is an error on the receiver alone") 
     }
     request.wait();
   });
+}
+
+TEST_CASE("large blocks of ordinary memory arrive whole, read where they lie if the ranks of a node may do that") {
+  Communicator<Mpi> comm(Mpi(MPI_COMM_WORLD));
+  int const ranks = comm.size(), rank = comm.rank(), last = ranks - 1;
+  auto const value = [](int from, int to, std::size_t i) {
+    return static_cast<float>(from * 100'000 + to * 10'000 + static_cast<int>(i % 9973));
+  };
+  auto const blocks_of = [&](int from, std::vector<std::int64_t> const& counts) {
+    std::vector<float> all;
+    for (int to = 0; to < ranks; ++to)
+      for (std::size_t i = 0; i < static_cast<std::size_t>(counts[static_cast<std::size_t>(to)]); ++i)
+        all.push_back(value(from, to, i));
+    return all;
+  };
+  std::string wrong;
+  for (std::int64_t const n : {8191, 8192, 16384, 50'001, 300'000}) {
+    std::vector<std::int64_t> const even(static_cast<std::size_t>(ranks), n);
+    std::vector<std::int64_t> ragged;
+    for (int r = 0; r < ranks; ++r) ragged.push_back(r % 2 == 0 ? n + r : 3 * r);
+    std::vector<std::int64_t> const mine(static_cast<std::size_t>(ranks), ragged[static_cast<std::size_t>(rank)]);
+    auto const look = [&](char const* what, std::vector<float> const& got, auto&& expected) {
+      std::size_t at = 0;
+      for (int from = 0; from < ranks; ++from)
+        for (std::size_t i = 0, count = static_cast<std::size_t>(expected(from)); i < count; ++i, ++at)
+          if (at >= got.size() || got[at] != value(from, rank, i)) {
+            wrong += std::string(what) + " of " + std::to_string(n) + " from " + std::to_string(from) + "; ";
+            return;
+          }
+      if (at != got.size()) wrong += std::string(what) + ": " + std::to_string(got.size()) + " elements; ";
+    };
+    auto const zeros = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); };
+    std::int64_t all_ragged = 0;
+    for (std::int64_t const count : ragged) all_ragged += count;
+
+    std::vector<float> const from = blocks_of(rank, even);
+    std::vector<float> to = zeros(n * ranks), in_place = from;
+    comm.all_to_all(from, to);
+    look("all_to_all", to, [&](int) { return n; });
+    comm.all_to_all(in_place, in_place);
+    look("all_to_all in place", in_place, [&](int) { return n; });
+    to = zeros(mine[0] * ranks);
+    comm.all_to_all_v(blocks_of(rank, ragged), to, ragged, mine);
+    look("all_to_all_v", to, [&](int) { return mine[0]; });
+
+    // To all alike: every rank gives what it would give to this one.
+    auto const own = [&](int reader, std::int64_t count) {
+      std::vector<float> block;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) block.push_back(value(rank, reader, i));
+      return block;
+    };
+    for (int reader = 0; reader < ranks; ++reader) {
+      bool const reads = rank == reader;
+      to = zeros(n * ranks);
+      comm.gather(own(reader, n), to, reader);
+      if (reads) look("gather", to, [&](int) { return n; });
+      to = zeros(all_ragged);
+      comm.gather_v(own(reader, ragged[static_cast<std::size_t>(rank)]), to, ragged, reader);
+      if (reads) look("gather_v", to, [&](int of) { return ragged[static_cast<std::size_t>(of)]; });
+      to = zeros(n * ranks);
+      comm.all_gather(own(reader, n), to);
+      if (reads) look("all_gather", to, [&](int) { return n; });
+      to = zeros(all_ragged);
+      comm.all_gather_v(own(reader, ragged[static_cast<std::size_t>(rank)]), to, ragged);
+      if (reads) look("all_gather_v", to, [&](int of) { return ragged[static_cast<std::size_t>(of)]; });
+    }
+    std::vector<float> block = zeros(n), piece = zeros(mine[0]), text = own(last, n);
+    comm.scatter(blocks_of(rank, even), block, last);
+    comm.scatter_v(blocks_of(rank, ragged), piece, ragged, last);
+    comm.broadcast(text, 0);
+    for (std::size_t i = 0; i < block.size() && wrong.empty(); ++i)
+      if (block[i] != value(last, rank, i) || text[i] != value(0, last, i)) wrong += "scatter or broadcast; ";
+    for (std::size_t i = 0; i < piece.size() && wrong.empty(); ++i)
+      if (piece[i] != value(last, rank, i)) wrong += "scatter_v; ";
+  }
+  INFO(wrong);
+  CHECK(wrong.empty());
+
+  std::vector<float> const x(100'000, 1.0f);
+  std::vector<float> y(100'000 * static_cast<std::size_t>(ranks));
+  comm.start_statistics();
+  comm.all_gather(x, y);
+  comm.barrier();
+  Statistics const statistics = comm.statistics();
+  OperationStatistics const* const gathered = statistics.find("all_gather");
+  REQUIRE(gathered != nullptr);
+  bool const reads = comm.backend().reads_memory();
+  std::cerr << (reads ? "" : "SKIPPED: the system forbids these ranks to read each other's memory\n");
+  if (comm.backend().shares_memory())
+    CHECK(gathered->by(reads ? comm::Algorithm::shared_one_pass : comm::Algorithm::shared_staged).received ==
+          400'000 * (ranks - 1));
 }
 
 TEST_CASE("ranks that outnumber the node's processors yield at once instead of spinning") {

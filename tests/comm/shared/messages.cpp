@@ -6,6 +6,7 @@
 // Covers: <tutti/comm/shared/messages.hpp>
 // Covers: <tutti/comm/shared/parcel.hpp>
 // Covers: <tutti/comm/shared/parcels.hpp>
+// Covers: <tutti/comm/shared/remote.hpp>
 // Covers: <tutti/comm/shared/transfer.hpp>
 
 #include "support/catch.hpp"
@@ -161,7 +162,7 @@ TEST_CASE("what cannot be read where it lies passes through its parcel") {
     Transfer* const sending = send(node[0], sent, 1, 3);
     REQUIRE(sending != nullptr);
     CHECK(sending->parcel->is_offered() == (i == 0));
-    if (i == 0) sending->parcel->where.token ^= 1;  // as of another process
+    if (i == 0) sending->parcel->where.origin.token ^= 1;  // as of another process
     std::fill(received.begin(), received.end(), std::uint8_t{0});
     CHECK(receive(node[1], received, 0, 3, node[0]).bytes == size_of(sent));
     CHECK(received == sent);
@@ -285,7 +286,7 @@ TEST_CASE("a send that is given up is never received; a receive that has begun l
   for (bool const offered : {true, false}) {
     Transfer* const sending = send(node[0], large, 1, 1);
     REQUIRE(sending != nullptr);
-    if (offered) sending->parcel->where.token ^= 1;
+    if (offered) sending->parcel->where.origin.token ^= 1;
     Transfer* const receiving = node[1].receive(received.data(), size_of(received), 0, 1, Channel::user, info);
     node[1].progress();
     CHECK(!node[1].cancel(*receiving));  // it has begun

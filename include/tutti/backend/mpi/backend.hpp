@@ -252,6 +252,9 @@ class Mpi {
     return shared_ ? shared_->allocate(bytes) : hierarchy_ ? hierarchy_->allocate(bytes) : Storage<Cpu>(Cpu{}, bytes);
   }
   bool shares_memory() const noexcept { return shared_ || hierarchy_; }
+  /// Whether the ranks, all of one node, read each other's ordinary memory: large blocks that are moved are copied once
+  /// then, instead of twice by way of staging memory. The system may forbid it. The same on all ranks.
+  bool reads_memory() const noexcept { return shared_ && shared_->engine().may_read(); }
   /// See comm::SharesBlocks. On communicators whose ranks are all on one node.
   Storage<Cpu> share(std::size_t bytes, std::uint64_t& handle) {
     return shared_ ? shared_->share(bytes, handle) : Storage<Cpu>();

@@ -62,7 +62,10 @@ class NodeMemory {
     }
     std::byte* const board = segment->base() + place;
     auto node = std::make_unique<NodeMemory>(std::move(segment), board, size, rank, stage_bytes);
-    check(MPI_Barrier(comm), "MPI_Barrier");
+    check(MPI_Barrier(comm), "MPI_Barrier");  // all have written their tokens
+    int readable = node->reads_all() ? 1 : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &readable, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
+    node->engine_.allow_reading(readable == 1);
     return node;
   }
 
@@ -73,7 +76,11 @@ class NodeMemory {
         engine_(Board(board, size, stage_bytes, reinterpret_cast<std::uintptr_t>(segment_->base()),
                                            segment_->reach()),
                 rank, &segment_->alarm()) {
-    engine_.board().status(rank).process.store(static_cast<std::int32_t>(::getpid()));
+    auto& status = engine_.board().status(rank);
+    status.process.store(static_cast<std::int32_t>(::getpid()));
+    token_ = static_cast<std::uint64_t>(exec::now_ns()) * 0x9e3779b97f4a7c15u;
+    status.token = token_;
+    status.token_address = std::uint64_t{reinterpret_cast<std::uintptr_t>(&token_)};
   }
   NodeMemory(NodeMemory const&) = delete;
   NodeMemory& operator=(NodeMemory const&) = delete;
@@ -121,6 +128,17 @@ class NodeMemory {
   }
 
  private:
+  /// Whether this rank can read the memory of every other one: containers and ptrace's settings may forbid it.
+  bool reads_all() const noexcept {
+    auto const& board = engine_.board();
+    std::uint64_t word = 0;
+    for (int r = 0; r < board.size(); ++r)
+      if (!tutti::comm::shared::read_remote(board.origin(r), board.status(r).token_address, &word, sizeof word) ||
+          word != board.status(r).token)
+        return false;
+    return true;
+  }
+
   using Holders = tutti::comm::shared::Holders;
   using Board = tutti::comm::shared::Board;
   using Mailbox = tutti::comm::shared::Mailbox;
@@ -154,6 +172,7 @@ class NodeMemory {
   Shared<Segment> segment_;
   std::byte* board_;
   int rank_;
+  std::uint64_t token_ = 0;  // by which others know this process; here, where nothing moves
   tutti::comm::shared::Engine engine_;
   std::unique_ptr<Messages> messages_;
   bool warned_ = false;

@@ -5,6 +5,7 @@
 /// and why the communicator failed. It holds no pointers, so that it works in memory that every process maps elsewhere.
 
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/shared/remote.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
 
@@ -93,6 +94,7 @@ struct alignas(64) Status {
   std::atomic<std::uint32_t> reported{0};   ///< whether it has said why it ends
   std::atomic<std::uint32_t> heard{0};      ///< whether it knows that the communicator has failed
   std::atomic<std::uint32_t> detached{0};   ///< whether it does not touch this memory any more
+  std::uint64_t token = 0, token_address = 0;  ///< by which others read its memory, see Origin
   // Rounds of staged collectives, counted over the communicator's life.
   alignas(64) std::atomic<std::uint64_t> filled{0};
   std::atomic<std::uint64_t> consumed{0};
@@ -114,6 +116,7 @@ struct alignas(64) Entry {
   static constexpr std::uint64_t in_payload = ~std::uint64_t{0};
   std::uint64_t from = 0;
   std::uint64_t to = 0;
+  std::uint64_t address = 0;  ///< of the contribution in its own process
   alignas(64) std::atomic<std::uint64_t> done{0};  ///< ticket: this rank's share of direct work is done
   std::atomic<std::uint64_t> working{0};           ///< ticket while it touches other ranks' buffers
 };
@@ -175,6 +178,11 @@ class Board {
     return memory_ + stage_offset(size_) + index * static_cast<std::size_t>(stage_bytes_);
   }
 
+  /// Of a rank that is another process.
+  Origin origin(int rank) const noexcept {
+    Status const& there = status(rank);
+    return {there.process.load(std::memory_order_relaxed), there.token_address, there.token};
+  }
   /// 0 for a buffer that only its own rank can reach.
   std::uint64_t place(void const* buffer) const noexcept {
     auto const address = reinterpret_cast<std::uintptr_t>(buffer);

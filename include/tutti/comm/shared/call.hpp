@@ -50,6 +50,7 @@ struct Call {
   WireTraffic moved{};         // by this rank, see comm/tally.hpp
   bool fills = false;          // whether some contribution, or some result, passes through staging memory
   bool drains = false;
+  bool reads = false;          // whether contributions that are out of reach are read in their process's memory
   bool filled = false;  // the first round was, before this rank was there
 
   /// What the user called.

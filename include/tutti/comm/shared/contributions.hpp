@@ -41,6 +41,7 @@ class BasicContributions {
     } else {
       own.from = board_.place(c.call.from);
       own.to = board_.place(c.call.to);
+      own.address = std::uint64_t{reinterpret_cast<std::uintptr_t>(c.call.from)};
       if (has_counts(c.call.kind)) publish_blocks(c, own);
     }
   }
@@ -49,7 +50,7 @@ class BasicContributions {
   }
   /// Whether what this rank contributes says by itself that the call goes through staging memory. After `prepare`.
   bool fills_surely(Call const& c) const noexcept {
-    return !c.small && c.part_of == nullptr && !has_counts(c.call.kind) && c.call.kind != Kind::barrier &&
+    return !c.small && c.part_of == nullptr && !has_counts(c.call.kind) && c.call.kind != Kind::barrier && !reads(c) &&
            contributes(c.call, rank_) && board_.entry(c.sequence, rank_).from == 0;
   }
   /// Of blocks with sizes of their own, when all have arrived: finds the longest, and whether the board carries all.
@@ -75,6 +76,15 @@ class BasicContributions {
     }
     return true;
   }
+  /// From now on: whether every rank can read the memory of every other one, as all of them know.
+  void allow_reading(bool allowed) noexcept { may_read_ = allowed; }
+  bool may_read() const noexcept { return may_read_; }
+  /// Whether contributions of this call that are out of reach are read where they lie, copied once by the system
+  /// instead of twice by way of staging memory: those that are moved, not combined, from a size on that pays for it.
+  bool reads(Call const& c) const noexcept {
+    std::int64_t const least = rooted_source(c.call.kind) ? 2 * least_read_bytes : least_read_bytes;
+    return may_read_ && !c.compares_only && moves(c.call.kind) && c.length * c.element_bytes() >= least;
+  }
   /// All ranks see the same places and choose the same path.
   void choose(Call& c) const noexcept {
     c.fills = c.drains = false;
@@ -83,6 +93,8 @@ class BasicContributions {
       c.fills |= contributes(c.call, r) && c.call.kind != Kind::barrier && entry.from == 0;
       c.drains |= reduces_slices(c.call.kind) && gets_result(c.call, r) && entry.to == 0;
     }
+    c.reads = c.fills && reads(c);
+    if (c.reads) c.fills = false;
     c.phase = c.fills || c.drains ? Call::filling : Call::sharing;
     divide(c);
   }
@@ -143,6 +155,13 @@ class BasicContributions {
   /// Whether every rank gets a result of all elements, so that the ranks deal the elements out among them.
   static bool reduces_slices(Kind kind) noexcept {
     return kind == Kind::all_reduce || kind == Kind::reduce || is_scan(kind) || kind == Kind::all_reduce_contributions;
+  }
+  static bool moves(Kind kind) noexcept {
+    switch (kind) {
+      case Kind::broadcast: case Kind::scatter: case Kind::gather: case Kind::all_gather: case Kind::all_to_all:
+      case Kind::scatter_v: case Kind::gather_v: case Kind::all_gather_v: case Kind::all_to_all_v: return true;
+      default: return false;
+    }
   }
   static bool is_scan(Kind kind) noexcept { return kind == Kind::scan || kind == Kind::exscan; }
   /// Whether a contribution has a block for each rank.
@@ -258,9 +277,12 @@ class BasicContributions {
     return {bound(rank), bound(rank + 1)};
   }
 
+  static constexpr std::int64_t least_read_bytes = 32768;  // whose receivers would only wait while a root stages: twice
+
   Board board_;
   int rank_ = 0;
   int size_ = 0;
+  bool may_read_ = false;
 };
 using Contributions = BasicContributions<>;
 

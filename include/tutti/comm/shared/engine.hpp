@@ -34,6 +34,9 @@ class BasicEngine {
       : board_(board), rank_(rank), size_(board.size()), family_(family), share_(board, rank) {}
 
   Board const& board() const noexcept { return board_; }
+  /// See Contributions. The same on all ranks, before the first call.
+  void allow_reading(bool allowed) noexcept { share_.allow_reading(allowed); }
+  bool may_read() const noexcept { return share_.may_read(); }
   /// What messages call the ranks, where a larger communicator counts them otherwise.
   void call_ranks(List<int> names) { names_ = std::move(names); }
 

@@ -255,7 +255,7 @@ class Messages {
     bool const offers = t.bytes > Parcels<Memory>::largest && offers_;
     t.parcel->begin(offers);
     auto const address = [](void const* p) { return std::uint64_t{reinterpret_cast<std::uintptr_t>(p)}; };
-    if (offers) t.parcel->where = {board_.place(t.from), address(t.from), address(&token_), token_, process_};
+    if (offers) t.parcel->where = {board_.place(t.from), address(t.from), {process_, address(&token_), token_}};
     head(*t.parcel, t.bytes, t.dtype, t.tag, t.channel);
     Mailbox& box = mailboxes_[t.peer];
     std::uint64_t const place = board_.place(t.parcel);

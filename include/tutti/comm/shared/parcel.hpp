@@ -7,6 +7,7 @@
 
 #include <tutti/comm/shared/copy.hpp>
 #include <tutti/comm/shared/message_ring.hpp>
+#include <tutti/comm/shared/remote.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -16,14 +17,12 @@
 
 namespace tutti::comm::shared {
 
-/// Where a large message lies in its sender's memory. Its receiver reads it there, with the token, by which it knows
-/// that it has read from this process; or asks for its contents in the parcel, where the system does not let it.
+/// Where a large message lies in its sender's memory. Its receiver reads it there; or asks for its contents in the
+/// parcel, where the system does not let it.
 struct Whereabouts {
   std::uint64_t place = 0;  ///< in memory that all reach; 0 elsewhere
   std::uint64_t address = 0;
-  std::uint64_t token_address = 0;
-  std::uint64_t token = 0;
-  std::int32_t process = 0;
+  Origin origin{};
 };
 
 /// A message whose contents pass through `capacity` bytes in front of which it stands: its sender fills them while its

@@ -7,7 +7,10 @@
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/call.hpp>
 #include <tutti/comm/shared/contributions.hpp>
+#include <tutti/comm/shared/remote.hpp>
 #include <tutti/config.hpp>
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 
 #include <cstdint>
@@ -134,12 +137,26 @@ class BasicShare : public Contributions {
 
  private:
   /// From a block that `rank` contributes, of its elements from `at` on.
-  void take(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t bytes) noexcept {
-    copy(to, source(c, rank, block, at), bytes);
+  void take(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t bytes) {
+    if (c.reads && rank != rank_ && board_.entry(c.sequence, rank).from == 0) read(c, to, rank, block, at, bytes);
+    else copy(to, source(c, rank, block, at), bytes);
     if (rank != rank_) c.moved.received += bytes;
   }
+  /// The same from its own memory, a part at a time.
+  void read(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t bytes) {
+    constexpr std::int64_t part = std::int64_t{64} << 20;
+    Origin const origin = board_.origin(rank);
+    std::uint64_t const address = board_.entry(c.sequence, rank).address +
+                                  static_cast<std::uint64_t>((begin_of(c, rank, block) + at) * c.element_bytes());
+    for (std::int64_t done = 0; done < bytes; done += part)
+      if (!read_remote(origin, address + static_cast<std::uint64_t>(done), static_cast<std::byte*>(to) + done,
+                       bytes - done < part ? bytes - done : part))
+        throw Error(ErrorKind::communication, name(c.call.kind).data(),
+                    concat("the memory of rank ", rank, " cannot be read: its process has ended, or given the buffer "
+                           "back"), c.call.where);
+  }
   /// At most `count` elements of it, where it has so many.
-  void take_some(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t count) noexcept {
+  void take_some(Call& c, void* to, int rank, std::int64_t block, std::int64_t at, std::int64_t count) {
     std::int64_t const left = count_of(c, rank, block) - at;
     if (left > 0) take(c, to, rank, block, at, (left < count ? left : count) * c.element_bytes());
   }

@@ -7,12 +7,12 @@
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/copy.hpp>
 #include <tutti/comm/shared/parcel.hpp>
+#include <tutti/comm/shared/remote.hpp>
 #include <tutti/core/owner.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <sys/uio.h>
 
 namespace tutti::comm::shared {
 
@@ -77,16 +77,7 @@ bool read_offered(Transfer& t, Board const& board) noexcept {
   if (source.place != 0) {
     copy_shared(to, board.address(source.place) + t.at, n);
   } else {
-    auto const pointer = [](std::uint64_t address) {
-      return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
-    };
-    std::uint64_t token = 0;
-    auto const size = static_cast<std::size_t>(n);
-    iovec const here[] = {{&token, sizeof token}, {to, size}};
-    iovec const there[] = {{pointer(source.token_address), sizeof token},
-                           {pointer(source.address + static_cast<std::uint64_t>(t.at)), size}};
-    auto const read = ::process_vm_readv(source.process, here, 2, there, 2, 0);
-    if (read != static_cast<std::ptrdiff_t>(sizeof token + size) || token != source.token) {
+    if (!read_remote(source.origin, source.address + static_cast<std::uint64_t>(t.at), to, n)) {
       t.at = 0;
       parcel.decline();
       return false;
