@@ -27,20 +27,21 @@ namespace tutti::plan {
 inline Work work_of(train::Setup const& setup) {
   train::Options const& o = setup.options;
   Work work;
-  work.options = {.batch = setup.rows,
-                  .sequence = o.sequence,
-                  .evaluation_batch = setup.rows,
-                  .micro_steps = setup.micro_steps,
-                  .clip = o.clip,
-                  .compute = o.compute_dtype(),
-                  .recompute = o.recompute,
-                  .keep_packed = o.keep_packed,
-                  .bucket_bytes = o.bucket_bytes,
-                  .offload_optimizer = o.offload_optimizer,
-                  .groups = optim::parse_groups(o.groups),
-                  .weigh_targets = setup.train && setup.train->leaves_out_targets(),
-                  .sequence_parallel = o.sequence_parallel,
-                  .compress = parallel::compressor_of(o.compress)};
+  train::TrainStepOptions& options = work.options;  // member by member: g++ 12 warns of a temporary's
+  options.batch = setup.rows;
+  options.sequence = o.sequence;
+  options.evaluation_batch = setup.rows;
+  options.micro_steps = setup.micro_steps;
+  options.clip = o.clip;
+  options.compute = o.compute_dtype();
+  options.recompute = o.recompute;
+  options.keep_packed = o.keep_packed;
+  options.bucket_bytes = o.bucket_bytes;
+  options.offload_optimizer = o.offload_optimizer;
+  options.groups = optim::parse_groups(o.groups);
+  options.weigh_targets = setup.train && setup.train->leaves_out_targets();
+  options.sequence_parallel = o.sequence_parallel;
+  options.compress = parallel::compressor_of(o.compress);
   work.optimizer = train::optimizer_of(o);
   return work;
 }
