@@ -6,6 +6,7 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/parallel/pipeline_schedule.hpp>

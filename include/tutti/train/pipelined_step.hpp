@@ -13,6 +13,7 @@
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/pipeline_cut.hpp>
+#include <tutti/parallel/sections.hpp>
 #include <tutti/parallel/split.hpp>
 #include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_options.hpp>
