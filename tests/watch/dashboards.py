@@ -6,6 +6,7 @@ headless browser where one is installed; presses keys and looks at what becomes 
     dashboards.py CASE --trainer PROGRAM --watch PROGRAM [--shepherd PROGRAM --worker PROGRAM --prepare PROGRAM] [--picture FILE]
 """
 import argparse
+import base64
 import contextlib
 import fcntl
 import json
@@ -236,6 +237,84 @@ class Terminal:
               "the cursor stays hidden")
 
 
+class Browser:
+    """A headless Chromium that shows one address, asked by the DevTools protocol over its pipe (--remote-debugging-pipe: it
+    reads descriptor 3 and writes 4, and a zero byte ends a message)."""
+
+    def __init__(self, program, address, profile):
+        # Above 4, so that neither of them is in the way of the child's 3 and 4.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for pair in (os.pipe(), os.pipe()) for end in pair]
+        self.output, self.input = ends[1], ends[2]
+        self.pending, self.number, self.session, self.complaints = b"", 0, None, []
+        self.process = subprocess.Popen(
+            [program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={profile}",
+             "--window-size=1000,1000", "about:blank"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            close_fds=False, preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[3], 4)))
+        os.close(ends[0])
+        os.close(ends[3])
+        try:
+            target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+            self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            self.ask("Runtime.enable")
+            self.ask("Log.enable")
+            self.ask("Page.navigate", url=address)
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, end):
+        while b"\0" not in self.pending:
+            ready, _, _ = select.select([self.input], [], [], max(0, end - time.monotonic()))
+            data = os.read(self.input, 65536) if ready else b""
+            check(data, "the browser does not answer")
+            self.pending += data
+        message, self.pending = self.pending.split(b"\0", 1)
+        return json.loads(message)
+
+    def ask(self, method, **words):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": words}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.output, json.dumps(message).encode() + b"\0")
+        end = time.monotonic() + LIMIT
+        while True:
+            answer = self.receive(end)
+            if answer.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(str(answer["params"]["exceptionDetails"]))
+            if answer.get("method") == "Log.entryAdded" and answer["params"]["entry"]["level"] == "error":
+                self.complaints.append(answer["params"]["entry"]["text"])
+            if answer.get("id") == self.number:
+                check("error" not in answer, f"{method}: {answer.get('error')}")
+                return answer["result"]
+
+    def evaluate(self, expression):
+        """Its value; None where it throws, as it does while the page is not yet there."""
+        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def until(self, expression, what):
+        end = time.monotonic() + LIMIT
+        while not self.evaluate(f"!!({expression})"):
+            check(time.monotonic() < end, f"{what} never came:\n{self.evaluate('document.body.innerText')}\n{self.complaints}")
+            time.sleep(0.05)
+
+    def close(self):
+        os.close(self.output)
+        os.close(self.input)
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
 class Bench:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
@@ -441,8 +520,8 @@ def case_page(bench):
 
 def case_browser(bench):
     """The page in headless Chromium: curves, ranks and events are drawn, and its own policy is kept."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if not browser:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not program:
         print("SKIPPED: there is no Chromium. Install chromium, to see the page in a browser")
         sys.exit(77)
     out = bench.folder / "run"
@@ -450,23 +529,20 @@ def case_browser(bench):
     address = bench.address(process)
     bench.until(lambda: json.loads(get(address, "/state")[1])["step"] > 60, "step 60", process)
 
-    def browse(*words):
-        return subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
-                               f"--user-data-dir={bench.folder / 'profile'}", "--window-size=1000,1000", *words, address],
-                              capture_output=True, text=True, timeout=LIMIT)
-    # The browser prints the page once it is loaded, which may be before the first event has come.
-    for _ in range(20):
-        done = browse("--dump-dom")
-        page = done.stdout
-        if "rank 0" in page:
-            break
-    check(re.search(r'class="train" d="M[\d. L]+', page), f"no curve:\n{page[-3000:]}\n{done.stderr[-2000:]}")
-    for part in ("rank 0", "rank 1", "tokens a second", "validation loss", "step ", str(out)):
-        check(part in page, f"no {part}:\n{page[-3000:]}")
-    check(re.search(r'<button id="pause">', page), "with the whole address the buttons are there")
-    check("Content Security Policy" not in done.stderr and "Uncaught" not in done.stderr, done.stderr[-3000:])
-    if bench.options.picture:
-        browse(f"--screenshot={bench.options.picture}")
+    with Browser(program, address, bench.folder / "profile") as page:
+        page.until("document.querySelector('path.train').getAttribute('d').match(/^M[0-9. L]+$/)", "the curve")
+        text = page.evaluate("document.body.innerText")
+        for part in ("rank 0", "rank 1", "tokens a second", "validation loss", "step ", str(out)):
+            check(part in text, f"no {part}:\n{text}")
+        check(not page.evaluate("document.getElementById('pause').disabled"), "with the whole address the buttons work")
+        shown = "document.getElementById('progress-text').textContent"
+        first = page.evaluate(shown)
+        page.until(f"{shown} !== {json.dumps(first)}", "a later step")
+        page.evaluate("document.getElementById('pause').click()")
+        page.until("document.getElementById('pause').textContent === 'Continue'", "the pause")
+        check(not page.complaints, "\n".join(page.complaints))
+        if bench.options.picture:
+            pathlib.Path(bench.options.picture).write_bytes(base64.b64decode(page.ask("Page.captureScreenshot")["data"]))
     process.send_signal(signal.SIGINT)
     process.wait(LIMIT)
 
