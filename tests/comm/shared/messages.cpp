@@ -46,6 +46,7 @@ class Portion {
     left_ -= bytes;
     return result;
   }
+  comm::shared::Origin origin() const { return here_.origin(); }
   void release(std::byte*, std::uint64_t) { ++released; }
   void retire(std::atomic<std::uint32_t> const& held, std::byte*, std::uint64_t) {
     retired.push_back(&held);
@@ -56,6 +57,7 @@ class Portion {
  private:
   std::byte* memory_;
   std::size_t left_;
+  comm::shared::OwnOrigin here_;
 };
 
 /// The memory that all ranks see, and a rank's messages for each.

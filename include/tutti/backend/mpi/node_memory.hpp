@@ -17,7 +17,6 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <unistd.h>
 #include <utility>
 
 namespace tutti::mpi {
@@ -35,7 +34,8 @@ class NodeMemory {
     check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
     std::int64_t const stage_bytes = config.staging_bytes->bytes;
     std::string reason;
-    if (segment == nullptr) segment = Segment::create(comm, reason);
+    bool const whole = segment == nullptr;
+    if (whole) segment = Segment::create(comm, reason);
     std::int64_t place = -1;
     if (segment != nullptr && rank == 0) {
       if (std::byte* const memory = segment->allocate(bytes(size, stage_bytes)); memory != nullptr) {
@@ -63,9 +63,9 @@ class NodeMemory {
     std::byte* const board = segment->base() + place;
     auto node = std::make_unique<NodeMemory>(std::move(segment), board, size, rank, stage_bytes);
     check(MPI_Barrier(comm), "MPI_Barrier");  // all have written their tokens
-    int readable = node->reads_all() ? 1 : 0;
-    check(MPI_Allreduce(MPI_IN_PLACE, &readable, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
-    node->engine_.allow_reading(readable == 1);
+    bool const readable = node->segment_->readable() || node->all_read_all(comm);
+    if (whole) node->segment_->set_readable(readable);  // else of some of its ranks only
+    node->engine_.allow_reading(readable);
     return node;
   }
 
@@ -77,10 +77,10 @@ class NodeMemory {
                                            segment_->reach()),
                 rank, &segment_->alarm()) {
     auto& status = engine_.board().status(rank);
-    status.process.store(static_cast<std::int32_t>(::getpid()));
-    token_ = static_cast<std::uint64_t>(exec::now_ns()) * 0x9e3779b97f4a7c15u;
-    status.token = token_;
-    status.token_address = std::uint64_t{reinterpret_cast<std::uintptr_t>(&token_)};
+    auto const here = segment_->origin();
+    status.process.store(here.process);
+    status.token = here.token;
+    status.token_address = here.token_address;
   }
   NodeMemory(NodeMemory const&) = delete;
   NodeMemory& operator=(NodeMemory const&) = delete;
@@ -128,7 +128,13 @@ class NodeMemory {
   }
 
  private:
-  /// Whether this rank can read the memory of every other one: containers and ptrace's settings may forbid it.
+  /// Collective. Whether every rank can read the memory of every other one: containers and ptrace's settings may forbid
+  /// it.
+  bool all_read_all(MPI_Comm comm) const {
+    int readable = reads_all() ? 1 : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &readable, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
+    return readable == 1;
+  }
   bool reads_all() const noexcept {
     auto const& board = engine_.board();
     std::uint64_t word = 0;
@@ -172,7 +178,6 @@ class NodeMemory {
   Shared<Segment> segment_;
   std::byte* board_;
   int rank_;
-  std::uint64_t token_ = 0;  // by which others know this process; here, where nothing moves
   tutti::comm::shared::Engine engine_;
   std::unique_ptr<Messages> messages_;
   bool warned_ = false;

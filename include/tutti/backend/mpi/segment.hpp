@@ -9,6 +9,7 @@
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/holders.hpp>
+#include <tutti/comm/shared/remote.hpp>
 #include <tutti/comm/shared/space.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/mutex.hpp>
@@ -61,6 +62,11 @@ class Segment {
 
   std::byte* base() const noexcept { return base_; }
   std::uint64_t reach() const noexcept { return reach_; }
+  /// This process, for the others.
+  comm::shared::Origin origin() const noexcept { return here_.origin(); }
+  /// Whether its ranks can read the memory of each other's processes, as they have found out together.
+  bool readable() const noexcept { return readable_; }
+  void set_readable(bool readable) noexcept { readable_ = readable; }
   /// Fails every communicator on this memory.
   comm::shared::Alarm& alarm() const noexcept { return *reinterpret_cast<comm::shared::Alarm*>(base_); }
 
@@ -246,6 +252,8 @@ class Segment {
   Mutex mutex_;  // tensors are freed by any thread
   comm::shared::Space space_;
   List<Retired> retired_;
+  comm::shared::OwnOrigin here_;
+  bool readable_ = false;
 };
 
 }  // namespace tutti::mpi

@@ -14,25 +14,22 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
-#include <tutti/exec/wait.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <unistd.h>
 #include <utility>
 
 namespace tutti::comm::shared {
 
-/// A rank's end. `Memory`: see Parcels. Used by one thread at a time.
+/// A rank's end. `Memory`: see Parcels, and origin(), of this process for the others. Used by one thread at a time.
 template <class Memory>
 class Messages {
  public:
   /// `mailboxes`: of all ranks, at the same place of everybody's memory.
   Messages(Memory& memory, Board const& board, Mailbox* mailboxes, int rank)
       : parcels_(memory), board_(board), mailboxes_(mailboxes), rank_(rank), own_(mailboxes[rank]),
-        process_(static_cast<std::int32_t>(::getpid())),
-        token_(static_cast<std::uint64_t>(exec::now_ns()) * 0x9e3779b97f4a7c15u ^ std::uint64_t(process_)) {}
+        origin_(memory.origin()) {}
   Messages(Messages const&) = delete;
   Messages& operator=(Messages const&) = delete;
   ~Messages() {
@@ -255,7 +252,7 @@ class Messages {
     bool const offers = t.bytes > Parcels<Memory>::largest && offers_;
     t.parcel->begin(offers);
     auto const address = [](void const* p) { return std::uint64_t{reinterpret_cast<std::uintptr_t>(p)}; };
-    if (offers) t.parcel->where = {board_.place(t.from), address(t.from), {process_, address(&token_), token_}};
+    if (offers) t.parcel->where = {board_.place(t.from), address(t.from), origin_};
     head(*t.parcel, t.bytes, t.dtype, t.tag, t.channel);
     Mailbox& box = mailboxes_[t.peer];
     std::uint64_t const place = board_.place(t.parcel);
@@ -349,9 +346,8 @@ class Messages {
   Mailbox* mailboxes_;
   int rank_;
   Mailbox& own_;
-  std::int32_t process_;
-  std::uint64_t token_;  // in this object, which does not move
-  bool offers_ = true;   // until a receiver cannot read what was offered
+  Origin origin_;
+  bool offers_ = true;  // until a receiver cannot read what was offered
   int unposted_ = 0;
   List<Owner<Letter>> waiting_;
   List<Parcel*> late_;  // that the ring must come to first

@@ -3,9 +3,12 @@
 /// @file
 /// Memory of another process of this machine, read where it lies.
 
+#include <tutti/exec/wait.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace tutti::comm::shared {
 
@@ -15,6 +18,24 @@ struct Origin {
   std::int32_t process = 0;
   std::uint64_t token_address = 0;
   std::uint64_t token = 0;
+};
+
+/// This process, as long as this object is where it is.
+class OwnOrigin {
+ public:
+  OwnOrigin() noexcept
+      : process_(static_cast<std::int32_t>(::getpid())),
+        token_(static_cast<std::uint64_t>(exec::now_ns()) * 0x9e3779b97f4a7c15u ^ std::uint64_t(process_)) {}
+  OwnOrigin(OwnOrigin const&) = delete;
+  OwnOrigin& operator=(OwnOrigin const&) = delete;
+
+  Origin origin() const noexcept {
+    return {process_, std::uint64_t{reinterpret_cast<std::uintptr_t>(&token_)}, token_};
+  }
+
+ private:
+  std::int32_t process_;
+  std::uint64_t token_;
 };
 
 /// Copies `bytes` from `address` there, by one call of the system that takes both. False where the system does not let
