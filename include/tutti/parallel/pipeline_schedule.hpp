@@ -14,8 +14,11 @@
 #include <tutti/parallel/schedules/one_forward_one_backward.hpp>
 #include <tutti/parallel/schedules/zero_bubble.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -38,7 +41,27 @@ struct PipelineLayout {
   /// Of the whole model, one behind the other; of `stage` those whose number modulo `stages` it is.
   int parts() const noexcept { return stages * virtual_stages; }
   int part(int mine) const noexcept { return mine * stages + stage; }
+  /// Of `layers`, those of stage `which`.
+  std::int64_t layers_on(int which) const noexcept {
+    std::int64_t sum = 0;
+    for (std::size_t i = static_cast<std::size_t>(which); i < layers.size(); i += static_cast<std::size_t>(stages))
+      sum += layers[i];
+    return sum;
+  }
 };
+
+/// "4,4,3" as numbers of layers, behind those in `layers`. Gives the first part that is none, if there is one.
+inline std::optional<std::string_view> parse_layers(std::string_view text, char separator, List<std::int64_t>& layers) {
+  for (std::size_t from = 0; from <= text.size();) {
+    std::size_t const end = std::min(text.find(separator, from), text.size());
+    std::string_view const part = text.substr(from, end - from);
+    std::int64_t number = 0;
+    if (!setting::parse(part, number) || number < 1) return part;
+    layers.push_back(number);
+    from = end + 1;
+  }
+  return std::nullopt;
+}
 
 /// The tasks of a stage in a step, in their order. Of each part and kind micro-batches come in ascending order, so that
 /// sums of gradients do not depend on the schedule.

@@ -14,30 +14,28 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace tutti::parallel {
 
 /// `head`: work of what stands behind the layers, where one layer's is 1. One layer at least for each part; each
 /// further one to the stage with the least work, there to the part with the fewest layers.
 /// Requires  layers not fewer than parts
-inline List<std::int64_t> balanced_layers(PipelineLayout const& layout, std::int64_t layers, double head) {
-  List<std::int64_t> of(static_cast<std::size_t>(layout.parts()), 1);
-  auto const work = [&](std::size_t stage) {
-    double sum = stage + 1 == static_cast<std::size_t>(layout.stages) ? head : 0;
-    for (std::size_t part = stage; part < of.size(); part += static_cast<std::size_t>(layout.stages))
-      sum += static_cast<double>(of[part]);
-    return sum;
+inline List<std::int64_t> balanced_layers(PipelineLayout layout, std::int64_t layers, double head) {
+  List<std::int64_t>& of = layout.layers = List<std::int64_t>(static_cast<std::size_t>(layout.parts()), 1);
+  auto const work = [&](int stage) {
+    return static_cast<double>(layout.layers_on(stage)) + (stage + 1 == layout.stages ? head : 0);
   };
   for (std::int64_t left = layers - layout.parts(); left > 0; --left) {
-    std::size_t least = 0;
-    for (std::size_t stage = 1; stage < static_cast<std::size_t>(layout.stages); ++stage)
+    int least = 0;
+    for (int stage = 1; stage < layout.stages; ++stage)
       if (work(stage) < work(least)) least = stage;
-    std::size_t fewest = least;
-    for (std::size_t part = least; part < of.size(); part += static_cast<std::size_t>(layout.stages))
+    auto fewest = static_cast<std::size_t>(least);
+    for (std::size_t part = fewest; part < of.size(); part += static_cast<std::size_t>(layout.stages))
       if (of[part] < of[fewest]) fewest = part;
     ++of[fewest];
   }
-  return of;
+  return std::move(layout.layers);
 }
 
 /// The layout with the layers that balance it, where it asks for that; by operations of the matrix products of

@@ -72,21 +72,13 @@ inline Layout parse_layout(std::string_view text) {
     if (equals == part.npos) refuse(concat("'", part, "' has no ="));
     std::string_view const key = part.substr(0, equals), value = part.substr(equals + 1);
     if (key == "schedule") {
-      bool found = false;
-      for (std::size_t i = 0; i < setting::spelling<Schedule>.size(); ++i)
-        if (value == setting::spelling<Schedule>[i]) layout.schedule = static_cast<Schedule>(i), found = true;
-      if (!found) refuse(concat("there is no schedule '", value, "'. Use ", setting::choices<Schedule>()));
+      if (!setting::parse(value, layout.schedule))
+        refuse(concat("there is no schedule '", value, "'. Use ", setting::choices<Schedule>()));
       continue;
     }
     if (key == "layers") {
-      for (std::size_t from = 0; from <= value.size();) {
-        std::size_t const plus = std::min(value.find('+', from), value.size());
-        std::int64_t number = 0;
-        if (!setting::parse(value.substr(from, plus - from), number) || number < 1)
-          refuse(concat("'", part, "' must be numbers of layers, as in layers=4+4+3"));
-        layout.layers.push_back(number);
-        from = plus + 1;
-      }
+      if (parallel::parse_layers(value, '+', layout.layers))
+        refuse(concat("'", part, "' must be numbers of layers, as in layers=4+4+3"));
       continue;
     }
     int number = -1;

@@ -113,14 +113,9 @@ inline void require_layers(Layout const& layout, std::int64_t layers, std::sourc
                 where);
 }
 inline std::int64_t most_layers(Layout const& layout) {
+  parallel::PipelineLayout const stages = layout.stages();
   std::int64_t most = 0;
-  for (int stage = 0; stage < layout.pipeline; ++stage) {
-    std::int64_t sum = 0;
-    for (std::size_t part = static_cast<std::size_t>(stage); part < layout.layers.size();
-         part += static_cast<std::size_t>(layout.pipeline))
-      sum += layout.layers[part];
-    most = std::max(most, sum);
-  }
+  for (int stage = 0; stage < layout.pipeline; ++stage) most = std::max(most, stages.layers_on(stage));
   return most;
 }
 

@@ -4,17 +4,15 @@
 /// From the flags of pipelines to a rank's place in one, and what is said of it.
 
 #include <tutti/parallel/mesh.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/options.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace tutti::train {
 
@@ -22,18 +20,10 @@ namespace tutti::train {
 inline List<std::int64_t> parse_stage_layers(std::string const& text) {
   List<std::int64_t> layers;
   if (text.empty() || text == "balanced") return layers;
-  for (std::size_t from = 0; from <= text.size();) {
-    std::size_t const end = std::min(text.find(',', from), text.size());
-    std::string_view const one = std::string_view(text).substr(from, end - from);
-    std::int64_t number = 0;
-    auto const [stop, code] = std::from_chars(one.data(), one.data() + one.size(), number);
-    if (code != std::errc{} || stop != one.data() + one.size() || number < 1)
-      throw Error(ErrorKind::configuration, "train_gpt2",
-                  "--stage-layers " + text + ": '" + std::string(one) +
-                      "' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
-    layers.push_back(number);
-    from = end + 1;
-  }
+  if (auto const wrong = parallel::parse_layers(text, ',', layers))
+    throw Error(ErrorKind::configuration, "train_gpt2",
+                "--stage-layers " + text + ": '" + std::string(*wrong) +
+                    "' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
   return layers;
 }
 
