@@ -21,6 +21,17 @@ namespace tutti::parallel {
 
 namespace detail {
 
+/// Which nodes `roots` need, with themselves; a node that `stops` says needs none.
+template <class F>
+List<char> needed_nodes(graph::Graph const& graph, List<graph::Id> const& roots, F&& stops) {
+  List<char> needed(graph.nodes.size(), char{0});
+  for (graph::Id root : roots) needed[static_cast<std::size_t>(root)] = 1;
+  for (graph::Id id = graph.size(); id-- > 0;)
+    if (needed[static_cast<std::size_t>(id)] != 0 && !stops(id))
+      for (graph::Id operand : graph.operands(id)) needed[static_cast<std::size_t>(operand)] = 1;
+  return needed;
+}
+
 /// Of a graph, or of a body of one: what belongs to the early part, and what the rest needs of it.
 class EarlyNodes {
  public:
@@ -47,16 +58,10 @@ class EarlyNodes {
   /// What the rest does for `roots` itself, with the leaves that it reads, in ascending order. `kept`: what it reads of
   /// the early part.
   List<Id> rest(List<Id> const& roots, List<Id>& kept) const {
-    List<char> needed(graph_.nodes.size(), char{0});
+    List<char> const needed = needed_nodes(graph_, roots, [&](Id id) { return comes(id); });
     List<Id> own;
-    for (Id root : roots) needed[at(root)] = 1;
-    for (Id id = graph_.size(); id-- > 0;) {
-      if (needed[at(id)] == 0) continue;
-      (comes(id) ? kept : own).push_back(id);
-      if (!comes(id))
-        for (Id operand : graph_.operands(id)) needed[at(operand)] = 1;
-    }
-    own.stable_sort([](Id a, Id b) { return a < b; });
+    for (Id id = 0; id < graph_.size(); ++id)
+      if (needed[at(id)] != 0) (comes(id) ? kept : own).push_back(id);
     return own;
   }
   /// Whether the rest has this from the early part.
@@ -160,11 +165,7 @@ class LoopSplitter {
   static void close(graph::Graph const& body, graph::RepeatShape const& shape, Half& half, F&& stops) {
     for (bool grows = true; grows;) {
       grows = false;
-      List<char> needed(body.nodes.size(), char{0});
-      for (Id root : roots_of(body, half)) needed[at(root)] = 1;
-      for (Id id = body.size(); id-- > 0;)
-        if (needed[at(id)] != 0 && !stops(id))
-          for (Id operand : body.operands(id)) needed[at(operand)] = 1;
+      List<char> const needed = needed_nodes(body, roots_of(body, half), stops);
       for (int i = 0; i < shape.carried; ++i) {
         Id const input = body.inputs[at(i)];
         if (needed[at(input)] == 0 || stops(input) || graph::detail::contains(half.carried, i)) continue;
@@ -193,13 +194,9 @@ class LoopSplitter {
     for (std::size_t i = 0; i < stacked.size(); ++i)
       copier.set(kept[i], scan.slice(stacked[i], reflect::Path("kept.").append(static_cast<int>(i))).id);
 
-    List<char> needed(body.nodes.size(), char{0});
     List<Id> roots = roots_of(body, half);
     if (early) roots.append(kept.begin(), kept.end());
-    for (Id root : roots) needed[at(root)] = 1;
-    for (Id id = body.size(); id-- > 0;)
-      if (needed[at(id)] != 0 && copier[id] == graph::none)
-        for (Id operand : body.operands(id)) needed[at(operand)] = 1;
+    List<char> const needed = needed_nodes(body, roots, [&](Id id) { return copier[id] != graph::none; });
     for (Id id = 0; id < body.size(); ++id) {
       if (needed[at(id)] == 0 || copier[id] != graph::none) continue;
       if (body.op(id) == Op::input) {
