@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -21,7 +20,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -215,7 +213,8 @@ class Service {
     Request const& request = generation->request_;
     Slot& slot = *slots_.choose(request);
     slots_.begin(slot, generation);
-    slot.sum.assign(request.embed ? static_cast<std::size_t>(decoder_.model().channels()) : 0, 0.0);
+    slot.mean.reset();
+    if (request.embed) slot.mean.emplace();
     generation->drawing_.emplace(generation->sampler_, tokenizer_, request.prompt, request.stop, request.on_text,
                                  generation->matcher_ ? &*generation->matcher_ : nullptr, request.triggers);
     drafters_.begin(number(slot), request);
@@ -294,7 +293,7 @@ class Service {
       }
       return true;
     }
-    sum_hidden(rows);
+    add_hidden(rows);
     auto const classes = static_cast<std::size_t>(decoder_.vocabulary());
     for (Wanted const& one : wanted) {
       std::size_t const size = (1 + one.drafts.size()) * classes;
@@ -337,20 +336,16 @@ class Service {
       Slots::shift(slot, request.shift, *slot.next);
     }
   }
-  void sum_hidden(std::vector<NewToken> const& rows) {
-    auto const channels = decoder_.model().channels();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      std::vector<double>& sum = slots_.all()[static_cast<std::size_t>(rows[i].slot)].sum;
-      for (std::size_t c = 0; c < sum.size(); ++c)
-        sum[c] += double{decoder_.hidden()[i * static_cast<std::size_t>(channels) + c]};
-    }
+  void add_hidden(std::vector<NewToken> const& rows) {
+    auto const channels = static_cast<std::size_t>(decoder_.model().channels());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (auto& mean = slots_.all()[static_cast<std::size_t>(rows[i].slot)].mean)
+        mean->add(decoder_.hidden().subspan(i * channels, channels));
   }
   /// The mean of the hidden states, of length one.
   void embed(Slot& slot) {
-    double const square = std::inner_product(slot.sum.begin(), slot.sum.end(), slot.sum.begin(), 0.0);
-    for (double const value : std::exchange(slot.sum, {}))
-      slot.generation->drawing_->result().embedding.push_back(
-          static_cast<float>(square > 0 ? value / std::sqrt(square) : 0));
+    slot.generation->drawing_->result().embedding = slot.mean->direction();
+    slot.mean.reset();
     slot.generation->drawing_->end(StopReason::end_of_generation);
     release(slot);
   }

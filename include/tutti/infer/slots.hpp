@@ -5,6 +5,7 @@
 
 #include <tutti/core/setting.hpp>
 #include <tutti/infer/generation.hpp>
+#include <tutti/infer/stopping.hpp>
 
 #include <algorithm>
 #include <array>
@@ -53,7 +54,7 @@ struct Slot {
   std::optional<std::int32_t> next;  ///< drawn and not yet appended
   std::int64_t used = 0, came = 0;   ///< turns
   std::chrono::steady_clock::time_point idle_since{};
-  std::vector<double> sum;  ///< of the prompt's hidden states, for an embedding
+  std::optional<HiddenMean> mean;  ///< of the prompt, where an embedding is asked for
 };
 
 /// Not thread-safe.
