@@ -82,6 +82,7 @@ class BasicContributions {
   /// Whether contributions of this call that are out of reach are read where they lie, copied once by the system
   /// instead of twice by way of staging memory: those that are moved, not combined, from a size on that pays for it.
   bool reads(Call const& c) const noexcept {
+    // Of a root that stages, the others take what is there while it writes on: to read pays later.
     std::int64_t const least = rooted_source(c.call.kind) ? 2 * least_read_bytes : least_read_bytes;
     return may_read_ && !c.compares_only && moves(c.call.kind) && c.length * c.element_bytes() >= least;
   }
@@ -277,7 +278,7 @@ class BasicContributions {
     return {bound(rank), bound(rank + 1)};
   }
 
-  static constexpr std::int64_t least_read_bytes = 32768;  // whose receivers would only wait while a root stages: twice
+  static constexpr std::int64_t least_read_bytes = 32768;
 
   Board board_;
   int rank_ = 0;
