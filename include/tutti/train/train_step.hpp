@@ -139,7 +139,8 @@ class TrainStep {
     auto const look = [&](graph::State& part) { show_whole(part, splits_, parallel_, wanted, f, where); };
     if (!pipeline_) return look(state());
     if (parallel_.sharded) sections_.gather(*parallel_.port, state_, parallel_.port->rank() == 0, where);
-    pipeline_->show(wanted, look, where), sections_.clear_others(state_);
+    pipeline_->show(wanted, look, where);
+    sections_.clear_others(state_);
   }
   /// f(state) sees what this rank of the data axis alone knows, of the whole model; of stages the first one does. With
   /// `writes` it gives that anew. Ranks: all. Blocking.
@@ -165,8 +166,11 @@ class TrainStep {
     require_ranks(data_parallel, options_, Execution<Device>::averages, where);
     sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
     if (pipeline_) pipeline_->connect(data_parallel, where);
-    programs_.clear(), measures_.clear(), execution_.close();
-    execution_.state(), state_.unshare();
+    programs_.clear();
+    measures_.clear();
+    execution_.close();
+    execution_.state();
+    state_.unshare();
     parallel_ = std::move(data_parallel);
     if (options_.state_ranks > 1) parallel_.node = nullptr;  // there is nothing that they have all of
     compared_ = false;
@@ -221,7 +225,8 @@ class TrainStep {
     StepResult result = pending_[0];
     pending_.erase(pending_.begin());
     if constexpr (Execution<Device>::asynchronous) {
-      programs_.last().finish(), result.add(programs_.last().waits());
+      programs_.last().finish();
+      result.add(programs_.last().waits());
       read(result);
     }
     return result;
@@ -240,7 +245,9 @@ class TrainStep {
     };
     if (pipeline_) return pipeline_->evaluate(feed, where);
     Ready& run = programs_.evaluation();
-    return feed(run), run.run(where), run.value("loss");
+    feed(run);
+    run.run(where);
+    return run.value("loss");
   }
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
@@ -260,28 +267,9 @@ class TrainStep {
   /// by operation. Ranks: all, each with its own share of the batch; the same result on all. Errors: those of a step.
   /// Cost  a step; at the first call its programs are planned, and memory is taken anew
   GradientStatistics gradient_statistics(InputBatch const& batch,
-                                         std::source_location where = std::source_location::current()) {
-    auto const weights = begin(batch, true, where);
-    for (std::int64_t micro = 0; micro < options_.micro_steps; ++micro) {
-      give(measures_[micro], batch, micro, weights, where);
-      measures_[micro].run(where);
-    }
-    auto found = statistics_of(measures_.last(), measures_.last_list(), state_, splits_, parallel_.tensor.get());
-    if (!any_not_finite(found, parallel_)) return found;
-    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, 1,
-                                        StepWork::measures);
-    found.not_finite +=
-        find_origin(execution_, whole, state(), batch, options_.micro_steps, parallel_,
-                    [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); });
-    return found;
-  }
+                                         std::source_location where = std::source_location::current());
   /// From now on there is memory for gradient_statistics.
-  void plan_measures() {
-    refuse_stages(options_, "have no statistics of gradients", std::source_location::current());
-    if (measures_.planned()) return;
-    execution_.close();
-    measures_.plan(false, [&](auto const& pass) { return compiled(traced(pass, StepWork::measures), false); });
-  }
+  void plan_measures();
 
   /// Compiles every program, as the first step does otherwise. Errors: unavailable, for a device that is not here.
   void compile() { plan(), execution_.require_runnable(); }
@@ -398,3 +386,6 @@ class TrainStep {
 };
 
 }  // namespace tutti::train
+
+// What follows belongs to the class.
+#include <tutti/train/train_step_statistics.hpp>
