@@ -174,7 +174,7 @@ namespace {
 /// A run without faults: workers of these speeds, in steps a second.
 struct Calm {
   SimulatedClock clock;
-  Dice dice{5};
+  Dice dice;
   Network network{clock, dice};
   Facts facts;
   Shepherd shepherd;
@@ -182,8 +182,11 @@ struct Calm {
 
   Calm(std::vector<double> const& speeds, Policy const& policy, std::int64_t rounds, bool know_speeds = false,
        std::vector<Kind> kinds = {})
-      : facts(facts_of(2 * policy.inner_steps * static_cast<std::int64_t>(speeds.size()) * rounds)),
-        shepherd(clock, network, dice, facts, policy) {
+      : Calm(speeds, policy, facts_of(2 * policy.inner_steps * static_cast<std::int64_t>(speeds.size()) * rounds), 5,
+             know_speeds, std::move(kinds)) {}
+  Calm(std::vector<double> const& speeds, Policy const& policy, Facts const& what, std::uint64_t seed, bool know_speeds,
+       std::vector<Kind> kinds = {})
+      : dice(seed), facts(what), shepherd(clock, network, dice, facts, policy) {
     kinds.resize(speeds.size());
     for (std::size_t i = 0; i < speeds.size(); ++i)
       workers.push_back(
@@ -266,25 +269,20 @@ TEST_CASE("with fragments, a calm run is that of the paper, and nobody waits for
 TEST_CASE("with fragments, uneven workers take as many steps as they can, and who joins is given the next round") {
   Policy policy = policy_of(3);
   policy.inner_steps = 60;
-  Dice dice(9);
-  SimulatedClock clock;
-  Network network(clock, dice);
   Facts facts = facts_of(2 * 30 * 3 * 30);
   facts.fragments = fragments_of(2);
   facts.bits = tutti::parallel::OuterBits::int4;
-  Shepherd shepherd(clock, network, dice, facts, policy);
-  std::vector<std::unique_ptr<Worker>> all;
-  for (double const speed : {4.0, 4.0, 2.0})
-    all.push_back(std::make_unique<Worker>(clock, network, shepherd.node(), 1 + all.size(), speed, Kind::honest, true));
-  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.reports.size() == 20; }));
+  Calm calm({4.0, 4.0, 2.0}, policy, facts, 9, true);
+  Shepherd& shepherd = calm.shepherd;
+  REQUIRE(calm.clock.run(seconds(7200), [&] { return shepherd.reports.size() == 20; }));
   for (RoundReport const& report : shepherd.reports) CHECK(report.workers == 3);
-  double const got = static_cast<double>(shepherd.reports.back().committed) / in_seconds(clock.now());
+  double const got = static_cast<double>(shepherd.reports.back().committed) / in_seconds(calm.clock.now());
   std::printf("%.3f of the ideal throughput\n", got / (10.0 * static_cast<double>(facts.batch)));
   CHECK(got > 0.9 * 10 * static_cast<double>(facts.batch));
-  all.push_back(std::make_unique<Worker>(clock, network, shepherd.node(), 77, 4, Kind::honest, true));
-  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.reports.size() == 23; }));
+  Worker newcomer(calm.clock, calm.network, shepherd.node(), 77, 4, Kind::honest, true);
+  REQUIRE(calm.clock.run(seconds(7200), [&] { return shepherd.reports.size() == 23; }));
   CHECK(shepherd.reports.back().workers == 4);
-  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.finished(); }));
+  REQUIRE(calm.clock.run(seconds(7200), [&] { return shepherd.finished(); }));
   CHECK(shepherd.events[WorkerEvent::late] == 0);
   CHECK(wrong_with(shepherd.disk(), facts) == "");
 }
@@ -292,14 +290,12 @@ TEST_CASE("with fragments, uneven workers take as many steps as they can, and wh
 TEST_CASE("with fragments, who leaves delivers what it has done, and is not kept waiting for more") {
   Policy policy = policy_of(2);
   policy.inner_steps = 100;
-  Dice dice(10);
-  SimulatedClock clock;
-  Network network(clock, dice);
   Facts facts = facts_of(2 * 50 * 2 * 6);
   facts.fragments = fragments_of(2);
-  Shepherd shepherd(clock, network, dice, facts, policy);
-  Worker first(clock, network, shepherd.node(), 1, 10, Kind::honest, true),
-      second(clock, network, shepherd.node(), 2, 10, Kind::honest, true);
+  Calm calm({10, 10}, policy, facts, 10, true);
+  SimulatedClock& clock = calm.clock;
+  Shepherd& shepherd = calm.shepherd;
+  Worker& first = *calm.workers[0];
   REQUIRE(clock.run(seconds(600), [&] { return shepherd.reports.size() == 1; }));
   clock.run(clock.now() + seconds(2), [] { return false; });
   REQUIRE(first.core().state() == WorkerState::training);

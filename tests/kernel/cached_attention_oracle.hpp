@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tutti::test {
@@ -25,12 +26,52 @@ struct CachedSizes {
   DType cache = DType::float32;
 };
 
-/// What every sequence has seen, in double; and the answer for the newest token of one.
+/// The rows of one call, by (sequence, tokens) of its parts; -1: rows that fill up.
+struct CachedRows {
+  std::vector<std::int32_t> slot, position;
+  std::vector<float> cosine, sine;
+
+  /// `used`: tokens that each sequence has had, then with these.
+  CachedRows(CachedSizes const& sizes, std::vector<std::pair<int, int>> const& call, std::vector<std::int32_t>& used) {
+    for (auto const& [sequence, tokens] : call)
+      for (int t = 0; t < tokens; ++t) {
+        slot.push_back(sequence);
+        position.push_back(sequence < 0 ? 0 : used[length(sequence)]++);
+      }
+    for (std::int64_t i = 0; i < count() * sizes.pairs; ++i) {
+      double const angle = double(position[length(i / sizes.pairs)]) / double(1 + i % sizes.pairs);
+      cosine.push_back(static_cast<float>(std::cos(angle)));
+      sine.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  std::int64_t count() const { return static_cast<std::int64_t>(slot.size()); }
+};
+
+/// What every sequence has seen, in double; and the answers for new tokens.
 class CachedOracle {
  public:
   CachedOracle(CachedSizes const& sizes, std::int64_t slots)
       : s_(sizes), keys_(length(slots)), values_(length(slots)) {}
 
+  /// Of all rows; zeros of those that fill up.
+  std::vector<double> answers(CachedRows const& rows, std::vector<float> const& qkv) {
+    std::int64_t const width = (s_.heads + 2 * s_.kv_heads) * s_.head_size;
+    auto const part = [](std::vector<float> const& list, std::int64_t row, std::int64_t each) {
+      return std::span(list).subspan(length(row * each), length(each));
+    };
+    std::vector<double> all;
+    for (std::int64_t row = 0; row < rows.count(); ++row) {
+      std::vector<double> one(length(s_.heads * s_.head_size), 0.0);
+      if (std::int32_t const sequence = rows.slot[length(row)]; sequence >= 0) {
+        add(length(sequence), part(qkv, row, width), part(rows.cosine, row, s_.pairs), part(rows.sine, row, s_.pairs));
+        one = answer(length(sequence));
+      }
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
+ private:
   void add(std::size_t slot, std::span<float const> qkv, std::span<float const> cosine, std::span<float const> sine) {
     std::vector<double> row(qkv.begin(), qkv.end());
     for (std::int64_t head = 0; head < s_.heads + s_.kv_heads; ++head)
@@ -75,8 +116,6 @@ class CachedOracle {
     }
     return out;
   }
-
- private:
   double stored(double x) const {
     float const rounded = static_cast<float>(x);
     if (s_.cache == DType::float16) return double{static_cast<float>(float16(rounded))};

@@ -27,24 +27,12 @@ TEST_CASE("Attention over a cache on a device agrees with double precision for p
     std::vector<std::vector<std::pair<int, int>>> const calls{
         {{1, 14}}, {{0, 3}, {1, 1}, {-1, 2}, {2, 1}}, {{0, 1}, {1, 1}, {2, 1}}};
     for (auto const& call : calls) {
-      std::vector<std::int32_t> slot, position;
-      for (auto const& [sequence, tokens] : call)
-        for (int t = 0; t < tokens; ++t) {
-          slot.push_back(sequence);
-          position.push_back(sequence < 0 ? 0 : used[length(sequence)]++);
-        }
-      std::int64_t const rows = static_cast<std::int64_t>(slot.size());
-      auto const qkv = random.floats(rows * width);
-      std::vector<float> cosine(length(rows * s.pairs)), sine(cosine.size());
-      for (std::int64_t i = 0; i < rows * s.pairs; ++i) {
-        double const angle = double(position[length(i / s.pairs)]) / double(1 + i % s.pairs);
-        cosine[length(i)] = static_cast<float>(std::cos(angle));
-        sine[length(i)] = static_cast<float>(std::sin(angle));
-      }
-      OnDevice const on_qkv(qkv), on_cosine(cosine), on_sine(sine);
-      OnDevice const on_slot(slot), on_position(position);
-      OnDevice<float> const out(length(rows * s.heads * s.head_size));
-      kernel::cuda::cached_attention(cuda_context(), {.rows = rows,
+      CachedRows const rows(s, call, used);
+      auto const qkv = random.floats(rows.count() * width);
+      OnDevice const on_qkv(qkv), on_cosine(rows.cosine), on_sine(rows.sine);
+      OnDevice const on_slot(rows.slot), on_position(rows.position);
+      OnDevice<float> const out(length(rows.count() * s.heads * s.head_size));
+      kernel::cuda::cached_attention(cuda_context(), {.rows = rows.count(),
                                                       .heads = s.heads,
                                                       .kv_heads = s.kv_heads,
                                                       .head_size = s.head_size,
@@ -63,20 +51,8 @@ TEST_CASE("Attention over a cache on a device agrees with double precision for p
                                                       .keys = keys.data(),
                                                       .values = values.data(),
                                                       .out = out.data()});
-      std::vector<double> expected;
-      for (std::int64_t row = 0; row < rows; ++row) {
-        std::vector<double> one(length(s.heads * s.head_size), 0.0);
-        if (slot[length(row)] >= 0) {
-          auto const part = [&](auto const& list, std::int64_t each) {
-            return std::span<float const>(list).subspan(length(row * each), length(each));
-          };
-          oracle.add(length(slot[length(row)]), part(qkv, width), part(cosine, s.pairs), part(sine, s.pairs));
-          one = oracle.answer(length(slot[length(row)]));
-        }
-        expected.insert(expected.end(), one.begin(), one.end());
-      }
-      CAPTURE(s.heads, s.head_size, s.window, rows);
-      require_close_on_device(out.read(), expected,
+      CAPTURE(s.heads, s.head_size, s.window, rows.count());
+      require_close_on_device(out.read(), oracle.answers(rows, qkv),
                               s.cache == DType::float32   ? 2e-5
                               : s.cache == DType::float16 ? 1e-3
                                                           : 1e-2,

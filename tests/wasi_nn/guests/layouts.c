@@ -11,31 +11,24 @@
 #define PLACE(what, field, at) _Static_assert(offsetof(tutti_wasi_nn_##what, field) == at, #what "." #field)
 #endif
 
-#ifdef SESSION_INTERFACE
+LAYOUT(parts, 16);
+PLACE(parts, size, 8);
 LAYOUT(dimensions, 16);
 PLACE(dimensions, size, 8);
-LAYOUT(tensor, 24);
 PLACE(tensor, dimensions, 0);
 PLACE(tensor, type, 8);
 PLACE(tensor, data, 16);
+#ifdef SESSION_INTERFACE
+LAYOUT(tensor, 24);
 LAYOUT(part, 16);
 PLACE(part, size, 8);
-LAYOUT(parts, 16);
-PLACE(parts, size, 8);
 _Static_assert(TUTTI_WASI_NN_BACKEND_TOO_LARGE == 6, "numbers of the WIT's order");
 int (*const run)(void *, uint32_t, uint32_t, tutti_wasi_nn_backend_tensor *, uint8_t *, uint32_t *, const char *,
                  uint32_t) = run_inference;
 #else
+LAYOUT(tensor, 32);
 LAYOUT(bytes, 16);
 PLACE(bytes, size, 8);
-LAYOUT(parts, 16);
-PLACE(parts, size, 8);
-LAYOUT(dimensions, 16);
-PLACE(dimensions, size, 8);
-LAYOUT(tensor, 32);
-PLACE(tensor, dimensions, 0);
-PLACE(tensor, type, 8);
-PLACE(tensor, data, 16);
 _Static_assert(TUTTI_WASI_NN_TOO_LARGE == 7, "numbers of the witx");
 int (*const get)(void *, uint32_t, uint32_t, tutti_wasi_nn_bytes *, uint32_t *) = get_output;
 #endif
