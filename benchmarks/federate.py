@@ -10,7 +10,6 @@ docs/guides/federate.md recommends for slow links.
 """
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -21,12 +20,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from network_nodes import Nodes, command_inside, slow_down, why_not  # noqa: E402
+from trainer_runs import add_arguments, build, fail, prepare_text  # noqa: E402
 
 RECOMMENDED = ["--inner-steps", "30", "--fragments", "3", "--outer-bits", "int4", "--chunk", "65536"]
-
-
-def fail(why):
-    sys.exit(f"FAILED: {why}")
 
 
 def start(args, nodes, number, name, command):
@@ -110,11 +106,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--least", type=float, default=0.9, help="share of the unlinked run that is to be kept")
-    parser.add_argument("--limit", type=int, default=1800, help="seconds that one run may take")
-    parser.add_argument("--text", type=pathlib.Path, default="/usr/share/dictd/jargon.dict.dz", help="what is learned")
-    parser.add_argument("--build", type=pathlib.Path, default=os.environ.get("TUTTI_BUILD", ROOT / "build"),
-                        help="configured build folder; what is missing in it is built")
-    parser.add_argument("--inside", type=pathlib.Path, help=argparse.SUPPRESS)
+    add_arguments(parser, 1800)
     args, words = parser.parse_known_args()
     words = words or RECOMMENDED
     args.build = args.build.resolve()
@@ -126,11 +118,8 @@ def main():
         parser.error("--left-out must be at least 1")
     if why := why_not(args.link):
         fail(why)
-    programs = ["examples/tutti_shepherd", "examples/tutti_worker", "examples/prepare_text"]
-    subprocess.run(["ninja", "-C", args.build, *programs], check=True, stdout=subprocess.DEVNULL)
-    if not (args.data / "train.bin").exists():
-        subprocess.run([args.build / "examples/prepare_text", "--input", args.text, "--out", args.data], check=True,
-                       stdout=subprocess.DEVNULL)
+    build(args.build, "tutti_shepherd", "tutti_worker", "prepare_text")
+    prepare_text(args)
     with tempfile.TemporaryDirectory(prefix="tutti_federate_") as folder:
         return subprocess.run(command_inside(__file__, *sys.argv[1:], "--inside", folder), check=False).returncode
 

@@ -16,7 +16,6 @@ beginning with another compressor; the fastest turn counts. Losses are of the la
 """
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import statistics
@@ -28,12 +27,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from network_nodes import Nodes, command_inside, why_not  # noqa: E402
+from trainer_runs import add_arguments, build, fail, prepare_text  # noqa: E402
 
 LEFT_OUT = 3
-
-
-def fail(why):
-    sys.exit(f"FAILED: {why}")
 
 
 def train(args, folder, nodes, words, steps, ranks, tokens):
@@ -135,12 +131,8 @@ def main():
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of a rank")
-    parser.add_argument("--limit", type=int, default=1800, help="seconds that one run may take")
-    parser.add_argument("--text", type=pathlib.Path, default="/usr/share/dictd/jargon.dict.dz", help="what is learned")
-    parser.add_argument("--build", type=pathlib.Path, default=os.environ.get("TUTTI_BUILD", ROOT / "build"),
-                        help="configured build folder; what is missing in it is built")
     parser.add_argument("--mpiexec", default="mpiexec")
-    parser.add_argument("--inside", type=pathlib.Path, help=argparse.SUPPRESS)
+    add_arguments(parser, 1800)
     parser.add_argument("compress", nargs="*",
                         help="values of --compress, those that others are compared with first; with --pipeline numbers of micro-batches")
     args = parser.parse_args()
@@ -156,13 +148,8 @@ def main():
             return run(args, args.inside, nodes)
         finally:
             nodes.end()
-    if subprocess.run(["ninja", "-C", str(args.build), "examples/train_gpt2", "examples/prepare_text"], stdout=subprocess.DEVNULL).returncode != 0:
-        fail(f"building in {args.build} failed; run ninja there to see why")
-    if not args.text.exists():
-        fail(f"{args.text} is not there (Debian: dict-jargon); give another --text")
-    args.data.parent.mkdir(exist_ok=True)
-    subprocess.run([str(args.build / "examples" / "prepare_text"), "--input", str(args.text), "--out", str(args.data)], check=True,
-                   stdout=subprocess.DEVNULL)
+    build(args.build, "train_gpt2", "prepare_text")
+    prepare_text(args)
     with tempfile.TemporaryDirectory(prefix="tutti-parallel-") as folder:
         if args.link == "none":
             return run(args, pathlib.Path(folder), None)

@@ -12,7 +12,6 @@ pages that they share counted once (PSS), at its highest.
 """
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import statistics
@@ -24,6 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from network_nodes import Nodes, command_inside, why_not  # noqa: E402
+from trainer_runs import add_arguments, build, fail, prepare_text  # noqa: E402
 
 LEFT_OUT = 3
 
@@ -90,10 +90,6 @@ def published(args):
         note = f"sets the efficiency, {efficiency[cluster]:.3f}" if first else f"{100 * (found / target - 1):+.1f} %"
         print(f"| {name} | `{layout}` | {target:,.0f} | {found:,.0f} | {note} | {source} |", flush=True)
     return 0
-
-
-def fail(why):
-    sys.exit(f"FAILED: {why}")
 
 
 def memory_of(out):
@@ -191,12 +187,8 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="of a rank")
     for name, size in {"layers": 4, "channels": 256, "heads": 8, "batch": 4, "sequence": 128, "vocabulary": 1024}.items():
         parser.add_argument(f"--{name}", type=int, default=size)
-    parser.add_argument("--limit", type=int, default=900, help="seconds that one run may take")
-    parser.add_argument("--text", type=pathlib.Path, default="/usr/share/dictd/jargon.dict.dz", help="what is learned")
-    parser.add_argument("--build", type=pathlib.Path, default=os.environ.get("TUTTI_BUILD", ROOT / "build"),
-                        help="configured build folder; what is missing in it is built")
     parser.add_argument("--mpiexec", default="mpiexec")
-    parser.add_argument("--inside", type=pathlib.Path, help=argparse.SUPPRESS)
+    add_arguments(parser, 900)
     parser.add_argument("layout", nargs="*", help="as d=2,t=1")
     args = parser.parse_args()
     args.layout = args.layout or ["d=1,t=1", "d=2,t=1", "d=1,t=2", "d=2,t=1,zero=1", "d=4,t=1", "d=2,t=2", "d=1,t=4", "d=4,t=1,zero=1"]
@@ -209,18 +201,12 @@ def main():
             return measure(args, nodes)
         finally:
             nodes.end()
-    programs = ["examples/tutti_plan"] if args.published else ["examples/train_gpt2", "examples/prepare_text", "examples/tutti_plan"]
-    if subprocess.run(["ninja", "-C", str(args.build), *programs], stdout=subprocess.DEVNULL).returncode != 0:
-        fail(f"building in {args.build} failed; run ninja there to see why")
+    build(args.build, *(["tutti_plan"] if args.published else ["train_gpt2", "prepare_text", "tutti_plan"]))
     if args.published:
         with tempfile.TemporaryDirectory(prefix="tutti-plan-") as folder:
             args.folder = pathlib.Path(folder)
             return published(args)
-    if not args.text.exists():
-        fail(f"{args.text} is not there (Debian: dict-jargon); give another --text")
-    args.data.parent.mkdir(exist_ok=True)
-    subprocess.run([str(args.build / "examples" / "prepare_text"), "--input", str(args.text), "--out", str(args.data), "--vocabulary",
-                    str(args.vocabulary)], check=True, stdout=subprocess.DEVNULL)
+    prepare_text(args, "--vocabulary", str(args.vocabulary))
     with tempfile.TemporaryDirectory(prefix="tutti-plan-") as folder:
         args.folder = pathlib.Path(folder)
         if args.link == "none":
