@@ -99,6 +99,9 @@ class Window {
       answers_.push_back({to.data(), to.size(), target});
     }
   }
+  void get(T& value, int target, std::int64_t at = 0, Where where = std::source_location::current()) {
+    get(TensorView<T>(&value, Shape{1}), target, at, where);
+  }
   /// Elements [at, at + size of x) of `target` = themselves op x, where op is sum, prod, min or max.
   template <comm::Buffer X, class Op = Sum>
   void accumulate(X const& x, int target, std::int64_t at = 0, Op const& = {},
