@@ -75,7 +75,8 @@ class TensorView {
 
  private:
   static_assert(is_storable<std::remove_cv_t<T>>,
-                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or plain structs");
+                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or plain structs, whose bytes "
+                "are their value: no member is a pointer, std::pair, std::string or container");
   static constexpr bool on_device = Device<D>;
   static_assert(on_device, "tutti: the second argument of TensorView is a device, such as tutti::Cpu");
 };
