@@ -50,7 +50,8 @@ int main() {
   // Files of NumPy: numpy.load("columns.npy") reads this one, and read_npy what numpy.save wrote.
   tutti::io::write_npy("columns.npy", columns);
   Tensor<float> const read = tutti::io::read_npy<float>("columns.npy");
-  std::printf("read: %s of %s\n", to_string(read.shape()).c_str(), tutti::io::read_npy_header("columns.npy").type.c_str());
+  auto const header = tutti::io::read_npy_header("columns.npy");
+  std::printf("read: %s of %s\n", to_string(read.shape()).c_str(), header.type.c_str());
   std::remove("columns.npy");
 
   // Other libraries, without a copy. Who takes a DlpackTensor over calls its deleter; here from_dlpack does.

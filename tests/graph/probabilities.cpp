@@ -160,6 +160,28 @@ TEST_CASE("an embedding takes tokens of any shape, with the gradients of each") 
                 "positions must have shape (T or more, C)");
 }
 
+TEST_CASE("the losses of tokens can be weighed one by one") {
+  Builder b;
+  Var const logits = b.parameter("logits", {2, 3, 5}, zeros());
+  Var const targets = b.input("targets", DType::int32, {2, 3}), weights = b.input("weights", DType::float32, {2, 3});
+  Losses const losses = cross_entropy_losses(logits, targets);
+  Var const loss = sum_all(losses.tokens * weights) / sum_all(weights);
+  b.output("mean", losses.mean - mean_all(losses.tokens));
+  b.output("loss", loss);
+  Graph const graph = canonical(b.graph());
+  CHECK(check_gradients(graph, {.integers = 5}).worst < 1e-5);
+  Interpreter interpreter(graph);
+  naive::Values const x = numbers(30);
+  interpreter.set("logits", x);
+  interpreter.set("targets", {0, 1, 2, 3, 4, 0});
+  interpreter.set("weights", {0, 0, 3, 0, 0, 0});  // the third token alone counts
+  interpreter.run();
+  double sum = 0;
+  for (std::size_t k = 10; k < 15; ++k) sum += std::exp(x[k]);
+  CHECK(std::abs(interpreter.output("loss")[0] - (std::log(sum) - x[12])) < 1e-12);
+  CHECK(std::abs(interpreter.output("mean")[0]) < 1e-12);
+}
+
 TEST_CASE("one_hot has a row for every integer, and none for what is no class") {
   Builder b;
   b.output("y", one_hot(b.input("i", DType::int32, {2, 2}), 3));

@@ -69,7 +69,8 @@ struct NotReceived {
   static_assert(is_taken<T>,
                 "tutti: a receive names what comes, recv<T>(from, tag) or recv(x, from, tag), where a matched message "
                 "may stand in front for the ranks: elements, which are numbers, std::byte, char, bool, complex numbers "
-                "and plain structs, or a buffer of them, which is a tensor, a view, or contiguous memory. " TUTTI_PLAIN);
+                "and plain structs, or a buffer of them, which is a tensor, a view, or contiguous memory. "
+                TUTTI_PLAIN);
 };
 template <class T>
 struct NotReceivedThere {

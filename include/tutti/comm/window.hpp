@@ -176,7 +176,8 @@ class Window {
   void check_rank(char const* operation, int rank, Where where) const {
     if (rank < 0 || rank >= comm_.size(where))
       throw Error(ErrorKind::invalid_argument, operation,
-                  concat("target rank ", comm::rank_text(rank), " does not exist. Ranks are 0 to ", comm_.size() - 1), where)
+                  concat("target rank ", comm::rank_text(rank), " does not exist. Ranks are 0 to ", comm_.size() - 1),
+                  where)
           .with_rank(comm_.rank());
   }
   /// The elements of a buffer, checked.
