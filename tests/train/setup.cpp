@@ -438,3 +438,17 @@ TEST_CASE("a model that is given a second time must be the same") {
   CHECK(from_file("60").model.vocabulary == 60);
   REQUIRE_ERROR(from_file("1000"), ErrorKind::configuration, "--vocabulary 1000");
 }
+
+TEST_CASE("a model from outside the library is described by what its configuration says") {
+  struct Tokens {
+    std::int64_t vocabulary = 256;
+  };
+  struct Positions {
+    std::int64_t vocabulary = 9, max_tokens = 32;
+  };
+  struct Nothing {};
+  CHECK(facts_of(Tokens()).origin == "this program");
+  CHECK(facts_of(Tokens()).sizes == "vocabulary 256");
+  CHECK(facts_of(Positions()).sizes == "vocabulary 9, 32 positions");
+  CHECK(facts_of(Nothing()).sizes == "sizes of its own");
+}

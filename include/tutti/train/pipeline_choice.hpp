@@ -28,7 +28,7 @@ inline List<std::int64_t> parse_stage_layers(std::string const& text) {
     std::int64_t number = 0;
     auto const [stop, code] = std::from_chars(one.data(), one.data() + one.size(), number);
     if (code != std::errc{} || stop != one.data() + one.size() || number < 1)
-      throw Error(ErrorKind::configuration, "train_gpt2",
+      throw Error(ErrorKind::configuration, "train_model",
                   "--stage-layers " + text + ": '" + std::string(one) +
                       "' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
     layers.push_back(number);
