@@ -54,8 +54,8 @@ int train_model(Communicator<B>& communicator, Options const& options, Viewers c
 
 /// Trains a model of your own: `Loss` as TrainStep wants it, its configuration from make_config(setup), which knows the
 /// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them; --pack documents
-/// wants a member document_mark of the configuration (require_documents_apart). An `optimizer` of your own is used in the
-/// place of the one that the options choose.
+/// wants a member document_mark of the configuration (require_documents_apart). An `optimizer` of your own is used in
+/// the place of the one that the options choose.
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
   requires requires { typename Loss::Config; }
 int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
