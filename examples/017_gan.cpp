@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     graph::Executor make(context, second, state, {.port = ranks.port.get()});
     auto noise = empty<float>({rows, 2}), real = empty<float>({rows, 1});
     double mean = 0, square = 0;  // of what is made in the last steps
-    for (int i = 1; i <= 2000; ++i) {
+    for (int i = 1; i <= 1000; ++i) {
       CounterRandom{1, i}.fill_normal(noise.elements(), 0, 1, 2 * rows * comm.rank());
       CounterRandom{2, i}.fill_normal(real.elements(), 3, 0.5f, rows * comm.rank());
       for (graph::Executor* program : {&tell, &make}) {
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
       if (comm.rank() == 0 && i % 50 == 1)
         std::fprintf(stderr, "step %d: loss %.7f %.7f\n", i, tell.value("loss"), make.value("loss"));
       for (float const x : make.output<float>("made"))
-        if (i > 1800) mean += x / (200.0 * batch), square += x * x / (200.0 * batch);
+        if (i > 800) mean += x / (200.0 * batch), square += x * x / (200.0 * batch);
     }
     comm.all_reduce(mean, sum);
     comm.all_reduce(square, sum);

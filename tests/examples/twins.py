@@ -101,7 +101,7 @@ def lstm(_):
     @jax.jit
     def update(p, m, v, x, y, step):
         value, grads = jax.value_and_grad(loss)(p, x, y)
-        return adamw(p, m, v, grads, 0.01 * (1 - step / 1501), step, 0.9, 0.99, 1.0) + (value,)
+        return adamw(p, m, v, grads, 0.01 * (1 - step / 751), step, 0.9, 0.99, 1.0) + (value,)
 
     m, v = zeros_like(p), zeros_like(p)
     for step in range(1, LAST + 1):
