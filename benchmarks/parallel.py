@@ -99,7 +99,9 @@ def measure_pipeline(args, folder, nodes):
     for _ in range(args.turns):
         for m in counts:
             for ranks in (1, stages):
-                words = ["--micro-batches", str(m)] + (["--pipeline-parallel", str(stages)] if ranks > 1 else [])
+                staged = ["--pipeline-parallel", str(stages), "--pipeline-schedule", args.schedule]
+                staged += ["--stage-layers", args.stage_layers] if args.stage_layers else []
+                words = ["--micro-batches", str(m)] + (staged if ranks > 1 else [])
                 steps, start, _, _ = train(args, folder, nodes if ranks > 1 else None, words, args.steps, ranks, args.tokens * m)
                 ms = statistics.median(row["ms"] for row in steps[LEFT_OUT:])
                 share = statistics.median(row["exposed_comm_ms"] / row["ms"] for row in steps[LEFT_OUT:])
@@ -107,12 +109,15 @@ def measure_pipeline(args, folder, nodes):
                     best[m, ranks] = (ms, share)
                 print(f"  {m} micro-batches, {ranks} ranks: {ms:.1f} ms a step, waiting {100 * share:.0f} %", file=sys.stderr)
     where = f"a link of {args.link} between stages" if nodes else "shared memory between stages"
-    print(f"\n{stages} stages, {where}, {args.steps} steps of m x {args.tokens} tokens, {start['parameters']} parameters, {start['processor']}\n")
-    table = [["m", "ms a step", "first stage waits", "(p - 1) / (m + p - 1)", "tokens/s", "of one rank"], ["---"] * 6]
+    passes = {"interleaved": 2, "zero-bubble": 3}.get(args.schedule, 1)  # of which one is waited for, in a micro-batch
+    formula = f"(p - 1) / ({passes if passes > 1 else ''}{' ' if passes > 1 else ''}m + p - 1)"
+    print(f"\n{stages} stages, {args.schedule} schedule, layers {args.stage_layers or 'alike'}, {where}, "
+          f"{args.steps} steps of m x {args.tokens} tokens, {start['parameters']} parameters, {start['processor']}\n")
+    table = [["m", "ms a step", "first stage waits", formula, "tokens/s", "of one rank"], ["---"] * 6]
     for m in counts:
         (ms, share), (alone, _) = best[m, stages], best[m, 1]
         rates = [1e3 * m * args.tokens / time for time in (ms, alone)]
-        table.append([str(m), f"{ms:.1f}", f"{100 * share:.0f} %", f"{100 * (stages - 1) / (m + stages - 1):.0f} %", f"{rates[0]:,.0f}",
+        table.append([str(m), f"{ms:.1f}", f"{100 * share:.0f} %", f"{100 * (stages - 1) / (passes * m + stages - 1):.0f} %", f"{rates[0]:,.0f}",
                       f"{rates[1]:,.0f}"])
     for row in table:
         print("| " + " | ".join(row) + " |")
@@ -123,6 +128,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--link", help="of each node, as tc spells rates (default: 100mbit); none: this machine's memory")
     parser.add_argument("--pipeline", type=int, default=0, help="stages of a pipeline, whose numbers of micro-batches are compared")
+    parser.add_argument("--schedule", default="1f1b", help="of the pipeline, as --pipeline-schedule")
+    parser.add_argument("--stage-layers", help="as train_gpt2's: balanced, or numbers")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=512, help="of a step, over all ranks")
     parser.add_argument("--turns", type=int, default=1)

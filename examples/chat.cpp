@@ -2,8 +2,10 @@
 // A conversation in the terminal with a model.
 
 #include <tutti/data/chat_template.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/completion.hpp>
-#include <tutti/infer/model_file.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
+#include <tutti/train/model_source.hpp>
 #include <tutti/train/sampling_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>
 
@@ -48,7 +50,8 @@ int main(int argc, char** argv) {
 
   CLI::App app{"Talks with a model.", "chat"};
   app.add_option("--model", path,
-                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, or folder of a "
+                 "run")
       ->required();
   app.add_option("--system", system, "system message (default: the chat template's)");
   app.add_option("--chat-template", format,
@@ -60,16 +63,21 @@ int main(int argc, char** argv) {
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same answers");
   tutti::train::SpeculationFlags speculation_flags;
   tutti::train::add_speculation_flags(app, speculation_flags);
+  tutti::train::GpuLayerFlags gpu_flags;
+  tutti::train::add_gpu_layer_flags(app, gpu_flags);
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_flag("--quiet", quiet, "print answers alone");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
   try {
-    auto const loaded = tutti::infer::load_model(path);
+    auto const loaded = tutti::train::load_model_or_run(path);
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
     tutti::exec::Context context({.threads = threads});
     if (context_tokens == 0) context_tokens = std::min<std::int64_t>(loaded.model.max_tokens(), 8192);
-    tutti::infer::Decoder decoder(context, loaded.model, {.capacity = context_tokens});
+    tutti::train::FlaggedGpu const gpu(gpu_flags, "chat", tutti::infer::find_layer_device);
+    tutti::infer::DecoderOptions options{.capacity = context_tokens};
+    gpu.give(options);
+    tutti::infer::Decoder decoder(context, loaded.model, options);
     tutti::infer::Sequence sequence(decoder);
     tutti::infer::Sampler sampler(sampling);
     tutti::train::FlaggedSpeculation speculation(speculation_flags, context, loaded, context_tokens, sampling);
@@ -90,6 +98,8 @@ int main(int argc, char** argv) {
                    path.c_str(), static_cast<long long>(loaded.model.layers()),
                    static_cast<double>(loaded.model.bytes()) / 1e6, std::string(name_of(chat.format)).c_str(),
                    chat.chosen_by.c_str(), static_cast<long long>(context_tokens), terminal ? help : "");
+    if (std::string const told = gpu.told(decoder); !quiet && !told.empty())
+      std::fprintf(stderr, "%s\n", told.c_str());
     std::vector<tutti::data::ChatMessage> messages;
     auto const begin = [&] {
       messages.clear();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tells how well a model foretells a text.
 
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/evaluation.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/io/file.hpp>
 #include <tutti/train/flags.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -26,6 +28,8 @@ int main(int argc, char** argv) {
   app.add_option("--text", text_path, "text file")->required();
   tutti::train::add_setting(app, "--context", window, {4, 1 << 24}, "tokens that the model sees at a time");
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
+  tutti::train::GpuLayerFlags gpu_flags;
+  tutti::train::add_gpu_layer_flags(app, gpu_flags);
   app.add_flag("--quiet", quiet, "no progress");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
@@ -37,7 +41,12 @@ int main(int argc, char** argv) {
                              " tokens. Give a smaller --context");
     auto const tokens = loaded.tokenizer.encode_complete(tutti::io::read_file(text_path));
     tutti::exec::Context context({.threads = threads});
-    tutti::infer::Decoder decoder(context, loaded.model, {.capacity = window});
+    tutti::train::FlaggedGpu const gpu(gpu_flags, "evaluate", tutti::infer::find_layer_device);
+    tutti::infer::DecoderOptions decoding{.capacity = window};
+    gpu.give(decoding);
+    tutti::infer::Decoder decoder(context, loaded.model, decoding);
+    if (std::string const told = gpu.told(decoder); !quiet && !told.empty())
+      std::fprintf(stderr, "%s\n", told.c_str());
     tutti::infer::EvaluationOptions options{.window = window};
     // Where texts begin with a token, every window does.
     if (loaded.tokenizer.roles().begin && !tokens.empty() && tokens.front() == *loaded.tokenizer.roles().begin)

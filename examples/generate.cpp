@@ -6,6 +6,7 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer_files.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
@@ -14,6 +15,7 @@
 #include <tutti/nn/stored_part.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/sampling_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>
@@ -50,10 +52,13 @@ tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& s
 struct ModelRun {
   std::string model, prompt, cache;
   std::vector<std::string> stops;
+  std::vector<std::string> meanings;
+  double meaning_threshold = 0;
   std::int64_t tokens = 0, context_tokens = 0;
   int threads = 0;
   bool past_end = false, quiet = false;
   tutti::train::SpeculationFlags speculation{};
+  tutti::train::GpuLayerFlags gpu{};
 };
 
 /// `before`: what every text begins with, where the tokenizer does not say. `port`: of the ranks that share the model,
@@ -80,15 +85,30 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
                        "the prompt has " + std::to_string(size) + " tokens and the context " + std::to_string(room) +
                            ". Give a shorter --prompt or a larger --context");
   tutti::infer::DecoderOptions options;
-  options.capacity = std::min(room, size + std::min(run.tokens, room));
+  std::vector<std::vector<std::int32_t>> meant;
+  std::int64_t longest = 0;
+  for (std::string const& text : run.meanings) {
+    meant.push_back(tokenizer.encode(text));
+    longest = std::max(longest, static_cast<std::int64_t>(meant.back().size()));
+  }
+  if (longest > room)
+    throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                       "a --stop-meaning has " + std::to_string(longest) + " tokens and the context " +
+                           std::to_string(room) + ". Give a shorter one or a larger --context");
+  options.capacity = std::max(longest, std::min(room, size + std::min(run.tokens, room)));
   options.tensor = port;
+  tutti::train::FlaggedGpu const gpu(run.gpu, "generate", tutti::infer::find_layer_device);
+  gpu.give(options);
   tutti::infer::Decoder decoder(context, loaded.model, options);
   tutti::infer::Sequence sequence(decoder);
+  tutti::infer::StopOptions stop;
+  stop.meaning_threshold = run.meaning_threshold;
+  for (auto const& tokens : meant) stop.meanings.push_back(tutti::infer::mean_hidden(sequence, tokens));
+  sequence.reset();
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
   tutti::train::FlaggedSpeculation speculation(run.speculation, context, loaded, decoder.capacity(), sampling,
                                                breakers_of(sampling, tokenizer));
-  tutti::infer::StopOptions stop;
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;
@@ -100,6 +120,8 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
                                             speculation.get());
   show("\n");
   if (!run.cache.empty()) tutti::infer::save_sequence(run.cache, sequence);
+  if (std::string const told = gpu.told(decoder); !run.quiet && !told.empty())
+    std::fprintf(stderr, "[%s]\n", told.c_str());
   if (!run.quiet && speaks)
     std::fprintf(stderr, "[%s; prompt %zu tokens%s in %.2f s, then %zu tokens, %.1f a second%s]\n",
                  std::string(name(answer.reason)).c_str(), prompt.size(),
@@ -115,9 +137,9 @@ void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling
 }
 /// The same on several ranks, each with its heads and channels of the model.
 int share_model(auto& communicator, ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
-  if (!run.cache.empty() || !run.speculation.model.empty())
+  if (!run.cache.empty() || !run.speculation.model.empty() || run.gpu.on())
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                       "--prompt-cache and --draft are for one rank. Leave them out, or start one");
+                       "--prompt-cache, --draft and --gpu-layers are for one rank. Leave them out, or start one");
   auto loaded = tutti::infer::load_model(run.model);
   auto const ends = tutti::infer::end_tokens(loaded.tokenizer);
   loaded.model = tutti::nn::stored_part(loaded.model, communicator.rank(), communicator.size());
@@ -139,7 +161,8 @@ std::shared_ptr<tutti::train::Checkpoint const> llama_checkpoint(std::string con
 
 int main(int argc, char** argv) {
   std::string checkpoint, model_path, prompt, cache, tokenizer_path;
-  std::vector<std::string> stops;
+  std::vector<std::string> stops, meanings;
+  double meaning_threshold = 0.9;
   std::int64_t count = 200, context_tokens = 0;
   int threads = 0;
   bool to_the_end = false, quiet = false;
@@ -153,6 +176,11 @@ int main(int argc, char** argv) {
                  "--checkpoint")
       ->excludes(from);
   app.add_option("--stop", stops, "with --model: text that ends the answer, and is not part of it; may be repeated");
+  app.add_option("--stop-meaning", meanings,
+                 "with --model: text; a sentence that means the same, by the model's own hidden states, ends the "
+                 "answer; may be repeated");
+  tutti::train::add_setting(app, "--stop-meaning-threshold", meaning_threshold, {-1, 1},
+                            "with --stop-meaning: least cosine of the mean hidden states");
   app.add_option("--prompt-cache", cache,
                  "with --model: file that keeps what was computed of the text; a later prompt that begins like it goes "
                  "on from there");
@@ -163,6 +191,8 @@ int main(int argc, char** argv) {
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
   tutti::train::SpeculationFlags speculation;
   tutti::train::add_speculation_flags(app, speculation, "with --model: ");
+  tutti::train::GpuLayerFlags gpu;
+  tutti::train::add_gpu_layer_flags(app, gpu, "with --model: ");
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   app.add_option("--tokenizer", tokenizer_path, "tokenizer.json (default: the checkpoint's)");
   app.add_flag("--past-end", to_the_end, "go on when the model ends the document");
@@ -178,8 +208,8 @@ int main(int argc, char** argv) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                            "a model has its own tokenizer. Leave --tokenizer out");
-      ModelRun const run{model_path,     prompt,  cache,      stops, count,
-                         context_tokens, threads, to_the_end, quiet, speculation};
+      ModelRun const run{model_path, prompt,         cache,   stops,      meanings, meaning_threshold,
+                         count,      context_tokens, threads, to_the_end, quiet,    speculation,       gpu};
       if (tutti::comm::announced_ranks().ranks > 1)
         return tutti::with_backend("mpi", 1, argv,
                                    [&](auto& communicator) { return share_model(communicator, run, sampling); });
@@ -188,9 +218,10 @@ int main(int argc, char** argv) {
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
     }
-    if (!stops.empty() || context_tokens != 0 || !cache.empty() || speculation.on())
+    if (!stops.empty() || !meanings.empty() || context_tokens != 0 || !cache.empty() || speculation.on() || gpu.on())
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                         "--stop, --context, --prompt-cache, --speculate and --draft go with --model");
+                         "--stop, --stop-meaning, --context, --prompt-cache, --speculate, --draft and --gpu-layers go "
+                         "with --model");
     auto const llama = llama_checkpoint(checkpoint);
     std::optional<tutti::train::Gpt2Model> gpt2;
     if (!llama) gpt2 = tutti::train::Gpt2Model::load(checkpoint);
@@ -212,7 +243,7 @@ int main(int argc, char** argv) {
       // Every document of the training data begins with this token, and ends at the next one's.
       std::int32_t const mark = tokenizer.end_of_text();
       tutti::exec::Context context({.threads = threads});
-      run_decoder({checkpoint, prompt, "", stops, count, context_tokens, threads, to_the_end, quiet}, sampling,
+      run_decoder({checkpoint, prompt, "", stops, {}, 0, count, context_tokens, threads, to_the_end, quiet}, sampling,
                   {tutti::train::stored_llama(llama), tokenizer, ""}, {mark}, {mark}, context);
       return 0;
     }

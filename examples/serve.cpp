@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A model behind the OpenAI interface.
 
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/http/server.hpp>
-#include <tutti/infer/model_file.hpp>
 #include <tutti/train/flags.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
+#include <tutti/train/model_source.hpp>
 #include <tutti/train/speculation_flags.hpp>
 
 #include <CLI/CLI.hpp>
@@ -31,7 +33,8 @@ int main(int argc, char** argv) {
       "a page to chat in. The environment variable TUTTI_API_KEY is the key that clients must send.",
       "serve"};
   app.add_option("--model", path,
-                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3")
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, or folder of a "
+                 "run")
       ->required();
   app.add_option("--host", options.host, "address to listen on; one that others can reach needs TUTTI_API_KEY")
       ->capture_default_str();
@@ -45,6 +48,8 @@ int main(int argc, char** argv) {
   tutti::train::add_setting(app, "--max-tokens", options.limits.max_tokens, {1, 1 << 24}, "most tokens of an answer");
   tutti::train::SpeculationFlags speculation;
   tutti::train::add_speculation_flags(app, speculation);
+  tutti::train::GpuLayerFlags gpu_flags;
+  tutti::train::add_gpu_layer_flags(app, gpu_flags);
   tutti::train::add_setting(app, "--threads", threads, {0, 1024}, "0: all processors of this process");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
@@ -58,7 +63,7 @@ int main(int argc, char** argv) {
     ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
 
-    auto const loaded = tutti::infer::load_model(path);
+    auto const loaded = tutti::train::load_model_or_run(path);
     auto const full = std::filesystem::absolute(path).lexically_normal();
     std::string const name = (full.has_filename() ? full : full.parent_path()).stem().string();
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
@@ -72,12 +77,16 @@ int main(int argc, char** argv) {
       draft = tutti::train::load_draft(speculation, loaded.tokenizer);
       service_options.drafts.model = &draft->model;
     }
+    tutti::train::FlaggedGpu const gpu(gpu_flags, "serve", tutti::infer::find_layer_device);
+    gpu.give(service_options.decoder);
     tutti::infer::Service service(context, loaded.model, loaded.tokenizer, service_options);
     tutti::infer::Server server(service, loaded.tokenizer, chat, name, options);
     std::fprintf(stderr, "%s: chat template %s (%s); %lld answers at once of %lld tokens each\nhttp://%s:%d\n",
                  path.c_str(), std::string(name_of(chat.format)).c_str(), chat.chosen_by.c_str(),
                  static_cast<long long>(service_options.decoder.slots), static_cast<long long>(service.capacity()),
                  options.host.c_str(), server.port());
+    if (std::string const told = gpu.told(service.decoder()); !told.empty())
+      std::fprintf(stderr, "%s\n", told.c_str());
     std::thread waiter([&] {
       int signal = 0;
       ::sigwait(&ends, &signal);

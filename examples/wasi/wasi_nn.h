@@ -74,7 +74,9 @@ enum wasi_nn_input {
   WASI_NN_INPUT_PROMPT = 0,  /* u8 [n]: the prompt, UTF-8 without a terminator */
   WASI_NN_INPUT_OPTIONS = 1, /* u8 [n]: a JSON object; a key that is not known is refused */
   WASI_NN_INPUT_TOKENS = 2,  /* i32 [n]: the prompt as token ids, in the place of its bytes */
-  WASI_NN_INPUT_CONTROL = 3  /* u8 [n]: a JSON object that says what to do with the context */
+  WASI_NN_INPUT_CONTROL = 3  /* u8 [n]: a JSON object: {"cancel": true} ends the answer, {"reset": true} forgets the
+                              * conversation, {"truncate": 2} what came after two answers, {"save": "name"} keeps
+                              * it where the host allows that, and {"restore": "name"} goes on with it */
 };
 
 /*
@@ -92,7 +94,7 @@ enum wasi_nn_input {
 
 enum wasi_nn_output {
   WASI_NN_OUTPUT_TEXT = 0,   /* u8: the text, or the last token's piece of it, which may end inside a character */
-  WASI_NN_OUTPUT_USAGE = 1,  /* u8: JSON {"input_tokens": 5, "output_tokens": 20} */
+  WASI_NN_OUTPUT_USAGE = 1,  /* u8: JSON {"input_tokens": 5, "output_tokens": 20, ...} */
   WASI_NN_OUTPUT_STATUS = 2, /* u8: JSON; "error": what failed last, in words; "stop_reason": why the text ended */
   WASI_NN_OUTPUT_LOGITS = 3, /* f32 [vocabulary]: of the last position */
   WASI_NN_OUTPUT_TOKENS = 4  /* i32 [n]: the ids of the tokens written */

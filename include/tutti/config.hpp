@@ -49,6 +49,10 @@
 #ifndef TUTTI_WITH_NCCL
 #define TUTTI_WITH_NCCL 0
 #endif
+/// And of CUDA, in programs that nvcc compiles: <tutti/infer/cuda/find_device.hpp> then offers GPUs for layers.
+#ifndef TUTTI_WITH_CUDA
+#define TUTTI_WITH_CUDA 0
+#endif
 /// And of ncurses and of cpp-httplib, with which <tutti/watch/any.hpp> shows a run on a terminal and as a page.
 #ifndef TUTTI_WITH_TERMINAL
 #define TUTTI_WITH_TERMINAL 0

@@ -10,6 +10,8 @@
 #include <tutti/infer/penalties.hpp>
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/sampler.hpp>
+#include <tutti/infer/layer_device.hpp>
+#include <tutti/infer/stored_state.hpp>
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/sequence.hpp>
 #include <tutti/infer/speculation.hpp>
@@ -17,6 +19,7 @@
 #include <tutti/infer/completion.hpp>
 #include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/evaluation.hpp>
+#include <tutti/infer/generator.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/generation.hpp>
 #include <tutti/infer/stored_reader.hpp>
@@ -26,9 +29,11 @@
 #include <tutti/infer/json_schema.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/ngram_drafter.hpp>
+#include <tutti/infer/openai_keys.hpp>
 #include <tutti/infer/request_queue.hpp>
 #include <tutti/infer/slot_drafters.hpp>
 #include <tutti/infer/slots.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/infer/openai.hpp>
 #include <tutti/infer/sequence_files.hpp>
+#include <tutti/infer/session_files.hpp>

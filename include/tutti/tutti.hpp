@@ -85,7 +85,6 @@
 #include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>
-#include <tutti/core/setting.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>
 #include <tutti/tensor/print.hpp>

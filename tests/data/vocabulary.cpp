@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tutti/data/tokenizer_json.hpp>
 #include <tutti/data/vocabulary.hpp>
 
 #include "support/catch.hpp"
@@ -150,6 +151,31 @@ TEST_CASE("a byte that a GGUF file has no token for is dropped, as llama.cpp doe
   CHECK(data::make_tokenizer(from, "x.gguf")
             .encode("a\xff"
                     "b") == Ids{'a', 'b'});
+}
+
+TEST_CASE("an alphabet that was learned from text goes through tokenizer.json: what it lacks is dropped there too") {
+  data::GgufVocabulary from = bytes("gpt-2");
+  from.unknown = 258;
+  std::string const lacks = "\x04\x1d\xf1";  // as SmolLM2's, beside the bytes that no text has
+  for (unsigned byte = 0; byte < 256; ++byte)
+    if (byte == 0xc0 || byte == 0xc1 || byte >= 0xf5 || lacks.find(static_cast<char>(byte)) != lacks.npos) {
+      from.tokens[byte] = "unused" + std::to_string(byte);
+      from.types[byte] = 5;
+    }
+  auto const first = data::make_tokenizer(from, "x.gguf");
+  std::string const json = data::tokenizer_to_json(first);
+  CHECK(nlohmann::json::parse(json)["model"]["unk_token"].is_null());
+  auto const second = data::parse_tokenizer(json, "tokenizer.json");
+  for (std::string const text : {"ab \u00e9 \u20ac 12", "a\x04z", "\xf1\x80\x80\x80 \x1d", ""})
+    CHECK(second.encode(text) == first.encode(text));
+  CHECK(second.encode("a\x04z") == Ids{'a', 'z'});
+  CHECK(data::tokenizer_to_json(second) == json);
+  // One that lacks a byte and has those that no text has is damaged.
+  from = bytes("gpt-2");
+  from.tokens[4] = "unused";
+  from.types[4] = 5;
+  REQUIRE_ERROR(data::tokenizer_to_json(data::make_tokenizer(from, "x.gguf")), ErrorKind::format,
+                "byte 4 has no token");
 }
 
 TEST_CASE("damaged vocabularies are refused with the file's name") {

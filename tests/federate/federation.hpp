@@ -31,6 +31,12 @@ inline Facts facts_of(std::int64_t samples) {
   facts.samples = samples;
   return facts;
 }
+/// The parameters in so many fragments of uneven sizes.
+inline std::vector<std::int64_t> fragments_of(std::int64_t count) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(count), dimensions / count - 1);
+  sizes.back() = dimensions - (count - 1) * sizes.front();
+  return sizes;
+}
 inline Policy policy_of(std::int64_t workers) {
   Policy policy;
   policy.workers = workers;
@@ -53,10 +59,14 @@ struct Outer final : OuterModel {
   std::vector<float> at = std::vector<float>(dimensions), velocity = std::vector<float>(dimensions);
   std::span<float> parameters() override { return at; }
   std::span<float> momentum() override { return velocity; }
-  void step(std::span<float const> gradient) override {
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      velocity[i] = 0.9f * velocity[i] + gradient[i];
-      at[i] -= 0.7f * (gradient[i] + 0.9f * velocity[i]);
+  std::vector<std::int64_t> fragments{dimensions};
+  void step(int fragment, std::span<float const> gradient) override {
+    std::int64_t first = 0;
+    for (int f = 0; f < fragment; ++f) first += fragments[static_cast<std::size_t>(f)];
+    for (std::size_t k = 0; k < gradient.size(); ++k) {
+      auto const i = static_cast<std::size_t>(first) + k;
+      velocity[i] = 0.9f * velocity[i] + gradient[k];
+      at[i] -= 0.7f * (gradient[k] + 0.9f * velocity[i]);
     }
   }
 };
@@ -153,6 +163,7 @@ class Shepherd final : public ShepherdActions {
   }
   void start() {
     model_ = std::make_unique<Outer>();
+    if (facts_.streams()) model_->fragments = facts_.fragments;
     LogText log = parse_log(disk_.log, "the log");
     disk_.log.resize(log.whole);
     std::int64_t const rounds = log.history.round();
@@ -351,6 +362,9 @@ inline std::string wrong_with(Disk const& disk, Facts const& facts) {
     }
   if (!log.history.ledger().complete()) wrong << "the ledger is not complete. ";
   std::int64_t const rounds = log.history.round();
+  if (facts.streams()) {  // what a worker came to is not told by one lease alone
+    for (std::vector<float>& at : history) at = disk.snapshots.contains(rounds) ? disk.snapshots.at(rounds).first : at;
+  }
   if (!disk.snapshots.contains(rounds)) wrong << "there is no snapshot of the last step. ";
   else
     for (std::size_t i = 0; i < dimensions; ++i)

@@ -29,6 +29,7 @@ Gpt2Program some_program() {
   program.data_tokens = 12345;
   program.outer_momentum = 0.5;
   program.bits = parallel::OuterBits::int8;
+  program.fragments = 2;
   return program;
 }
 /// The program's text with one word replaced.
@@ -64,6 +65,7 @@ TEST_CASE("a program is read as it was told, without what is the teller's own") 
   CHECK(heard.options.compute == train::Compute::bfloat16);
   CHECK(heard.steps == 77);
   CHECK(heard.bits == parallel::OuterBits::int8);
+  CHECK(heard.fragments == 2);
   CHECK(heard.options.data.empty());
   CHECK(!tutti::test::contains(text, "/a/place/of/mine"));
 }
@@ -73,6 +75,7 @@ TEST_CASE("a program that makes no sense is refused") {
   REQUIRE_ERROR(with("\"layers\": 2", "\"layers\": \"2\""), ErrorKind::format, "one of another type");
   REQUIRE_ERROR(with("\"layers\": 2", "\"layers\": 0"), ErrorKind::configuration, "layers 0");
   REQUIRE_ERROR(with("\"steps\"", "\"stops\""), ErrorKind::format, "lacks a fact");
+  REQUIRE_ERROR(with("\"fragments\": 2", "\"fragments\": 0"), ErrorKind::format, "do not fit each other");
   REQUIRE_ERROR(with("\"steps\": 77", "\"steps\": 0"), ErrorKind::format, "do not fit each other");
   REQUIRE_ERROR(with("\"sequence\": 32", "\"sequence\": 65"), ErrorKind::format, "do not fit each other");
   REQUIRE_ERROR(with("\"batch\": 3", "\"batch\": -3"), ErrorKind::configuration, "--batch");

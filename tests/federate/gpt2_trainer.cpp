@@ -120,6 +120,45 @@ TEST_CASE("jobs of a worker are steps of the trainer: same samples, same rates, 
   CHECK(parameters == by_hand);
 }
 
+TEST_CASE("with fragments, global model and trainer have one order of parameters, and fragments move one by one") {
+  Run run;
+  run.program.fragments = 2;
+  run.program.outer_learning_rate = 0.5;
+  Gpt2Global global(run.setup, run.program, nullptr), at_once(run.setup, [&] {
+    Gpt2Program program = run.program;
+    program.fragments = 1;
+    return program;
+  }(), nullptr);
+  REQUIRE(global.fragments().size() == 2);
+  CHECK(global.fragments()[0] + global.fragments()[1] == run.facts.parameters);
+  CHECK(global.validate().loss == at_once.validate().loss);
+
+  Gpt2Trainer trainer(run.local());
+  Facts facts = run.facts;
+  facts.program = to_text(run.program);
+  REQUIRE_ERROR(trainer.prepare(facts), ErrorKind::internal, "other parameters");
+  facts.fragments = global.fragments();
+  CHECK(trainer.prepare(facts) > 0);
+  Job job;
+  job.ranges = {{0, 40}};
+  job.end = 160;
+  JobControl control;
+  std::vector<float> const before(global.parameters().begin(), global.parameters().end());
+  std::vector<float> after = before;
+  trainer.train(job, after, control);
+  auto const cut = static_cast<std::ptrdiff_t>(facts.fragments[0]);
+  std::vector<float> gradient(before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) gradient[i] = before[i] - after[i];
+  double const loss = global.validate().loss;
+  // Momentum counts from the second step of a fragment on; the first moves it by 0.5 * (1 + 0.9) of the gradient.
+  global.step(1, std::span(gradient).subspan(static_cast<std::size_t>(cut)));
+  CHECK(std::equal(before.begin(), before.begin() + cut, global.parameters().begin()));
+  for (std::size_t i = static_cast<std::size_t>(cut); i < before.size(); ++i)
+    REQUIRE(std::abs(global.parameters()[i] - (before[i] - 0.95f * gradient[i])) < 1e-5f);
+  global.step(0, std::span(gradient).first(static_cast<std::size_t>(cut)));
+  CHECK(global.validate().loss < loss - 0.05);
+}
+
 TEST_CASE("a trainer refuses data that are not the shepherd's, and programs that do not fit their facts") {
   Run run;
   run.write_shard("other.bin", 3000, 3);
@@ -146,7 +185,7 @@ TEST_CASE("the global model moves by Nesterov, and its checkpoint is one of the 
   CHECK(at_first.loss < 4.7);
   std::vector<float> gradient(before.size());
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(i % 5) * 0.125f;
-  global.step(gradient);
+  global.step(0, gradient);
   for (std::size_t i = 0; i < gradient.size(); ++i)
     REQUIRE(std::abs(global.parameters()[i] - (before[i] - 0.5f * gradient[i])) < 1e-6f);
   CHECK(global.validate().loss != at_first.loss);

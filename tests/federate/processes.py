@@ -3,7 +3,7 @@
 """Runs shepherds and workers as users run them, kills them with SIGKILL, and reads from the log and the checkpoint what
 became of it.
 
-    processes.py CASE --shepherd PROGRAM --worker PROGRAM --prepare PROGRAM --generator PROGRAM [--kills N]
+    processes.py CASE --shepherd PROGRAM --worker PROGRAM --prepare PROGRAM --generator PROGRAM [--kills N --shepherd-kills N]
 """
 import argparse
 import json
@@ -24,11 +24,13 @@ parser.add_argument("--shepherd", required=True)
 parser.add_argument("--worker", required=True)
 parser.add_argument("--prepare", required=True)
 parser.add_argument("--generator", required=True)
-parser.add_argument("--kills", type=int, default=6)
+parser.add_argument("--kills", type=int, default=4, help="of workers, in the storm")
+parser.add_argument("--shepherd-kills", type=int, default=2)
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--iree-worker", help="of the case mixed; TUTTI_IREE_PYTHON names a Python with IREE")
 options = parser.parse_args()
 began = time.monotonic()
-DEADLINE = 200 + 4 * options.kills  # seconds, for everything: whoever is not done by then hangs
+DEADLINE = 200 + 8 * (options.kills + options.shepherd_kills)  # seconds, for everything: whoever is not done by then hangs
 folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti_federate_"))
 running = []
 
@@ -44,10 +46,11 @@ def require(holds, why):
         fail(why)
 
 
-def start(name, program, *words):
+def start(name, program, *words, environment=None):
     """A process whose output goes to a file of this name."""
     out = open(folder / name, "a")
-    process = subprocess.Popen([program, *map(str, words)], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen([program, *map(str, words)], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                               env={**os.environ, **(environment or {})})
     process.name = name
     running.append(process)
     return process
@@ -100,9 +103,9 @@ def shepherd(*words, name="shepherd", workers=2, steps=600, inner=20):
                  workers, "--steps", steps, "--inner-steps", inner, *MODEL, *QUICK, *words)
 
 
-def worker(number, *words):
-    return start(f"worker{number}", options.worker, "--connect", f"127.0.0.1:{PORT}", "--data", folder / "data", "--threads",
-                 1, "--patience", 10, *words)
+def worker(number, *words, program=None, environment=None):
+    return start(f"worker{number}", program or options.worker, "--connect", f"127.0.0.1:{PORT}", "--data", folder / "data", "--threads",
+                 1, "--patience", 10, *words, environment=environment)
 
 
 def committed_once(samples):
@@ -176,34 +179,51 @@ def case_shepherd_killed():
 
 
 def case_storm():
-    """Anybody is killed at random moments; somebody takes over."""
+    """Anybody is killed at random moments; somebody takes over. Half of them in a run that averages all parameters at once,
+    half in one with fragments; where a run is over before, others follow."""
+    global PORT
     dice = random.Random(options.seed)
-    steps = 400 * options.kills  # long enough for all of them
-    shepherds = victims = 0
-    lead = shepherd(workers=3, steps=steps)
-    workers = [worker(1), worker(2), worker(3)]
-    started = 3
-    for _ in range(options.kills):
-        time.sleep(dice.uniform(0.1, 1.2))
-        if lead.poll() is not None:
-            break
-        if dice.random() < 0.4:
-            kill(lead)
-            shepherds += 1
-            time.sleep(dice.uniform(0, 0.5))
-            lead = shepherd(workers=3, steps=steps)
-        else:
-            victims += 1
-            victim = dice.choice(workers)
-            kill(victim)
-            workers.remove(victim)
+    victims = ["worker"] * options.kills + ["shepherd"] * options.shepherd_kills
+    dice.shuffle(victims)
+    half = (len(victims) + 1) // 2
+    steps = 400 * min(half, 15)  # long enough for some of them
+    killed, started, runs = {"worker": 0, "shepherd": 0}, 0, 0
+    while victims or runs < 1:
+        words = [[], ["--fragments", 3, "--outer-bits", "int4"]][runs % 2]
+        runs += 1
+        PORT = free_port()
+        subprocess.run(["rm", "-rf", folder / "run"], check=True)
+        lead = shepherd(*words, workers=3, steps=steps, name=f"shepherd{runs}")
+        workers = []
+        for _ in range(3):
             started += 1
             workers.append(worker(started))
-    require(wait(lead) == 0, "the shepherd failed")
-    for one in workers:  # one that came after the end finds nobody
-        require(wait(one) == 0 or "no shepherd was heard of" in output(one.name), f"{one.name} failed")
-    complete(3 * 2 * steps, shepherds)
-    print(f"{shepherds} shepherds and {victims} workers were killed")
+        before = dict(killed)
+        left = min(half, len(victims))
+        while left > 0 and lead.poll() is None:
+            time.sleep(dice.uniform(0.1, 1.2))
+            if lead.poll() is not None:
+                break
+            left -= 1
+            kind = victims.pop()
+            killed[kind] += 1
+            if kind == "shepherd":
+                kill(lead)
+                time.sleep(dice.uniform(0, 0.5))
+                lead = shepherd(*words, workers=3, steps=steps, name=f"shepherd{runs}")
+            else:
+                kill(workers.pop(dice.randrange(3)))
+                started += 1
+                workers.append(worker(started))
+        require(wait(lead) == 0, "the shepherd failed")
+        for one in workers:  # one that came after the end finds nobody
+            require(wait(one) == 0 or "no shepherd was heard of" in output(one.name), f"{one.name} failed")
+        complete(3 * 2 * steps, killed["shepherd"] - before["shepherd"])
+        running.clear()
+        print(f"run {runs}{', fragments' if words else ''}: {killed['worker'] - before['worker']} workers and "
+              f"{killed['shepherd'] - before['shepherd']} shepherds were killed, each of {3 * 2 * steps} samples is in one outer step",
+              flush=True)
+    print(f"{killed['worker']} workers and {killed['shepherd']} shepherds were killed in {runs} runs")
 
 
 def case_stopped():
@@ -242,6 +262,51 @@ def case_key():
     require(last["bytes_received"] < 0.2 * last["bytes_sent"], "gradients of four bits are not small")
 
 
+def case_fragments():
+    """Fragments at times of their own, of four bits both ways, while a worker and the shepherd die."""
+    words = ["--fragments", 3, "--outer-bits", "int4"]
+    lead = shepherd(*words, workers=3, steps=2400, inner=30)
+    workers = [worker(1), worker(2), worker(3)]
+    wait_for("shepherd", "outer step 6 ")
+    kill(workers.pop(0))
+    workers.append(worker(4))
+    wait_for("shepherd", "lost")
+    wait_for("shepherd", "outer step ", 30)
+    kill(lead)
+    lead = shepherd(*words, workers=3, steps=2400, inner=30)
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in workers] == [0, 0, 0], "a worker failed")
+    rows = [row for row in complete(3 * 2 * 2400, 1) if row["type"] == "outer_step"]
+    # Parameters are sent whole to who begins, then in four bits.
+    parameters = json.loads((folder / "run/shepherd/log.jsonl").read_text().split("\n")[0][17:])["parameters"]
+    sent = rows[-1]["bytes_sent"] - rows[-20]["bytes_sent"]
+    require(sent < 19 * 3 * parameters / 3 * 0.7 + 100_000, f"{sent} bytes for 19 outer steps of {parameters} parameters")
+
+
+def case_mixed():
+    """Workers of different kinds learn as well together as workers of one kind."""
+    global PORT
+    losses, words = [], ["--batch", 4, "--outer-learning-rate", 1, "--outer-momentum", 0]
+    for mixed in (False, True):
+        PORT = free_port()
+        subprocess.run(["rm", "-rf", folder / "run"], check=True)
+        lead = shepherd(*words, workers=3, steps=600, inner=10, name=f"shepherd{len(running)}")
+        kinds = [{}, {}, {}]
+        if mixed:
+            kinds = [{}, {"environment": {"TUTTI_ISA": "scalar"}}, {"program": options.iree_worker}]
+        workers = [worker(10 * mixed + k, *(["--device", "iree:llvm-cpu", "--patience", 60] if "program" in kind else []), **kind)
+                   for k, kind in enumerate(kinds)]
+        require(wait(lead) == 0, "the shepherd failed")
+        require([wait(one) for one in workers] == [0, 0, 0], "a worker failed")
+        rows = complete(3 * 4 * 600)
+        losses.append([row["loss"] for row in rows if row["type"] == "validation"][-1])
+        everybody = sum(row["workers"] == 3 for row in rows if row["type"] == "outer_step")
+        require(everybody > 20, f"only {everybody} outer steps are of all three")
+        print(f"{'AVX-512 or what there is, scalar, and IREE llvm-cpu' if mixed else 'three alike'}: validation loss {losses[-1]:.4f}, "
+              f"{everybody} outer steps of all three", flush=True)
+    require(abs(losses[1] / losses[0] - 1) < 0.01, f"validation losses {losses}")
+
+
 def case_rate():
     """A shepherd sends no more tensors in a second than it may."""
     limit = 500_000
@@ -268,7 +333,7 @@ def case_sentences():
             (["--trim", "0.5"], 2, "--trim"),
             (["--ranks", "2"], 2, "--ranks does nothing"),
             (["--resume", "latest"], 2, "--resume does nothing"),
-            (["--fragments", "4"], 2, "are not there yet"),
+            (["--fragments", "400"], 2, "as many as --inner-steps"),
             (["--frobnicate"], 2, "--frobnicate"),
             (["--outer-bits", "int2"], 2, "int2")):
         name = "refused" + str(len(running))

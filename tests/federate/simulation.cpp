@@ -23,8 +23,8 @@ struct Outcome {
   double seconds = 0;
 };
 
-/// One run under everything that can go wrong, as the seed decides.
-Outcome schedule(std::uint64_t seed) {
+/// One run under everything that can go wrong, as the seed decides. `streams`: with fragments, of which it decides too.
+Outcome schedule(std::uint64_t seed, bool streams = false) {
   Dice dice(seed);
   SimulatedClock clock;
   Network network(clock, dice);
@@ -35,7 +35,11 @@ Outcome schedule(std::uint64_t seed) {
   policy.staleness = dice.below(3);
   if (dice.happens(0.3)) policy.quorum = dice.uniform(0.1, 1);
   if (dice.happens(0.3)) policy.grace = dice.uniform(0.1, 10);
-  Facts const facts = facts_of(2 * policy.inner_steps * workers * (6 + dice.below(10)));
+  Facts facts = facts_of(2 * policy.inner_steps * workers * (6 + dice.below(10)));
+  if (streams) {
+    facts.fragments = fragments_of(2 + dice.below(4));
+    facts.bits = static_cast<tutti::parallel::OuterBits>(dice.below(4));
+  }
   Shepherd shepherd(clock, network, dice, facts, policy);
   std::vector<std::unique_ptr<Worker>> all;
   auto const join = [&](Kind kind) {
@@ -94,10 +98,12 @@ Outcome schedule(std::uint64_t seed) {
     if (shepherd.alive()) {
       ShepherdCore const& core = shepherd.core();
       told << "round " << core.round() << ", " << core.ledger().committed() << " + " << core.ledger().leased() << " of "
-           << core.ledger().samples() << " samples";
+           << core.ledger().samples() << " samples, " << core.progress().delivered << " delivered, "
+           << core.progress().working << " working";
       for (auto const& [id, member] : core.members())
         told << "; worker " << id << (member.peer ? " here" : " away") << (member.ready ? " ready" : "")
-             << (member.leaving ? " leaving" : "") << " lease " << member.lease << " done " << member.done;
+             << (member.leaving ? " leaving" : "") << " lease " << member.lease << ", " << member.next << " done "
+             << member.done << (member.synchronised ? " synchronised" : "");
     }
     for (auto const& worker : all)
       if (worker->alive()) told << "; one is " << name(worker->core().state());
@@ -136,10 +142,30 @@ TEST_CASE("1,000 schedules of faults: no hang, every sample once, every contribu
   CHECK(events[WorkerEvent::late] > 50);
 }
 
+TEST_CASE("1,000 schedules of faults with fragments at times of their own: no hang, every sample once") {
+  std::int64_t rounds = 0, restarts = 0;
+  std::map<WorkerEvent, int> events;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    INFO("seed " << seed);
+    Outcome const outcome = schedule(seed, true);
+    REQUIRE(outcome.wrong == "");
+    rounds += outcome.rounds;
+    restarts += outcome.restarts;
+    for (auto const& [event, count] : outcome.events) events[event] += count;
+  }
+  std::printf("rounds %lld, restarts of the shepherd %lld\n", static_cast<long long>(rounds),
+              static_cast<long long>(restarts));
+  for (auto const& [event, count] : events) std::printf("  %s %d\n", name(event), count);
+  CHECK(restarts > 500);
+  CHECK(events[WorkerEvent::lost] > 300);
+  CHECK(events[WorkerEvent::late] > 50);
+}
+
 TEST_CASE("many more schedules of faults", "[.exhaustive]") {
   for (std::uint64_t seed = 1001; seed <= 60000; ++seed) {
     INFO("seed " << seed);
     REQUIRE(schedule(seed).wrong == "");
+    REQUIRE(schedule(seed, true).wrong == "");
   }
 }
 
@@ -169,6 +195,123 @@ struct Calm {
 };
 
 }  // namespace
+
+TEST_CASE("with fragments, a calm run is that of the paper, and nobody waits for what is on its way") {
+  std::int64_t const count = 3, rounds = 14;
+  std::size_t const workers = 3;
+  Policy policy = policy_of(3);
+  policy.inner_steps = 30;
+  Dice dice(8);
+  SimulatedClock clock;
+  Network network(clock, dice);
+  network.set_delays(seconds(0.2), seconds(0.3));  // a chunk of 64 bytes takes half a second there and back
+  Facts facts = facts_of(2 * 10 * 3 * rounds);
+  facts.fragments = fragments_of(count);
+  facts.mix = 0.25;
+  Shepherd shepherd(clock, network, dice, facts, policy);
+  std::vector<std::unique_ptr<Worker>> all;
+  for (std::size_t i = 0; i < workers; ++i)
+    all.push_back(std::make_unique<Worker>(clock, network, shepherd.node(), 1 + i, 5, Kind::honest, true));
+  double began = 0;
+  REQUIRE(clock.run(seconds(3600), [&] {
+    if (began == 0 && all[0]->core().state() == WorkerState::training) began = in_seconds(clock.now());
+    return shepherd.finished();
+  }));
+  CHECK(wrong_with(shepherd.disk(), facts) == "");
+  CHECK(shepherd.reports.size() == static_cast<std::size_t>(rounds));
+
+  // The same by hand: local steps, the fragment of the round before is merged, the round's own one is averaged.
+  Outer outer;
+  outer.fragments = facts.fragments;
+  std::vector<std::vector<float>> local(workers, outer.at);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    std::vector<float> gradient(static_cast<std::size_t>(facts.size_of(round)));
+    auto const first = static_cast<std::size_t>(facts.first_of(round));
+    for (std::size_t w = 0; w < workers; ++w) {
+      for (std::int64_t k = 0; k < 20; ++k) learn(local[w], (round * 3 + static_cast<std::int64_t>(w)) * 20 + k);
+      if (round > 0)
+        for (std::int64_t k = 0; k < facts.size_of(round - 1); ++k) {
+          auto const i = static_cast<std::size_t>(facts.first_of(round - 1) + k);
+          local[w][i] = 0.25f * local[w][i] + 0.75f * outer.at[i];
+        }
+      for (std::size_t k = 0; k < gradient.size(); ++k) gradient[k] += (outer.at[first + k] - local[w][first + k]) / 3;
+    }
+    outer.step(facts.fragment_of(round), gradient);
+  }
+  double off = 0;
+  std::vector<float> const& at = shepherd.disk().snapshots.at(rounds).first;
+  for (std::size_t i = 0; i < at.size(); ++i)
+    off = std::max(off, std::abs(static_cast<double>(at[i]) - static_cast<double>(outer.at[i])));
+  double const took = in_seconds(clock.now()) - began, busy = static_cast<double>(10 * rounds) / 5;
+  std::printf("off by %.1e, %.3f of the time is training\n", off, busy / took);
+  CHECK(off < 1e-5);
+  CHECK(busy > 0.9 * took);
+
+  // All at once the same network costs more.
+  Facts whole = facts;
+  whole.fragments.clear();
+  Policy short_rounds = policy;
+  short_rounds.inner_steps = 10;
+  SimulatedClock other_clock;
+  Network other_network(other_clock, dice);
+  other_network.set_delays(seconds(0.2), seconds(0.3));
+  Shepherd other(other_clock, other_network, dice, whole, short_rounds);
+  std::vector<std::unique_ptr<Worker>> others;
+  for (std::size_t i = 0; i < workers; ++i)
+    others.push_back(std::make_unique<Worker>(other_clock, other_network, other.node(), 1 + i, 5, Kind::honest, true));
+  REQUIRE(other_clock.run(seconds(3600), [&] { return other.finished(); }));
+  CHECK(busy < 0.8 * in_seconds(other_clock.now()));
+}
+
+TEST_CASE("with fragments, uneven workers take as many steps as they can, and who joins is given the next round") {
+  Policy policy = policy_of(3);
+  policy.inner_steps = 60;
+  Dice dice(9);
+  SimulatedClock clock;
+  Network network(clock, dice);
+  Facts facts = facts_of(2 * 30 * 3 * 30);
+  facts.fragments = fragments_of(2);
+  facts.bits = tutti::parallel::OuterBits::int4;
+  Shepherd shepherd(clock, network, dice, facts, policy);
+  std::vector<std::unique_ptr<Worker>> all;
+  for (double const speed : {4.0, 4.0, 2.0})
+    all.push_back(std::make_unique<Worker>(clock, network, shepherd.node(), 1 + all.size(), speed, Kind::honest, true));
+  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.reports.size() == 20; }));
+  for (RoundReport const& report : shepherd.reports) CHECK(report.workers == 3);
+  double const got = static_cast<double>(shepherd.reports.back().committed) / in_seconds(clock.now());
+  std::printf("%.3f of the ideal throughput\n", got / (10.0 * static_cast<double>(facts.batch)));
+  CHECK(got > 0.9 * 10 * static_cast<double>(facts.batch));
+  all.push_back(std::make_unique<Worker>(clock, network, shepherd.node(), 77, 4, Kind::honest, true));
+  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.reports.size() == 23; }));
+  CHECK(shepherd.reports.back().workers == 4);
+  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.finished(); }));
+  CHECK(shepherd.events[WorkerEvent::late] == 0);
+  CHECK(wrong_with(shepherd.disk(), facts) == "");
+}
+
+TEST_CASE("with fragments, who leaves delivers what it has done, and is not kept waiting for more") {
+  Policy policy = policy_of(2);
+  policy.inner_steps = 100;
+  Dice dice(10);
+  SimulatedClock clock;
+  Network network(clock, dice);
+  Facts facts = facts_of(2 * 50 * 2 * 6);
+  facts.fragments = fragments_of(2);
+  Shepherd shepherd(clock, network, dice, facts, policy);
+  Worker first(clock, network, shepherd.node(), 1, 10, Kind::honest, true),
+      second(clock, network, shepherd.node(), 2, 10, Kind::honest, true);
+  REQUIRE(clock.run(seconds(600), [&] { return shepherd.reports.size() == 1; }));
+  clock.run(clock.now() + seconds(2), [] { return false; });
+  REQUIRE(first.core().state() == WorkerState::training);
+  first.drain();
+  CHECK(clock.run(clock.now() + seconds(3), [&] { return first.core().ended(); }));
+  CHECK(!first.core().failed());
+  REQUIRE(clock.run(seconds(7200), [&] { return shepherd.finished(); }));
+  CHECK(shepherd.events[WorkerEvent::left] == 1);
+  CHECK(shepherd.reports[1].workers == 2);
+  CHECK(shepherd.reports[1].samples < 200);
+  CHECK(wrong_with(shepherd.disk(), facts) == "");
+}
 
 TEST_CASE("a worker of half the speed costs at most a tenth of the ideal throughput") {
   Policy policy = policy_of(4);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/infer/sequence_files.hpp> <tutti/infer/session_files.hpp> <tutti/infer/generator.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 
+#include <tutti/infer/generate.hpp>
 #include <tutti/infer/gguf_model.hpp>
+#include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/infer/sequence_files.hpp>
+#include <tutti/infer/session_files.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +17,31 @@
 
 using namespace tutti;
 using namespace tutti::infer;
+
+static_assert(Generator<Sequence> && Generator<Gpt2Decoder>);
+static_assert(!Generator<Decoder>);  // many texts, none of them its own
+
+TEST_CASE("A text is drawn from a sequence as from any generator, and goes on when it is full") {
+  test::ScratchFolder const scratch;
+  test::write_tiny_gguf(scratch / "tiny.gguf", {.bytes = true});
+  auto const loaded = load_gguf(scratch / "tiny.gguf");
+  exec::Context context({.threads = 1});
+  Decoder decoder(context, loaded.model, {.capacity = 16, .batch = 16});
+  Sequence sequence(decoder);
+  std::vector<std::int32_t> const prompt{3, 17, 5};
+  std::vector<std::int32_t> drawn;
+  Sampler sampler(usual_sampling());
+  auto const emit = [&](std::int32_t token) { drawn.push_back(token); };
+  CHECK(generate(sequence, sampler, prompt, 12, -1, emit) == 12);
+  Sampler same(usual_sampling());
+  StopOptions stop;
+  stop.max_tokens = 12;
+  sequence.reset();
+  CHECK(complete(sequence, same, loaded.tokenizer, prompt, stop, {}).tokens == drawn);
+  Sampler longer(usual_sampling());
+  drawn.clear();
+  CHECK(generate(sequence, longer, prompt, 40, -1, emit) == 40);
+}
 
 TEST_CASE("A sequence kept in a file goes on with the same bits in another decoder, slot and capacity") {
   test::ScratchFolder const scratch;
@@ -60,4 +89,45 @@ TEST_CASE("A sequence kept in a file goes on with the same bits in another decod
       CHECK(sequence.length() == 2);
       CHECK(std::filesystem::exists(scratch / "kept"));
     }
+}
+
+TEST_CASE("A session of a service goes on in another service, where its text was kept in a file") {
+  test::ScratchFolder const scratch;
+  test::write_tiny_gguf(scratch / "tiny.gguf", {.bytes = true});
+  auto const loaded = load_gguf(scratch / "tiny.gguf");
+  exec::Context context({.threads = 1});
+  ServiceOptions const options{.decoder = {.slots = 2, .capacity = 32}, .prompt_chunk = 8};
+  auto const ask = [](Service& service, std::string session, std::vector<std::int32_t> prompt) {
+    Request request;
+    request.prompt = std::move(prompt);
+    request.session = std::move(session);
+    request.sampling.temperature = 0;
+    request.stop.max_tokens = 4;
+    return service.submit(std::move(request))->wait();
+  };
+  std::vector<std::int32_t> const text{3, 17, 5, 80, 42, 42, 9, 60};
+  std::vector<std::int32_t> more = text;
+  more.insert(more.end(), {7, 8});
+  std::string const path = scratch / "kept";
+  Completion expected;
+  {
+    Service service(context, loaded.model, loaded.tokenizer, options);
+    CHECK(save_session(service, "a", path) == 0);
+    CHECK_FALSE(io::file_exists(path));
+    ask(service, "a", text);
+    ask(service, "b", {1, 2, 3});
+    CHECK(save_session(service, "a", path) == 8 + 4);
+    expected = ask(service, "a", more);
+    CHECK(expected.reused_tokens == 8);
+    REQUIRE_ERROR(service.between_passes([](Decoder&, Slots&) { throw Error(ErrorKind::io, "test", "no"); }),
+                  ErrorKind::io, "no");
+  }
+  Service service(context, loaded.model, loaded.tokenizer, options);
+  ask(service, "c", text);
+  CHECK(restore_session(service, "other name", path) == 12);
+  Completion const got = ask(service, "other name", more);
+  CHECK(got.reused_tokens == 8);
+  CHECK(got.tokens == expected.tokens);
+  CHECK(ask(service, "c", text).reused_tokens == 7);  // it kept its own
+  REQUIRE_ERROR(restore_session(service, "x", scratch / "none"), ErrorKind::io, "none");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/http/server.hpp> <tutti/infer/http/chat_page.hpp> <tutti/infer/openai.hpp>
+// Covers: <tutti/infer/openai_keys.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -200,6 +201,9 @@ TEST_CASE("What a request gets wrong is named") {
   refused("n", 2, "'n'");
   refused("tools", json::array(), "'tools' is not supported");
   refused("stop", 7, "'stop'");
+  refused("stop_meaning", {1}, "at most 16 strings");
+  refused("stop_meaning", "", "without tokens");
+  refused("stop_meaning_threshold", 2, "between -1.0 and 1.0");
   refused("logit_bias", {{"500", 1}}, "logit_bias");
   refused("messages", json::array(), "messages");
   refused("messages", {{{"role", "user"}}}, "content");

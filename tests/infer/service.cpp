@@ -545,3 +545,67 @@ TEST_CASE("The end of a service is told to those who wait for it") {
     }
   REQUIRE(told >= 2);
 }
+
+TEST_CASE("A sentence that means what a given text does ends an answer, on one sequence and in a service") {
+  Loaded const model;
+  exec::Context alone({.threads = 1}), context({.threads = 1});
+  auto const prompt = model.prompt(1);
+  // Exclamation marks alone are drawn, each a sentence.
+  Request request = greedy(prompt, 5);
+  request.sampling.logit_bias = {{0, 1000.0f}};
+  REQUIRE(model.loaded.tokenizer.token_bytes(0) == "!");
+  Decoder decoder(alone, model.loaded.model, {.capacity = 64});
+  std::vector<NewToken> rows;
+  for (std::int32_t const token : prompt) rows.push_back({token, 0, static_cast<std::int32_t>(rows.size())});
+  for (int i = 0; i < 3; ++i) rows.push_back({0, 0, static_cast<std::int32_t>(rows.size())});
+  static_cast<void>(decoder.append(rows));
+  std::size_t const channels = 256;
+  std::span<float const> const hidden = decoder.hidden();
+  std::vector<std::vector<float>> marks;  // what each of the first three means
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto const row = hidden.subspan((prompt.size() + i) * channels, channels);
+    marks.emplace_back(row.begin(), row.end());
+  }
+  std::vector<float> opposite = marks[0];
+  for (float& value : opposite) value = -value;
+
+  struct Case {
+    std::vector<std::vector<float>> meanings;
+    double threshold;
+    std::size_t tokens;
+    StopReason reason;
+  };
+  std::vector<Case> const cases{{{}, -1, 5, StopReason::max_tokens},
+                                {{marks[0]}, 0.9999, 1, StopReason::meaning},
+                                {{opposite, marks[0]}, 0.9999, 1, StopReason::meaning},
+                                {{opposite}, 0.9, 5, StopReason::max_tokens},
+                                {{marks[0]}, 1.1, 5, StopReason::max_tokens},
+                                {{{1.0f, 2.0f}}, -0.9, 5, StopReason::max_tokens},  // of another model
+                                {{marks[0]}, -1, 1, StopReason::meaning}};
+  Service service(context, model.loaded.model, model.loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 64}});
+  for (Case const& one : cases) {
+    CAPTURE(one.meanings.size(), one.threshold);
+    request.stop.meanings = one.meanings;
+    request.stop.meaning_threshold = one.threshold;
+    Completion const served = service.submit(request)->wait();
+    CHECK(served.tokens.size() == one.tokens);
+    CHECK(served.reason == one.reason);
+    Sequence sequence(decoder);
+    Sampler sampler(request.sampling);
+    Completion const written =
+        complete(sequence, sampler, model.loaded.tokenizer, prompt, request.stop, [](std::string_view) {});
+    CHECK(written.tokens == served.tokens);
+    CHECK(written.reason == one.reason);
+  }
+  CHECK(name(StopReason::meaning) == "stop meaning");
+
+  // The direction of a text is that of its embedding.
+  Sequence sequence(decoder);
+  auto const direction = mean_hidden(sequence, prompt);
+  Request embedding = greedy(prompt, 1);
+  embedding.embed = true;
+  std::vector<float> const embedded = service.submit(embedding)->wait().embedding;
+  REQUIRE(direction.size() == embedded.size());
+  for (std::size_t i = 0; i < direction.size(); ++i) CHECK(std::abs(direction[i] - embedded[i]) < 1e-5f);
+  REQUIRE_ERROR(mean_hidden(sequence, {}), ErrorKind::invalid_argument, "no tokens");
+}

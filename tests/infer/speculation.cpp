@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/ngram_drafter.hpp> <tutti/infer/draft_model.hpp> <tutti/train/speculation_flags.hpp>
+// Covers: <tutti/infer/cuda/find_device.hpp> <tutti/train/gpu_layer_flags.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/ngram_drafter.hpp>
+#include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>
 
 #include <algorithm>
@@ -346,4 +349,34 @@ TEST_CASE("The flags of programs ask for nothing, for runs of the text, or for a
   REQUIRE_ERROR(made_of(flagged({"--draft", folder / "none.gguf"})), ErrorKind::io, "none.gguf");
   REQUIRE(train::text_of({}).empty());
   REQUIRE(train::text_of({5, 3}) == "; 3 of 5 drafts taken");
+}
+
+TEST_CASE("The flag of layers on a GPU takes a number or auto, and says what is missing where there is no GPU") {
+  test::ScratchFolder const folder;
+  test::write_tiny_gguf(folder / "tiny.gguf", {});
+  LoadedModel const made = load_gguf(folder / "tiny.gguf");
+  exec::Context context({.threads = 1});
+  auto const flagged = [](std::vector<std::string> words) {
+    train::GpuLayerFlags flags;
+    CLI::App app;
+    train::add_gpu_layer_flags(app, flags);
+    std::reverse(words.begin(), words.end());
+    app.parse(words);
+    return flags;
+  };
+  auto const told = [&](train::GpuLayerFlags const& flags) {
+    train::FlaggedGpu const gpu(flags, "generate", find_layer_device);
+    DecoderOptions options{.capacity = 8};
+    gpu.give(options);
+    REQUIRE(options.device == nullptr);
+    return gpu.told(Decoder(context, made.model, options));
+  };
+  REQUIRE(told(flagged({})).empty());
+  REQUIRE(told(flagged({"--gpu-layers", "00"})).empty());
+  REQUIRE(told(flagged({"--gpu-layers", "auto"})).find("all layers on the processors: this program was built without "
+                                                       "CUDA") == 0);
+  REQUIRE_ERROR(told(flagged({"--gpu-layers", "4"})), ErrorKind::configuration,
+                "--gpu-layers 4: this program was built without CUDA");
+  for (char const* const wrong : {"-1", "1.5", "all", "70000"})
+    REQUIRE_THROWS_AS(flagged({"--gpu-layers", wrong}), CLI::ParseError);
 }

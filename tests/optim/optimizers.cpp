@@ -14,7 +14,9 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace tutti;
@@ -331,4 +333,64 @@ TEST_CASE("compiled programs of every optimizer do what the reference does, and 
   check(Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
   check(Muon{.weight_decay = 0.1});
   CHECK(AnyOptimizer(Sgd{.momentum = 0.5}).describe() == "SGD, momentum 0.5, weight decay 0");
+}
+
+TEST_CASE("two optimizers train their parameters in one graph, as they do in graphs of their own") {
+  struct Two {
+    BOOST_HANA_DEFINE_STRUCT(Two, (graph::Param, left), (graph::Param, right));
+  };
+  Two two;
+  two.left = {{2, 3}, graph::normal(1)};
+  two.right = {{2, 3}, graph::normal(1)};
+  AdamW const adam{.weight_decay = 0.1};
+  Sgd const sgd{.momentum = 0.9};
+  auto const mean_square = [](Var x) { return graph::reduce_mean(x * x, {0, 1}); };
+  auto const first = [&](Two const& p) { return mean_square(p.left - p.right * 2.0f); };
+  auto const second = [&](Two const& p) { return mean_square(p.left * p.right - 1.0f); };
+  auto const graph = graph::trace(two, [&](graph::Builder&, Two const& p) {
+    minimise(first(p), Pass::whole, adam, {.clip = 0.1, .frozen = {"right"}, .name = "one"});
+    minimise(second(p), Pass::whole, sgd, {.frozen = {"left"}, .name = "other"});
+  });
+  auto const alone = [&](bool is_first) {
+    return graph::trace(two, [&](graph::Builder&, Two const& p) {
+      if (is_first) minimise(first(p), Pass::whole, adam, {.clip = 0.1, .frozen = {"right"}});
+      else minimise(second(p), Pass::whole, sgd, {.frozen = {"left"}});
+    });
+  };
+  exec::Context context({.threads = 1});
+  graph::Program const together = graph::compile(graph), one = graph::compile(alone(true)),
+                       other = graph::compile(alone(false));
+  graph::State state(graph), apart(alone(true)), beside(alone(false));
+  for (graph::State* of : {&state, &apart, &beside}) {
+    of->initialise(3);
+    for (char const* name : {"left", "right"})
+      for (std::int64_t i = 0; i < 6; ++i)
+        of->at(name).view<float>().elements()[static_cast<std::size_t>(i)] =
+            0.3f * static_cast<float>(i) - (*name == 'l' ? 0.5f : 0.9f);
+  }
+  graph::Executor run(context, together, state), run_one(context, one, apart), run_other(context, other, beside);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    set_step(run, adam, 0.05, step, "one");
+    set_step(run, sgd, 0.1, step, "other");
+    run.run();
+    set_step(run_one, adam, 0.05, step);
+    set_step(run_other, sgd, 0.1, step);
+    run_one.run();
+    run_other.run();
+    CHECK(run.value("one.loss") == run_one.value("loss"));
+    CHECK(run.value("other.loss") == run_other.value("loss"));
+    CHECK(run.value("one.grad_norm") == run_one.value("grad_norm"));
+    for (auto const& [name, from, to] : {std::tuple("left", &apart, &beside), std::tuple("right", &beside, &apart)}) {
+      INFO(name << " after step " << step);
+      std::span<float> const values = from->at(name).view<float>().elements();
+      CHECK(std::ranges::equal(values, state.at(name).view<float>().elements()));
+      std::ranges::copy(values, to->at(name).view<float>().elements().begin());
+    }
+  }
+  REQUIRE_ERROR(graph::trace(two,
+                             [&](graph::Builder&, Two const& p) {
+                               minimise(first(p), Pass::whole, adam, {.frozen = {"right"}});
+                               minimise(second(p), Pass::whole, sgd, {.frozen = {"left"}});
+                             }),
+                ErrorKind::invalid_argument, "Give each of them a StepOptions::name of its own");
 }

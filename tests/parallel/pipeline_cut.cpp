@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/parallel/pipeline_cut.hpp> <tutti/parallel/pipeline_programs.hpp>
+// Covers: <tutti/parallel/node_copier.hpp> <tutti/parallel/gradient_split.hpp> <tutti/parallel/stage_balance.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/exec/context.hpp>
@@ -10,6 +11,7 @@
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
 #include <tutti/parallel/pipeline_programs.hpp>
+#include <tutti/parallel/stage_balance.hpp>
 #include <tutti/tensor/tensor.hpp>
 
 #include <array>
@@ -102,7 +104,8 @@ void copy_field(graph::State& from, graph::State& to, std::string const& sent, s
 
 /// Largest difference of loss and of gradients, summed over two batches, between the uncut graph and its stages.
 template <class Loss>
-double compare(typename Loss::Config const& config, int stages, graph::Recompute recompute = graph::Recompute::none) {
+double compare(typename Loss::Config const& config, int stages, graph::Recompute recompute = graph::Recompute::none,
+               bool splits = false) {
   exec::Context context({.threads = 1});
   graph::Graph const model = loss_of<Loss>(config);
   graph::State whole(model);
@@ -117,11 +120,12 @@ double compare(typename Loss::Config const& config, int stages, graph::Recompute
     if (!(std::abs(a - b) <= furthest)) furthest = std::abs(a - b);
   };
   std::vector<graph::State> states(static_cast<std::size_t>(stages));
-  std::vector<std::array<std::unique_ptr<Runs>, 3>> programs(static_cast<std::size_t>(stages));
+  std::vector<std::array<std::unique_ptr<Runs>, 4>> programs(static_cast<std::size_t>(stages));
   for (int s = 0; s < stages; ++s) {
     auto const n = static_cast<std::size_t>(s);
-    parallel::StageGraphs const graphs = parallel::stage_graphs(cut.stage(s), names, 0.5, recompute);
-    states[n].add(cut.stage(s));
+    parallel::StageGraphs const graphs =
+        parallel::stage_graphs(cut.part(s), {.trained = names, .share = 0.5, .recompute = recompute, .splits = splits});
+    states[n].add(cut.part(s));
     for (graph::Parameter const& parameter : model.parameters) {
       if (!cut.has(parameter, s)) continue;
       graph::Field& mine = states[n].at(model.name(parameter.node));
@@ -130,8 +134,9 @@ double compare(typename Loss::Config const& config, int stages, graph::Recompute
       std::memcpy(mine.data(), static_cast<std::byte*>(all.data()) + (cut.divided(parameter) ? bytes * n : 0), bytes);
     }
     int i = 0;
-    for (graph::Graph const* graph : {&graphs.forward, &graphs.first_backward, &graphs.backward})
-      programs[n][static_cast<std::size_t>(i++)] = std::make_unique<Runs>(context, *graph, states[n]);
+    for (graph::Graph const* graph : {&graphs.forward, &graphs.first_backward, &graphs.backward, &graphs.inputs})
+      if (auto& program = programs[n][static_cast<std::size_t>(i++)]; !graph->updates.empty() || i == 1)
+        program = std::make_unique<Runs>(context, *graph, states[n]);
   }
   double loss = 0, expected_loss = 0;
   std::vector<std::vector<double>> expected(names.size());
@@ -151,8 +156,10 @@ double compare(typename Loss::Config const& config, int stages, graph::Recompute
     for (std::size_t s = states.size(); s-- > 0;) {
       if (s + 1 < states.size())
         copy_field(states[s + 1], states[s], "pipeline.input_gradient.0", "pipeline.gradient.0");
-      (*programs[s][batch == 0 ? 1 : 2])(batch);
+      if (programs[s][3]) (*programs[s][3])(batch);  // all of these, then the weights
+      else if (!splits) (*programs[s][batch == 0 ? 1 : 2])(batch);
     }
+    for (std::size_t s = 0; s < states.size() && splits; ++s) (*programs[s][batch == 0 ? 1 : 2])(batch);
   }
   differ(loss, expected_loss);
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -188,6 +195,38 @@ TEST_CASE("stages have the gradients of the uncut graph, summed over micro-batch
   CHECK(compare<nn::LlamaLoss>(llama, 4, graph::Recompute::pointwise) < 2e-6);
 }
 
+TEST_CASE("a backward pass in two halves has them too; the first half does no product of weights") {
+  for (int stages : {2, 4}) {
+    INFO(stages << " stages");
+    CHECK(compare<nn::Gpt2Loss>(gpt2, stages, graph::Recompute::none, true) < 2e-6);
+    CHECK(compare<nn::LlamaLoss>(llama, stages, graph::Recompute::none, true) < 2e-6);
+    CHECK(compare<MlpLoss>({}, stages, graph::Recompute::none, true) < 2e-6);
+  }
+  CHECK(compare<nn::Gpt2Loss>(gpt2, 2, graph::Recompute::block, true) < 2e-6);
+
+  graph::Graph const model = loss_of<nn::Gpt2Loss>(gpt2);
+  List<std::string> names;
+  for (graph::Parameter const& parameter : model.parameters) names.push_back(std::string(model.name(parameter.node)));
+  auto const products = [](graph::Graph const& graph) {
+    std::int64_t count = 0;
+    auto const add = [&](graph::Graph const& of, std::int64_t times, auto const& self) -> void {
+      for (graph::Id id = 0; id < of.size(); ++id) {
+        if (of.op(id) == graph::Op::dot_general || of.op(id) == graph::Op::linear) count += times;
+        if (of.op(id) == graph::Op::repeat) self(of.body(id), times * graph::repeat_shape(of, id).length, self);
+      }
+    };
+    add(graph, 1, add);
+    return count;
+  };
+  parallel::PipelineCut const cut(model, 2);
+  for (int part : {0, 1}) {
+    parallel::StageGraphs const whole = parallel::stage_graphs(cut.part(part), {.trained = names});
+    parallel::StageGraphs const halves = parallel::stage_graphs(cut.part(part), {.trained = names, .splits = true});
+    CHECK(products(halves.inputs) + products(halves.backward) == products(whole.backward));
+    CHECK(products(halves.inputs) == (part == 0 ? 0 : products(whole.backward) / 2));
+  }
+}
+
 TEST_CASE("a stage has its layers, and what it reads; tied embeddings stand on the first and the last") {
   graph::Graph const model = loss_of<nn::Gpt2Loss>(gpt2);
   parallel::PipelineCut const cut(model, 4);
@@ -198,18 +237,57 @@ TEST_CASE("a stage has its layers, and what it reads; tied embeddings stand on t
   graph::Parameter const weight = parameter_of(model, "blocks.fc.weight");
   CHECK(cut.divided(weight));
   CHECK(cut.owners(weight).empty());
-  CHECK(cut.part_of(weight)[0] == 1);
-  CHECK(cut.stage(1).inputs.empty());
+  CHECK(cut.shape_on(weight, 2)[0] == 1);
+  CHECK(cut.part(1).inputs.empty());
 
   graph::Graph const mlp = loss_of<MlpLoss>({});
   parallel::PipelineCut const own(mlp, 2);
   CHECK(own.owners(parameter_of(mlp, "shift")) == List<int>{0, 1});
   CHECK(own.owners(parameter_of(mlp, "table")) == List<int>{0, 1});  // the head reads embeddings again
 
-  parallel::StageGraphs const kept = parallel::stage_graphs(cut.stage(1), {std::string("blocks.fc.weight")}, 1);
-  parallel::StageGraphs const again =
-      parallel::stage_graphs(cut.stage(1), {std::string("blocks.fc.weight")}, 1, graph::Recompute::block);
+  parallel::StageWishes wishes{.trained = {std::string("blocks.fc.weight")}};
+  parallel::StageGraphs const kept = parallel::stage_graphs(cut.part(1), wishes);
+  wishes.recompute = graph::Recompute::block;
+  parallel::StageGraphs const again = parallel::stage_graphs(cut.part(1), wishes);
   CHECK(again.kept_bytes < kept.kept_bytes / 4);
+}
+
+TEST_CASE("a stage with several parts has their layers, and layers are cut as one says") {
+  graph::Graph const model = loss_of<nn::Gpt2Loss>(gpt2);
+  graph::Parameter const weight = parameter_of(model, "blocks.fc.weight");
+  parallel::PipelineCut const parts(model, {.stages = 2, .virtual_stages = 2});
+  CHECK(parts.parts() == 4);
+  CHECK(parts.owners(parameter_of(model, "wte")) == List<int>{0, 1});
+  CHECK(parts.shape_on(weight, 1)[0] == 2);
+  CHECK(parts.first_layer(3) == 3);
+  CHECK(parts.layer_on_stage(3) == 1);
+  CHECK(parts.reads(parameter_of(model, "wpe").node, 0));
+  CHECK(!parts.reads(parameter_of(model, "wpe").node, 2));
+
+  parallel::PipelineCut const uneven(model, {.stages = 3, .layers = {2, 1, 1}});
+  CHECK(uneven.shape_on(weight, 0)[0] == 2);
+  CHECK(uneven.first_layer(2) == 3);
+  char const* const said = "the 4 layers of the model do not divide among 2 stages as said, of which each has at least "
+                           "one: say 2 numbers that add up to 4";
+  for (List<std::int64_t> const& layers : {List<std::int64_t>{4, 1}, {4, 0}, {4}, {1, 2, 1}})
+    REQUIRE_ERROR(parallel::PipelineCut(model, {.stages = 2, .layers = layers}), ErrorKind::configuration, said);
+  REQUIRE_ERROR(parallel::PipelineCut(model, {.stages = 2, .virtual_stages = 3}), ErrorKind::configuration,
+                "do not divide among 2 stages with 3 parts each, which are 6. Use as many parts as one of 1, 2, 4");
+}
+
+TEST_CASE("layers are balanced by the work of the head") {
+  using Layers = List<std::int64_t>;
+  CHECK(parallel::balanced_layers({.stages = 4}, 12, 0) == Layers{3, 3, 3, 3});
+  CHECK(parallel::balanced_layers({.stages = 4}, 12, 2) == Layers{4, 4, 3, 1});
+  CHECK(parallel::balanced_layers({.stages = 4}, 12, 1) == Layers{4, 3, 3, 2});
+  CHECK(parallel::balanced_layers({.stages = 2}, 4, 9) == Layers{3, 1});
+  CHECK(parallel::balanced_layers({.stages = 2, .virtual_stages = 2}, 8, 2) == Layers{3, 2, 2, 1});
+  nn::Gpt2Config wide = gpt2;
+  wide.vocabulary = wide.padded_vocabulary = 256;  // the head: 8 x 256, a layer: 12 x 8 x 8
+  parallel::PipelineLayout const found =
+      parallel::balanced({.stages = 2, .balanced = true}, loss_of<nn::Gpt2Loss>(wide));
+  CHECK(found.layers == Layers{3, 1});
+  CHECK(parallel::balanced({.stages = 2}, loss_of<nn::Gpt2Loss>(wide)).layers.empty());
 }
 
 TEST_CASE("what cannot be cut says why") {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/parallel/shard_operations.hpp> <tutti/parallel/shard_vocabulary.hpp>
-// Covers: <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp>
+// Covers: <tutti/parallel/shard_tokens.hpp> <tutti/parallel/shard_values.hpp>
+// Covers: <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp> <tutti/parallel/gather_parameters.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/graph/check.hpp>
+#include <tutti/graph/file.hpp>
 #include <tutti/graph/print.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
 #include <tutti/nn/shard_rules.hpp>
+#include <tutti/parallel/gather_parameters.hpp>
 #include <tutti/parallel/shard.hpp>
 
 #include <cmath>
@@ -30,8 +33,8 @@ constexpr nn::LlamaConfig llama{.layers = 2, .heads = 8, .kv_heads = 4, .channel
 template <class Loss>
 graph::Graph loss_of(typename Loss::Config const& config) {
   return graph::trace(make_parameters(config), [](graph::Builder& b, auto const& parameters) {
-    graph::Var const tokens = b.input("tokens", DType::int32, {2, 5}, graph::Replication::varying),
-                     targets = b.input("targets", DType::int32, {2, 5}, graph::Replication::varying);
+    graph::Var const tokens = b.input("tokens", DType::int32, {2, 6}, graph::Replication::varying),
+                     targets = b.input("targets", DType::int32, {2, 6}, graph::Replication::varying);
     b.output("loss", Loss{}(parameters, tokens, targets));
   });
 }
@@ -52,11 +55,11 @@ struct Compared {
 
 /// Loss and gradients of `data` x `tensor` ranks in double, against those of `data` ranks with whole parameters.
 template <class Loss>
-Compared compare(typename Loss::Config const& config, int data, int tensor) {
+Compared compare(typename Loss::Config const& config, int data, int tensor, bool shares_tokens = false) {
   graph::Graph const whole = loss_of<Loss>(config);
   parallel::Splits const splits(whole, shard_rules(config), tensor);
   graph::Interpreter reference(grad(whole), data);
-  graph::Interpreter divided(grad(parallel::shard(whole, splits)), data * tensor, tensor);
+  graph::Interpreter divided(grad(parallel::shard(whole, splits, shares_tokens)), data * tensor, tensor);
   randomise(reference, {.integers = 11});
   graph::Graph const& g = reference.graph();
   for (graph::Id id = 0; id < g.size(); ++id)
@@ -108,6 +111,22 @@ TEST_CASE("a divided LLaMA too, whose heads of keys and values serve several of 
   }
 }
 
+TEST_CASE("with shares of the tokens between products, too") {
+  nn::Gpt2Config undivided = gpt2;  // the table: 11 rows, of which every rank has all
+  undivided.padded_vocabulary = 11;
+  nn::LlamaConfig untied = llama;
+  untied.tied = false;
+  for (auto [data, tensor] : {std::pair{1, 2}, {1, 4}, {2, 2}}) {
+    for (Compared const& found :
+         {compare<nn::Gpt2Loss>(gpt2, data, tensor, true), compare<nn::LlamaLoss>(llama, data, tensor, true),
+          compare<nn::Gpt2Loss>(undivided, data, tensor, true), compare<nn::LlamaLoss>(untied, data, tensor, true)}) {
+      INFO(data << " x " << tensor << ", worst at " << found.where);
+      CHECK(found.loss < 1e-12);
+      CHECK(found.gradient < 1e-12);
+    }
+  }
+}
+
 TEST_CASE("a block sums over ranks twice forward and twice backward; embedding and head three times in all") {
   parallel::Splits const splits(loss_of<nn::Gpt2Loss>(gpt2), shard_rules(gpt2), 2);
   graph::Graph const step = grad(parallel::shard(loss_of<nn::Gpt2Loss>(gpt2), splits));
@@ -130,6 +149,91 @@ TEST_CASE("a block sums over ranks twice forward and twice backward; embedding a
     CHECK(step.replication(step.find_output(name), graph::MeshAxis::tensor) == graph::Replication::replicated);
   for (char const* name : {"gradient.wte", "gradient.blocks.qkv.bias", "gradient.blocks.out.weight"})
     CHECK(step.replication(step.find_output(name), graph::MeshAxis::tensor) == graph::Replication::varying);
+}
+
+TEST_CASE("with shares of the tokens a block gathers and scatters in the place of sums, and keeps shares alone") {
+  auto const traced = [](Shape const& tokens) {
+    return graph::trace(make_parameters(gpt2), [&](graph::Builder& b, nn::Gpt2 const& parameters) {
+      b.output("loss", nn::Gpt2Loss{}(parameters, b.input("tokens", DType::int32, tokens),
+                                      b.input("targets", DType::int32, tokens)));
+    });
+  };
+  graph::Graph const whole = traced({2, 6}), few = traced({1, 6});
+  REQUIRE_ERROR(parallel::shard(few, parallel::Splits(few, shard_rules(gpt2), 4), true), ErrorKind::configuration,
+                "the 6 tokens of a micro-step do not divide among 4 ranks of the tensor axis (gpt2.hpp:");
+  parallel::Splits const splits(whole, shard_rules(gpt2), 2);
+  auto const count = [](graph::Graph const& graph, graph::Op op) {
+    int found = 0;
+    for (graph::Id id = 0; id < graph.size(); ++id)
+      found += graph.op(id) == op && mesh_axis(graph, id) == graph::MeshAxis::tensor ? 1 : 0;
+    return found;
+  };
+  auto const kept = [](graph::Graph const& graph) {  // by the forward loop, for a token and layer
+    std::int64_t floats = 0;
+    for (graph::Id id = 0; id < graph.size(); ++id)
+      if (graph.op(id) == graph::Op::repeat && !repeat_shape(graph, id).reversed)
+        for (int i = 1; i < graph.results(id); ++i) floats += graph.type(id, i).shape.size();
+    return static_cast<double>(floats) / (2 * 12);
+  };
+  graph::Graph const sums = grad(parallel::shard(whole, splits)), shares = grad(parallel::shard(whole, splits, true));
+  REQUIRE(shares.bodies.size() == 2);
+  for (int body : {0, 1}) {
+    graph::Graph const& graph = shares.bodies[static_cast<std::size_t>(body)];
+    CHECK(count(graph, graph::Op::all_reduce) == 0);
+    CHECK(count(graph, graph::Op::reduce_scatter) == 2);
+    CHECK(count(graph, graph::Op::all_gather) == (body == 0 ? 2 : 4));  // inputs anew, and what was scattered
+  }
+  // Sums for vectors that each rank used for its share: six of a layer for all layers at once, two of the last norm,
+  // positions; and the logits of the targets.
+  CHECK(count(shares, graph::Op::all_reduce) == 10);
+  CHECK(kept(sums) == Approx(4 * 8 + 4 + (12 * 8 + 4) / 2));
+  CHECK(kept(shares) == Approx((4 * 8 + 4) / 2 + (12 * 8 + 4) / 2));
+  CHECK(graph::program_hash(graph::read(graph::write(shares))) == graph::program_hash(shares));
+}
+
+TEST_CASE("of parameters in parts each rank has the average of the ranks' gradients of its rows") {
+  nn::LlamaConfig odd = llama;  // 9 rows of a table, which every rank has whole
+  odd.vocabulary = odd.padded_vocabulary = 9;
+  graph::Graph const whole = graph::trace(make_parameters(odd), [&](graph::Builder& b, nn::Llama const& parameters) {
+    b.output("loss", nn::LlamaLoss{}(parameters, b.input("tokens", DType::int32, {1, 4}),
+                                     b.input("targets", DType::int32, {1, 4})));
+  });
+  for (bool again : {true, false})
+    for (int ranks : {2, 4}) {
+      parallel::Splits const splits = parallel::parameter_parts(whole, ranks);
+      CHECK(splits.entries().size() + 1 == whole.parameters.size());
+      graph::Interpreter reference(grad(whole), ranks);
+      graph::Interpreter divided(grad(parallel::gather_parameters(whole, splits, again)), ranks);
+      randomise(reference, {.integers = 9});
+      graph::Graph const& g = reference.graph();
+      for (int rank = 0; rank < ranks; ++rank) {
+        reference.set("tokens", graph::naive::Values{0, 8, double(rank), 2}, rank);
+        for (graph::Id id = 0; id < g.size(); ++id)
+          if (g[id].name != graph::none)
+            divided.set(g.name(id), part(reference.get(g.name(id), rank), g.shape(id), splits.of(g.name(id)), ranks,
+                                         rank), rank);
+      }
+      reference.run();
+      divided.run();
+      double gap = 0;
+      for (graph::Parameter const& parameter : g.parameters) {
+        std::string const name = "gradient." + std::string(g.name(parameter.node));
+        parallel::Split const& split = splits.of(g.name(parameter.node));
+        graph::naive::Values mean = reference.output(name, 0);
+        for (int rank = 1; rank < ranks; ++rank)
+          for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += reference.output(name, rank)[i];
+        for (double& value : mean) value /= ranks;
+        for (int rank = 0; rank < ranks; ++rank) {
+          auto const expected = split.divided() ? part(mean, g.shape(parameter.node), split, ranks, rank)
+                                                : reference.output(name, rank);
+          auto const& got = divided.output(name, rank);
+          REQUIRE(got.size() == expected.size());
+          for (std::size_t i = 0; i < got.size(); ++i) gap = std::max(gap, std::abs(got[i] - expected[i]));
+        }
+      }
+      INFO(ranks << " ranks, gathered again: " << again);
+      CHECK(gap < 1e-12);
+    }
 }
 
 TEST_CASE("of packed matrices every rank has its part of each, and the parts are the whole again") {

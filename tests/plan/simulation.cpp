@@ -93,27 +93,49 @@ TEST_CASE("pipelines take what the formulae of their schedules say") {
   int const stages = 4;
   std::int64_t const micro = 8;
   double const f = 1, b = 2;
+  auto const of = [&](Schedule schedule, int chunks = 1, int stage = 0) {
+    return parallel::PipelineLayout{stages, stage, schedule, chunks, {}};
+  };
   std::vector<StageTimes> const even(stages, {f, b, 1});
   auto const seconds = [&](Schedule schedule, std::vector<StageTimes> const& times, int chunks) {
-    return simulate_pipeline(schedule, times, chunks, micro, 0).seconds;
+    return simulate_pipeline(of(schedule, chunks), times, micro, 0).seconds;
   };
   double const ideal = static_cast<double>(micro) * (f + b), bubble = (stages - 1) * (f + b);
   CHECK(seconds(Schedule::gpipe, even, 1) == Approx(ideal + bubble));
-  CHECK(seconds(Schedule::one_f_one_b, even, 1) == Approx(ideal + bubble));
-  PipelineTimes const told = simulate_pipeline(Schedule::one_f_one_b, even, 1, micro, 0);
+  CHECK(seconds(Schedule::one_forward_one_backward, even, 1) == Approx(ideal + bubble));
+  PipelineTimes const told = simulate_pipeline(of(Schedule::one_forward_one_backward), even, micro, 0);
   CHECK(told.bubble == Approx((stages - 1.0) / (static_cast<double>(micro) + stages - 1)));
   // Two chunks of half the time each halve it (Narayanan et al. 2021).
-  std::vector<StageTimes> const halves(stages, {f / 2, b / 2, 0.5});
+  std::vector<StageTimes> const halves(2 * stages, {f / 2, b / 2, 0.5});
   CHECK(seconds(Schedule::interleaved, halves, 2) == Approx(ideal + bubble / 2));
   // ZB-H1: a third of it, where forward and both parts of backward take equally long (Qi et al. 2023).
   CHECK(seconds(Schedule::zero_bubble, even, 1) == Approx(ideal + bubble / 3));
 
-  CHECK(held_micro_batches(Schedule::gpipe, 0, stages, 1, micro) == 8);
-  CHECK(held_micro_batches(Schedule::one_f_one_b, 0, stages, 1, micro) == 4);
-  CHECK(held_micro_batches(Schedule::one_f_one_b, 3, stages, 1, micro) == 1);
-  CHECK(held_micro_batches(Schedule::interleaved, 0, stages, 2, micro) == Approx(5.5));
-  CHECK_THROWS_AS(simulate_pipeline(Schedule::interleaved, halves, 2, 6, 0), Error);
-  CHECK(simulate_pipeline(Schedule::one_f_one_b, {{f, b, 0}}, 1, 3, 0).seconds == Approx(9));
+  CHECK(held_micro_batches(of(Schedule::gpipe), micro) == 8);
+  CHECK(held_micro_batches(of(Schedule::one_forward_one_backward), micro) == 4);
+  CHECK(held_micro_batches(of(Schedule::one_forward_one_backward, 1, 3), micro) == 1);
+  CHECK(held_micro_batches(of(Schedule::interleaved, 2), micro) >= 5.5);  // 11 parts, and those that lie idle
+  CHECK_THROWS_AS(simulate_pipeline(of(Schedule::interleaved, 2), halves, 6, 0), Error);
+  CHECK(simulate_pipeline({}, {{f, b, 0}}, 3, 0).seconds == Approx(9));
+}
+
+TEST_CASE("of equal stages the bubble that is foretold is the formula's, of every schedule") {
+  for (Schedule schedule : {Schedule::one_forward_one_backward, Schedule::gpipe, Schedule::interleaved,
+                            Schedule::zero_bubble})
+    for (int stages : {2, 3, 4})
+      for (int chunks : {1, 2, 3})
+        for (std::int64_t micro : {4, 6, 12, 16}) {
+          bool const interleaved = schedule == Schedule::interleaved;
+          if ((!interleaved && chunks > 1) || (interleaved && micro % stages != 0)) continue;
+          INFO(name(schedule) << ", " << stages << " stages, " << chunks << " chunks, " << micro);
+          parallel::PipelineLayout const layout{stages, 0, schedule, chunks, {}};
+          std::vector<StageTimes> const parts(static_cast<std::size_t>(stages * chunks), {1, 2, 1});
+          PipelineTimes const told = simulate_pipeline(layout, parts, micro, 0);
+          CHECK(told.bubble == Approx(parallel::pipeline_bubble(layout, micro)));
+          double const works = 3.0 * static_cast<double>(micro) * chunks, waits = told.seconds - works;
+          double const third = schedule == Schedule::zero_bubble ? 3 : 1;
+          CHECK(waits / works == Approx((stages - 1) / (static_cast<double>(micro) * chunks * third)));
+        }
 }
 
 TEST_CASE("a simulation is drawn as text and as SVG") {

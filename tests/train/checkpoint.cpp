@@ -360,4 +360,22 @@ TEST_CASE("a program's state is saved and loaded by one call each") {
   REQUIRE_ERROR(train::load_state(path, none), ErrorKind::format, "which is no field here");
   io::write_safetensors(path, std::vector<io::NamedTensor>{});
   REQUIRE_ERROR(train::load_state(path, other), ErrorKind::format, "holds no 'w'");
+  REQUIRE_ERROR(train::load_state(path + ".none", other), ErrorKind::io, "(checkpoint.cpp:");
+
+  struct Step {  // what load_state sees of a TrainStep
+    graph::State of;
+    std::int64_t done = 0;
+    graph::State& state() { return of; }
+    std::int64_t updates() const { return done; }
+    void set_updates(std::int64_t number) { done = number; }
+  };
+  Step trained{.of = graph::State(program(3)), .done = 12}, fresh{.of = graph::State(program(3))};
+  trained.of.initialise(9);
+  train::save_state(path, trained);
+  train::load_state(path, fresh);
+  CHECK(fresh.done == 12);
+  CHECK(fresh.of.at("w").view<float>()(0, 1) == trained.of.at("w").view<float>()(0, 1));
+  REQUIRE_ERROR(train::load_state(path, other), ErrorKind::format, "Load it into the step, not into its state");
+  train::save_state(path, trained.of);
+  REQUIRE_ERROR(train::load_state(path, fresh), ErrorKind::format, "Save the step, not its state");
 }

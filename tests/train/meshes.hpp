@@ -34,6 +34,13 @@ struct MeshRun {
   graph::Recompute recompute = graph::Recompute::none;
   optim::AnyOptimizer optimizer = optim::AdamW{.weight_decay = 0.1};
   parallel::PipelineSchedule schedule{};
+  bool sequence_parallel = false;
+  int zero = 0;  ///< 2 or 3: ranks of the data axis have parts of the state
+  int virtual_stages = 1;
+  List<std::int64_t> layers{};
+  parallel::Replicas replicas = parallel::Replicas::per_rank;
+  optim::AnyCompressor compress{};
+  bool profile = false;
 };
 
 /// A step of eight sequences over all ranks.
@@ -52,12 +59,18 @@ class MeshTraining {
                .micro_steps = run.micro_steps,
                .clip = 0.5,
                .recompute = run.recompute,
-               .pipeline = {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule},
+               .profile = run.profile,
+               .pipeline = layout(run, sizes, rank),
                .tensor = sizes.tensor,
-               .first_row = first_}) {}
+               .sequence_parallel = run.sequence_parallel && sizes.tensor > 1,
+               .state_ranks = run.zero > 0 && sizes.tensor == 1 ? sizes.data : 1,
+               .gather_again = run.zero == 3,
+               .first_row = first_,
+               .compress = run.compress}),
+        replicas_(run.replicas) {}
   template <class Comm>
   void connect(Comm& communicator, parallel::MeshSizes const& sizes) {
-    step_.connect(parallel::mesh(communicator, sizes));
+    step_.connect(parallel::mesh(communicator, sizes, replicas_));
   }
   train::TrainStep<Loss>& step() { return step_; }
   /// Loss and norm of steps [from, to).
@@ -73,8 +86,14 @@ class MeshTraining {
   }
 
  private:
+  static parallel::PipelineLayout layout(MeshRun const& run, parallel::MeshSizes const& sizes, int rank) {
+    if (sizes.pipeline == 1) return {};
+    return {sizes.pipeline, rank / sizes.tensor / sizes.data, run.schedule, run.virtual_stages, run.layers};
+  }
+
   std::int64_t share_, first_;
   train::TrainStep<Loss> step_;
+  parallel::Replicas replicas_;
 };
 
 inline double furthest(std::vector<float> const& a, std::vector<float> const& b) {
@@ -102,7 +121,9 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   };
   exec::Context context({.threads = 1});
   auto const make = [&](parallel::MeshSizes const& of) {
-    auto made = std::make_unique<MeshTraining<Loss>>(context, config, run, of, communicator.rank());
+    MeshRun suited = run;  // other numbers of stages do what goes with any
+    if (of.pipeline != sizes.pipeline) suited = {.micro_steps = run.micro_steps, .optimizer = run.optimizer};
+    auto made = std::make_unique<MeshTraining<Loss>>(context, config, suited, of, communicator.rank());
     made->connect(communicator, of);
     return made;
   };
@@ -115,6 +136,9 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   for (std::vector<float>& losses : told) {
     auto const training = make(sizes);
     training->step().initialise(7);
+    if (sizes.tensor * sizes.pipeline == 1)  // as the trainer begins
+      parallel::broadcast(*parallel::data_parallel(communicator, parallel::Replicas::per_rank).port,
+                          training->step().state());
     losses = training->run(0, 20);
     training->step().require_equal("after training");
     Rows const held_out(99, 0, rows / sizes.data / run.micro_steps);

@@ -24,11 +24,25 @@ TEST_CASE("every mesh of processes trains as one does, twice the same bits, from
     parallel::MeshSizes const sizes{communicator.size() / tensor, tensor};
     require(sizes, test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, sizes) +
                        test::train_on_mesh<nn::LlamaLoss>(communicator, test::mesh_llama, sizes));
+    if (tensor > 1)
+      require(sizes,
+              test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, sizes, {.sequence_parallel = true}) +
+                  test::train_on_mesh<nn::LlamaLoss>(communicator, test::mesh_llama, sizes,
+                                                     {.sequence_parallel = true}));
   }
+  if (communicator.size() > 1)
+    require({communicator.size(), 1},
+            test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, {communicator.size(), 1}, {.zero = 3}));
   for (int stages = 2; stages <= communicator.size(); ++stages) {
     if (communicator.size() % stages != 0) continue;
     parallel::MeshSizes const sizes{communicator.size() / stages, 1, stages};
     require(sizes, test::train_on_mesh<nn::Gpt2Loss>(communicator, test::deep_gpt2, sizes, {.micro_steps = 2}));
+    test::MeshRun const parts{.micro_steps = 4, .schedule = parallel::PipelineSchedule::interleaved,
+                              .virtual_stages = 2};
+    nn::LlamaConfig deeper = test::deep_llama;
+    deeper.layers = 2 * stages;
+    if (stages <= 4 && sizes.data <= 2)
+      require(sizes, test::train_on_mesh<nn::LlamaLoss>(communicator, deeper, sizes, parts));
     if (sizes.data == communicator.size() / 2)
       require(sizes, test::train_on_mesh<nn::LlamaLoss>(communicator, test::deep_llama, sizes, {.micro_steps = 2}));
   }

@@ -20,6 +20,7 @@
 #include <tutti/train/parameter_files.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -191,4 +192,88 @@ TEST_CASE("What a target cannot hold is refused with a sentence, and nothing is 
   REQUIRE_ERROR(open_model(scratch.path()), ErrorKind::configuration, "without config.json and without checkpoints");
   REQUIRE_ERROR(open_model(scratch / "absent"), ErrorKind::configuration, "does not exist");
   REQUIRE_ERROR(open_model(scratch / "x/model.safetensors"), ErrorKind::configuration, "Pass its folder");
+}
+
+TEST_CASE("A run that started with a model keeps how it knows conversations, and hands it on") {
+  test::ScratchFolder const scratch;
+  std::string const folder = scratch / "published", run = scratch / "run", gguf = scratch / "model.gguf";
+  std::string const said = "{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}";
+  write_run(scratch / "plain", llama(true));
+  ModelSource source = open_model(scratch / "plain");
+  CHECK(source.chat_template.empty());
+  source.chat_template = said;
+  write_hugging_face(folder, source, {.type = BlockType::f32});
+  CHECK(infer::load_model(folder).chat_template == said);
+
+  write_checkpoint(run, open_model(folder));
+  CHECK(Checkpoint(Gpt2Model::folder(run)).chat_template() == said);
+  CHECK(open_model(run).chat_template == said);
+  infer::LoadedModel const loaded = load_model_or_run(run);
+  CHECK(loaded.chat_template == said);
+  CHECK(difference(logits(loaded.model), logits(source.model)) == 0);
+  CHECK(loaded.tokenizer.encode_complete("the").front() == *loaded.tokenizer.document_mark());
+  CHECK(load_model_or_run(folder).chat_template == said);
+
+  write_gguf(gguf, open_model(run), {.type = BlockType::f32});
+  CHECK(infer::load_model(gguf).chat_template == said);
+  CHECK(load_model_or_run(gguf).tokenizer.encode_complete("the") == loaded.tokenizer.encode_complete("the"));
+  ModelSource bare = open_model(scratch / "plain");
+  bare.tokenizer.reset();
+  write_checkpoint(scratch / "bare", bare);
+  REQUIRE_ERROR(load_model_or_run(scratch / "bare"), ErrorKind::configuration, "trained on tokens alone");
+}
+
+TEST_CASE("Rotations stretched by longrope, yarn or a factor go from config.json to GGUF and back by their kind") {
+  test::ScratchFolder const scratch;
+  write_run(scratch / "plain", llama(true));
+  struct Case {
+    nn::RotationScaling scaling;
+    std::string architecture;
+  };
+  nn::RotationScaling longrope{.kind = "longrope", .original_tokens = 8};
+  std::size_t const pairs = open_model(scratch / "plain").model.rotation.frequencies.size();
+  for (std::size_t i = 0; i < pairs; ++i) {
+    longrope.short_factors.push_back(1 + 0.1f * static_cast<float>(i));
+    longrope.long_factors.push_back(2 + 0.3f * static_cast<float>(i));
+  }
+  longrope.factors = longrope.long_factors;
+  nn::RotationScaling own = longrope;
+  own.magnitude = 1.25;
+  std::vector<Case> const cases{{longrope, "phi3"},
+                                {own, "phi3"},
+                                {{.kind = "yarn", .factor = 4, .original_tokens = 8}, "llama"},
+                                {{.kind = "yarn", .factor = 4, .original_tokens = 8, .magnitude = 0.75}, "llama"},
+                                {{.kind = "linear", .factor = 2, .original_tokens = 16}, "llama"}};
+  for (auto const& [scaling, architecture] : cases) {
+    INFO(scaling.kind << " " << scaling.magnitude);
+    for (auto const& name : scratch.names())
+      if (name != "plain") std::filesystem::remove_all(scratch / name);
+    ModelSource source = open_model(scratch / "plain");
+    nn::LlamaConfig const& c = source.llama_config();
+    REQUIRE(c.max_tokens > scaling.original_tokens);
+    source.model.rotation = nn::rotation_of(c.head_size, c.head_size, c.rotary_base, scaling, c.max_tokens);
+    auto const expected = logits(source.model);
+    auto const same = [&](ModelSource const& read) {
+      nn::Rotation const &has = read.model.rotation, &was = source.model.rotation;
+      CHECK(has.scaling.kind == scaling.kind);
+      CHECK(has.scaling.original_tokens == scaling.original_tokens);
+      CHECK(has.scaling.short_factors == scaling.short_factors);
+      CHECK(has.scaling.long_factors == scaling.long_factors);
+      CHECK(std::abs(has.magnitude - was.magnitude) < 1e-6);
+      CHECK(difference(logits(read.model), expected) < 1e-5);
+    };
+    write_hugging_face(scratch / "folder", source, {.type = BlockType::f32});
+    same(open_model(scratch / "folder"));
+    write_gguf(scratch / "model.gguf", open_model(scratch / "folder"), {.type = BlockType::f32});
+    io::Gguf const file(scratch / "model.gguf");
+    CHECK(file.metadata().get<std::string>("general.architecture") == architecture);
+    CHECK(file.metadata().contains(architecture + ".rope.scaling.original_context_length"));
+    for (char const* const list : {"rope_factors_long.weight", "rope_factors_short.weight"})
+      CHECK(std::any_of(file.tensors().begin(), file.tensors().end(),
+                        [&](io::GgufTensor const& tensor) { return tensor.name == list; }) ==
+            (scaling.kind == "longrope"));
+    same(open_model(scratch / "model.gguf"));
+    write_hugging_face(scratch / "again", open_model(scratch / "model.gguf"), {.type = BlockType::f32});
+    same(open_model(scratch / "again"));
+  }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/model_choice.hpp>
 // Covers: <tutti/train/model_facts.hpp>
+// Covers: <tutti/train/pipeline_choice.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/data/bpe_trainer.hpp>
@@ -118,6 +119,8 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
            {{}, {4, 1}},
            {{"--tensor-parallel", "2"}, {2, 2}},
            {{"--model-parallel", "4"}, {1, 4}},
+           {{"--model-parallel", "4", "--sequence-parallel"}, {1, 4}},
+           {{"--zero", "3"}, {4, 1}},
            {{"--data-parallel", "4"}, {4, 1}},
            {{"--data-parallel", "2", "--tensor-parallel", "2"}, {2, 2}},
            {{"--pipeline-parallel", "2"}, {2, 1, 2}},
@@ -133,6 +136,8 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
     CHECK(s.global_rows == 3 * mesh.data);
     CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("tensor-parallel") == false);
     CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("pipeline-parallel") == false);
+    CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("sequence-parallel") == false);
+    CHECK(checkpoint_facts(s, 1, s.mesh.data).at("settings").contains("zero") == false);
   }
   Setup const staged =
       data.with({"--batch", "1", "--sequence", "16", "--micro-batches", "8", "--pipeline-parallel", "2"}, 2);
@@ -146,6 +151,21 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
   };
   CHECK(!warned(staged));
   CHECK(warned(data.with({"--sequence", "16", "--pipeline-parallel", "2"}, 2)));
+  std::vector<std::string> const parts{"--batch", "1", "--sequence", "16", "--pipeline-parallel", "2",
+                                       "--pipeline-schedule", "interleaved", "--micro-batches"};
+  auto const with = [&](std::vector<std::string> const& more) {
+    std::vector<std::string> all = parts;
+    all.insert(all.end(), more.begin(), more.end());
+    Setup const s = data.with(all, 2);
+    return train::pipeline_layout(s.options, s.mesh.pipeline, 1);
+  };
+  CHECK(with({"4"}).parts() == 4);
+  CHECK(with({"4", "--virtual-stages", "3", "--stage-layers", "4,3,2"}).layers == List<std::int64_t>{4, 3, 2});
+  REQUIRE_ERROR(with({"3"}), ErrorKind::configuration,
+                "--pipeline-schedule interleaved: the interleaved schedule takes micro-batches in groups of as many as "
+                "there are stages, and 3 are not a multiple of 2. Use 2 or 4 micro-batches");
+  REQUIRE_ERROR(with({"4", "--stage-layers", "4,,2"}), ErrorKind::configuration,
+                "--stage-layers 4,,2: '' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
   REQUIRE_ERROR(data.with({"--tensor-parallel", "3"}, 4), ErrorKind::configuration,
                 "is not the number of ranks, 4. These fit, data x tensor: 4 x 1, 2 x 2, 1 x 4");
   REQUIRE_ERROR(data.with({"--data-parallel", "2"}, 4), ErrorKind::configuration,

@@ -377,7 +377,7 @@ def case_compress(bench):
 
 def case_zero(bench):
     """--zero 1: losses within 1e-6 of those of ranks that have all moments, resumed to the bit; checkpoints hold whole moments, with which any
-    layout goes on."""
+    layout goes on. --zero 2 and 3: parameters and gradients in parts too, losses within 1e-5."""
     steps = ("--steps", "20", "--total-tokens", "256", "--schedule", "constant", "--checkpoint-every", "10")
     for backend in bench.backends():
         for ranks in (2, 4):
@@ -400,6 +400,22 @@ def case_zero(bench):
         shutil.copytree(bench.folder / before, out)
         bench.run("threads", ranks, out, "--resume", "10", "--batch", "8", *flags)
         print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(reference, bench.losses(out), 1e-5):.1e}")
+    held_out = ("--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10")
+    for backend in bench.backends():
+        plain = bench.folder / f"{backend}-whole"
+        bench.run(backend, 4, plain, "--batch", "2", *steps, *held_out)
+        for stage in ("2", "3"):
+            parts = bench.folder / f"{backend}-{stage}"
+            text, _ = bench.run(backend, 4, parts, "--batch", "2", *steps, *held_out, "--zero", stage)
+            check("of which each rank has a part, as of parameters and moments" in text, text)
+            worst = close(bench.losses(plain), bench.losses(parts), 1e-5)
+            close(*([row["loss"] for row in bench.metrics(of, "validation")] for of in (plain, parts)), 1e-5)
+            print(f"  {backend}: stage {stage} within {worst:.1e}")
+    for before, ranks, flags in (("threads-3", 2, ("--zero", "3")), ("threads-3", 1, ()), ("threads-whole", 4, ("--zero", "3")), ("threads-2", 2, ("--tensor-parallel", "2"))):
+        out = bench.folder / f"{before}-to-{ranks}"
+        shutil.copytree(bench.folder / before, out)
+        bench.run("threads", ranks, out, "--resume", "10", "--batch", "8", *flags)
+        print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(bench.losses(bench.folder / 'threads-whole'), bench.losses(out), 1e-5):.1e}")
     for flags, said in ((("--algorithm", "diloco"), "is for --algorithm ddp"), (("--optimizer", "sgd"), "shares out adamw's moments"),
                         (("--tensor-parallel", "2"), "is not there for --tensor-parallel")):
         _, errors = bench.run("threads", 2, bench.folder / "none", "--zero", "1", *flags, code=None)
@@ -693,6 +709,9 @@ def case_tensor(bench):
         axes = row["exposed_axis_ms"]
         check("tensor" in axes and set(axes) <= {"data", "tensor"} and abs(sum(axes.values()) - row["exposed_comm_ms"]) < 1e-6, str(row))
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads22", 20), "a second run gives other bits")
+    shares = bench.folder / "shares"
+    bench.run("threads", 4, shares, *steps, "--validate-every", "10", "--tensor-parallel", "2", "--sequence-parallel")
+    print(f"  shares of the tokens, 2 x 2: within {close(bench.losses(one['gpt2']), bench.losses(shares), 1e-5):.1e}")
     for before, (data, tensor) in (("gpt2threads14", (4, 1)), ("gpt2threads41", (2, 2)), ("gpt2threads22", (1, 4)), ("gpt2threads22", (1, 1)),
                                    ("llamathreads22", (1, 2)), ("gpt2threads22", (2, 2))):
         for backend in bench.backends():
@@ -727,7 +746,7 @@ def case_pipeline(bench):
              "--validation-data", str(bench.folder / "validation.bin"), "--validate-every", "10"]
     models = {"gpt2": [], "llama": ["--architecture", "llama", "--kv-heads", "2"]}
     runs = [("gpt2", 1, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "1f1b"), ("gpt2", 2, 2, "4", "1f1b"), ("gpt2", 1, 4, "8", "gpipe"),
-            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe")]
+            ("llama", 2, 2, "2", "1f1b"), ("llama", 1, 4, "8", "gpipe"), ("gpt2", 2, 2, "4", "interleaved"), ("gpt2", 1, 4, "8", "zero-bubble")]
     for model, words in models.items():
         bench.run("threads", 1, bench.folder / model, *steps, *words)
     for backend in bench.backends():
@@ -736,7 +755,8 @@ def case_pipeline(bench):
             text, _ = bench.run(backend, data * stages, out, *steps, *models[model], "--batch", str(8 // data // int(micro)),
                                 "--pipeline-parallel", str(stages), "--micro-batches", micro, "--pipeline-schedule", schedule)
             check(f"{data * stages} ranks (data {data} x pipeline {stages})" in text, text)
-            check(f"{stages} stages, {micro} micro-batches, {schedule} schedule" in text, text)
+            parts = " of 2 parts" if schedule == "interleaved" else ""
+            check(f"{stages} stages{parts}, {micro} micro-batches, {schedule} schedule" in text, text)
             check("of which the first stage keeps" in text, text)
             worst = close(bench.losses(bench.folder / model), bench.losses(out), 1e-5)
             close(*[[row["loss"] for row in bench.metrics(of, "validation")] for of in (bench.folder / model, out)], 1e-5)
@@ -746,12 +766,18 @@ def case_pipeline(bench):
     text, _ = bench.run("threads", 4, three, *steps, "--batch", "2", "--tensor-parallel", "2", *staged)
     check("4 ranks (data 1 x tensor 2 x pipeline 2)" in text, text)
     print(f"  gpt2 threads, tensor 2 x pipeline 2: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(three), 1e-5):.1e}")
+    uneven = bench.folder / "uneven"
+    bench.run("threads", 2, uneven, *steps, "--batch", "2", *staged, "--stage-layers", "3,1")
+    print(f"  gpt2 threads, 3 and 1 layers: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(uneven), 1e-5):.1e}")
     again = bench.folder / "again"
     bench.run("threads", 4, again, *steps, "--batch", "1", *staged)
     check(bench.parameters(again, 20) == bench.parameters(bench.folder / "gpt2threads221f1b", 20), "a second run gives other bits")
     check(bench.parameters(bench.folder / "gpt2threads14gpipe", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
           "another schedule gives other bits")
+    check(bench.parameters(bench.folder / "gpt2threads14zero-bubble", 20) == bench.parameters(bench.folder / "gpt2threads141f1b", 20),
+          "backward passes in halves give other bits")
     for before, ranks, words in (("gpt2threads221f1b", 1, []), ("gpt2", 4, ["--pipeline-parallel", "4"]), ("gpt2threads121f1b", 2, ["--tensor-parallel", "2"]),
+                                 ("gpt2threads22interleaved", 2, staged[:2]), ("gpt2threads121f1b", 4, [*staged, "--pipeline-schedule", "interleaved"]),
                                  ("gpt2threads221f1b", 4, staged[:2])):
         out = bench.folder / f"from{before}{ranks}{len(words)}"
         shutil.copytree(bench.folder / before, out)
@@ -768,8 +794,10 @@ def case_pipeline(bench):
     check("is not the number of ranks, 4. These fit, data x pipeline: 4 x 1, 2 x 2, 1 x 4" in said, said)
     said = refused(3, "--pipeline-parallel", "3")
     check("the 4 layers of the model do not divide among 3 stages. Use one of 1, 2, 4" in said, said)
-    said = refused(2, "--pipeline-parallel", "2", "--pipeline-schedule", "zero-bubble")
-    check("--pipeline-schedule zero-bubble: use 1f1b or gpipe" in said, said)
+    said = refused(2, "--pipeline-parallel", "2", "--pipeline-schedule", "interleaved", "--micro-batches", "1")
+    check("and 1 are not a multiple of 2. Use 2 micro-batches" in said, said)
+    said = refused(2, "--pipeline-parallel", "2", "--stage-layers", "3,2")
+    check("the 4 layers of the model do not divide among 2 stages as said, of which each has at least one: say 2 numbers that add up to 4" in said, said)
 
 
 def case_one_voice(bench):

@@ -2,7 +2,7 @@
 // Covers: <tutti/wasi_nn/session_interface.hpp> <tutti/wasi_nn/instance.hpp> <tutti/wasi_nn/session.hpp>
 // Covers: <tutti/wasi_nn/rules.hpp> <tutti/wasi_nn/registry.hpp> <tutti/wasi_nn/flavour.hpp> <tutti/wasi_nn/status.hpp>
 // libwasi_nn_backend.so as native hosts drive it.
-#include "wasi_nn/support.hpp"
+#include "wasi_nn/session_host.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -16,71 +16,13 @@
 
 using namespace tutti;
 using namespace std::chrono_literals;
+using tutti::test::Backend;
 using tutti::test::Library;
+using tutti::test::RawTensor;
 using tutti::test::ScratchFolder;
 using tutti::test::Variable;
 
 namespace {
-
-/// {dimensions, 4-byte type, data}, as the interface lays it out.
-struct RawTensor {
-  void* dimensions = nullptr;
-  std::int32_t type = 1;
-  std::uint8_t* data = nullptr;
-};
-
-struct Backend {
-  Library const& library;
-  void* context = nullptr;
-
-  explicit Backend(Library const& of, std::string const& config = "") : library(of) {
-    int const code = library.call<int(void**, char const*, std::uint32_t)>(
-        "init_backend_with_config", &context, config.c_str(), static_cast<std::uint32_t>(config.size()));
-    if (code != 0) throw std::runtime_error("init gave " + std::to_string(code));
-  }
-  ~Backend() { library.call<int(void*)>("deinit_backend", context); }
-
-  int load(std::string const& name, std::string const& config = "") const {
-    return library.call<int(void*, char const*, std::uint32_t, char const*, std::uint32_t, std::uint32_t*)>(
-        "load_by_name_with_config", context, name.c_str(), static_cast<std::uint32_t>(name.size()), config.c_str(),
-        static_cast<std::uint32_t>(config.size()), static_cast<std::uint32_t*>(nullptr));
-  }
-  int open(char const* session, std::uint32_t* execution) const {
-    return library.call<int(void*, char const*, std::uint32_t*)>("init_execution_context_with_session_id", context,
-                                                                 session, execution);
-  }
-  int close(std::uint32_t execution) const {
-    return library.call<int(void*, std::uint32_t)>("close_execution_context", context, execution);
-  }
-  /// Eight arguments; the answer as text of so many bytes.
-  int run(std::uint32_t execution, std::string prompt, std::string& answer, std::string const& config = "",
-          std::uint32_t capacity = 1 << 16) const {
-    RawTensor tensor;
-    tensor.data = reinterpret_cast<std::uint8_t*>(prompt.data());
-    answer.assign(capacity, '\x5a');
-    std::uint32_t size = capacity;
-    int const code =
-        library
-            .call<int(void*, std::uint32_t, std::uint32_t, void*, void*, std::uint32_t*, char const*, std::uint32_t)>(
-                "run_inference", context, execution, 0u, static_cast<void*>(&tensor), static_cast<void*>(answer.data()),
-                &size, config.c_str(), static_cast<std::uint32_t>(config.size()));
-    if (code == 0) {
-      REQUIRE(answer[size - 1] == '\0');
-      answer.resize(size - 1);
-    } else if (code == 6) {
-      answer = std::to_string(size);
-    }
-    return code;
-  }
-  std::string output(std::uint32_t execution, std::uint32_t index) const {
-    std::string out(1 << 16, '\0');
-    auto size = static_cast<std::uint32_t>(out.size());
-    REQUIRE(library.call<int(void*, std::uint32_t, std::uint32_t, void*, std::uint32_t*)>(
-                "get_output", context, execution, index, static_cast<void*>(out.data()), &size) == 0);
-    out.resize(size - 1);
-    return out;
-  }
-};
 
 struct World {
   ScratchFolder folder;
@@ -106,7 +48,7 @@ TEST_CASE("One call answers in a session; the room is honoured, and the answer c
   REQUIRE(backend.run(execution, "Hello", again, R"({"max_tokens": 3})", 2) == 6);
   REQUIRE(std::stoul(again) > 2);
   REQUIRE(backend.output(execution, 0).size() == std::stoul(again) - 1);
-  REQUIRE(backend.output(execution, 1).find("\"output_tokens\":3") != std::string::npos);
+  REQUIRE(backend.output(execution, 1).find("\"output_tokens\":3}") != std::string::npos);
   // What a run says holds for that run alone.
   REQUIRE(backend.run(execution, "Hello", again) == 0);
   REQUIRE(backend.output(execution, 1).find("\"output_tokens\":8") != std::string::npos);
@@ -203,8 +145,20 @@ TEST_CASE("Null pointers and what was never made are refused") {
     std::uint8_t* data;
     std::uint32_t size;
   } part{reinterpret_cast<std::uint8_t*>(text.data()), 2}, parts{reinterpret_cast<std::uint8_t*>(&part), 1};
-  REQUIRE(l.call<int(void*, void*, std::int32_t, std::int32_t, std::uint32_t*)>(
-              "load", backend.context, static_cast<void*>(&parts), 5, 0, &graph) == 103);
+  auto const load = [&](void* list, std::int32_t target) {
+    return l.call<int(void*, void*, std::int32_t, std::int32_t, std::uint32_t*)>("load", backend.context, list, 5,
+                                                                                 target, &graph);
+  };
+  REQUIRE(load(&parts, 0) == 103);
+  REQUIRE(load(nullptr, 0) == 1);
+  std::string bytes = io::read_file(world.folder / "a.gguf");
+  part = {reinterpret_cast<std::uint8_t*>(bytes.data()), static_cast<std::uint32_t>(bytes.size())};
+  REQUIRE(load(&parts, 1) == 5);  // a GPU
+  std::uint32_t const before = graph;
+  REQUIRE(load(&parts, 0) == 0);
+  REQUIRE(graph != before);
+  std::string answer;
+  REQUIRE(backend.run(execution, "Hi", answer, R"({"max_tokens": 2})") == 0);
 }
 
 TEST_CASE("Too many sessions: the one unused longest is given up, or the new one is refused") {

@@ -61,6 +61,10 @@ class Random {
         "{\"embedding\": true}",
         "{\"cancel\": true}",
         "{\"reset\": true}",
+        "{\"truncate\": 1}",
+        "{\"save\": \"a\"}",
+        "{\"restore\": \"a\"}",
+        "{\"restore\": \"b\"}",
         "{\"stop_patterns\": [\"(a+)+$\"], \"max_tokens\": 3}",
         "{\"n_ctx\": 32, \"context_shifting\": true, \"n_keep_tokens\": 30}",
         "{\"mirostat\": 2, \"max_tokens\": 3, \"n_probs\": 5}",
@@ -206,8 +210,8 @@ TEST_CASE("Random calls over both interfaces, two threads each, end in codes") {
   tutti::test::ScratchFolder folder;
   std::string const path = tutti::test::write_byte_model(folder / "m.gguf", 128);
   std::ofstream(folder / "registry.json")
-      << R"({"models": {"default": ")" << path
-      << R"("}, "settings": {"log_level": "none", "n_ctx": 64, "max_concurrent": 2}})";
+      << R"({"models": {"default": ")" << path << R"("}, "session_folder": ")" << folder.path()
+      << R"(", "saved_sessions": 1, "settings": {"log_level": "none", "n_ctx": 64, "max_concurrent": 2}})";
   tutti::test::Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
   std::ifstream file(path, std::ios::binary);
   std::string const model{std::istreambuf_iterator<char>(file), {}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/wasi_nn/live.hpp> <tutti/wasi_nn/wamr.hpp> <tutti/wasi_nn/log.hpp> <tutti/wasi_nn/model.hpp>
-// Covers: <tutti/wasi_nn/execution.hpp>
+// Covers: <tutti/wasi_nn/execution.hpp> <tutti/wasi_nn/control.hpp> <tutti/wasi_nn/device.hpp>
 // libwasi_nn_llamacpp.so as wasm-micro-runtime drives it: structs laid out by hand, calls in its order.
 #include "wasi_nn/support.hpp"
 
@@ -10,15 +10,21 @@
 #include <tutti/train/onnx/export.hpp>
 #endif
 
+#include <signal.h>
+#include <sys/time.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace tutti;
@@ -48,6 +54,13 @@ struct RawTensor {
     std::memcpy(bytes + 24, &size, 4);
   }
 };
+
+/// VERSION without its end of line.
+std::string version_of_source() {
+  char const* const root = std::getenv("TUTTI_SOURCE_ROOT");
+  std::string text = io::read_file(std::string(root == nullptr ? "." : root) + "/VERSION");
+  return text.substr(0, text.find('\n'));
+}
 
 /// The calls of one module instance.
 struct Host {
@@ -169,8 +182,9 @@ TEST_CASE("A guest loads by name, sets, computes and reads; the answer is the li
   request.stop.ends = infer::end_tokens(loaded.tokenizer);
   infer::Completion const expected = service.submit(std::move(request))->wait();
   REQUIRE(text == expected.text);
-  REQUIRE(host.output(execution, 1) ==
-          R"({"input_tokens":5,"output_tokens":)" + std::to_string(expected.tokens.size()) + "}");
+  nlohmann::json const usage = nlohmann::json::parse(host.output(execution, 1));
+  REQUIRE((usage["input_tokens"] == 5 && usage["output_tokens"] == expected.tokens.size()));
+  REQUIRE((usage["llama_build_number"] == 0 && usage["llama_commit"] == "tutti " + version_of_source()));
   std::string const ids = host.output(execution, 4);
   REQUIRE(ids.size() == 4 * expected.tokens.size());
   REQUIRE(std::memcmp(ids.data(), expected.tokens.data(), ids.size()) == 0);
@@ -269,6 +283,7 @@ TEST_CASE("Wrong arguments give codes, and the host lives") {
   REQUIRE(host.compute(execution) == 1);  // no input
   std::string out;
   REQUIRE(host.get(execution, 0, out) == 5);  // nothing computed
+  REQUIRE(nlohmann::json::parse(host.output(execution, 1))["input_tokens"] == 0);
   REQUIRE(host.get(execution, 5, out) == 1);
   REQUIRE(host.set(execution, 4, "a") == 1);
   REQUIRE(host.set(execution + 1, 0, "a") == 1);
@@ -279,7 +294,11 @@ TEST_CASE("Wrong arguments give codes, and the host lives") {
   REQUIRE(host.set(execution, 2, "abcd", 3) == 1);   // not i32
   REQUIRE(host.set(execution, 2, "abcde", 4) == 1);  // not whole
   REQUIRE(host.set(execution, 2, std::string("\xff\xff\xff\xff", 4), 4) == 1);
-  REQUIRE(host.set(execution, 3, "{\"jump\": true}") == 1);
+  for (char const* const wrong : {"{\"jump\": true}", "{\"reset\": 1}", "{\"cancel\": true, \"reset\": true}",
+                                  "{\"truncate\": -1}", "{\"truncate\": true}", "{\"save\": 5}", "{}", "[]", "{"})
+    REQUIRE(host.set(execution, 3, wrong) == 1);
+  REQUIRE(host.set(execution, 3, "{\"save\": \"a\"}") == 6);  // the host keeps no sessions
+  REQUIRE(host.set(execution, 3, std::string(2000, ' ')) == 7);
   REQUIRE(host.set(execution, 1, "{\"grammar\": \"root ::= (\"}") == 1);
   REQUIRE(host.output(execution, 2).find("\"error\":\"") != std::string::npos);
   for (std::uint32_t const count : {5u, 1u << 29}) {
@@ -296,6 +315,16 @@ TEST_CASE("Wrong arguments give codes, and the host lives") {
   REQUIRE(host.fini(execution) == 0);
   REQUIRE(host.unload(graph + 1) == 1);
   REQUIRE(host.close(execution + 1) == 1);
+  std::string many = "{\"logit_bias\": [";
+  for (int i = 0; i < 300; ++i) many += "[5, 1], ";
+  REQUIRE(host.set(execution, 1, many + "[5, 1]]}") == 1);  // more than there are tokens
+  REQUIRE(host.set(execution, 1, R"({"max_tokens": 2, "dry_base": 0.5, "repeat_last_n": -1, "repeat_penalty": 1.1})") ==
+          0);
+  REQUIRE(host.answer(execution, "Hello", "").size() > 0);
+  std::string const notes = nlohmann::json::parse(host.output(execution, 2))["notes"].dump();
+  CAPTURE(notes);
+  REQUIRE(notes.find("dry_base is 0.5: 1.75") != std::string::npos);
+  REQUIRE(notes.find("repeat_last_n is -1: the context's 64 tokens") != std::string::npos);
   // After all of it the context answers.
   REQUIRE(host.answer(execution, "Hello").size() > 0);
   REQUIRE(host.unload(graph) == 0);
@@ -369,6 +398,96 @@ TEST_CASE("Conversations are remembered by session, and one instance does not se
   REQUIRE(other.output(theirs, 2).find("\"cached_tokens\":0") != std::string::npos);  // their cache is no other's
 }
 
+TEST_CASE("Conversations are cut, kept in the host's folder, and taken up again with what was computed") {
+  ScratchFolder folder;
+  std::filesystem::create_directory(folder / "kept");
+  std::string const model = test::write_byte_model(folder / "model.gguf");
+  std::ofstream(folder / "registry.json")
+      << R"({"models": {"default": ")" << model << R"(", "other": ")"
+      << test::write_byte_model(folder / "other.gguf", 512, 2) << R"("}, "session_folder": ")" << (folder / "kept")
+      << R"(", "saved_sessions": 2,
+          "settings": {"n_ctx": 400, "temperature": 0, "max_tokens": 5, "chat_template": "auto"}})";
+  Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
+  Library const library("TUTTI_WASI_NN_LLAMACPP");
+  std::uint32_t graph = 0, execution = 0;
+  auto const status = [](Host const& host, std::uint32_t of) { return nlohmann::json::parse(host.output(of, 2)); };
+  std::vector<int> sizes;
+  std::string third;
+  {
+    Host const host(library);
+    REQUIRE(host.load_by_name("default", &graph) == 0);
+    REQUIRE(host.open(graph, &execution) == 0);
+    for (char const* const question : {"One", "Two", "Three"}) {
+      third = host.answer(execution, question, "");
+      sizes.push_back(status(host, execution)["input_tokens"]);
+    }
+    REQUIRE(sizes[2] > sizes[1]);
+    REQUIRE(host.set(execution, 3, R"({"truncate": 2})") == 0);  // the third turn, once more
+    REQUIRE(host.answer(execution, "Three", "") == third);
+    REQUIRE(status(host, execution)["input_tokens"] == sizes[2]);
+    REQUIRE(host.set(execution, 3, R"({"truncate": 2})") == 0);
+    REQUIRE(host.set(execution, 3, R"({"truncate": 7})") == 0);  // there are no more
+    REQUIRE(host.set(execution, 3, R"({"save": "mine"})") == 0);
+    REQUIRE(host.set(execution, 3, R"({"save": "mine"})") == 0);
+    REQUIRE(host.set(execution, 3, R"({"save": "second"})") == 0);
+    REQUIRE(host.set(execution, 3, R"({"save": "third"})") == 7);
+    for (char const* const name : {"../mine", "", "a/b", ".mine"})
+      REQUIRE(host.set(execution, 3, nlohmann::json{{"save", name}}.dump()) == 1);
+  }
+  // Another instance, with the model loaded anew.
+  Host const host(library);
+  REQUIRE(host.load_by_name("default", &graph) == 0);
+  REQUIRE(host.open(graph, &execution) == 0);
+  REQUIRE(host.set(execution, 3, R"({"restore": "none"})") == 8);
+  REQUIRE(host.set(execution, 3, R"({"restore": "mine"})") == 0);
+  REQUIRE(host.answer(execution, "Three", "") == third);
+  REQUIRE(status(host, execution)["input_tokens"] == sizes[2]);
+  REQUIRE(status(host, execution)["cached_tokens"] > sizes[1]);
+  REQUIRE(status(host, execution)["used_tokens"] == sizes[2] + 5);
+  // Another model goes on with the conversation and reads it again.
+  std::uint32_t other = 0;
+  REQUIRE(host.load_by_name("other", &graph) == 0);
+  REQUIRE(host.open(graph, &other) == 0);
+  REQUIRE(host.set(other, 3, R"({"restore": "mine"})") == 0);
+  REQUIRE(status(host, other)["notes"].dump().find("is of another model") != std::string::npos);
+  REQUIRE(host.answer(other, "Three", "").size() > 0);
+  REQUIRE(status(host, other)["cached_tokens"] == 0);
+  std::filesystem::resize_file(folder / "kept/mine.session", 30);
+  REQUIRE(host.set(execution, 3, R"({"restore": "mine"})") == 5);
+  REQUIRE(status(host, execution)["error"].get<std::string>().find("damaged") != std::string::npos);
+  REQUIRE(host.answer(execution, "Four", "").size() > 0);  // and nothing changed
+  REQUIRE(status(host, execution)["input_tokens"] > sizes[2]);
+}
+
+TEST_CASE("Devices: what was found and chosen is said, and a GPU is refused with it") {
+  using wasi_nn::Device;
+  ScratchFolder folder;
+  REQUIRE(wasi_nn::found_gpus(folder / "none").empty());
+  std::filesystem::create_directories(folder / "gpus/0000:01:00.0");
+  std::ofstream(folder / "gpus/0000:01:00.0/information") << "Model: \t\t NVIDIA H100\nIRQ:   5\n";
+  std::vector<std::string> const gpus = wasi_nn::found_gpus(folder / "gpus");
+  REQUIRE(gpus == std::vector<std::string>{"NVIDIA H100"});
+  REQUIRE(wasi_nn::choose_device(Device::automatic, 2, {}) == "found 2 processors and no GPU; chosen: processors");
+  REQUIRE(wasi_nn::choose_device(Device::automatic, 1, gpus) ==
+          "found 1 processor and NVIDIA H100; chosen: processors, since this library uses no GPU");
+  REQUIRE(wasi_nn::choose_device(Device::cpu, 2, gpus) == "found 2 processors and NVIDIA H100; chosen: processors");
+  for (auto const& [list, why] : {std::pair{gpus, "this library cannot use it"}, {{}, "none can be had"}}) try {
+      wasi_nn::choose_device(Device::gpu, 2, list);
+      FAIL("it was not refused");
+    } catch (wasi_nn::Failure const& failure) {
+      REQUIRE(std::string(failure.what()).find(why) != std::string::npos);
+    }
+  World world;
+  Host const host(world.library);
+  std::uint32_t graph = 0, execution = 0;
+  REQUIRE(host.load({"default", R"({"device": "gpu"})"}, 5, 3, &graph) == 6);  // any: what the settings say
+  REQUIRE(host.load_by_name("default", R"({"device": "gpu"})", &graph) == 6);
+  REQUIRE(host.load_by_name("default", R"({"device": "tpu"})", &graph) == 1);
+  REQUIRE(host.load({"default", R"({"device": "gpu"})"}, 5, 0, &graph) == 0);
+  REQUIRE(host.open(graph, &execution) == 0);
+  REQUIRE(host.output(execution, 2).find("chosen: processors") != std::string::npos);
+}
+
 TEST_CASE("Two instances in two threads get their own answers; a busy context refuses a second call") {
   World world;
   std::string expected;
@@ -424,18 +543,52 @@ TEST_CASE("Two instances in two threads get their own answers; a busy context re
   REQUIRE(host.output(execution, 2).find("cancelled") != std::string::npos);
 }
 
+namespace {
+
+/// Entries of a folder of this process: its threads, its files.
+std::ptrdiff_t count_of(char const* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
+/// What the process does at each signal.
+std::vector<void*> handlers() {
+  std::vector<void*> all;
+  for (int number = 1; number < 32; ++number) {
+    struct sigaction action {};
+    ::sigaction(number, nullptr, &action);
+    all.push_back(reinterpret_cast<void*>(action.sa_handler));
+  }
+  return all;
+}
+
+}  // namespace
+
 TEST_CASE("The library opens and closes many times, with work in flight at the end") {
   ScratchFolder folder;
   Variable const models("TUTTI_WASI_NN_MODELS", "default=" + test::write_byte_model(folder / "model.gguf"));
+  // A timer of the host interrupts system calls all the time.
+  struct sigaction alarm {};
+  alarm.sa_handler = [](int) {};
+  ::sigaction(SIGALRM, &alarm, nullptr);
+  std::ptrdiff_t const threads = count_of("/proc/self/task"), files = count_of("/proc/self/fd");
+  std::vector<void*> const before = handlers();
+  ::itimerval const often{{0, 500}, {0, 500}}, never{};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
   for (int i = 0; i < 20; ++i) {
     Library const library("TUTTI_WASI_NN_LLAMACPP");
-    Host const host(library);
-    std::uint32_t graph = 0, execution = 0;
-    REQUIRE(host.load_by_name("default", R"({"n_ctx": 64})", &graph) == 0);
-    REQUIRE(host.open(graph, &execution) == 0);
-    REQUIRE(host.set(execution, 0, "Hello") == 0);
-    REQUIRE(host.single(execution) == 0);
+    {
+      Host const host(library);
+      std::uint32_t graph = 0, execution = 0;
+      REQUIRE(host.load_by_name("default", i % 2 == 0 ? R"({"n_ctx": 64})" : R"({"use_mmap": false})", &graph) == 0);
+      REQUIRE(host.open(graph, &execution) == 0);
+      REQUIRE(host.set(execution, 0, "Hello") == 0);
+      REQUIRE(host.single(execution) == 0);
+    }
+    REQUIRE(count_of("/proc/self/task") == threads);  // joined, not on their way out
   }
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  REQUIRE(count_of("/proc/self/fd") == files);
+  REQUIRE(handlers() == before);
+  ::signal(SIGALRM, SIG_DFL);
 }
 
 TEST_CASE("What a guest says stays within the host's limits; streams that nobody reads pause and end") {
@@ -443,7 +596,8 @@ TEST_CASE("What a guest says stays within the host's limits; streams that nobody
   std::string const model = test::write_byte_model(folder / "model.gguf");
   std::ofstream(folder / "registry.json")
       << R"({"models": {"default": ")" << model << R"(", "gone": ")" << (folder / "gone.gguf") << R"("}, "folders": [")"
-      << folder.path() << R"("], "settings": {"n_ctx": 200, "max_concurrent": 1, "idle_timeout_ms": 300},
+      << folder.path()
+      << R"("], "settings": {"n_ctx": 200, "max_concurrent": 1, "idle_timeout_ms": 300, "max_models": 2},
       "limits": {"threads": 2, "max_concurrent": 2, "max_tokens": 5000, "priority": 0}})";
   Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
   Library const library("TUTTI_WASI_NN_LLAMACPP");
@@ -473,6 +627,10 @@ TEST_CASE("What a guest says stays within the host's limits; streams that nobody
   REQUIRE(code == 100);
   REQUIRE(pieces >= 64);
   REQUIRE(pieces < 100);
+  REQUIRE(host.load_by_name("default", &graph) == 7);  // it has two models
+  REQUIRE(host.unload(graph) == 0);
+  REQUIRE(host.load_by_name("default", R"({"max_models": 3})", &graph) == 1);
+  REQUIRE(host.load_by_name("default", &graph) == 0);
 }
 
 TEST_CASE("A backend that ends lets no call go on in it") {
@@ -537,6 +695,7 @@ TEST_CASE("Logs go to the file that the host allows, one line a happening, and n
     all += line, ++lines;
   }
   REQUIRE(lines >= 5);
-  REQUIRE(all.find("n_gpu_layers: there is no GPU here") != std::string::npos);
+  REQUIRE(all.find("model 'mine\\nfake line': n_gpu_layers: no GPU is used") != std::string::npos);
+  REQUIRE(all.find("model 'mine\\nfake line': found ") != std::string::npos);
   REQUIRE(all.find("no model 'none'") != std::string::npos);
 }

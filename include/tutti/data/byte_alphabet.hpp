@@ -4,12 +4,14 @@
 /// The alphabet in which byte-level tokenizers spell bytes as printable text: bytes that print in Latin-1 stand for
 /// themselves, the others for the code points from 256 on, in order. It makes tokens legal JSON strings.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::data {
 
@@ -75,6 +77,18 @@ inline std::optional<std::string> unspell_bytes(std::string_view text) {
     bytes += static_cast<char>(detail::byte_alphabet.byte[code]);
   }
   return bytes;
+}
+
+/// Whether one of the tokens is this byte.
+inline bool has_byte(std::vector<std::string> const& tokens, unsigned byte) {
+  return std::find(tokens.begin(), tokens.end(), std::string(1, static_cast<char>(byte))) != tokens.end();
+}
+/// Whether bytes that UTF-8 never has are no tokens: the alphabet was learned from text, as SmolLM2's was, and may lack
+/// others that its text had not. One that lacks some bytes and has those is damaged.
+inline bool has_learned_alphabet(std::vector<std::string> const& tokens) {
+  for (unsigned byte = 0xc0; byte < 256; ++byte)
+    if ((byte <= 0xc1 || byte >= 0xf5) && has_byte(tokens, byte)) return false;
+  return true;
 }
 
 }  // namespace tutti::data

@@ -103,7 +103,8 @@ inline std::string decoder_json(TokenizerParts const& parts) {
 
 /// The text of a tokenizer.json. The same tokenizer always gives the same bytes. Merges of equal rank, which only
 /// vocabularies of ranks or scores have, stand in the order of their tokens.
-/// Errors: format, for a vocabulary that starts from characters which are no tokens, or lacks bytes and drops them.
+/// Errors: format, for a vocabulary that starts from characters which are no tokens, or drops bytes that it lacks
+/// although its alphabet was not learned from text.
 inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
   TokenizerParts const& parts = tokenizer.parts();
   bool const characters = parts.alphabet == Alphabet::characters;
@@ -111,13 +112,14 @@ inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
     throw Error(ErrorKind::format, "tokenizer_to_json",
                 "tokenizer.json cannot say that merging starts from characters which are no tokens. Keep the file "
                 "that the vocabulary came from");
-  for (unsigned byte = 0; parts.drop_unknown && byte < 256; ++byte)
-    if (std::find(parts.tokens.begin(), parts.tokens.end(), std::string(1, static_cast<char>(byte))) ==
-        parts.tokens.end())
+  // What has no token is dropped where the model names no unknown one.
+  bool const drops = parts.drop_unknown && has_learned_alphabet(parts.tokens);
+  for (unsigned byte = 0; parts.drop_unknown && !drops && byte < 256; ++byte)
+    if (!has_byte(parts.tokens, byte))
       throw Error(ErrorKind::format, "tokenizer_to_json",
-                  "tokenizer.json cannot say that byte " + std::to_string(byte) +
-                      " is dropped, which has no token. Keep "
-                      "the file that the vocabulary came from");
+                  "byte " + std::to_string(byte) +
+                      " has no token, and others that no text has do: whoever reads that takes the file for damaged. "
+                      "Keep the file that the vocabulary came from");
   auto const spelled = [&](std::int32_t id) {
     std::string const& text = parts.tokens[static_cast<std::size_t>(id)];
     return characters || tokenizer.is_special(id) ? text : spell_bytes(text);
@@ -137,7 +139,7 @@ inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
           ",\n  \"post_processor\": " + detail::post_processor_json(tokenizer) +
           ",\n  \"decoder\": " + detail::decoder_json(parts) +
           ",\n  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": " +
-          (parts.roles.unknown ? io::quote_json(spelled(*parts.roles.unknown)) : "null") +
+          (parts.roles.unknown && !drops ? io::quote_json(spelled(*parts.roles.unknown)) : "null") +
           ",\n    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": " +
           yes_no(parts.fuse_unknown) + ",\n    \"byte_fallback\": " + yes_no(characters) +
           ",\n    \"ignore_merges\": " + yes_no(tokenizer.whole_pieces()) + ",\n    \"vocab\": {";

@@ -58,7 +58,7 @@ struct TokenizerParts {
   std::vector<std::int32_t> byte_tokens =
       {};                     ///< characters: 256 ids, -1 where there is none; empty: no token for bytes
   bool fuse_unknown = false;  ///< a run of what has no token is one unknown token
-  bool drop_unknown = false;  ///< what has no token leaves none, as llama.cpp does with bytes; it does not come back
+  bool drop_unknown = false;  ///< what has no token leaves none, as bytes of an alphabet learned from text; it is lost
   TokenRoles roles = {};
 
   friend bool operator==(TokenizerParts const&, TokenizerParts const&) = default;

@@ -60,6 +60,7 @@ class TokenizerReader {
     parts_.whole_pieces = flag(model, "ignore_merges", false);
     parts_.fuse_unknown = flag(model, "fuse_unk", false);
     if (given(model, "unk_token")) parts_.roles.unknown = id_of(model["unk_token"], "the unknown token");
+    else parts_.drop_unknown = !characters() && has_learned_alphabet(parts_.tokens);
     if (given(json_, "post_processor")) read_processor(json_["post_processor"]);
     try {
       return Tokenizer(std::move(parts_));

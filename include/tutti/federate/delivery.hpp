@@ -9,6 +9,7 @@
 #include <tutti/federate/message.hpp>
 #include <tutti/federate/policy.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -21,9 +22,9 @@ namespace tutti::federate {
 
 /// `leased` samples, `round` being worked on.
 inline bool fits_lease(Offer const& offer, std::int64_t leased, std::int64_t round, Facts const& facts) noexcept {
-  return offer.bytes == facts.gradient_bytes() && offer.samples >= facts.batch && offer.samples <= leased &&
-         offer.samples % facts.batch == 0 && offer.round >= 0 && offer.round <= round && std::isfinite(offer.loss) &&
-         std::isfinite(offer.seconds) && offer.seconds >= 0;
+  return offer.bytes == facts.gradient_bytes(std::max<std::int64_t>(offer.round, 0)) && offer.samples >= facts.batch &&
+         offer.samples <= leased && offer.samples % facts.batch == 0 && offer.round >= 0 && offer.round <= round &&
+         std::isfinite(offer.loss) && std::isfinite(offer.seconds) && offer.seconds >= 0;
 }
 
 /// The contribution, or why it is none. Requires: complete.
@@ -37,7 +38,8 @@ inline std::variant<Contribution, std::string> examine(std::uint64_t worker, Off
   one.samples = offer.samples;
   one.steps = offer.samples / facts.batch;
   one.loss = offer.loss;
-  one.gradient.resize(static_cast<std::size_t>(facts.parameters));
+  one.seconds = offer.seconds;
+  one.gradient.resize(static_cast<std::size_t>(facts.size_of(offer.round)));
   try {
     parallel::decode(facts.bits, incoming.bytes(), one.gradient);
   } catch (Error const& error) {

@@ -18,9 +18,12 @@
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/validation.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace tutti::federate {
 
@@ -34,17 +37,34 @@ class Gpt2Global final : public OuterModel {
               {.batch = setup.options.batch,
                .sequence = setup.options.sequence,
                .compute = setup.options.compute_dtype()}),
-        fragment_(parallel::fragments_of(step_.state(), 1).front()),
-        outer_(context_, {parallel::size(fragment_)},
+        fragment_(flat_order(step_.state(), program.fragments, fragments_)),
+        outer_(context_, fragments_.empty() ? std::vector{parallel::size(fragment_)} : fragments_,
                {.learning_rate = program.outer_learning_rate, .momentum = program.outer_momentum}) {
+    if (!fragments_.empty())
+      for (auto* const flat : {&parameters_, &momentum_})
+        flat->resize(static_cast<std::size_t>(parallel::size(fragment_)));
     step_.initialise(static_cast<std::uint64_t>(setup.options.seed));
     if (initial) initial(step_.state());
-    parallel::gather(step_.state(), fragment_, outer_.parameters(0));
+    parallel::gather(step_.state(), fragment_, parameters());
   }
 
-  std::span<float> parameters() override { return outer_.parameters(0); }
-  std::span<float> momentum() override { return outer_.momentum(0); }
-  void step(std::span<float const> outer_gradient) override { outer_.step(0, outer_gradient); }
+  /// Sizes of the fragments that are averaged at times of their own; empty: all at once.
+  std::vector<std::int64_t> const& fragments() const noexcept { return fragments_; }
+  std::span<float> parameters() override { return fragments_.empty() ? outer_.parameters(0) : parameters_; }
+  std::span<float> momentum() override { return fragments_.empty() ? outer_.momentum(0) : momentum_; }
+  void step(int fragment, std::span<float const> outer_gradient) override {
+    if (fragments_.empty()) return outer_.step(0, outer_gradient);
+    std::size_t first = 0;
+    for (int f = 0; f < fragment; ++f) first += outer_.parameters(f).size();
+    std::span<float> const at = outer_.parameters(fragment), velocity = outer_.momentum(fragment);
+    std::span<float> const flat = std::span(parameters_).subspan(first, at.size());
+    std::span<float> const flat_velocity = std::span(momentum_).subspan(first, at.size());
+    std::copy(flat.begin(), flat.end(), at.begin());
+    std::copy(flat_velocity.begin(), flat_velocity.end(), velocity.begin());
+    outer_.step(fragment, outer_gradient);
+    std::copy(at.begin(), at.end(), flat.begin());
+    std::copy(velocity.begin(), velocity.end(), flat_velocity.begin());
+  }
 
   /// Over as many windows of the held-out text as the setup says. Blocking. Requires: there is held-out text.
   train::Validation validate() {
@@ -66,8 +86,10 @@ class Gpt2Global final : public OuterModel {
   train::Setup& setup_;
   exec::Context context_;
   train::TrainStep<nn::Gpt2Loss> step_;  // for its state and its evaluation: it never trains
-  parallel::Fragment fragment_;
+  std::vector<std::int64_t> fragments_;
+  parallel::Fragment fragment_;  // everything
   parallel::OuterOptimizer outer_;
+  std::vector<float> parameters_, momentum_;  // with fragments: one behind another, as snapshots have them
 };
 
 }  // namespace tutti::federate

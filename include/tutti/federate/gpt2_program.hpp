@@ -7,6 +7,7 @@
 #include <tutti/data/loader.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/nn/gpt2_config.hpp>
+#include <tutti/parallel/fragments.hpp>
 #include <tutti/parallel/outer_gradient.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/options.hpp>
@@ -14,8 +15,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::federate {
+
+/// The parameters as one flat vector: `sizes` become the fragments that are averaged at times of their own, one behind
+/// another; of one there are none. Errors: those of parallel::fragments_of.
+inline parallel::Fragment flat_order(graph::State const& state, int fragments, std::vector<std::int64_t>& sizes) {
+  parallel::Fragment all;
+  sizes.clear();
+  for (parallel::Fragment const& fragment : parallel::fragments_of(state, fragments)) {
+    all.insert(all.end(), fragment.begin(), fragment.end());
+    if (fragments > 1) sizes.push_back(parallel::size(fragment));
+  }
+  return all;
+}
 
 /// A hash of all tokens, in order. Reads every token once.
 inline std::uint64_t hash_corpus(data::TokenCorpus const& corpus) {
@@ -42,6 +56,7 @@ struct Gpt2Program {
   std::int64_t data_tokens = 0;
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
   parallel::OuterBits bits = parallel::OuterBits::float32;
+  int fragments = 1;  ///< averaged at times of their own
 
   /// Settings that decide what is learned.
   static bool travels(train::Flag const& flag) noexcept {
@@ -57,7 +72,7 @@ inline std::string to_text(Gpt2Program const& program) {
   });
   nlohmann::json const json = {
       {"kind", "gpt2"},
-      {"version", 1},
+      {"version", 2},
       {"model", train::to_json(program.model)},
       {"settings", settings},
       {"steps", program.steps},
@@ -65,7 +80,8 @@ inline std::string to_text(Gpt2Program const& program) {
       {"data", {{"hash", program.data_hash}, {"tokens", program.data_tokens}}},
       {"tokenizer_hash", program.tokenizer_hash},
       {"outer",
-       {{"learning_rate", program.outer_learning_rate},
+       {{"fragments", program.fragments},
+        {"learning_rate", program.outer_learning_rate},
         {"momentum", program.outer_momentum},
         {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
   return json.dump(2) + "\n";
@@ -76,10 +92,10 @@ inline Gpt2Program parse_gpt2_program(std::string_view text) {
   Gpt2Program program;
   try {
     nlohmann::json const json = io::parse_json(text, "the shepherd's program", "federate");
-    if (json.at("kind") != "gpt2" || json.at("version") != 1)
+    if (json.at("kind") != "gpt2" || json.at("version") != 2)
       throw Error(ErrorKind::unavailable, "federate",
                   "the shepherd's program is of kind " + json.at("kind").dump() + ", version " +
-                      json.at("version").dump() + "; this worker trains gpt2, version 1. Use programs of one release");
+                      json.at("version").dump() + "; this worker trains gpt2, version 2. Use programs of one release");
     nlohmann::json const &m = json.at("model"), &settings = json.at("settings"), &outer = json.at("outer");
     program.model = train::gpt2_config(m);
     train::for_each_flag(program.options, [&]<class T>(train::Flag const& flag, T& value, auto const&) {
@@ -92,6 +108,7 @@ inline Gpt2Program parse_gpt2_program(std::string_view text) {
     program.tokenizer_hash = json.at("tokenizer_hash");
     program.outer_learning_rate = outer.at("learning_rate");
     program.outer_momentum = outer.at("momentum");
+    program.fragments = outer.at("fragments");
     auto const& names = setting::spelling<parallel::OuterBits>;
     auto const bits = std::find(names.begin(), names.end(), outer.at("bits").get<std::string>());
     if (bits == names.end())
@@ -105,7 +122,8 @@ inline Gpt2Program parse_gpt2_program(std::string_view text) {
   train::for_each_flag(program.options, [&](train::Flag const& flag, auto const& value, auto const& may) {
     if (Gpt2Program::travels(flag)) train::detail::check_value(program.options, flag, value, may);
   });
-  if (program.steps < 1 || program.samples_per_step < 1 || program.options.sequence > program.model.max_tokens)
+  if (program.steps < 1 || program.samples_per_step < 1 || program.options.sequence > program.model.max_tokens ||
+      program.fragments < 1)
     throw Error(ErrorKind::format, "federate", "the shepherd's program has sizes that do not fit each other");
   return program;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Inner steps of a GPT-2: an optimizer on this machine's processors, whose moments stay from round to round.
+/// Inner steps of a GPT-2, on whatever trains here: an optimizer whose moments stay from round to round.
 
 #include <tutti/data/loader.hpp>
 #include <tutti/exec/memory_limit.hpp>
@@ -14,6 +14,7 @@
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/data_files.hpp>
+#include <tutti/train/machine.hpp>
 #include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/train_step.hpp>
@@ -23,14 +24,18 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti::federate {
 
 /// Determinism  the same job on the same moments: the same parameters. Moments are those of the jobs before.
-class Gpt2Trainer final : public Trainer {
+template <class Device>
+class Gpt2TrainerOn final : public Trainer {
  public:
-  /// Of the options: where the data are (`data`, and `tokenizer` beside them), and `threads`.
-  explicit Gpt2Trainer(train::Options options) : local_(std::move(options)) {}
+  /// Of the options: where the data are (`data`, and `tokenizer` beside them), `threads`, and `device`.
+  explicit Gpt2TrainerOn(train::Options options) : local_(std::move(options)) {}
+
+  std::string device() const override { return local_.device.text(); }
 
   double prepare(Facts const& facts) override {
     program_ = parse_gpt2_program(facts.program);
@@ -40,20 +45,21 @@ class Gpt2Trainer final : public Trainer {
       throw Error(ErrorKind::format, "federate", "the shepherd's program and its facts differ");
     open_data();
     require_memory(facts);
-    context_ = std::make_unique<exec::Context>(exec::ContextOptions{.threads = local_.threads});
+    machine_ = std::make_unique<train::Machine<Device>>(local_, train::NodePlace{});
     nn::Gpt2Config model = program_.model;
     model.dropout = o.dropout;
     model.attention_dropout = o.attention_dropout;
-    step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss>>(
-        *context_, model, train::optimizer_of(o),
+    step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss, Device>>(
+        machine_->context(), model, train::optimizer_of(o),
         train::TrainStepOptions{.batch = o.batch,
                                 .sequence = o.sequence,
                                 .clip = o.clip,
                                 .compute = o.compute_dtype(),
                                 .groups = optim::parse_groups(o.groups),
                                 .seed = o.seed});
-    fragment_ = parallel::fragments_of(step_->state(), 1).front();
-    if (parallel::size(fragment_) != facts.parameters)
+    std::vector<std::int64_t> fragments;
+    fragment_ = flat_order(step_->state(), program_.fragments, fragments);
+    if (parallel::size(fragment_) != facts.parameters || fragments != facts.fragments)
       throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");
     tokens_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
     targets_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
@@ -118,7 +124,8 @@ class Gpt2Trainer final : public Trainer {
                           static_cast<double>(program_.model.channels);
     train::detail::require_memory(
         program_.options, 1, true, train::state_bytes_of_parameter(program_.options) * parameters,
-        16 * parameters + static_cast<double>(facts.gradient_bytes()) + 4 * hidden, exec::available_memory());
+        (facts.streams() ? 24 : 16) * parameters + 2 * static_cast<double>(facts.gradient_bytes(0)) + 4 * hidden,
+        exec::available_memory());
   }
   /// Steps a second, of steps whose outcome is thrown away.
   double measure() {
@@ -140,11 +147,14 @@ class Gpt2Trainer final : public Trainer {
   train::Options local_;
   Gpt2Program program_;
   std::optional<data::TrainLoader> loader_;
-  std::unique_ptr<exec::Context> context_;
-  std::unique_ptr<train::TrainStep<nn::Gpt2Loss>> step_;
-  parallel::Fragment fragment_;
+  std::unique_ptr<train::Machine<Device>> machine_;
+  std::unique_ptr<train::TrainStep<nn::Gpt2Loss, Device>> step_;
+  parallel::Fragment fragment_;  // everything
   Tensor<std::int32_t> tokens_, targets_;
   optim::Schedule schedule_;
 };
+
+/// On this machine's processors.
+using Gpt2Trainer = Gpt2TrainerOn<Cpu>;
 
 }  // namespace tutti::federate

@@ -165,12 +165,14 @@ class Ledger {
 };
 
 /// Of workers with several leases, those before the newest: a worker comes back with one, and what it had delivered
-/// before that is gone with the shepherd that had it.
-inline std::vector<std::uint64_t> superseded(Ledger const& ledger) {
+/// before that is gone with the shepherd that had it. `all`: every lease, where one is worth nothing without the
+/// others.
+inline std::vector<std::uint64_t> superseded(Ledger const& ledger, bool all) {
   std::map<std::uint64_t, std::uint64_t> newest;
   std::vector<std::uint64_t> found;
   for (auto const& [id, lease] : ledger.leases())
-    if (std::uint64_t const former = std::exchange(newest[lease.worker], id); former != 0) found.push_back(former);
+    if (all) found.push_back(id);
+    else if (std::uint64_t const former = std::exchange(newest[lease.worker], id); former != 0) found.push_back(former);
   return found;
 }
 

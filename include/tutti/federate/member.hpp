@@ -5,11 +5,13 @@
 
 #include <tutti/federate/assembly.hpp>
 #include <tutti/federate/message.hpp>
+#include <tutti/federate/outer_moves.hpp>
 #include <tutti/federate/pacing.hpp>
 #include <tutti/federate/policy.hpp>
 #include <tutti/federate/shepherd_actions.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -22,6 +24,9 @@ struct Member {
   Instant assigned{0};
   bool ready = false, leaving = false;
   std::uint64_t lease = 0;    ///< that it has yet to deliver
+  std::uint64_t next = 0;     ///< with fragments: the one after it
+  bool synchronised = false;  ///< with fragments: it has the parameters, and hears how they move
+  std::shared_ptr<Whole const> whole{};  ///< with fragments: the parameters that it fetches
   std::int64_t step = 0;      ///< inner steps of it, as last heard
   std::string device;
   double cpu = -1;
@@ -35,6 +40,8 @@ struct Member {
 
   /// Whether it can be given work in `round`.
   bool idle(std::int64_t round) const noexcept { return ready && !leaving && peer && lease == 0 && done != round; }
+  /// With fragments: whether it can be given leases.
+  bool usable() const noexcept { return ready && synchronised && !leaving && peer; }
 };
 
 /// Why a shepherd does not take part with one who greets so, or nothing.
@@ -51,7 +58,7 @@ inline std::string objection_to(Hello const& hello, Facts const& facts) {
 inline Welcome welcome_of(Facts const& facts, Policy const& policy) {
   return {facts.run,    facts.parameters,   facts.batch,   facts.sequence,           facts.samples,
           facts.bits,   policy.chunk_bytes, policy.window, policy.heartbeat.count(), policy.lost_after.count(),
-          facts.program};
+          facts.program, facts.fragments,   facts.mix};
 }
 
 }  // namespace tutti::federate

@@ -21,6 +21,7 @@ struct Contribution {
   std::int64_t samples = 0;  ///< learned from
   std::int64_t steps = 0;
   double loss = 0;
+  double seconds = 0;  ///< of its inner steps
   std::vector<float> gradient;
   double norm = 0;
 };

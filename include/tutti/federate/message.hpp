@@ -18,7 +18,9 @@
 
 namespace tutti::federate {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
+/// In Ask::of: what is asked for is the outer step to round `of` without it.
+inline constexpr std::uint64_t of_move = std::uint64_t{1} << 63;
 
 enum class WorkerState : unsigned char { joining, compiling, fetching, training, sending, draining, lost };
 inline constexpr int worker_states = 7;
@@ -38,9 +40,12 @@ struct Hello {
   bool ready = false;        ///< whether its program is built
   double speed = 0;          ///< inner steps a second, as measured
   std::string device{};      ///< what it computes with, for people
+  std::uint64_t newest = 0;   ///< with fragments: the last of the leases that it has, of which `lease` is the first
+  std::int64_t held = -1;     ///< with fragments: outer steps that are in its parameters; -1: it has none
 };
 struct Ready {
   double speed = 0;
+  std::int64_t held = -1;  ///< with fragments: as in Hello; it is told again once parameters were fetched
 };
 struct Heartbeat {
   WorkerState state = WorkerState::joining;
@@ -48,7 +53,8 @@ struct Heartbeat {
   double cpu = -1;        ///< processors busy with it; negative: not known, as the next
   std::int64_t memory = -1;
 };
-/// Asks for a part of a tensor: of the parameters of round `of`, or of the contribution of lease `of`.
+/// Asks for a part of a tensor: of the parameters of round `of`, of an outer step, or of the contribution of lease
+/// `of`.
 struct Ask {
   std::uint64_t of = 0;
   std::int64_t offset = 0, bytes = 0;
@@ -62,6 +68,7 @@ struct Offer {
   std::uint64_t checksum = 0;  ///< hash_bytes of all
   double seconds = 0;          ///< of its inner steps
   double loss = 0;             ///< mean over its inner steps
+  bool last = false;           ///< with fragments: the worker leaves, and begins with no other lease
 };
 /// Goes, and keeps nothing that it would have to deliver. The reason is empty when it was asked to go.
 struct Leave {
@@ -76,14 +83,25 @@ struct Welcome {
   parallel::OuterBits bits = parallel::OuterBits::float32;
   std::int64_t chunk_bytes = 0, window = 0, heartbeat_ns = 0, lost_after_ns = 0;
   std::string program;
+  std::vector<std::int64_t> fragments{};
+  double mix = 0.5;
 };
-/// Train from the parameters of `round` on the samples of `ranges`, in their order.
+/// Train from the parameters of `round` on the samples of `ranges`, in their order. With fragments: from what the lease
+/// before it came to; the checksum is 0 then.
 struct Assign {
   std::uint64_t lease = 0;
   std::int64_t round = 0;
   std::vector<Range> ranges;
   std::uint64_t checksum = 0;       ///< of the parameters
   std::int64_t begin = 0, end = 0;  ///< samples of the run that are learned from before and after this round
+};
+/// With fragments: outer step number `round`, counted from 1, is there to be asked for; or `whole`: the worker forgets
+/// its leases, and asks for all parameters after so many outer steps.
+struct Moved {
+  std::int64_t round = 0;
+  bool whole = false;
+  std::int64_t bytes = 0;
+  std::uint64_t checksum = 0;
 };
 /// What became of a contribution: part of an outer step, or not, and why.
 struct Settled {
@@ -108,6 +126,6 @@ struct Chunk {
   std::span<std::byte const> bytes;
 };
 
-using Message = std::variant<Hello, Ready, Heartbeat, Ask, Offer, Leave, Welcome, Assign, Settled, Bye, Chunk>;
+using Message = std::variant<Hello, Ready, Heartbeat, Ask, Offer, Leave, Welcome, Assign, Moved, Settled, Bye, Chunk>;
 
 }  // namespace tutti::federate

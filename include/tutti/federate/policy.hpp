@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tutti::federate {
 
@@ -23,14 +24,32 @@ constexpr double in_seconds(Instant time) noexcept { return static_cast<double>(
 struct Facts {
   std::uint64_t run = 0;        ///< tells one run from another; the same after a restart of its shepherd
   std::int64_t parameters = 0;  ///< float32 numbers of the model
+  /// Their number in each fragment that is averaged at times of its own, one behind another; empty: all at once.
+  std::vector<std::int64_t> fragments{};
+  /// With fragments: the share of a worker's own parameters when it takes over what all agree on.
+  double mix = 0.5;
   parallel::OuterBits bits = parallel::OuterBits::float32;  ///< of outer gradients on their way to the shepherd
   std::int64_t batch = 1;                                   ///< samples of an inner step
   std::int64_t sequence = 1;                                ///< tokens of a sample
   std::int64_t samples = 0;  ///< of the whole run: numbers 0 to samples - 1, each learned from once
   std::string program;       ///< what a worker builds its step from; the state machines do not read it
 
-  /// Of an outer gradient on its way, and of the parameters on theirs.
-  std::int64_t gradient_bytes() const noexcept { return parallel::encoded_bytes(bits, parameters); }
+  bool streams() const noexcept { return !fragments.empty(); }
+  int fragment_count() const noexcept { return streams() ? static_cast<int>(fragments.size()) : 1; }
+  /// The fragment that round `round` is about, the place of its first parameter, and how many it has.
+  int fragment_of(std::int64_t round) const noexcept { return static_cast<int>(round % fragment_count()); }
+  std::int64_t first_of(std::int64_t round) const noexcept {
+    std::int64_t first = 0;
+    for (int f = 0; f < fragment_of(round); ++f) first += fragments[static_cast<std::size_t>(f)];
+    return first;
+  }
+  std::int64_t size_of(std::int64_t round) const noexcept {
+    return streams() ? fragments[static_cast<std::size_t>(fragment_of(round))] : parameters;
+  }
+  /// Of a round's outer gradient on its way, and of all parameters on theirs.
+  std::int64_t gradient_bytes(std::int64_t round) const noexcept {
+    return parallel::encoded_bytes(bits, size_of(round));
+  }
   std::int64_t parameter_bytes() const noexcept { return 4 * parameters; }
 };
 
@@ -39,6 +58,15 @@ inline void validate(Facts const& facts) {
   auto const refuse = [](std::string const& what) { throw Error(ErrorKind::configuration, "federate", what); };
   if (facts.parameters < 1 || facts.parameters > std::int64_t{1} << 40)
     refuse("a model of " + std::to_string(facts.parameters) + " parameters cannot be trained");
+  if (facts.streams()) {
+    std::int64_t together = 0;
+    for (std::int64_t const size : facts.fragments) {
+      if (size < 1 || size > facts.parameters - together) refuse("fragments that are not the parameters");
+      together += size;
+    }
+    if (together != facts.parameters || facts.fragments.size() > 4096) refuse("fragments that are not the parameters");
+    if (!(facts.mix >= 0 && facts.mix <= 1)) refuse("the mix of own and common parameters must be from 0 to 1");
+  }
   if (facts.batch < 1 || facts.sequence < 1) refuse("batch and sequence must be at least 1");
   if (facts.samples < facts.batch || facts.samples % facts.batch != 0)
     refuse("a run of " + std::to_string(facts.samples) + " samples is not a multiple of the batch of " +
@@ -56,7 +84,7 @@ struct Policy {
   double quorum = 0.5;                   ///< of those that work on a round: from then on the others get a grace window
   double grace = 0;            ///< seconds, from the quorum or from when the round should be done, which is later; 0:
                                ///< half of the time that the quorum took, at least one heartbeat
-  std::int64_t staleness = 1;  ///< rounds by which a contribution may be late; 0 refuses every late one
+  std::int64_t staleness = 1;  ///< rounds by which a contribution may be late; 0, and with fragments, refuses late ones
   double discount = 0.5;       ///< weight of a late contribution, for every round that it is late
   double norm_limit = 10;      ///< times the round's median norm; a longer contribution is refused. 0: no limit
   double trim = 0;             ///< share of the values of each parameter that is left out at either end

@@ -28,9 +28,12 @@ struct Message {
       ready @4 :Bool;
       speed @5 :Float64;
       device @32 :Text;
+      newest @35 :UInt64;
+      held @36 :Int64 = -1;
     }
     ready :group {
       speed @6 :Float64;
+      held @37 :Int64 = -1;
     }
     heartbeat :group {
       state @7 :UInt8;
@@ -51,12 +54,19 @@ struct Message {
       checksum @16 :UInt64;
       seconds @17 :Float64;
       loss @18 :Float64;
+      last @38 :Bool;
     }
     leave :group {
       reason @19 :Text;
     }
     welcome @20 :Welcome;
     assign @21 :Assign;
+    moved :group {
+      round @39 :Int64;
+      whole @40 :Bool;
+      bytes @41 :Int64;
+      checksum @42 :UInt64;
+    }
     settled :group {
       lease @22 :UInt64;
       accepted @23 :Bool;
@@ -88,6 +98,8 @@ struct Welcome {
   heartbeatNs @8 :Int64;
   lostAfterNs @9 :Int64;
   program @10 :Text;
+  fragments @11 :List(Int64);
+  mix @12 :Float64;
 }
 
 struct Assign {

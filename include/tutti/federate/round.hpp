@@ -90,13 +90,14 @@ class Round {
       weights.push_back(weight_of(one.samples, facts.sequence, late, policy_.discount));
       out.record.merged.push_back({one.lease, one.samples, one.round, weights.back()});
       out.report.samples += one.samples;
+      out.report.training += one.seconds;
       out.report.loss += one.loss * static_cast<double>(one.samples);
       out.report.late += late > 0 ? 1 : 0;
     }
     out.report.loss /= static_cast<double>(out.report.samples);
     out.report.workers = static_cast<int>(contributions_.size());
     out.record.loss = out.report.loss;
-    out.gradient.resize(static_cast<std::size_t>(facts.parameters));
+    out.gradient.resize(static_cast<std::size_t>(facts.size_of(round)));
     average(contributions_, weights, policy_.trim, out.gradient);
     return out;
   }

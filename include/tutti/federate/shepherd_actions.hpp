@@ -26,7 +26,8 @@ class OuterModel {
   /// Valid as long as the model; written by `step` and by who restores a snapshot.
   virtual std::span<float> parameters() = 0;
   virtual std::span<float> momentum() = 0;
-  virtual void step(std::span<float const> outer_gradient) = 0;
+  /// Of one fragment, or of fragment 0, which is everything where all parameters are averaged at once.
+  virtual void step(int fragment, std::span<float const> outer_gradient) = 0;
 
   /// Of a snapshot.
   std::uint64_t checksum() { return hash_bytes(std::as_bytes(momentum()), hash_bytes(std::as_bytes(parameters()))); }
@@ -42,6 +43,7 @@ struct RoundReport {
   int late = 0;                ///< of them, from an earlier round
   int members = 0;             ///< that are connected
   double seconds = 0;
+  double training = 0;         ///< seconds of inner steps, of all whose contributions are in
 };
 
 /// How far the open round is.

@@ -56,11 +56,12 @@ class ShepherdCore {
                       " of the log. Restore its snapshot");
     note(Started{facts_.run, history_.begun_with().incarnation + 1, facts_.samples, facts_.parameters, facts_.batch},
          true);
+    if (facts_.streams()) policy_.staleness = 0;  // a late one is of another fragment
     started_ = history_.worked();
     open_.open(now, 0);
     begin_ = end_ = ledger().committed();
     checksum_ = hash_bytes(std::as_bytes(model.parameters()));
-    for (std::uint64_t const lease : superseded(ledger()))
+    for (std::uint64_t const lease : superseded(ledger(), facts_.streams()))
       note(Returned{lease, "its shepherd ended before the round did"}, false);
     for (auto const& [id, lease] : ledger().leases()) {  // their workers may come back
       members_[lease.worker].lease = id;
@@ -101,7 +102,7 @@ class ShepherdCore {
     if (found == members_.end()) return dismiss(peer, "its first message was no greeting");
     Member& member = found->second;
     member.heard = now;
-    if (auto const* ready = std::get_if<Ready>(&message)) make_ready(member, ready->speed, now);
+    if (auto const* ready = std::get_if<Ready>(&message)) make_ready(member, *ready, now);
     else if (auto const* beat = std::get_if<Heartbeat>(&message)) hear(worker, member, *beat, now);
     else if (auto const* ask = std::get_if<Ask>(&message)) serve(member, *ask);
     else if (auto const* offer = std::get_if<Offer>(&message)) consider(worker, member, *offer, now);
@@ -178,14 +179,18 @@ class ShepherdCore {
   }
   /// Workers that have yet to deliver.
   std::int64_t pending() const {
-    return std::count_if(members_.begin(), members_.end(), [](auto const& m) { return m.second.lease != 0; });
+    return std::count_if(members_.begin(), members_.end(), [&](auto const& m) {
+      return m.second.lease != 0 && (!facts_.streams() || ledger().find(m.second.lease)->round == round());
+    });
   }
 
   // ---- Who is there ----
 
   void greet(PeerId peer, Hello const& hello, Instant now);
-  void make_ready(Member& member, double speed, Instant now) {
+  void make_ready(Member& member, Ready const& ready, Instant now) {
+    double const speed = ready.speed;
     if (std::isfinite(speed) && speed > 0 && speed < 1e9 && member.pace.speed == 0) member.pace.speed = speed;
+    if (facts_.streams()) return synchronise(member, ready.held, now);
     if (member.ready) return;
     member.ready = true;
     proceed(now);
@@ -206,7 +211,7 @@ class ShepherdCore {
   /// Its samples are free again, but for those of a contribution that is here already.
   void remove(std::uint64_t worker, WorkerEvent event, std::string const& why, Instant now) {
     Member& member = members_.at(worker);
-    if (member.lease != 0) note(Returned{member.lease, std::string(name(event)) + ": " + why}, false);
+    return_leases(member, std::string(name(event)) + ": " + why);
     std::optional<PeerId> const peer = member.peer;
     members_.erase(worker);
     actions_.told(event, worker, why);
@@ -222,6 +227,7 @@ class ShepherdCore {
   // ---- Parameters go, contributions come ----
 
   void serve(Member& member, Ask const& ask) {
+    if (facts_.streams()) return serve_part(member, ask);
     std::span<float const> parameters;
     if (ask.of == static_cast<std::uint64_t>(round())) parameters = model_.parameters();
     else if (ask.of + 1 == static_cast<std::uint64_t>(round()) && !former_.empty()) parameters = former_;
@@ -247,6 +253,7 @@ class ShepherdCore {
     }
     note(Returned{lease, "refused: " + why}, false);
     settle(member, lease, false, why);
+    if (facts_.streams()) start_anew(member, why);
     actions_.told(fault ? WorkerEvent::refused : WorkerEvent::late, worker, why);
     if (fault && ++member.refusals >= policy_.refusals) {
       expelled_.insert(worker);
@@ -268,7 +275,7 @@ class ShepherdCore {
   void proceed(Instant now) {
     if (finished_ || proceeding_) return;
     proceeding_ = true;
-    do assign(now);
+    do facts_.streams() ? assign_ahead(now) : assign(now);
     while (close_if_due(now));
     proceeding_ = false;
   }
@@ -311,7 +318,8 @@ class ShepherdCore {
     }
     Round::Outcome out = open_.outcome(round(), facts_, now);
     if (policy_.staleness > 0) former_.assign(model_.parameters().begin(), model_.parameters().end());
-    model_.step(out.gradient);
+    if (facts_.streams()) moves_.step(model_, facts_, round(), out.gradient);
+    else model_.step(0, out.gradient);
     if (!finite_norm(model_.parameters()))
       throw Error(ErrorKind::invalid_argument, "federate",
                   "the parameters are not finite after outer step " + std::to_string(round() + 1) +
@@ -330,6 +338,7 @@ class ShepherdCore {
     for (auto const& [worker, member] : members_) out.report.members += member.peer ? 1 : 0;
     actions_.closed(out.report);
     opening_ = true;
+    if (facts_.streams()) tell_moved(now);
     if (ledger().complete()) {
       finished_ = true;
       stop("the run is complete", false);
@@ -340,6 +349,25 @@ class ShepherdCore {
         refuse(worker, member, member.lease, "it is too late", false, now);
     return true;
   }
+
+  // ---- Rounds of fragments: shepherd_streaming.hpp ----
+
+  void return_leases(Member& member, std::string const& why);
+  void take_up(Member& member, Hello const& hello, Instant now);
+  void synchronise(Member& member, std::int64_t version, Instant now);
+  void start_anew(Member& member, std::string const& why);
+  void send_whole(Member& member);
+  void send_moves(Member& member, std::int64_t version);
+  void send_lease(Member& member, std::uint64_t id);
+  void serve_part(Member& member, Ask const& ask);
+  void assign_ahead(Instant now);
+  void give(std::int64_t target, Instant now);
+  void tell_moved(Instant now);
+
+  /// Samples of the run that are learned from before and after a round.
+  struct Span {
+    std::int64_t round = -1, begin = 0, end = 0;
+  };
 
   Facts facts_;
   Policy policy_;
@@ -354,6 +382,9 @@ class ShepherdCore {
   std::uint64_t checksum_ = 0, leases_ = 0;
   Instant last_beat_{0}, last_tick_;
   std::int64_t begin_ = 0, end_ = 0;  // see Assign
+  OuterMoves moves_;                  // with fragments, as the next two
+  Span spans_[2];                     // of the present round and the next, by number
+  double planned_ = 0;                // seconds of a round
   bool started_ = false, opening_ = true, proceeding_ = false, finished_ = false, paused_ = false;
 };
 
@@ -361,3 +392,4 @@ class ShepherdCore {
 
 // What follows belongs to the class.
 #include <tutti/federate/shepherd_requests.hpp>
+#include <tutti/federate/shepherd_streaming.hpp>

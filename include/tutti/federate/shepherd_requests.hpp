@@ -32,17 +32,19 @@ inline void ShepherdCore::greet(PeerId peer, Hello const& hello, Instant now) {
     actions_.send(peer, Bye{false, false, "the run is complete"});
     return actions_.close(peer);
   }
+  if (facts_.streams()) return take_up(member, hello, now);
   if (hello.lease != 0 && hello.lease != member.lease && !open_.holds(hello.lease)) {
     if (member.settled.lease == hello.lease) actions_.send(peer, member.settled);
     else settle(member, hello.lease, false, "its samples were given to others");
   }
   if (member.lease != 0 && hello.lease != member.lease) send_assignment(member);
   member.ready = false;
-  if (hello.ready) make_ready(member, hello.speed, now);
+  if (hello.ready) make_ready(member, {hello.speed}, now);
 }
 
 inline void ShepherdCore::consider(std::uint64_t worker, Member& member, Offer const& offer, Instant now) {
   if (open_.holds(offer.lease)) return;
+  if (offer.lease != 0 && offer.lease == member.settled.lease) return actions_.send(*member.peer, member.settled);
   if (offer.lease == 0 || offer.lease != member.lease)
     return settle(member, offer.lease, false, "its samples were given to others");
   if (!fits_lease(offer, samples_of(ledger().find(offer.lease)->ranges), round(), facts_))
@@ -66,12 +68,14 @@ inline void ShepherdCore::take(std::uint64_t worker, Member& member, Chunk const
   if (auto const* why = std::get_if<std::string>(&examined))
     return refuse(worker, member, member.lease, *why, true, now);
   Contribution& one = std::get<Contribution>(examined);
-  member.pace.measure(one.steps, member.offer.seconds, in_seconds(now - member.assigned));
+  // With fragments nobody waits for what is on its way.
+  member.pace.measure(one.steps, member.offer.seconds,
+                      facts_.streams() ? member.offer.seconds : in_seconds(now - member.assigned));
   member.incoming.reset();
-  member.lease = 0;
+  member.lease = std::exchange(member.next, 0);
   if (one.round == round()) member.done = round();
   open_.add(std::move(one));
-  if (member.leaving) return let_go(worker, member, now);
+  if (member.leaving && (member.lease == 0 || member.offer.last)) return let_go(worker, member, now);
   proceed(now);
 }
 

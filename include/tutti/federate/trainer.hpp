@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace tutti::federate {
 
@@ -26,6 +27,8 @@ class Trainer {
   Trainer(Trainer const&) = delete;
   Trainer& operator=(Trainer const&) = delete;
   virtual ~Trainer() = default;
+  /// What it computes with, for people.
+  virtual std::string device() const { return "cpu"; }
   /// Builds what `facts.program` describes, once, before the first job. Returns inner steps a second, or 0 where that
   /// is not known. Refuses programs that this machine has no memory or data for.
   virtual double prepare(Facts const& facts) = 0;

@@ -7,12 +7,14 @@
 #include <tutti/federate/assembly.hpp>
 #include <tutti/federate/message.hpp>
 #include <tutti/federate/policy.hpp>
+#include <tutti/federate/replica.hpp>
 #include <tutti/federate/worker_actions.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,8 +67,7 @@ class WorkerCore {
     connecting_ = false;
     connected_ = true;
     since_ = now;
-    actions_.send(Hello{protocol_version, worker_, run_, assignment_ ? assignment_->lease : 0, ready_, speed_,
-                        actions_.device()});
+    actions_.send(greeting());
   }
   void disconnected(Instant now) {
     if (ended_) return;
@@ -84,6 +85,8 @@ class WorkerCore {
     else if (auto const* chunk = std::get_if<Chunk>(&message)) take(*chunk, now);
     else if (auto const* ask = std::get_if<Ask>(&message)) serve(*ask);
     else if (auto const* settled = std::get_if<Settled>(&message)) settle(*settled);
+    else if (auto const* moved = std::get_if<Moved>(&message); moved != nullptr && facts_.streams())
+      follow(*moved, now);
     else if (!std::holds_alternative<Heartbeat>(message)) drop(now, "the shepherd says what only a worker says");
   }
   void tick(Instant now) {
@@ -114,12 +117,13 @@ class WorkerCore {
     if (ended_) return;
     ready_ = true;
     speed_ = speed;
-    if (welcomed_) actions_.send(Ready{speed_});
+    if (welcomed_) actions_.send(Ready{speed_, replica_.version()});
     train();
   }
   void trained(Trained const& result) {
     if (ended_) return;
     std::uint64_t const done = std::exchange(busy_, 0);
+    if (facts_.streams()) return trained_ahead(result, done);
     if (!assignment_ || assignment_->lease != done) return train();  // of a lease that is no longer its own
     if (result.samples == 0) {
       if (draining_) return leave("");
@@ -129,11 +133,11 @@ class WorkerCore {
     bool const rounded = facts_.bits != parallel::OuterBits::float32;
     if (rounded && residual_.empty()) residual_.resize(held_.size());
     for (std::size_t i = 0; i < held_.size(); ++i) held_[i] -= result.parameters[i];
-    contribution_.resize(static_cast<std::size_t>(facts_.gradient_bytes()));
+    contribution_.resize(static_cast<std::size_t>(facts_.gradient_bytes(0)));
     if (rounded) parallel::encode_with_feedback(facts_.bits, held_, residual_, contribution_);
     else parallel::encode(facts_.bits, held_, contribution_);
     held_round_ = -1;  // what it held is the gradient now
-    offer_ = {done,           assignment_->round, result.samples, facts_.gradient_bytes(), hash_bytes(contribution_),
+    offer_ = {done,           assignment_->round, result.samples, facts_.gradient_bytes(0), hash_bytes(contribution_),
               result.seconds, result.loss};
     if (welcomed_) actions_.send(offer_);
   }
@@ -148,7 +152,7 @@ class WorkerCore {
     if (ended_ || draining_) return;
     draining_ = true;
     if (busy_ != 0) actions_.stop_training();
-    if (busy_ == 0 && contribution_.empty()) return leave("");
+    if (busy_ == 0 && contribution_.empty() && !finished_) return leave("");
     if (connected_) beat(now);
   }
 
@@ -179,7 +183,8 @@ class WorkerCore {
 
   void enter(Welcome const& w) {
     if (welcomed_) return;
-    Facts const facts{w.run, w.parameters, w.bits, w.batch, w.sequence, w.samples, w.program};
+    Facts const facts{w.run,   w.parameters, w.fragments, w.mix,    w.bits,
+                      w.batch, w.sequence,   w.samples,   w.program};
     try {
       validate(facts);
       Policy limits;
@@ -226,6 +231,7 @@ class WorkerCore {
   }
   void begin(Assign const& assign, Instant now) {
     if (!sensible(assign)) return drop(now, "the shepherd gives work that makes no sense");
+    if (facts_.streams()) return queue(assign);
     if (assignment_ && assignment_->lease == assign.lease) {
       // Said again. It is news only where the parameters are still awaited, and those asked for are gone.
       bool const awaits = busy_ == 0 && contribution_.empty() && incoming_;
@@ -251,11 +257,13 @@ class WorkerCore {
   void take(Chunk const& chunk, Instant now) {
     if (!incoming_ || !incoming_->arrive(chunk)) return;
     if (incoming_->damaged() > 16) {
+      if (facts_.streams()) forget_all();
       incoming_.reset();
       assignment_.reset();  // greeting without it brings it again
       return drop(now, "the parameters arrive damaged");
     }
     if (!incoming_->complete()) return ask_on();
+    if (facts_.streams()) return arrive(now);
     if (!incoming_->intact()) {
       assignment_.reset();
       incoming_.reset();
@@ -275,10 +283,11 @@ class WorkerCore {
     actions_.train({busy_, assignment_->round, held_, assignment_->ranges, assignment_->begin, assignment_->end});
   }
   void serve(Ask const& ask) {
-    if (!assignment_ || ask.of != assignment_->lease || contribution_.empty()) return;
+    if (contribution_.empty() || ask.of != offer_.lease) return;
     if (auto const chunk = answer(ask, contribution_, chunk_bytes_)) actions_.send(*chunk);
   }
   void settle(Settled const& settled) {
+    if (facts_.streams()) return settle_part(settled);
     if (!assignment_ || assignment_->lease != settled.lease) return;
     if (!settled.accepted) actions_.told("a contribution was refused: " + settled.reason);
     forget();
@@ -291,6 +300,25 @@ class WorkerCore {
     incoming_.reset();
     contribution_.clear();
   }
+
+  // ---- Fragments at times of their own: worker_streaming.hpp ----
+
+  struct Finished {
+    Assign lease;
+    std::int64_t samples = 0;
+    double seconds = 0, loss = 0;
+  };
+  Hello greeting() const;
+  std::vector<std::uint64_t> leases_held() const;
+  bool has(std::uint64_t lease) const;
+  void forget_all();
+  void queue(Assign const& assign);
+  void follow(Moved const& moved, Instant now);
+  void fetch_next();
+  void arrive(Instant now);
+  void go_on();
+  void trained_ahead(Trained const& result, std::uint64_t done);
+  void settle_part(Settled const& settled);
 
   std::uint64_t worker_;
   Instant patience_;
@@ -314,6 +342,18 @@ class WorkerCore {
   std::vector<std::byte> contribution_;
   Offer offer_;
   std::string reason_;
+  // With fragments:
+  Replica replica_;
+  std::deque<Assign> leases_;         // not begun
+  std::optional<Assign> current_;     // of the job under way
+  std::optional<Finished> finished_;  // trained, and not yet offered
+  std::deque<Moved> moves_;           // told of, and not yet asked for
+  std::deque<std::vector<std::byte>> arrived_;
+  std::int64_t latest_ = 0;  // outer step told of
+  bool told_version_ = false;
 };
 
 }  // namespace tutti::federate
+
+// What follows belongs to the class.
+#include <tutti/federate/worker_streaming.hpp>

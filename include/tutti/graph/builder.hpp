@@ -93,18 +93,18 @@ class Builder {
   /// Of this type, of which ranks along other axes than that of data may have parts of their own, as of a parameter.
   constexpr Var state(std::string_view name, Type type, Init init, StateUpdate across,
                       std::source_location where = std::source_location::current()) {
-    type.replication = type.replication.with(
-        MeshAxis::data, across == StateUpdate::per_rank ? Replication::varying : Replication::replicated);
+    bool const own = across == StateUpdate::per_rank || across == StateUpdate::part;
+    type.replication = type.replication.with(MeshAxis::data, own ? Replication::varying : Replication::replicated);
     graph_.state_inits.push_back(init);
     List<std::int64_t> integers;
-    if (across == StateUpdate::averaged) integers.push_back(static_cast<std::int64_t>(across));
+    if (own ? across == StateUpdate::part : across == StateUpdate::averaged) integers = {static_cast<int>(across)};
     return leaf(Op::state, name, type, graph_.states, where, std::move(integers));
   }
   constexpr Var state(std::string_view name, Shape const& shape, StateUpdate across,
                       std::source_location where = std::source_location::current()) {
     return state(name, shape, zeros(), DType::float32, across, where);
   }
-  /// `known`: along other axes than that of data, ranks may have parts of their own.
+  /// `known`: along an axis of the mesh, ranks may have parts of their own.
   constexpr Var parameter(std::string_view name, Shape const& shape, Init init, bool stacked = false,
                           std::source_location where = std::source_location::current(), Replications known = {}) {
     List<Id> list;

@@ -115,14 +115,16 @@ class UpdateDivision {
       Step const& last = steps.back();
       Ref const sum = last.writes[0];
       if (goes_on[static_cast<std::size_t>(sum.buffer)]) continue;
-      Buffer memory = list_[sum.buffer];
-      memory.part_of = -1;
-      memory.over = sum.buffer;
-      memory.offset = 0;
       Step add = communication(StepKind::node_sum, last);
       add.reads = {sum};
       add.writes = {sum};
-      add.writes[0].buffer = total[static_cast<std::size_t>(sum.buffer)] = list_.add(memory);
+      if (bucket(sum) < 0) {  // else it is sent on along another axis, from where it lies
+        Buffer memory = list_[sum.buffer];
+        memory.part_of = -1;
+        memory.over = sum.buffer;
+        memory.offset = 0;
+        add.writes[0].buffer = total[static_cast<std::size_t>(sum.buffer)] = list_.add(memory);
+      }
       steps.push_back(std::move(add));
     }
     list_.steps = std::move(steps);

@@ -43,7 +43,8 @@ constexpr Form form_of(Op op) {
     case Op::stop_gradient: case Op::reshape: return {1, 0, 0};
     case Op::partial: return {1, {0, 1}, 0};
     case Op::barrier: case Op::result: return {1, 1, 0};
-    case Op::vary: case Op::all_reduce: case Op::broadcast: case Op::all_gather: return {1, {1, 2}, 0};
+    case Op::vary: case Op::all_reduce: case Op::broadcast: return {1, {1, 2}, 0};
+    case Op::all_gather: return {1, {1, 3}, 0};
     case Op::broadcast_in_dim: case Op::transpose: case Op::slice: case Op::reduce_sum: case Op::reduce_max:
       return {1, any_count, 0};
     case Op::pad: return {1, any_count, 1};
@@ -183,7 +184,8 @@ inline void check_attributes(Operands const& in) {
   auto const& draft = in.draft;
   if (info(draft.op).kind == OpClass::collective || draft.op == Op::rank)
     if (std::size_t const axis = port_integers(draft.op); draft.integers.size() > axis)
-      require_form(draft.integers[axis] > 0 && draft.integers[axis] < mesh_axes, "the axis of the mesh is none");
+      require_form(draft.integers[axis] >= (draft.integers.size() == axis + 2 ? 0 : 1) &&
+                       draft.integers[axis] < mesh_axes, "the axis of the mesh is none");
   switch (draft.op) {
     case Op::iota:
       require_form(in.integer(0) >= 0 && in.integer(0) < draft.type.shape.rank(), "the axis is not below the rank");
@@ -197,12 +199,13 @@ inline void check_attributes(Operands const& in) {
       break;
     case Op::parameter:
       require_form(draft.type.dtype == DType::float32 &&
-                       draft.type.replication[MeshAxis::data] == Replication::replicated,
-                   "a parameter is float32 and replicated");
+                       draft.type.replication[MeshAxis::data] != Replication::partial,
+                   "a parameter is float32 and no addend");
       break;
     case Op::state:
-      require_form(draft.integers.empty() || (in.integer(0) == static_cast<std::int64_t>(StateUpdate::averaged) &&
-                                              is_floating(draft.type.dtype)),
+      require_form(draft.integers.empty() || in.integer(0) == static_cast<std::int64_t>(StateUpdate::part) ||
+                       (in.integer(0) == static_cast<std::int64_t>(StateUpdate::averaged) &&
+                        is_floating(draft.type.dtype)),
                    "a state is updated in no known way");
       break;
     case Op::concatenate:
@@ -238,6 +241,8 @@ inline void check_attributes(Operands const& in) {
       require_form(in.integer(0) >= 1 && in.integer(0) < (1 << 30) && in.shape(0).rank() > 0, "the ranks are none");
       static_cast<void>(checked_multiply(in.shape(0)[0], in.integer(0)));
       if (draft.op == Op::reduce_scatter) require_form(is_port_op(in.integer(1)), "the operator of ranks is none");
+      else if (draft.integers.size() > 2)
+        require_form(in.integer(2) > 0 && in.integer(2) < 4, "what is said of its gradient is unknown");
       break;
     default: break;
   }

@@ -95,7 +95,7 @@ class BodyGradient {
   constexpr bool is_forward(Id id) const {
     return id < forward_size_ || (body_.graph().op(id) == Op::result && body_.graph().operand(id, 0) < forward_size_);
   }
-  /// Cheaper to do again than to keep.
+  /// Cheaper to do again than to keep, or meant to be.
   constexpr bool is_free(Id id) const {
     switch (body_.graph().op(id)) {
       case Op::constant:
@@ -105,6 +105,7 @@ class BodyGradient {
       case Op::broadcast_in_dim:
       case Op::vary:
       case Op::stop_gradient: return true;
+      case Op::all_gather: return gathering(body_.graph(), id).again;
       default: return false;
     }
   }

@@ -66,6 +66,7 @@ enum class StateUpdate : std::uint8_t {
   replicated,  ///< the new value is the same on all ranks; one that is not is refused
   averaged,    ///< the new value is the average over ranks of theirs
   per_rank,    ///< each rank has its own, which no broadcast or comparison touches
+  part,        ///< each rank has a part of one tensor, as it has of the parameter to which the state belongs
 };
 
 struct Type {
@@ -230,7 +231,8 @@ struct Graph {
 
 /// What was said where the state was made; of parameters, that they are replicated.
 constexpr StateUpdate state_update(Graph const& graph, Id id) noexcept {
-  if (graph.op(id) == Op::state && graph.replication(id) == Replication::varying) return StateUpdate::per_rank;
+  if (graph.op(id) == Op::state && graph.replication(id) == Replication::varying && graph.integers(id).empty())
+    return StateUpdate::per_rank;
   return graph.op(id) == Op::state && !graph.integers(id).empty() ? static_cast<StateUpdate>(graph.integer(id))
                                                                   : StateUpdate::replicated;
 }
@@ -280,6 +282,17 @@ constexpr MeshAxis mesh_axis(Graph const& graph, Id id) noexcept {
   auto const values = graph.integers(id);
   std::size_t const at = port_integers(graph.op(id));
   return values.size() > at ? static_cast<MeshAxis>(values[at]) : MeshAxis::data;
+}
+/// What an all_gather says of its gradient.
+struct Gathering {
+  bool again = false;     ///< a loop keeps the operand for it, not the result, which it gathers anew
+  bool averages = false;  ///< cotangents are those of each rank's own loss, and the losses' average is what counts
+
+  constexpr std::int64_t bits() const noexcept { return std::int64_t{again} + 2 * std::int64_t{averages}; }
+};
+constexpr Gathering gathering(Graph const& graph, Id id) noexcept {
+  if (graph.op(id) != Op::all_gather || graph.integers(id).size() < 3) return {};
+  return {(graph.integer(id, 2) & 1) != 0, (graph.integer(id, 2) & 2) != 0};
 }
 /// Integers of such an operation.
 constexpr List<std::int64_t> along(MeshAxis axis, List<std::int64_t> integers) {

@@ -120,7 +120,7 @@ enum class Op : std::uint8_t {
   partial,         ///< this rank's value is an addend of a pending sum; no traffic
   all_reduce,      ///< {PortOp}: varying or partial -> replicated; VJP `vary`
   broadcast,       ///< {root}: varying -> replicated
-  all_gather,      ///< {ranks}: (N, ...) varying -> (ranks * N, ...) replicated
+  all_gather,      ///< {ranks[, MeshAxis[, Gathering's bits]]}: (N, ...) varying -> (ranks * N, ...) replicated
   reduce_scatter,  ///< {ranks, PortOp}: (ranks * N, ...) -> (N, ...) varying
 
   // Structure.
@@ -140,7 +140,7 @@ struct Operation;
 
 /// Which values of a body the backward loop of a `repeat` computes again, instead of having the forward loop keep them.
 /// The same operations on the same operands: it costs time, saves memory and changes no result. What crosses ranks is
-/// never sent twice.
+/// not sent twice, but by an all_gather that says so.
 /// Source  Chen et al. 2016 (arXiv 1604.06174); Korthikanti et al. 2022 (arXiv 2205.05198) for choosing what is cheap
 enum class Recompute : std::uint8_t {
   none,       ///< only what is no work: everything else that the gradient reads is kept

@@ -99,10 +99,15 @@ constexpr Var broadcast(Var x, int root, Where where = Where::current()) {
   return broadcast(x, MeshAxis::data, root, where);
 }
 /// Every rank's rows one after another: (N, ...) -> (ranks * N, ...).
-constexpr Var all_gather(Var x, MeshAxis axis, int ranks, Where where = Where::current()) {
+constexpr Var all_gather(Var x, MeshAxis axis, int ranks, Gathering gathering, Where where = Where::current()) {
   if (x.rank(where) == 0)
     refuse(where, Op::all_gather, "a scalar has no rows to gather; reshape it to (1,)", x.shape());
-  return detail::emit(detail::home(x, where), draft(Op::all_gather, {x.id}, along(axis, {ranks})), where);
+  List<std::int64_t> integers = along(axis, {ranks});
+  if (gathering.bits() != 0) integers = {ranks, static_cast<std::int64_t>(axis), gathering.bits()};
+  return detail::emit(detail::home(x, where), draft(Op::all_gather, {x.id}, std::move(integers)), where);
+}
+constexpr Var all_gather(Var x, MeshAxis axis, int ranks, Where where = Where::current()) {
+  return all_gather(x, axis, ranks, Gathering(), where);
 }
 constexpr Var all_gather(Var x, int ranks, Where where = Where::current()) {
   return all_gather(x, MeshAxis::data, ranks, where);

@@ -83,6 +83,19 @@ class Profile {
     times_[step].last = end - begin;
     times_[step].sum += end - begin;
   }
+  /// Adds the runs that count of another profile of an equal program: of another State. The last run is the later one.
+  void add(Profile const& other) noexcept {
+    if (other.runs_ == 0 || (warm_ && !other.warm_)) return;
+    bool const anew = other.warm_ && !warm_, later = other.run_begin_ > run_begin_;
+    for (std::size_t s = 0; s < times_.size(); ++s) {
+      std::int64_t const sum = other.times_[s].sum + (anew ? 0 : times_[s].sum);
+      if (later) times_[s] = other.times_[s];
+      times_[s].sum = sum;
+    }
+    runs_ = other.runs_ + (anew ? 0 : runs_);
+    warm_ = warm_ || other.warm_;
+    run_begin_ = std::max(run_begin_, other.run_begin_);
+  }
   /// Whether the first run does not count: there was another.
   bool skips_first() const noexcept { return warm_; }
   /// Nanoseconds of a step, summed over the runs that count.

@@ -33,6 +33,7 @@ struct Field {
   bool parameter = false;  ///< trained; otherwise moments, accumulators
   bool stacked = false;    ///< the first axis counts layers
   bool per_rank = false;   ///< each rank's own: never shared, sent or compared
+  bool part = false;       ///< of one tensor, of which ranks of the data axis have a part each
   bool sections = false;   ///< each rank has sections of it, and zeros elsewhere: likewise
   Init init;
   Memory memory;
@@ -77,11 +78,13 @@ class State {
           add(graph.name(parameter.node), graph.dtype(parameter.node), graph.shape(parameter.node), parameter.init);
       field->parameter = true;
       field->stacked = parameter.stacked;
+      field->part = graph.replication(parameter.node) == Replication::varying;
     }
     for (std::size_t i = 0; i < graph.states.size(); ++i) {
       Id const id = graph.states[i];
       Field* const field = add(graph.name(id), graph.dtype(id), graph.shape(id), graph.state_inits[i], folder_);
       if (state_update(graph, id) == StateUpdate::per_rank) field->per_rank = true;
+      if (state_update(graph, id) == StateUpdate::part) field->part = true;
     }
   }
   /// In memory, or in a file in `folder`. Errors: shape, as above; io.

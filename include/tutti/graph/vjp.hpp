@@ -230,9 +230,25 @@ constexpr void back_loss(Back const& n) {
     n.give(i, seed ? d : d * (n.g() / scale));
   }
 }
+/// The addends of a sum over ranks of this axis, where `sum` is one, perhaps under another shape.
+constexpr Var addends_of(Var sum, MeshAxis axis) {
+  Graph const& graph = sum.builder->graph();
+  Id id = sum.id;
+  while (graph.op(id) == Op::reshape) id = graph.operand(id, 0);
+  bool const is_sum = graph.op(id) == Op::all_reduce && mesh_axis(graph, id) == axis &&
+                      static_cast<comm::PortOp>(graph.integer(id)) == comm::PortOp::sum;
+  return is_sum ? Var{sum.builder, graph.operand(id, 0)} : Var{};
+}
 constexpr void back_all_gather(Back const& n) {
   Shape const shape = n.in(0).shape();
   MeshAxis const along = n.axis();
+  int const ranks = static_cast<int>(n.integer(0));
+  if (gathering(n.builder.graph(), n.id).averages)
+    return n.give(0, reduce_scatter(vary(n.g(), along, comm::PortOp::avg, n.where), along, ranks, comm::PortOp::avg,
+                                    n.where));
+  // This rank's rows of a sum, which nobody else needs whole, are all that is made of it.
+  if (Var const addends = addends_of(n.g(), along); addends.builder != nullptr)
+    return n.give(0, reduce_scatter(reshape(addends, n.g().shape()), along, ranks, comm::PortOp::sum, n.where));
   List<Var> starts{rank_number(n.builder, along, n.where) * static_cast<double>(shape[0])};
   for (int axis = 1; axis < shape.rank(); ++axis) starts.push_back(constant(n.builder, 0, {}, DType::int32, n.where));
   n.give(0, dynamic_slice(vary(n.g(), along, comm::PortOp::sum), starts, shape));

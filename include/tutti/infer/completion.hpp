@@ -87,6 +87,10 @@ class Drawing {
     if (ruled && grammar_->finished()) return end(StopReason::grammar);
     if (stop_.confidence > 0 && sentence_ended() && end_probability(logits) >= stop_.confidence)
       return end(StopReason::confidence);
+    if (!stop_.meanings.empty() && sentence_ended()) {
+      if (sentence_.nearest(stop_.meanings) >= stop_.meaning_threshold) return end(StopReason::meaning);
+      sentence_.clear();
+    }
     bool const must_go_on = !stop_.required.empty() && !required_seen();
     auto const restrict = [&](Candidates& candidates) {
       if (must_go_on) candidates.keep_if([&](std::int32_t id) { return !ends(id); });
@@ -114,12 +118,15 @@ class Drawing {
     return token;
   }
   /// Draws behind a token, and behind each of `drafts` that it draws. `logits` (1 + drafts, vocabulary): those that
-  /// follow the token and each draft. `room`: places that the cache has behind the token. Errors: of draw.
-  Verified verify(std::span<float const> logits, std::span<Proposal const> drafts, std::int64_t room) {
+  /// follow the token and each draft. `room`: places that the cache has behind the token. `hidden` (1 + drafts,
+  /// channels): the hidden states of these, for StopOptions::meanings; empty: none. Errors: of draw.
+  Verified verify(std::span<float const> logits, std::span<Proposal const> drafts, std::int64_t room,
+                  std::span<float const> hidden = {}) {
     Verified result;
-    std::size_t const classes = logits.size() / (drafts.size() + 1);
+    std::size_t const classes = logits.size() / (drafts.size() + 1), channels = hidden.size() / (drafts.size() + 1);
     for (std::size_t i = 0;; ++i) {
       Proposal const* const draft = i < drafts.size() ? &drafts[i] : nullptr;
+      if (!stop_.meanings.empty() && channels > 0) sentence_.add(hidden.subspan(i * channels, channels));
       result.next = draw(logits.subspan(i * classes, classes), static_cast<std::int64_t>(i) < room, draft);
       if (!result.next || draft == nullptr || *result.next != draft->token) break;
       ++result.accepted;
@@ -205,9 +212,26 @@ class Drawing {
   Completion result_;
   Clock::time_point begin_ = Clock::now(), first_{};
   bool begun_ = false, found_ = false, required_seen_ = false;
+  HiddenMean sentence_;  // of what was written since the last sentence's end
   std::string written_;  // whole characters, with what is held back
   std::optional<std::int64_t> likeliest_;
 };
+
+/// The direction of a text's mean hidden state, for StopOptions::meanings; the sequence becomes the text.
+/// Errors: of Sequence::append; invalid_argument for a text without tokens.
+inline std::vector<float> mean_hidden(Sequence& sequence, std::span<std::int32_t const> text) {
+  HiddenMean mean;
+  sequence.reset();
+  auto const batch = static_cast<std::size_t>(sequence.decoder().options().batch),
+             channels = static_cast<std::size_t>(sequence.decoder().model().channels());
+  if (text.empty()) throw Error(ErrorKind::invalid_argument, "mean_hidden", "the text has no tokens");
+  for (std::size_t first = 0; first < text.size(); first += batch) {
+    static_cast<void>(sequence.append(text.subspan(first, std::min(batch, text.size() - first))));
+    std::span<float const> const hidden = sequence.decoder().hidden();
+    for (std::size_t row = 0; row * channels < hidden.size(); ++row) mean.add(hidden.subspan(row * channels, channels));
+  }
+  return mean.direction();
+}
 
 /// Draws what follows `prompt`, handing text to `emit` as Drawing does.
 /// `likeliest`: Completion::log_probabilities is wanted, with so many of the likeliest tokens each.
@@ -232,7 +256,8 @@ inline Completion complete(Sequence& sequence, Sampler& sampler, data::Tokenizer
       drafts = speculation->draft(sequence.tokens(), *token, std::min(room, drawing.left() - 1));
     rows.assign(1, *token);
     for (Proposal const& draft : drafts) rows.push_back(draft.token);
-    Verified const verified = drawing.verify(sequence.append_each(rows), drafts, room);
+    std::span<float const> const each = sequence.append_each(rows);
+    Verified const verified = drawing.verify(each, drafts, room, sequence.decoder().hidden());
     if (speculation != nullptr) speculation->verified(verified.accepted);
     sequence.truncate(before + 1 + verified.accepted);
     token = verified.next;

@@ -8,11 +8,12 @@
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/graph/executor.hpp>
+#include <tutti/infer/layer_device.hpp>
+#include <tutti/infer/stored_state.hpp>
 #include <tutti/nn/decoding.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,8 @@ struct DecoderOptions {
   std::int64_t batch = 512;      ///< tokens that go through the model at once, at most
   DType cache = DType::float32;  ///< or float16, bfloat16
   comm::Port* tensor = nullptr;  ///< of the ranks that share the model (nn::stored_part). Outlives the decoder
+  LayerDevice* device = nullptr;  ///< has some of the layers, with their caches. Outlives the decoder
+  DeviceShare device_share{};     ///< which of them
 };
 
 /// A token that is appended to sequence `slot` at `position`, counted from 0.
@@ -65,13 +68,13 @@ class Decoder {
     if (model.learned_positions() && options_.capacity > model.max_tokens())
       refuse(concat("capacity ", options_.capacity, " is more than the ", model.max_tokens(),
                     " positions that the model has learned"));
+    if (options_.device != nullptr && options_.tensor != nullptr)
+      refuse("ranks that share a model have all of its layers on processors. Give a device or a port");
     options_.batch = row_counts(options_.batch).back();
-    for (nn::StoredTensor const& tensor : model.tensors) add(tensor);
-    if (auto const& frequencies = model.rotation.frequencies; !frequencies.empty()) {
-      auto const pairs = static_cast<std::int64_t>(frequencies.size());
-      graph::Field& field = *state_.add("rotary.frequencies", DType::float64, {1, pairs});
-      std::memcpy(field.data(), frequencies.data(), frequencies.size() * sizeof(double));
-    }
+    add_stored(state_, model);
+    if (options_.device != nullptr)
+      device_ = options_.device->load(model, cache_sizes(), options_.batch, options_.device_share);
+    here_ = {0, device_ ? device_->first() : model.layers(), true, device_ == nullptr};
     counts_ = row_counts(options_.batch);
     bodies_.resize(counts_.size());
     heads_.resize(counts_.size());
@@ -85,6 +88,9 @@ class Decoder {
   std::int64_t slots() const noexcept { return options_.slots; }
   std::int64_t capacity() const noexcept { return options_.capacity; }
   std::int64_t vocabulary() const { return model_.vocabulary(); }
+  /// Layers on the device, and whether the head is there too.
+  std::int64_t device_layers() const { return model_.layers() - here_.last; }
+  bool device_has_head() const noexcept { return device_ && device_->has_head(); }
 
   /// Appends tokens of any sequences; those of one stand in order, and positions before its first one are in its cache.
   /// Logits (wanted tokens, vocabulary) of those that are wanted, in order, valid until the next call.
@@ -99,7 +105,8 @@ class Decoder {
   }
   /// The hidden state after the final norm, (tokens, channels), of the tokens of the last call's last batch.
   std::span<float const> hidden() const noexcept { return hidden_; }
-  /// The memory of a slot's cache, for who keeps it elsewhere. Errors: out_of_range.
+  /// The memory of a slot's cache, for who keeps it elsewhere; of layers on a device a copy of what they hold now,
+  /// which they get back by `cache_written`. Errors: out_of_range.
   std::vector<CachePart> cache(std::int32_t slot) {
     if (slot < 0 || slot >= slots())
       throw Error(ErrorKind::out_of_range, "Decoder::cache", concat("sequence ", slot, " is none of ", slots()));
@@ -107,11 +114,20 @@ class Decoder {
     for (std::int64_t layer = 0; layer < model_.layers(); ++layer)
       for (char const* const kind : {".keys", ".values"}) {
         std::string const name = concat("cache.", layer, kind);
-        graph::Field& field = state_.at(name);
-        parts.push_back({name, options_.cache, model_.kv_heads() / model_.ranks, capacity(), model_.head_size(),
-                         static_cast<std::byte*>(field.data()) + field.bytes() / slots() * slot});
+        std::byte* data = nullptr;
+        if (layer >= here_.last) {
+          data = device_->cache(name, slot);
+        } else {
+          graph::Field& field = state_.at(name);
+          data = static_cast<std::byte*>(field.data()) + field.bytes() / slots() * slot;
+        }
+        parts.push_back({name, options_.cache, model_.kv_heads() / model_.ranks, capacity(), model_.head_size(), data});
       }
     return parts;
+  }
+  /// Parts of a slot's cache were written to.
+  void cache_written(std::int32_t slot) {
+    if (device_) device_->cache_written(slot);
   }
 
  private:
@@ -149,18 +165,13 @@ class Decoder {
                                     counts_.begin());
   }
 
-  /// Matrices are read where they lie; vectors are float32.
-  void add(nn::StoredTensor const& tensor) {
-    if (tensor.rows == 1 && tensor.type == BlockType::f32)
-      state_.refer(tensor.name, DType::float32, {tensor.columns}, tensor.data);
-    else state_.refer(tensor.name, DType::uint8, {tensor.rows, row_bytes(tensor.type, tensor.columns)}, tensor.data);
-  }
+  nn::CacheSizes cache_sizes() const { return {options_.slots, options_.capacity, options_.cache}; }
 
   graph::Executor& body(std::size_t place) {
     if (!bodies_[place])
       bodies_[place] = std::make_unique<Compiled>(
-          context_, nn::decoding_graph(model_, counts_[place], {options_.slots, options_.capacity, options_.cache}),
-          state_, workspace_, options_.tensor);
+          context_, nn::decoding_graph(model_, counts_[place], cache_sizes(), here_), state_, workspace_,
+          options_.tensor);
     return *bodies_[place]->executor;
   }
   graph::Executor& head(std::size_t place) {
@@ -199,7 +210,13 @@ class Decoder {
       executor.set(names[i], TensorView<std::int32_t const>(integers_.data() + i * rows, shape));
     executor.run();
     float const* const hidden = executor.output<float>("hidden").data();
-    hidden_.assign(hidden, hidden + tokens.size() * channels);
+    if (device_) {
+      hidden_.assign(hidden, hidden + rows * channels);
+      device_->append(counts_[at], integers_.data() + rows, integers_.data() + 2 * rows, hidden_.data());
+      hidden_.resize(tokens.size() * channels);
+    } else {
+      hidden_.assign(hidden, hidden + tokens.size() * channels);
+    }
     // The head, for what is wanted, in parts: logits are large.
     constexpr std::size_t part = 32;
     std::vector<std::size_t> wanted;
@@ -214,17 +231,22 @@ class Decoder {
     rows_.assign(rows * channels, 0.0f);
     for (std::size_t i = 0; i < wanted.size(); ++i)
       std::copy_n(hidden_.data() + wanted[i] * channels, channels, rows_.data() + i * channels);
-    graph::Executor& executor = head(at);
-    executor.set("hidden", TensorView<float const>(rows_.data(), {counts_[at], model_.channels()}));
-    executor.run();
-    auto const logits = executor.output<float>("logits");
-    auto const each = static_cast<std::size_t>(logits.shape()[1]);
+    float const* logits = nullptr;
+    auto const each = static_cast<std::size_t>(model_.classes_each(model_.ranks));
+    if (device_has_head()) {
+      logits = device_->logits(counts_[at], rows_.data()).data();
+    } else {
+      graph::Executor& executor = head(at);
+      executor.set("hidden", TensorView<float const>(rows_.data(), {counts_[at], model_.channels()}));
+      executor.run();
+      logits = executor.output<float>("logits").data();
+    }
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       std::size_t const begin = logits_.size();
       logits_.resize(begin + classes);
       for (std::int64_t rank = 0; rank < model_.ranks; ++rank) {
         auto const first = static_cast<std::size_t>(model_.first_class(rank, model_.ranks));
-        float const* const part = logits.data() + (static_cast<std::size_t>(rank) * rows + i) * each;
+        float const* const part = logits + (static_cast<std::size_t>(rank) * rows + i) * each;
         if (first < classes) std::copy_n(part, std::min(each, classes - first), logits_.data() + begin + first);
       }
     }
@@ -234,6 +256,8 @@ class Decoder {
   nn::StoredModel const& model_;
   DecoderOptions options_;
   graph::State state_;
+  std::unique_ptr<DeviceLayers> device_;  // the layers behind those that are here
+  nn::LayerRange here_;
   std::vector<std::int64_t> counts_;
   Shared<graph::Workspace> workspace_, head_workspace_;
   std::vector<std::unique_ptr<Compiled>> bodies_, heads_;

@@ -3,6 +3,7 @@
 /// @file
 /// The loop of generation: append, draw, emit.
 
+#include <tutti/infer/generator.hpp>
 #include <tutti/infer/sampler.hpp>
 
 #include <algorithm>
@@ -15,10 +16,9 @@ namespace tutti::infer {
 /// Continues `context` (one token at least) by up to `count` tokens and hands each to `emit(token)` as soon as it is
 /// drawn. Ends early before emitting `stop` (negative: never). When the decoder is full, the newer half of the text is
 /// read again: positions are learned, so a cache cannot be shifted. The sampler observes the context. Returns the
-/// number of tokens emitted. `Decoder` is Gpt2Decoder, or what has its reset, append, length and capacity: that of
-/// infer/cuda.
-template <class Decoder, class Emit>
-std::int64_t generate(Decoder& decoder, Sampler& sampler, std::vector<std::int32_t> context, std::int64_t count,
+/// number of tokens emitted.
+template <Generator G, class Emit>
+std::int64_t generate(G& decoder, Sampler& sampler, std::vector<std::int32_t> context, std::int64_t count,
                       std::int32_t stop, Emit&& emit) {
   auto const newest = [&](std::int64_t most) {
     auto const kept = std::min<std::int64_t>(most, static_cast<std::int64_t>(context.size()));

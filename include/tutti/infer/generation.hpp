@@ -3,6 +3,8 @@
 /// @file
 /// What one asks of a service, and the answer on its way.
 
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/infer/completion.hpp>
 
 #include <atomic>
@@ -52,6 +54,28 @@ struct Request {
   bool reuse = true;         ///< the session's cache may serve the beginning of the prompt
   bool keep_logits = false;  ///< Completion::logits is wanted
 };
+
+namespace detail {
+/// Of a context of `capacity` tokens. Errors: invalid_argument (no prompt, a shift that keeps all), out_of_range.
+inline void require_possible(Request const& request, std::int64_t capacity, std::int64_t vocabulary) {
+  if (request.prompt.empty()) throw Error(ErrorKind::invalid_argument, "Service::submit", "the prompt is empty");
+  if (static_cast<std::int64_t>(request.prompt.size()) > capacity)
+    throw Error(ErrorKind::out_of_range, "Service::submit",
+                concat("the prompt has ", request.prompt.size(), " tokens and the context ", capacity,
+                       ". Shorten it, or make the service with more capacity"));
+  for (std::int32_t const token : request.prompt)
+    if (token < 0 || token >= vocabulary)
+      throw Error(ErrorKind::out_of_range, "Service::submit",
+                  concat("token ", token, " is outside the vocabulary of ", vocabulary));
+  if (request.shift.on && request.shift.keep >= capacity - 1)
+    throw Error(ErrorKind::invalid_argument, "Service::submit",
+                concat("a context of ", capacity, " tokens cannot keep ", request.shift.keep,
+                       " of them and go on. Keep fewer"));
+  if (request.likeliest && (*request.likeliest < 0 || *request.likeliest > vocabulary))
+    throw Error(ErrorKind::out_of_range, "Service::submit",
+                concat("the ", *request.likeliest, " likeliest of ", vocabulary, " tokens are asked for"));
+}
+}  // namespace detail
 
 /// A request on its way. Thread-safe.
 class Generation {

@@ -107,6 +107,7 @@ class GgufReader : StoredReader {
     // LLaMA's converter permutes rows so that neighbours make pairs.
     c.pairing = architecture_ == "llama" ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
     if (architecture_ == "phi3") c.window = count_or("attention.sliding_window", 0);
+    if (c.window >= c.max_tokens) c.window = 0;  // readers of phi3 want a window
     c.tied = model_.find("output.weight") == nullptr;
     validated(c);
     split_gates(c);
@@ -121,13 +122,21 @@ class GgufReader : StoredReader {
     scaling.original_tokens = count_or("rope.scaling.original_context_length", c.max_tokens);
     scaling.magnitude = metadata().get_or<double>(key("rope.scaling.attn_factor"), 0.0);
     std::int64_t const rotated = count_or("rope.dimension_count", c.head_size);
-    bool const long_text = c.max_tokens > scaling.original_tokens;
-    for (std::string const name :
-         {"rope_freqs.weight", long_text ? "rope_factors_long.weight" : "rope_factors_short.weight"})
-      if (nn::StoredTensor const* const factors = model_.find(name)) {
-        auto const* const values = reinterpret_cast<float const*>(factors->data);
-        scaling.factors.assign(values, values + factors->columns);
-      }
+    auto const take = [&](char const* name, std::vector<float>& factors) {
+      nn::StoredTensor const* const tensor = model_.find(name);
+      if (tensor == nullptr) return;
+      auto const* const values = reinterpret_cast<float const*>(tensor->data);
+      factors.assign(values, values + tensor->columns);
+    };
+    take("rope_freqs.weight", scaling.factors);
+    take("rope_factors_long.weight", scaling.long_factors);
+    take("rope_factors_short.weight", scaling.short_factors);
+    if (scaling.long_factors.size() != scaling.short_factors.size())
+      refuse("its rope_factors_long and rope_factors_short differ in length");
+    if (!scaling.long_factors.empty()) {
+      scaling.kind = "longrope";  // files of phi3 do not say it
+      scaling.factors = c.max_tokens > scaling.original_tokens ? scaling.long_factors : scaling.short_factors;
+    }
     return StoredReader::rotation(c, rotated, scaling);
   }
 

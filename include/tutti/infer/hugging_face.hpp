@@ -292,9 +292,9 @@ class HuggingFaceReader : StoredReader {
       scaling.factor = 1;
     } else if (kind == "longrope" || kind == "su") {
       scaling.kind = "longrope";
-      for (double const factor :
-           s.numbers(c.max_tokens > scaling.original_tokens ? "long_factor" : "short_factor"))
-        scaling.factors.push_back(static_cast<float>(factor));
+      for (double const factor : s.numbers("long_factor")) scaling.long_factors.push_back(static_cast<float>(factor));
+      for (double const factor : s.numbers("short_factor")) scaling.short_factors.push_back(static_cast<float>(factor));
+      scaling.factors = c.max_tokens > scaling.original_tokens ? scaling.long_factors : scaling.short_factors;
       scaling.magnitude = s.number_or("attention_factor", 0);
     } else {
       refuse("its rotations are scaled by '" + kind.substr(0, 40) + "'", "Use another model");

@@ -5,6 +5,7 @@
 
 #include <tutti/data/chat_template.hpp>
 #include <tutti/infer/json_schema.hpp>
+#include <tutti/infer/openai_keys.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/io/json.hpp>
 
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <ctime>
 #include <limits>
@@ -36,78 +36,11 @@ struct Limits {
 struct Call {
   Request request;
   bool stream = false, usage = false;  ///< usage: with a stream, a last event has the counts
+  /// Texts whose mean hidden states are to be the request's StopOptions::meanings.
+  std::vector<std::string> meanings{};
 };
 
 namespace detail {
-
-using Json = nlohmann::json;
-
-[[noreturn]] inline void refuse(std::string const& why) { throw Error(ErrorKind::invalid_argument, "openai", why); }
-
-/// Keys that change nothing here: who asks, and what is kept of it elsewhere.
-inline constexpr std::string_view passed_over[] = {
-    "model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"};
-
-/// Takes keys out of an object; what is left at the end is unknown.
-class Keys {
- public:
-  explicit Keys(Json const& object) : object_(object) {
-    if (!object.is_object()) refuse("the body must be a JSON object");
-    for (std::string_view const key : passed_over) known_.push_back(std::string(key));
-  }
-  /// Null where the key is absent or null.
-  Json const* find(char const* key) {
-    known_.push_back(key);
-    auto const found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  Json const& at(char const* key) {
-    Json const* const value = find(key);
-    if (value == nullptr) refuse("'" + std::string(key) + "' is missing");
-    return *value;
-  }
-  void number(char const* key, double& to, double low, double high) {
-    Json const* const value = find(key);
-    if (value == nullptr) return;
-    if (!value->is_number()) refuse("'" + std::string(key) + "' must be a number");
-    double const given = value->get<double>();
-    if (!(given >= low && given <= high))
-      refuse(concat("'", key, "' is ", value->dump(), " and must be between ", Json(low).dump(), " and ",
-                    Json(high).dump()));
-    to = given;
-  }
-  template <std::integral T>
-  void number(char const* key, T& to, std::int64_t low, std::int64_t high) {
-    Json const* const value = find(key);
-    if (value == nullptr) return;
-    bool const whole =
-        value->is_number_integer() && !(value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX);
-    if (!whole || value->get<std::int64_t>() < low || value->get<std::int64_t>() > high)
-      refuse(concat("'", key, "' must be a whole number between ", low, " and ", high));
-    to = static_cast<T>(value->get<std::int64_t>());
-  }
-  bool flag(char const* key) {
-    Json const* const value = find(key);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) refuse("'" + std::string(key) + "' must be true or false");
-    return value->get<bool>();
-  }
-  std::string text(char const* key) {
-    Json const* const value = find(key);
-    if (value == nullptr) return {};
-    if (!value->is_string()) refuse("'" + std::string(key) + "' must be a string");
-    return value->get<std::string>();
-  }
-  void finish() const {
-    for (auto const& [key, value] : object_.items())
-      if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        refuse("'" + key.substr(0, 60) + "' is not supported. Leave it out");
-  }
-
- private:
-  Json const& object_;
-  std::vector<std::string> known_;
-};
 
 /// A string, or parts of which each is a text.
 inline std::string content_of(Json const& content) {
@@ -143,15 +76,9 @@ inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer
   r.stop.ends = end_tokens(tokenizer);
   int answers = 1;
   keys.number("n", answers, 1, 1);
-  if (Json const* const stop = keys.find("stop")) {
-    if (stop->is_string()) r.stop.texts.push_back(stop->get<std::string>());
-    else if (!stop->is_array() || stop->size() > 16) refuse("'stop' must be a string or at most 16 of them");
-    else
-      for (Json const& text : *stop) {
-        if (!text.is_string()) refuse("'stop' must be a string or a list of strings");
-        r.stop.texts.push_back(text.get<std::string>());
-      }
-  }
+  r.stop.texts = keys.texts("stop");
+  call.meanings = keys.texts("stop_meaning");
+  keys.number("stop_meaning_threshold", r.stop.meaning_threshold, -1, 1);
   if (Json const* const biases = keys.find("logit_bias")) {
     if (!biases->is_object()) refuse("'logit_bias' must be an object of tokens and numbers");
     for (auto const& [token, bias] : biases->items()) {

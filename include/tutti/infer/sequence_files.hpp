@@ -107,6 +107,7 @@ inline void restore_sequence(std::string const& path, Sequence& sequence) {
       std::memcpy(part.data + static_cast<std::size_t>(head * part.capacity) * row, from,
                   static_cast<std::size_t>(kept) * row);
   }
+  sequence.decoder().cache_written(sequence.slot());
   sequence.adopt({tokens.data(), tokens.data() + kept});
 }
 

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -81,27 +82,14 @@ class Service {
   }
 
   std::int64_t capacity() const noexcept { return decoder_.capacity(); }
+  /// For what it is made of; only the service's thread appends to it.
+  Decoder const& decoder() const noexcept { return decoder_; }
 
   /// Puts a request into the queue. Does not block.
   /// Errors    invalid_argument (no prompt, options of sampling, a grammar that is none), out_of_range (a prompt longer
   ///           than the cache, an unknown token), busy (the queue is full)
   std::shared_ptr<Generation> submit(Request request) {
-    if (request.prompt.empty()) throw Error(ErrorKind::invalid_argument, "Service::submit", "the prompt is empty");
-    if (static_cast<std::int64_t>(request.prompt.size()) > capacity())
-      throw Error(ErrorKind::out_of_range, "Service::submit",
-                  concat("the prompt has ", request.prompt.size(), " tokens and the context ", capacity(),
-                         ". Shorten it, or make the service with more capacity"));
-    for (std::int32_t const token : request.prompt)
-      if (token < 0 || token >= decoder_.vocabulary())
-        throw Error(ErrorKind::out_of_range, "Service::submit",
-                    concat("token ", token, " is outside the vocabulary of ", decoder_.vocabulary()));
-    if (request.shift.on && request.shift.keep >= capacity() - 1)
-      throw Error(ErrorKind::invalid_argument, "Service::submit",
-                  concat("a context of ", capacity(), " tokens cannot keep ", request.shift.keep,
-                         " of them and go on. Keep fewer"));
-    if (request.likeliest && (*request.likeliest < 0 || *request.likeliest > decoder_.vocabulary()))
-      throw Error(ErrorKind::out_of_range, "Service::submit",
-                  concat("the ", *request.likeliest, " likeliest of ", decoder_.vocabulary(), " tokens are asked for"));
+    detail::require_possible(request, capacity(), decoder_.vocabulary());
     auto generation = std::make_shared<Generation>(std::move(request));
     if (!generation->request_.grammar.empty()) {
       generation->grammar_.emplace(generation->request_.grammar);
@@ -135,6 +123,19 @@ class Service {
     }
     wake_.notify_all();
   }
+  /// Calls work(decoder, slots) in the service's thread while no tokens go through the model; answers wait for it.
+  /// Blocking; not for what the thread itself calls. Errors: those of `work`; unavailable (the service ends).
+  void between_passes(std::function<void(Decoder&, Slots&)> work) {
+    auto const task = std::make_shared<std::packaged_task<void(Decoder&, Slots&)>>(std::move(work));
+    std::future<void> done = task->get_future();
+    {
+      std::lock_guard const guard(mutex_);
+      if (closing_) throw Error(ErrorKind::unavailable, "Service", "the service has ended");
+      tasks_.push_back(task);
+    }
+    wake_.notify_all();
+    done.get();
+  }
 
  private:
   /// A pass is one batch: hidden states of all its rows are at hand.
@@ -156,13 +157,15 @@ class Service {
     for (;;) {
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock,
-                   [this] { return closing_ || !waiting_.empty() || !forgotten_.empty() || slots_.running() > 0; });
+        wake_.wait(lock, [this] {
+          return closing_ || !waiting_.empty() || !forgotten_.empty() || !tasks_.empty() || slots_.running() > 0;
+        });
         if (closing_) break;
         admit();
         status_.running = slots_.running();
         status_.cached_tokens = slots_.cached();
       }
+      run_tasks();
       if (pass()) continue;
       // All pause: looked at again soon, or when something new comes.
       std::unique_lock lock(mutex_);
@@ -178,6 +181,15 @@ class Service {
     for (Slot& slot : slots_.all())
       if (slot.generation) left.push_back(std::move(slot.generation));
     for (auto const& generation : left) generation->finish({}, gone);
+    run_tasks();
+  }
+  void run_tasks() {
+    std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks;
+    {
+      std::lock_guard const guard(mutex_);
+      tasks.swap(tasks_);
+    }
+    for (auto const& task : tasks) (*task)(decoder_, slots_);
   }
 
   /// Gives free slots to those who wait. Under the mutex.
@@ -218,6 +230,7 @@ class Service {
   struct Wanted {
     Slot* slot;
     std::span<Proposal const> drafts{};
+    std::size_t row = 0;  ///< of the token; of a prompt's end behind all rows
   };
 
   /// One batch: a token of every running answer with what is foretold, and chunks of prompts. False when there was
@@ -252,9 +265,9 @@ class Service {
         release(*slot, std::current_exception());
         continue;
       }
+      wanted.push_back({slot, drafts, rows.size()});
       add(*slot, *std::exchange(slot->next, std::nullopt), true);
       for (Proposal const& draft : drafts) add(*slot, draft.token, true);
-      wanted.push_back({slot, drafts});
     }
     std::int64_t room = options_.prompt_chunk;
     std::vector<Slot*> prompts;
@@ -268,7 +281,7 @@ class Service {
         std::int32_t const token = slot->pending[slot->todo++];
         bool const last = slot->todo == slot->pending.size();
         add(*slot, token, last);
-        if (last) wanted.push_back({slot});
+        if (last) wanted.push_back({slot, {}, std::numeric_limits<std::size_t>::max()});
       }
     if (rows.empty()) return false;
     std::span<float const> logits;
@@ -292,20 +305,25 @@ class Service {
         continue;
       }
       try {
-        draw(*one.slot, own, one.drafts);
+        auto const channels = static_cast<std::size_t>(decoder_.model().channels());
+        std::span<float const> hidden;  // what a prompt says does not count for the answer's sentences
+        if (one.row < rows.size())
+          hidden = decoder_.hidden().subspan(one.row * channels, (1 + one.drafts.size()) * channels);
+        draw(*one.slot, own, one.drafts, hidden);
       } catch (...) {
         release(*one.slot, std::current_exception());
       }
     }
     return true;
   }
-  void draw(Slot& slot, std::span<float const> logits, std::span<Proposal const> drafts) {
+  void draw(Slot& slot, std::span<float const> logits, std::span<Proposal const> drafts,
+            std::span<float const> hidden) {
     Request const& request = slot.generation->request_;
     Drawing& drawing = *slot.generation->drawing_;
     std::size_t const before = slot.tokens.size() - drafts.size(), classes = logits.size() / (drafts.size() + 1);
     std::int64_t const free = capacity() - static_cast<std::int64_t>(before);
     Verified const verified =
-        drawing.verify(logits, drafts, request.shift.on ? std::numeric_limits<std::int64_t>::max() : free);
+        drawing.verify(logits, drafts, request.shift.on ? std::numeric_limits<std::int64_t>::max() : free, hidden);
     drafters_.verified(number(slot), verified.accepted);
     slot.tokens.resize(before + static_cast<std::size_t>(verified.accepted));
     slot.next = verified.next;
@@ -361,6 +379,7 @@ class Service {
   std::condition_variable wake_;
   RequestQueue waiting_;
   std::vector<std::string> forgotten_;  // sessions
+  std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks_;
   ServiceStatus status_;
   bool closing_ = false;
   std::thread thread_;  // last: it uses all the others

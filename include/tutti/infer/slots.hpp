@@ -110,6 +110,14 @@ class Slots {
     return generation;
   }
 
+  /// Says what the cache of an idle slot holds, for who has put it there.
+  void put(Slot& slot, std::string session, std::vector<std::int32_t> tokens) {
+    slot.session = std::move(session), slot.tokens = std::move(tokens);
+    slot.came = slot.used = ++turns_;
+    slot.idle_since = std::chrono::steady_clock::now();
+    trim();
+  }
+
   /// Forgets what was kept for a session, or too long.
   void forget(std::string const& session) {
     for (Slot& slot : slots_)

@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +33,7 @@ enum class StopReason : unsigned char {
   pattern,    ///< one of StopOptions::patterns fits what was written
   repetition,
   confidence,  ///< the model is sure that its answer is complete
+  meaning,     ///< a sentence means what one of StopOptions::meanings does
 };
 constexpr std::string_view name(StopReason reason) noexcept {
   switch (reason) {
@@ -42,6 +47,7 @@ constexpr std::string_view name(StopReason reason) noexcept {
     case StopReason::pattern: return "stop pattern";
     case StopReason::repetition: return "repetition";
     case StopReason::confidence: return "confidence";
+    case StopReason::meaning: return "stop meaning";
   }
   return "unknown";
 }
@@ -58,6 +64,10 @@ struct StopOptions {
   std::int64_t repetitions = 0;
   /// Behind a sentence, ends an answer that the model would end with at least this probability; 0: never.
   double confidence = 0;
+  /// Ends an answer behind a sentence or line whose mean hidden state has at least the cosine `meaning_threshold` with
+  /// one of these: mean hidden states of texts, as mean_hidden gives them and Completion::embedding.
+  std::vector<std::vector<float>> meanings{};
+  double meaning_threshold = 0.9;
   /// `ends` are not drawn before one of these was written; none: they may be.
   std::vector<std::string> required{};
 };
@@ -83,6 +93,39 @@ inline std::vector<std::string> token_pieces(data::Tokenizer const& tokenizer) {
     pieces.push_back(tokenizer.is_special(id) ? std::string() : tokenizer.token_bytes(id));
   return pieces;
 }
+
+/// The mean of hidden states, for StopOptions::meanings, row after row.
+class HiddenMean {
+ public:
+  void add(std::span<float const> row) {
+    sum_.resize(row.size());
+    for (std::size_t i = 0; i < row.size(); ++i) sum_[i] += double{row[i]};
+  }
+  void clear() noexcept { sum_.clear(); }
+  /// Of length one; zeros where nothing was added, or it cancels.
+  std::vector<float> direction() const {
+    double const square = std::inner_product(sum_.begin(), sum_.end(), sum_.begin(), 0.0);
+    std::vector<float> result;
+    for (double const value : sum_) result.push_back(static_cast<float>(square > 0 ? value / std::sqrt(square) : 0));
+    return result;
+  }
+  /// The largest cosine with one of these; -1 without any, and where lengths differ or are zero.
+  double nearest(std::vector<std::vector<float>> const& meanings) const {
+    double best = -1;
+    double const own = std::sqrt(std::inner_product(sum_.begin(), sum_.end(), sum_.begin(), 0.0));
+    for (std::vector<float> const& meaning : meanings) {
+      if (meaning.size() != sum_.size()) continue;
+      double dot = 0, square = 0;
+      for (std::size_t i = 0; i < meaning.size(); ++i)
+        dot += sum_[i] * double{meaning[i]}, square += double{meaning[i]} * double{meaning[i]};
+      if (own > 0 && square > 0) best = std::max(best, dot / (own * std::sqrt(square)));
+    }
+    return best;
+  }
+
+ private:
+  std::vector<double> sum_;
+};
 
 /// How often the last sentence or line of `text` stands there in a row. They end with . ! ? or a line's end; spaces
 /// around them do not count, and what is not yet ended does not either.

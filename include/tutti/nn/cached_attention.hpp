@@ -119,33 +119,35 @@ struct AppendAndAttend {
     return out;
   }
 
-  static void run(exec::Context& context, graph::CustomArguments const& args) {
+  static kernel::CachedAttention arguments(graph::CustomArguments const& args) {
     DType const dtype = args.operands[3].dtype;
     Shape const& cache = args.operands[3].shape;
     auto const floats = [&](std::size_t i) {
       return i < args.operands.size() ? reinterpret_cast<float const*>(args.operands[i].data) : nullptr;
     };
     auto const integers = [&](std::size_t i) { return reinterpret_cast<std::int32_t const*>(args.operands[i].data); };
-    kernel::cpu::cached_attention(context,
-                                  {.rows = args.result.shape[0],
-                                   .heads = static_cast<std::int64_t>(args.reals[0]),
-                                   .kv_heads = static_cast<std::int64_t>(args.reals[1]),
-                                   .head_size = cache[3],
-                                   .scale = static_cast<float>(args.reals[4]),
-                                   .window = static_cast<std::int64_t>(args.reals[2]),
-                                   .pairs = args.operands.size() > 5 ? args.operands[5].shape[1] : 0,
-                                   .pairing = static_cast<kernel::RotaryPairing>(static_cast<int>(args.reals[3])),
-                                   .qkv = floats(0),
-                                   .cosine = floats(5),
-                                   .sine = floats(6),
-                                   .slot = integers(1),
-                                   .position = integers(2),
-                                   .slots = cache[0],
-                                   .capacity = cache[2],
-                                   .cache = dtype,
-                                   .keys = args.operands[3].data,
-                                   .values = args.operands[4].data,
-                                   .out = reinterpret_cast<float*>(args.result.data)});
+    return {.rows = args.result.shape[0],
+            .heads = static_cast<std::int64_t>(args.reals[0]),
+            .kv_heads = static_cast<std::int64_t>(args.reals[1]),
+            .head_size = cache[3],
+            .scale = static_cast<float>(args.reals[4]),
+            .window = static_cast<std::int64_t>(args.reals[2]),
+            .pairs = args.operands.size() > 5 ? args.operands[5].shape[1] : 0,
+            .pairing = static_cast<kernel::RotaryPairing>(static_cast<int>(args.reals[3])),
+            .qkv = floats(0),
+            .cosine = floats(5),
+            .sine = floats(6),
+            .slot = integers(1),
+            .position = integers(2),
+            .slots = cache[0],
+            .capacity = cache[2],
+            .cache = dtype,
+            .keys = args.operands[3].data,
+            .values = args.operands[4].data,
+            .out = reinterpret_cast<float*>(args.result.data)};
+  }
+  static void run(exec::Context& context, graph::CustomArguments const& args) {
+    kernel::cpu::cached_attention(context, arguments(args));
   }
 };
 

@@ -22,6 +22,13 @@ struct CacheSizes {
   DType dtype = DType::float32;
 };
 
+/// What one program computes of a model: layers that follow one another, and what stands before and behind them.
+struct LayerRange {
+  std::int64_t first = 0, last = 0;  ///< `last` is not of them
+  bool embeds = true;                ///< begins with the embedding of tokens; else with a hidden state
+  bool normalises = true;            ///< ends with the final norm
+};
+
 namespace detail {
 
 /// Declares a model's tensors in a graph: matrices as states of bytes, vectors as float32 states.
@@ -97,9 +104,9 @@ struct StoredLlamaBlock {
   StoredLinear down;
 };
 
-/// `tokens`, `slot` and `position` (rows) are the graph's inputs.
+/// `tokens` or the hidden state before the first layer, `slot` and `position` (rows) are the graph's inputs.
 struct DecodingInputs {
-  Var tokens;
+  Var tokens, hidden;
   NewTokens at;
 };
 
@@ -112,12 +119,14 @@ inline Cache cache_of(graph::Builder& builder, std::int64_t layer, CacheSizes co
 }
 
 inline Var hidden_of(graph::Builder& builder, Gpt2Config const& c, StoredModel const& model, DecodingInputs const& in,
-                     CacheSizes const& sizes) {
+                     CacheSizes const& sizes, LayerRange const& range) {
   Weights const w(builder, model);
   std::int64_t const n = model.ranks;
-  Var x = stored_rows(w.matrix("token_embd.weight", c.padded_vocabulary, c.channels), in.tokens) +
-          stored_rows(w.matrix("position_embd.weight", c.max_tokens, c.channels), in.at.position);
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+  Var x = in.hidden;
+  if (range.embeds)
+    x = stored_rows(w.matrix("token_embd.weight", c.padded_vocabulary, c.channels), in.tokens) +
+        stored_rows(w.matrix("position_embd.weight", c.max_tokens, c.channels), in.at.position);
+  for (std::int64_t layer = range.first; layer < range.last; ++layer) {
     std::string const block = "blk." + std::to_string(layer) + ".";
     double const epsilon = static_cast<double>(c.epsilon);
     StoredGpt2Block const p{layer_norm_of(w, block + "attn_norm", c.channels, epsilon),
@@ -136,17 +145,19 @@ inline Var normalised(graph::Builder& builder, Gpt2Config const& c, StoredModel 
 }
 
 inline Var hidden_of(graph::Builder& builder, LlamaConfig const& c, StoredModel const& model, DecodingInputs in,
-                     CacheSizes const& sizes) {
+                     CacheSizes const& sizes, LayerRange const& range) {
   Weights const w(builder, model);
   // Angles in float64: far positions keep their precision.
-  std::int64_t const rows = in.tokens.shape()[0], pairs = static_cast<std::int64_t>(model.rotation.frequencies.size());
+  std::int64_t const rows = in.at.position.shape()[0],
+                     pairs = static_cast<std::int64_t>(model.rotation.frequencies.size());
   Var const frequencies = builder.state("rotary.frequencies", {1, pairs}, graph::zeros(), DType::float64);
   Var const angle = reshape(convert(in.at.position, DType::float64), {rows, 1}) * frequencies;
   in.at.cosine = convert(cos(angle) * model.rotation.magnitude, DType::float32);
   in.at.sine = convert(sin(angle) * model.rotation.magnitude, DType::float32);
   in.at.pairing = c.pairing;
-  Var x = stored_rows(w.matrix("token_embd.weight", c.padded_vocabulary, c.channels), in.tokens);
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+  Var x = in.hidden;
+  if (range.embeds) x = stored_rows(w.matrix("token_embd.weight", c.padded_vocabulary, c.channels), in.tokens);
+  for (std::int64_t layer = range.first; layer < range.last; ++layer) {
     std::string const block = "blk." + std::to_string(layer) + ".";
     std::int64_t const n = model.ranks, q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
     double const epsilon = static_cast<double>(c.epsilon);
@@ -170,21 +181,29 @@ inline Var normalised(graph::Builder& builder, LlamaConfig const& c, StoredModel
 
 }  // namespace detail
 
-/// Appends `rows` tokens: inputs "tokens", "slot" and "position", int32 (rows), as kernel::CachedAttention says;
-/// output "hidden", float32 (rows, channels), after the final norm. States are the model's tensors under their names,
-/// "rotary.frequencies", and "cache.LAYER.keys" and ".values".
-inline graph::Graph decoding_graph(StoredModel const& model, std::int64_t rows, CacheSizes const& sizes) {
+/// Appends `rows` tokens: inputs "tokens" (where the range does not embed them, "hidden" in its place, float32 (rows,
+/// channels)), "slot" and "position", int32 (rows), as kernel::CachedAttention says; output "hidden", float32 (rows,
+/// channels), behind the range. States are the model's tensors under their names, "rotary.frequencies", and
+/// "cache.LAYER.keys" and ".values".
+inline graph::Graph decoding_graph(StoredModel const& model, std::int64_t rows, CacheSizes const& sizes,
+                                   LayerRange const& range) {
   graph::Builder builder;
-  detail::DecodingInputs in{builder.input("tokens", DType::int32, {rows}), {}};
+  detail::DecodingInputs in;
+  if (range.embeds) in.tokens = builder.input("tokens", DType::int32, {rows});
+  else in.hidden = builder.input("hidden", DType::float32, {rows, model.channels()});
   in.at.slot = builder.input("slot", DType::int32, {rows});
   in.at.position = builder.input("position", DType::int32, {rows});
   std::visit(
       [&](auto const& config) {
-        Var const x = detail::hidden_of(builder, config, model, in, sizes);
-        builder.output("hidden", detail::normalised(builder, config, model, x));
+        Var const x = detail::hidden_of(builder, config, model, in, sizes, range);
+        builder.output("hidden", range.normalises ? detail::normalised(builder, config, model, x) : x);
       },
       model.config);
   return graph::canonical(builder.graph());
+}
+/// All layers.
+inline graph::Graph decoding_graph(StoredModel const& model, std::int64_t rows, CacheSizes const& sizes) {
+  return decoding_graph(model, rows, sizes, {0, model.layers()});
 }
 
 /// Input "hidden", float32 (rows, channels); output "logits", float32 (rows, rows of the head); where ranks share the

@@ -16,18 +16,6 @@
 
 namespace tutti::nn {
 
-/// kind   none; linear (every frequency divided by `factor`; Chen et al. 2023, arXiv 2306.15595); yarn (Peng et al.
-///        2023, arXiv 2309.00071: high frequencies stay, low ones are divided, a ramp between); longrope (factors of
-///        each pair, Ding et al. 2024, arXiv 2402.13753)
-/// Any kind takes `factors`: frequency i is divided by factors[i], as LLaMA 3.1 and longrope files have them.
-struct RotationScaling {
-  std::string kind = "none";
-  double factor = 1;
-  std::int64_t original_tokens = 0;  ///< positions before stretching
-  double magnitude = 0;              ///< of cosine and sine; 0: as the kind computes it
-  std::vector<float> factors;
-};
-
 /// Of the first `rotated` elements of a head. Errors: configuration.
 inline Rotation rotation_of(std::int64_t rotated, std::int64_t head_size, double base, RotationScaling const& scaling,
                             std::int64_t max_tokens) {
@@ -35,6 +23,7 @@ inline Rotation rotation_of(std::int64_t rotated, std::int64_t head_size, double
   if (rotated < 2 || rotated % 2 != 0 || rotated > head_size)
     refuse(concat(rotated, " elements of a head of ", head_size, " are rotated; it must be an even number of them"));
   Rotation result;
+  result.scaling = scaling;
   for (std::int64_t i = 0; i < rotated / 2; ++i)
     result.frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(rotated)));
   if (!scaling.factors.empty()) {
@@ -46,6 +35,7 @@ inline Rotation rotation_of(std::int64_t rotated, std::int64_t head_size, double
     }
   }
   if (!(scaling.factor > 0)) refuse("the scaling factor of rotations is not positive");
+  if (scaling.magnitude > 0) result.magnitude = scaling.magnitude;
   if (scaling.kind == "linear") {
     for (double& frequency : result.frequencies) frequency /= scaling.factor;
   } else if (scaling.kind == "yarn") {
@@ -61,15 +51,12 @@ inline Rotation rotation_of(std::int64_t rotated, std::int64_t head_size, double
       double const stays = 1 - std::clamp((static_cast<double>(i) - low) / std::max(0.001, high - low), 0.0, 1.0);
       result.frequencies[i] *= stays + (1 - stays) / scaling.factor;
     }
-    result.magnitude = 1 + 0.1 * std::log(scaling.factor);
-    if (scaling.magnitude > 0) result.magnitude *= scaling.magnitude;
+    result.magnitude *= 1 + 0.1 * std::log(scaling.factor);
   } else if (scaling.kind == "longrope") {
     double const stretch =
         static_cast<double>(max_tokens) / static_cast<double>(std::max<std::int64_t>(scaling.original_tokens, 1));
-    result.magnitude = scaling.magnitude > 0 ? scaling.magnitude
-                       : stretch > 1
-                           ? std::sqrt(1 + std::log(stretch) / std::log(static_cast<double>(scaling.original_tokens)))
-                           : 1;
+    if (!(scaling.magnitude > 0) && stretch > 1)
+      result.magnitude = std::sqrt(1 + std::log(stretch) / std::log(static_cast<double>(scaling.original_tokens)));
   } else if (scaling.kind != "none") {
     refuse("rotations are scaled by '" + scaling.kind.substr(0, 40) + "', none of none, linear, yarn and longrope");
   }

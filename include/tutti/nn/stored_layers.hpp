@@ -111,7 +111,7 @@ struct StoredProduct {
     }
     return y;
   }
-  static void run(exec::Context& context, graph::CustomArguments const& args) {
+  static List<kernel::BlockProduct> products(graph::CustomArguments const& args) {
     auto const count = static_cast<std::size_t>(weights(args.reals.size()));
     float const* const bias =
         args.operands.size() > 1 + count ? reinterpret_cast<float const*>(args.operands[1 + count].data) : nullptr;
@@ -125,7 +125,11 @@ struct StoredProduct {
                           reinterpret_cast<float*>(args.result.data) + first, outs});
       first += weight.out;
     }
-    kernel::cpu::block_products(context, products.data(), static_cast<int>(count));
+    return products;
+  }
+  static void run(exec::Context& context, graph::CustomArguments const& args) {
+    List<kernel::BlockProduct> const all = products(args);
+    kernel::cpu::block_products(context, all.data(), static_cast<int>(all.size()));
   }
 };
 
@@ -150,11 +154,13 @@ struct StoredSwiGlu {
       }
     return y;
   }
-  static void run(exec::Context& context, graph::CustomArguments const& args) {
+  static kernel::BlockSwiGlu arguments(graph::CustomArguments const& args) {
     kernel::BlockMatrix const gate = matrix_of(args, 1, 0);
-    kernel::cpu::block_swiglu(
-        context, {args.result.shape[0], reinterpret_cast<float const*>(args.operands[0].data), gate.in, gate,
-                  matrix_of(args, 2, 1), reinterpret_cast<float*>(args.result.data), gate.out});
+    return {args.result.shape[0], reinterpret_cast<float const*>(args.operands[0].data), gate.in, gate,
+            matrix_of(args, 2, 1), reinterpret_cast<float*>(args.result.data), gate.out};
+  }
+  static void run(exec::Context& context, graph::CustomArguments const& args) {
+    kernel::cpu::block_swiglu(context, arguments(args));
   }
 };
 

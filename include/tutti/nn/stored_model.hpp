@@ -32,10 +32,25 @@ struct StoredTensor {
   std::int64_t bytes() const { return checked_multiply(rows, row_bytes(type, columns)); }
 };
 
+/// kind   none; linear (every frequency divided by `factor`; Chen et al. 2023, arXiv 2306.15595); yarn (Peng et al.
+///        2023, arXiv 2309.00071: high frequencies stay, low ones are divided, a ramp between); longrope (factors of
+///        each pair, Ding et al. 2024, arXiv 2402.13753)
+/// Any kind takes `factors`: frequency i is divided by factors[i], as LLaMA 3.1 and longrope files have them.
+struct RotationScaling {
+  std::string kind = "none";
+  double factor = 1;
+  std::int64_t original_tokens = 0;  ///< positions before stretching
+  double magnitude = 0;              ///< of cosine and sine; of yarn times what it computes; 0: as the kind computes it
+  std::vector<float> factors{};
+  /// Of longrope: both lists as files have them, `factors` being the one for the model's length.
+  std::vector<float> short_factors{}, long_factors{};
+};
+
 /// How positions turn queries and keys: frequency of every pair, and what cosine and sine are multiplied by.
 struct Rotation {
   std::vector<double> frequencies;
   double magnitude = 1;
+  RotationScaling scaling{};  ///< what they were made by, for who writes the model again
 };
 
 /// Movable. Tensors refer to memory that `keep` holds.

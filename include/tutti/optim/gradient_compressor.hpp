@@ -36,8 +36,8 @@ struct GradientAverage {
   constexpr graph::Var exact() const { return all_reduce(gradient, comm::PortOp::avg, where); }
   /// Zeros at the first step, kept from step to step and in checkpoints as "compression.WHAT.NAME".
   constexpr graph::Var state(std::string_view what, Shape const& shape, graph::StateUpdate across) const {
-    return builder.state(reflect::Path("compression.").append(what).append(".").append(name), shape, graph::zeros(),
-                         DType::float32, across, where);
+    return builder.state(reflect::Path("compression.").append(what).append(".").append(name),
+                         {DType::float32, gradient.type(where).replication, shape}, graph::zeros(), across, where);
   }
 
   /// What `send(sum)` makes of the gradient and of what was not sent before.

@@ -28,6 +28,9 @@ constexpr void measure_gradients(graph::Var loss, Pass pass, StepOptions const& 
   if (pass == Pass::first || pass == Pass::middle) return;
   builder.output("loss", detail::averaged(found.loss, options.reduce, where), where);
   for (std::size_t i = 0; i < found.gradients.size(); ++i) {
+    if (detail::in_parts(builder.graph(), found.parameters[i].parameter))
+      graph::refuse(where, "measure_gradients", ErrorKind::unavailable,
+                    "gradients of which ranks have parts have no statistics. Keep parameters whole");
     Var const gradient = detail::averaged(found.gradients[i], options.reduce, where);
     reflect::Path const name(builder.graph().name(found.parameters[i].parameter.node));
     Var const zero = convert(equal(gradient, 0.0), DType::float32, where);

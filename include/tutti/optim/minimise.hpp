@@ -33,11 +33,19 @@ struct StepOptions {
   AnyCompressor const* compress = nullptr;  ///< how gradients travel; null, or none: as they are
   int ranks = 1;                            ///< for compressors: of the data axis
   bool stages = false;                      ///< ranks of the pipeline axis have other parameters: the norm is of all
+  /// In front of the step's outputs, scalars and accumulators, with a dot: tells the steps of one graph apart, which
+  /// have a loss, an optimizer and parameters each. Give it to `set_step` too.
+  std::string_view name{};
 };
 
 namespace detail {
 constexpr graph::Var averaged(graph::Var value, bool reduce, graph::Where where) {
   return reduce ? graph::all_reduce(graph::vary(value, comm::PortOp::avg, where), comm::PortOp::avg, where) : value;
+}
+/// Whether ranks of the data axis have a part of this parameter each (parallel/gather_parameters.hpp), and with it of
+/// its gradient, which is averaged where it arises.
+constexpr bool in_parts(graph::Graph const& graph, graph::Parameter const& parameter) {
+  return graph.replication(parameter.node) == graph::Replication::varying;
 }
 /// Whether a parameter is a matrix of a layer in a stack, or one that products alone read whose results are no logits.
 constexpr bool is_hidden_matrix(graph::Graph const& graph, graph::Parameter const& parameter) {
@@ -81,8 +89,8 @@ constexpr StepGradients step_gradients(graph::Var loss, Pass pass, StepOptions c
     if (pass == Pass::whole) return value;
     bool const own = value.type(where).replication[graph::MeshAxis::data] == graph::Replication::varying;
     Var const sum =
-        builder.state(reflect::Path("accumulated.").append(name), value.type(where), graph::zeros(),
-                      own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
+        builder.state(reflect::Path("accumulated.").append(reflect::joined(options.name, name)), value.type(where),
+                      graph::zeros(), own ? graph::StateUpdate::per_rank : graph::StateUpdate::replicated, where);
     if (reads) value = sum + value;
     if (writes) builder.update(sum, value, where);
     return value;
@@ -115,7 +123,7 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
   List<Var> const& wrt = found.wrt;
   List<Var> gradients = found.gradients;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].parameter.node); };
-  Var squares{}, divided{};  // of what every rank has whole, and of what it has a part
+  Var squares{}, divided{}, parts{};  // of what every rank has whole, and of what it has a part along either axis
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Var& gradient = gradients[i];
     if (options.compress != nullptr && *options.compress)
@@ -125,17 +133,20 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
                                             .stacked = parameters[i].parameter.stacked,
                                             .ranks = options.ranks,
                                             .where = where});
-    else gradient = detail::averaged(gradient, options.reduce, where);
+    else gradient = detail::averaged(gradient, options.reduce && !in_parts(builder.graph(), parameters[i].parameter),
+                                     where);
     if (!parameters[i].counted) continue;
     bool const part = gradient.type(where).replication[graph::MeshAxis::tensor] == graph::Replication::varying;
-    Var& sum = part ? divided : squares;
+    Var& sum = part ? divided : in_parts(builder.graph(), parameters[i].parameter) ? parts : squares;
     sum = sum.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, sum, where);
   }
-  if (divided.builder != nullptr) {
-    Var const all = all_reduce(partial(divided, graph::MeshAxis::tensor, where), graph::MeshAxis::tensor,
-                               comm::PortOp::sum, where);
+  auto const add = [&](Var part, graph::MeshAxis axis) {
+    if (part.builder == nullptr) return;
+    Var const all = all_reduce(partial(part, axis, where), axis, comm::PortOp::sum, where);
     squares = squares.builder == nullptr ? all : graph::Operand(squares, where) + all;
-  }
+  };
+  add(divided, graph::MeshAxis::tensor);
+  add(parts, graph::MeshAxis::data);
   if (options.stages) {
     graph::MeshAxis const axis = graph::MeshAxis::pipeline;
     if (squares.builder == nullptr) squares = graph::constant(builder, 0, {}, DType::float64, where);
@@ -144,11 +155,11 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
     squares = all_reduce(partial(squares, axis, where), axis, comm::PortOp::sum, where);
   }
   Var const norm = convert(sqrt(squares, where), DType::float32, where);
-  builder.output("grad_norm", norm, where);
+  builder.output(reflect::joined(options.name, "grad_norm"), norm, where);
   Var const scale = options.clip > 0 ? options.clip / maximum(norm, options.clip)
                                      : graph::constant(builder, 1, {}, DType::float32, where);
   auto const range = builder.scope("update", where);
-  Var const learning_rate = builder.scalar("learning_rate", DType::float32, where);
+  Var const learning_rate = builder.scalar(reflect::joined(options.name, "learning_rate"), DType::float32, where);
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     ParameterGroup const& group = parameters[i].group;
     reflect::Path const name(name_of(i));
@@ -162,6 +173,7 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
                                       : decays    ? double{optimizer.weight_decay}
                                                   : 0.0,
                       .name = name,
+                      .step = options.name,
                       .stacked = parameters[i].parameter.stacked,
                       .hidden_matrix = parameters[i].hidden_matrix,
                       .where = where});
@@ -175,6 +187,9 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
 /// the axis of layers not counted, unless a group says otherwise.
 /// Hidden matrices, of which optimizers such as Muon know: those of rank two in a Stack, and others of rank two that
 /// only `linear`, `dot_general` and loops read, but for heads, whose product a cross-entropy reads.
+/// Several in one graph, say of a generator and of what judges it, have a StepOptions::name each, which stands in front
+/// of what follows, and train different parameters: the others' are frozen. All gradients are of the parameters before
+/// any update.
 /// Scalars    learning_rate, and those of the optimizer (of `whole` and `last`): `set_step` gives them
 /// States     the optimizer's, and a compressor's; "accumulated.NAME" and "accumulated.loss" when there are micro-steps
 /// Outputs    loss, averaged over micro-steps and (by their weights) ranks, and grad_norm, before clipping (of `whole`
@@ -185,9 +200,13 @@ template <Optimizer O = AdamW>
 constexpr void minimise(graph::Var loss, Pass pass, O const& optimizer, StepOptions const& options,
                         graph::Where where = graph::Where::current()) {
   graph::Builder& builder = graph::detail::home(loss, where);
+  for (graph::Id const id : builder.graph().scalars)
+    if (builder.graph().name(id) == reflect::joined(options.name, "learning_rate"))
+      graph::refuse(where, "minimise", ErrorKind::invalid_argument,
+                    "the graph has a step of this name already. Give each of them a StepOptions::name of its own");
   detail::StepGradients const found = detail::step_gradients(loss, pass, options, where);
   if (pass == Pass::first || pass == Pass::middle) return;
-  builder.output("loss", detail::averaged(found.loss, options.reduce, where), where);
+  builder.output(reflect::joined(options.name, "loss"), detail::averaged(found.loss, options.reduce, where), where);
   detail::update_parameters(builder, found, optimizer, options, where);
 }
 

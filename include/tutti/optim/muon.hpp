@@ -73,6 +73,10 @@ struct Muon {
   constexpr void update(ParameterUpdate const& p) const {
     using graph::Operand, graph::Var;
     if (!p.hidden_matrix) return adamw.update(p);
+    if (p.parameter.type(p.where).replication[graph::MeshAxis::data] == graph::Replication::varying)
+      graph::refuse(p.where, "Muon", ErrorKind::unavailable,
+                    "'" + std::string(p.name) + "' is divided among the ranks of the data axis, and to make a matrix "
+                    "orthogonal takes all of it. Use AdamW or SGD, or whole parameters");
     if (p.parameter.type(p.where).replication[graph::MeshAxis::tensor] == graph::Replication::varying)
       graph::refuse(p.where, "Muon", ErrorKind::unavailable,
                     "'" + std::string(p.name) + "' is divided among the ranks of the tensor axis, and to make a matrix "

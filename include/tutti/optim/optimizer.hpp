@@ -25,6 +25,7 @@ struct ParameterUpdate {
   graph::Var learning_rate;        ///< (): with the factor of the parameter's group in it
   double weight_decay = 0;         ///< of this parameter: 0 where it does not decay
   std::string_view name;           ///< as "blocks.qkv.weight"
+  std::string_view step{};         ///< StepOptions::name
   bool stacked = false;            ///< the first axis counts layers, each a parameter of its own
   bool hidden_matrix = false;      ///< a matrix between hidden layers, for optimizers of matrices: see minimise
   graph::Where where;
@@ -32,12 +33,14 @@ struct ParameterUpdate {
   /// Zeros of the parameter's shape at the first step, kept from step to step and in checkpoints as "PREFIX.NAME". The
   /// prefix tells optimizers apart.
   constexpr graph::Var state(std::string_view prefix) const {
-    return builder.state(reflect::Path(prefix).append(".").append(name), parameter.type(where), graph::zeros(),
-                         graph::StateUpdate::replicated, where);
+    graph::Type const type = parameter.type(where);
+    bool const part = type.replication[graph::MeshAxis::data] == graph::Replication::varying;
+    return builder.state(reflect::Path(prefix).append(".").append(name), type, graph::zeros(),
+                         part ? graph::StateUpdate::part : graph::StateUpdate::replicated, where);
   }
   /// A number of the step, float32 (), which `scalars` gives; the same for all parameters.
   constexpr graph::Var scalar(std::string_view scalar_name) const {
-    return builder.shared_scalar(scalar_name, DType::float32, where);
+    return builder.shared_scalar(reflect::joined(step, scalar_name), DType::float32, where);
   }
   /// The parameter less learning_rate * weight_decay of it, which no moment sees (Loshchilov, Hutter 2019).
   constexpr graph::Var decayed() const {
@@ -100,11 +103,12 @@ class AnyOptimizer {
 };
 
 /// Gives a program of `minimise` its learning rate and the optimizer's scalars for step `step`, counted from 1.
+/// `name`: the StepOptions::name of several in one program.
 template <Optimizer O, class Run>
-void set_step(Run& run, O const& optimizer, double learning_rate, std::int64_t step) {
-  run.set("learning_rate", learning_rate);
+void set_step(Run& run, O const& optimizer, double learning_rate, std::int64_t step, std::string_view name = {}) {
+  run.set(reflect::joined(name, "learning_rate"), learning_rate);
   for (StepScalar const& scalar : optimizer.scalars(step))
-    if (run.takes(scalar.name)) run.set(scalar.name, scalar.value);
+    if (reflect::Path const text = reflect::joined(name, scalar.name); run.takes(text)) run.set(text, scalar.value);
 }
 
 }  // namespace tutti::optim

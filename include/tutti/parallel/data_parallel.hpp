@@ -83,9 +83,10 @@ inline void barrier(comm::Port& port, std::source_location where = std::source_l
   if (port.size() > 1) port.barrier(where);
 }
 
-/// Whether a field is each rank's own: sums between micro-steps, sections of moments, and what a model says is.
+/// Whether a field is each rank's own: sums between micro-steps, sections of moments, parts of parameters and of their
+/// moments, and what a model says is.
 inline bool is_own(graph::Field const& field) noexcept {
-  return field.per_rank || field.sections || optim::is_accumulator(field.name);
+  return field.per_rank || field.part || field.sections || optim::is_accumulator(field.name);
 }
 
 /// Gives every rank the contents of rank `root`, but of what is each rank's own. Ranks: all, with states of the same

@@ -69,7 +69,7 @@ DataParallel mesh(Communicator<B>& communicator, MeshSizes const& sizes, Replica
           .tensor = line(checked.tensor, "tensor"),
           .pipeline = line(checked.pipeline, "pipeline"),
           .all = comm::port(communicator, where),
-          .sharded = replicas == Replicas::sharded};
+          .sharded = replicas == Replicas::sharded && checked.data > 1};
 }
 
 }  // namespace tutti::parallel

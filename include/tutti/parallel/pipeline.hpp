@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -100,12 +101,25 @@ class StageInbox {
   std::int64_t expected_ = 0;
 };
 
-/// The programs of a stage, compiled from StageGraphs.
+/// The programs of a stage's part of the model, compiled from StageGraphs.
 struct StagePrograms {
-  graph::Program forward, first_backward, backward;
+  graph::Program forward, first_backward, backward, inputs;
   List<graph::Graph> graphs;  ///< of these, for the states that they need
-  int carried = 1;            ///< values that pass to the next stage
+  bool splits = false;        ///< `inputs` is there, and `backward` the other half of a backward pass
+
+  std::vector<graph::Program const*> all() const {
+    std::vector<graph::Program const*> all{&forward, &first_backward, &backward};
+    if (splits) all.push_back(&inputs);
+    return all;
+  }
 };
+/// The parts of a stage, the one that comes first in the model first.
+struct StageParts {
+  std::vector<StagePrograms> programs;
+  int carried = 1;  ///< values that pass from a part to the next
+};
+/// Gives a State what part `part` of a stage has of parameters and sums of gradients, by reference.
+using ReferPart = FunctionRef<void(graph::State&, int part)>;
 
 /// A gradient of which several stages have addends: that of a parameter which each of them has.
 struct StageSum {
@@ -113,8 +127,8 @@ struct StageSum {
   List<int> stages;  ///< in ascending order
 };
 
-/// Runs the passes of a step. Every micro-batch that is under way has a slot, with the activations that its backward
-/// pass reads; parameters and sums of gradients are those of the caller's state.
+/// Runs the passes of a step. Every micro-batch that is under way has a slot in each part of the stage, with the
+/// activations that its backward pass reads; parameters and sums of gradients are those of the caller's state.
 /// Ranks         all stages of the pipeline, the same calls in the same order. Blocking.
 /// Determinism   micro-batches add their gradients in ascending order, stages theirs to a shared one likewise
 class StageRun {
@@ -122,36 +136,54 @@ class StageRun {
   /// Gives a program its inputs, of micro-batch `micro`.
   using Give = FunctionRef<void(graph::Executor&, std::int64_t)>;
 
-  /// All of these outlive it. `state` has the parameters and the sums, whose memory stays where it is. `tensor` joins
-  /// the ranks that have a part of this stage each; null: this one has all of it.
-  StageRun(exec::Context& context, graph::State& state, StagePrograms const& programs, PipelineLayout const& layout,
-           std::int64_t micro_batches, comm::Port& pipeline, comm::Port* tensor,
-           Shared<graph::Workspace> const& workspace)
+  /// All of these outlive it, but for `refer`. `state` has the parameters and the sums, whose memory stays where it is.
+  /// `tensor` joins the ranks that have a part of this stage each; null: this one has all of it.
+  StageRun(exec::Context& context, graph::State& state, StageParts const& parts, ReferPart refer,
+           PipelineLayout const& layout, std::int64_t micro_batches, comm::Port& pipeline, comm::Port* tensor,
+           Shared<graph::Workspace> const& workspace, bool profile = false)
       : state_(state),
-        programs_(programs),
         layout_(layout),
         port_(pipeline),
         tensor_(tensor),
-        tasks_(pipeline_tasks(layout.schedule, layout.stages, layout.stage, micro_batches)) {
-    for (std::int64_t i = kept_micro_batches(tasks_); i > 0; --i) add_slot(context, workspace);
-    Slot& slot = *slots_[0];
-    if (!first()) activations_ = std::make_unique<StageInbox>(port_, layout_.stage - 1, 0, bytes_of(slot.inputs));
-    if (!last()) gradients_ = std::make_unique<StageInbox>(port_, layout_.stage + 1, 1, bytes_of(slot.gradients));
-    micro_batches_ = micro_batches;
+        tasks_(pipeline_tasks(layout, micro_batches)),
+        slots_(parts.programs.size()),
+        micro_batches_(micro_batches) {
+    auto const make_inbox = [&](std::unique_ptr<StageInbox>& inbox, int from, int tag, auto const& fields) {
+      if (!inbox) inbox = std::make_unique<StageInbox>(port_, from, tag, bytes_of(fields));
+    };
+    for (int part = 0; part < layout.virtual_stages; ++part) {
+      auto& slots = slots_[static_cast<std::size_t>(part)];
+      for (std::int64_t i = kept_micro_batches(tasks_, part); i > 0; --i) {
+        slots.push_back(std::make_unique<Slot>(port_));
+        refer(slots.back()->state, part);
+        prepare(*slots.back(), context, parts, part, slots.size() == 1, workspace, profile);
+      }
+      if (!first(part)) {
+        make_inbox(activations_, before(), 0, slots[0]->inputs);
+        received_forward_ += micro_batches;
+      }
+      if (!last(part)) {
+        make_inbox(gradients_, behind(), 1, slots[0]->gradients);
+        received_backward_ += micro_batches;
+      }
+    }
   }
 
-  /// The sum of micro-batches' losses on the last stage, 0 on others; gradients are in the state.
+  /// The sum of micro-batches' losses on the stage that has the last part, 0 on others; gradients are in the state.
   double passes(Give give, std::source_location where) {
     waited_ns_ = 0;
     double loss = 0;
-    if (activations_) activations_->expect(micro_batches_, where);
-    if (gradients_) gradients_->expect(micro_batches_, where);
+    if (activations_) activations_->expect(received_forward_, where);
+    if (gradients_) gradients_->expect(received_backward_, where);
     for (PipelineTask const& task : tasks_) {
-      Slot& slot = *slots_[static_cast<std::size_t>(task.micro_batch) % slots_.size()];
-      if (task.backward) backward(slot, task.micro_batch, give, where);
-      else loss += forward(slot, task.micro_batch, give, where);
+      auto& slots = slots_[static_cast<std::size_t>(task.part)];
+      Slot& slot = *slots[static_cast<std::size_t>(task.micro_batch) % slots.size()];
+      if (task.work == PipelineWork::forward) loss += forward(slot, task, give, where);
+      else if (task.work == PipelineWork::backward) backward(slot, task, give, where);
+      else add_gradients(slot, task, give, where);
     }
-    for (auto& slot : slots_) waited_ns_ += slot->forward_sent.wait() + slot->backward_sent.wait();
+    for (auto& slots : slots_)
+      for (auto& slot : slots) waited_ns_ += slot->forward_sent.wait() + slot->backward_sent.wait();
     return loss;
   }
   /// Each of the stages that have one of these gets the sum of their addends, made in the order of stages.
@@ -181,6 +213,34 @@ class StageRun {
     }
   }
 
+  /// Of one of the programs of a part in a step; over all micro-batches.
+  struct Measured {
+    std::string what;  ///< "forward", "gradients of inputs", "first backward", "backward", "gradients of weights"
+    int part = 0;
+    std::int64_t runs = 1;
+    graph::Profile profile;
+  };
+  /// Needs `profile`.
+  std::vector<Measured> profiles() const {
+    std::vector<Measured> all;
+    for (std::size_t part = 0; part < slots_.size(); ++part) {
+      auto const add = [&](char const* what, std::int64_t runs, auto member) {
+        Measured found{what, static_cast<int>(part), runs, {}};
+        for (auto const& slot : slots_[part])
+          if (graph::Executor const* const run = ((*slot).*member).get()) {
+            if (!found.profile.measures()) found.profile = run->profile();
+            else found.profile.add(run->profile());
+          }
+        if (found.profile.measures() && runs > 0) all.push_back(std::move(found));
+      };
+      bool const splits = splits_backward(layout_.schedule);
+      add("forward", micro_batches_, &Slot::forward);
+      add("gradients of inputs", micro_batches_, &Slot::inputs_only);
+      add(splits ? "first gradients of weights" : "first backward", 1, &Slot::first_backward);
+      add(splits ? "gradients of weights" : "backward", micro_batches_ - 1, &Slot::backward);
+    }
+    return all;
+  }
   /// Nanoseconds of the last step in which this rank only waited for messages: the pipeline's bubble among them.
   std::int64_t waited_ns() const noexcept { return waited_ns_; }
 
@@ -188,22 +248,23 @@ class StageRun {
   struct Slot {
     graph::State state;
     List<graph::Field*> inputs, outputs, gradients, input_gradients;  // null: an integer, which has no gradient
-    std::unique_ptr<graph::Executor> forward, first_backward, backward;
+    std::unique_ptr<graph::Executor> forward, first_backward, backward, inputs_only;
     StageMessages forward_sent, backward_sent;
     explicit Slot(comm::Port& port) : forward_sent(port), backward_sent(port) {}
   };
   static constexpr int sum_tag = 32767;
 
-  bool first() const noexcept { return layout_.stage == 0; }
-  bool last() const noexcept { return layout_.stage + 1 == layout_.stages; }
+  bool first(int part) const noexcept { return layout_.part(part) == 0; }
+  bool last(int part) const noexcept { return layout_.part(part) + 1 == layout_.parts(); }
+  /// The ranks whose parts come before and behind this one's: behind the last stage the next part of the first one.
+  int before() const noexcept { return (layout_.stage + layout_.stages - 1) % layout_.stages; }
+  int behind() const noexcept { return (layout_.stage + 1) % layout_.stages; }
 
-  void add_slot(exec::Context& context, Shared<graph::Workspace> const& workspace) {
-    slots_.push_back(std::make_unique<Slot>(port_));
-    Slot& slot = *slots_.back();
-    for (graph::Field const& field : state_.fields())
-      slot.state.refer(field.name, field.dtype, field.shape, field.data());
-    for (graph::Graph const& graph : programs_.graphs) slot.state.add(graph);
-    for (int i = 0; i < programs_.carried; ++i) {
+  void prepare(Slot& slot, exec::Context& context, StageParts const& parts, int part, bool begins,
+               Shared<graph::Workspace> const& workspace, bool profile) {
+    StagePrograms const& programs = parts.programs[static_cast<std::size_t>(part)];
+    for (graph::Graph const& graph : programs.graphs) slot.state.add(graph);
+    for (int i = 0; i < parts.carried; ++i) {
       auto const find = [&](char const* what, List<graph::Field*>& list) {
         if (graph::Field* const field = slot.state.find(pipeline_name(what, static_cast<std::size_t>(i))))
           list.push_back(field);
@@ -214,11 +275,15 @@ class StageRun {
     auto const ready = [&](graph::Program const& program) {
       return std::make_unique<graph::Executor>(context, program, slot.state,
                                                graph::ExecutorOptions{
-                                                   .tensor = tensor_, .beside = &port_, .workspace = workspace});
+                                                   .tensor = tensor_,
+                                                   .beside = &port_,
+                                                   .workspace = workspace,
+                                                   .profile = profile});
     };
-    slot.forward = ready(programs_.forward);
-    slot.backward = ready(programs_.backward);
-    if (slots_.size() == 1) slot.first_backward = ready(programs_.first_backward);
+    slot.forward = ready(programs.forward);
+    slot.backward = ready(programs.backward);
+    if (begins) slot.first_backward = ready(programs.first_backward);
+    if (programs.splits) slot.inputs_only = ready(programs.inputs);
   }
   static List<std::int64_t> bytes_of(List<graph::Field*> const& fields) {
     List<std::int64_t> bytes;
@@ -236,80 +301,100 @@ class StageRun {
       messages.send(fields[i]->data(), fields[i]->bytes(), to, tag + 2 * static_cast<int>(i), where);
   }
 
-  double forward(Slot& slot, std::int64_t micro, Give give, std::source_location where) {
-    if (activations_) waited_ns_ += activations_->take(memory_of(slot.inputs), where);
+  double forward(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
+    if (!first(task.part)) waited_ns_ += activations_->take(memory_of(slot.inputs), where);
     waited_ns_ += slot.forward_sent.wait();  // what went from here before
-    give(*slot.forward, micro);
+    give(*slot.forward, task.micro_batch);
     slot.forward->run(where);
-    if (last()) return slot.forward->value("loss");
-    send(slot.forward_sent, slot.outputs, layout_.stage + 1, 0, where);
+    if (last(task.part)) return slot.forward->value("loss");
+    send(slot.forward_sent, slot.outputs, behind(), 0, where);
     return 0;
   }
-  void backward(Slot& slot, std::int64_t micro, Give give, std::source_location where) {
-    if (gradients_) waited_ns_ += gradients_->take(memory_of(slot.gradients), where);
+  void backward(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
+    if (!last(task.part)) waited_ns_ += gradients_->take(memory_of(slot.gradients), where);
     waited_ns_ += slot.backward_sent.wait();
-    graph::Executor& run = micro == 0 ? *slot.first_backward : *slot.backward;
-    give(run, micro);
+    if (!splits_backward(layout_.schedule)) {
+      add_gradients(slot, task, give, where);
+    } else if (slot.inputs_only) {
+      give(*slot.inputs_only, task.micro_batch);
+      slot.inputs_only->run(where);
+    }
+    if (!first(task.part)) send(slot.backward_sent, slot.input_gradients, before(), 1, where);
+  }
+  /// The backward pass, or what is left of it.
+  void add_gradients(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
+    graph::Executor& run = task.micro_batch == 0 ? *slot.first_backward : *slot.backward;
+    give(run, task.micro_batch);
     run.run(where);
-    if (!first()) send(slot.backward_sent, slot.input_gradients, layout_.stage - 1, 1, where);
   }
 
   graph::State& state_;
-  StagePrograms const& programs_;
   PipelineLayout layout_;
   comm::Port& port_;
   comm::Port* tensor_;
   List<PipelineTask> tasks_;
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<float> addend_;  // of a sum over stages
+  std::vector<std::vector<std::unique_ptr<Slot>>> slots_;  // by part
+  std::vector<float> addend_;                              // of a sum over stages
   std::unique_ptr<StageInbox> activations_, gradients_;
-  std::int64_t micro_batches_ = 0, waited_ns_ = 0;
+  std::int64_t micro_batches_, received_forward_ = 0, received_backward_ = 0;  // messages of a step
+  std::int64_t waited_ns_ = 0;
 };
 
-/// The loss of a batch that every stage has, without a gradient: one forward pass, stage after stage.
+/// The forward passes of a stage's parts alone.
+struct StageEvaluations {
+  std::vector<graph::Graph> graphs;      ///< evaluation_graphs
+  std::vector<graph::Program> programs;  ///< compiled from them
+};
+
+/// The loss of a batch that every stage has, without a gradient: one forward pass, part after part.
 class StageEvaluation {
  public:
-  /// `program` was compiled from `graph`, an evaluation_graph. All of these outlive it, as those of StageRun.
-  StageEvaluation(exec::Context& context, graph::State& state, graph::Graph const& graph, graph::Program const& program,
-                  PipelineLayout const& layout, comm::Port& pipeline, comm::Port* tensor,
-                  Shared<graph::Workspace> const& workspace)
+  /// All of these outlive it, as those of StageRun.
+  StageEvaluation(exec::Context& context, StageEvaluations const& parts, ReferPart refer, PipelineLayout const& layout,
+                  comm::Port& pipeline, comm::Port* tensor, Shared<graph::Workspace> const& workspace)
       : layout_(layout), port_(pipeline), messages_(pipeline) {
-    for (graph::Field const& field : state.fields()) own_.refer(field.name, field.dtype, field.shape, field.data());
-    own_.add(graph);
-    executor_ =
-        std::make_unique<graph::Executor>(context, program, own_,
-                                          graph::ExecutorOptions{.tensor = tensor, .workspace = workspace});
+    for (std::size_t part = 0; part < parts.graphs.size(); ++part) {
+      graph::State& own = own_.emplace_back();
+      refer(own, static_cast<int>(part));
+      own.add(parts.graphs[part]);
+      executors_.push_back(std::make_unique<graph::Executor>(
+          context, parts.programs[part], own, graph::ExecutorOptions{.tensor = tensor, .workspace = workspace}));
+    }
   }
   /// `give` gives the program its inputs. Ranks: all stages, which get the same loss. Blocking.
   double operator()(FunctionRef<void(graph::Executor&)> give, std::source_location where) {
-    bool const last = layout_.stage + 1 == layout_.stages;
-    pass("input", layout_.stage > 0, where);
-    give(*executor_);
-    executor_->run(where);
-    pass("output", !last, where);
-    double loss = last ? executor_->value("loss") : 0;
-    port_.wait(port_.start_broadcast(&loss, 1, DType::float64, layout_.stages - 1, where));
+    double loss = 0;
+    int const stages = layout_.stages;
+    for (std::size_t i = 0; i < executors_.size(); ++i) {
+      int const part = layout_.part(static_cast<int>(i));
+      bool const last = part + 1 == layout_.parts();
+      if (part > 0) pass(own_[i], true, (layout_.stage + stages - 1) % stages, where);
+      give(*executors_[i]);
+      executors_[i]->run(where);
+      if (last) loss = executors_[i]->value("loss");
+      else pass(own_[i], false, (layout_.stage + 1) % stages, where);
+    }
+    port_.wait(port_.start_broadcast(&loss, 1, DType::float64, stages - 1, where));
     return loss;
   }
 
  private:
-  void pass(char const* what, bool passes, std::source_location where) {
-    for (std::size_t i = 0; passes; ++i) {
-      graph::Field* const field = own_.find(pipeline_name(what, i));
+  void pass(graph::State& own, bool comes, int rank, std::source_location where) {
+    for (std::size_t i = 0;; ++i) {
+      graph::Field* const field = own.find(pipeline_name(comes ? "input" : "output", i));
       if (field == nullptr) break;
       int const tag = 2 * static_cast<int>(i);
-      if (what == std::string_view("input"))
-        messages_.receive(field->data(), field->bytes(), layout_.stage - 1, tag, where);
-      else messages_.send(field->data(), field->bytes(), layout_.stage + 1, tag, where);
+      if (comes) messages_.receive(field->data(), field->bytes(), rank, tag, where);
+      else messages_.send(field->data(), field->bytes(), rank, tag, where);
     }
     messages_.wait();
   }
 
   PipelineLayout layout_;
   comm::Port& port_;
-  graph::State own_;
+  std::deque<graph::State> own_;  // by part, where executors refer to it
   StageMessages messages_;
-  std::unique_ptr<graph::Executor> executor_;
+  std::vector<std::unique_ptr<graph::Executor>> executors_;
 };
 
 }  // namespace tutti::parallel

@@ -9,7 +9,10 @@
 #include <tutti/core/list.hpp>
 #include <tutti/graph/canonical.hpp>
 #include <tutti/graph/ops.hpp>
+#include <tutti/parallel/node_copier.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -21,81 +24,18 @@ namespace tutti::parallel {
 /// Names of what passes between stages, value `i` of those that the loop carries from layer to layer.
 inline std::string pipeline_name(char const* what, std::size_t i) { return concat("pipeline.", what, ".", i); }
 
-namespace detail {
-
-/// Copies nodes of one graph into a builder of another, operands first.
-class NodeCopier {
- public:
-  using Id = graph::Id;
-
-  NodeCopier(graph::Graph const& from, graph::Builder& to)
-      : from_(from), to_(to), ids_(from.nodes.size(), graph::none) {}
-
-  Id operator[](Id id) const { return ids_[static_cast<std::size_t>(id)]; }
-  graph::Var var(Id id) const { return {&to_, (*this)[id]}; }
-  void set(Id id, Id made) { ids_[static_cast<std::size_t>(id)] = made; }
-  void trace(Id id) { to_.copy_source(from_.source(id), from_[id].line); }
-
-  /// A node whose operands are there; with other integers, where they are said.
-  Id copy(Id id, List<Id> operands) {
-    return copy(id, std::move(operands), {from_.integers(id).begin(), from_.integers(id).end()});
-  }
-  Id copy(Id id, List<Id> operands, List<std::int64_t> integers) {
-    trace(id);
-    graph::Draft draft = graph::draft(from_.op(id), std::move(operands), std::move(integers),
-                                      {from_.reals(id).begin(), from_.reals(id).end()}, from_.type(id));
-    draft.custom = from_[id].custom;
-    if (from_[id].body != graph::none) draft.body = to_.add_body(from_.body(id));
-    return to_.emit(std::move(draft));
-  }
-  List<Id> operands(Id id) const {
-    List<Id> made;
-    for (Id operand : from_.operands(id)) made.push_back((*this)[operand]);
-    return made;
-  }
-  /// As `copy`, and leaves as they are there.
-  void add(Id id) {
-    trace(id);
-    switch (from_.op(id)) {
-      case graph::Op::input:
-        return set(id, to_.input(from_.name(id), from_.dtype(id), from_.shape(id), from_.type(id).replication).id);
-      case graph::Op::scalar: return set(id, to_.scalar(from_.name(id), from_.dtype(id)).id);
-      case graph::Op::parameter:
-        for (graph::Parameter const& parameter : from_.parameters)
-          if (parameter.node == id) add(parameter, from_.shape(id));
-        return;
-      case graph::Op::state:
-        for (std::size_t i = 0; i < from_.states.size(); ++i)
-          if (from_.states[i] == id)
-            set(id, to_.state(from_.name(id), from_.type(id), from_.state_inits[i], graph::state_update(from_, id)).id);
-        return;
-      default: return set(id, copy(id, operands(id)));
-    }
-  }
-  void add(graph::Parameter const& parameter, Shape const& shape) {
-    trace(parameter.node);
-    set(parameter.node, to_.parameter(from_.name(parameter.node), shape, parameter.init, parameter.stacked,
-                                      std::source_location::current(), from_.type(parameter.node).replication).id);
-  }
-
- private:
-  graph::Graph const& from_;
-  graph::Builder& to_;
-  List<Id> ids_;
-};
-
-}  // namespace detail
-
-/// The stages of a model. The loop over its Stack with the most layers is divided: each stage has equally many layers,
-/// one behind the other. What stands before the loop belongs to the first stage, what depends on the loop to the last
-/// one. What layers or the last stage read of values from before the loop (positions, masks) each stage computes for
-/// itself. A parameter that several stages read (tied embeddings) each of them has, with an addend of its gradient.
+/// The parts of a model that the stages of a pipeline have: one each, or several. The loop over its Stack with the most
+/// layers is divided: each part has some layers, one behind the other. What stands before the loop belongs to the first
+/// part, what depends on the loop to the last one. What layers or the last part read of values from before the loop
+/// (positions, masks) each part computes for itself. A parameter that several stages read (tied embeddings) each of
+/// them has, with an addend of its gradient.
 class PipelineCut {
  public:
   /// `model` has the output "loss". Errors: unavailable, for a model that cannot be cut, with the reason;
   /// configuration, in figures, for layers that stages do not divide.
-  PipelineCut(graph::Graph model, int stages, std::source_location where = std::source_location::current())
-      : model_(std::move(model)), stages_(stages) {
+  PipelineCut(graph::Graph model, PipelineLayout const& layout,
+              std::source_location where = std::source_location::current())
+      : model_(std::move(model)), stages_(layout.stages), parts_(layout.parts()) {
     auto const refuse = [&](ErrorKind kind, std::string text) {
       throw Error(kind, "pipeline", std::move(text), where);
     };
@@ -114,13 +54,8 @@ class PipelineCut {
     std::string const loop = concat("the loop over layers (", model_.file(loop_), ":",
                                     std::to_string(model_[loop_].line), ") ");
     if (shape_.reversed) refuse(ErrorKind::unavailable, concat(loop, "goes from the last one back. Use one stage"));
-    if (stages < 1 || shape_.length % stages != 0) {
-      std::string fitting;
-      for (std::int64_t n = 1; n <= shape_.length; ++n)
-        if (shape_.length % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
-      refuse(ErrorKind::configuration, concat("the ", shape_.length, " layers of the model do not divide among ",
-                                              stages, " stages. Use one of ", fitting));
-    }
+    first_.push_back(0);
+    if (std::string const wrong = divide_layers(layout); !wrong.empty()) refuse(ErrorKind::configuration, wrong);
     List<graph::Id> const reached = graph::reachable_order(model_, {loss_});
     List<char> above(model_.nodes.size(), char{0});
     above[at(loop_)] = 1;
@@ -128,7 +63,7 @@ class PipelineCut {
       for (graph::Id operand : model_.operands(id)) above[at(id)] |= above[at(operand)];
     if (above[at(loss_)] == 0) refuse(ErrorKind::unavailable, concat(loop, "does not lead to the loss. Use one stage"));
     for (graph::Id id : reached)
-      if (stages > 1 && model_.op(id) == graph::Op::result && model_.operand(id, 0) == loop_ &&
+      if (parts_ > 1 && model_.op(id) == graph::Op::result && model_.operand(id, 0) == loop_ &&
           model_.integer(id) >= shape_.carried)
         refuse(ErrorKind::unavailable, concat(loop, "gives the loss values of every layer. Use one stage"));
     divided_.assign(model_.nodes.size(), char{0});
@@ -143,7 +78,7 @@ class PipelineCut {
       for (std::size_t i = 0; i < operands.size(); ++i)
         if (id != loop_ || i < slices) divided_[at(operands[i])] = 0;
     }
-    for (int stage = 0; stage < stages; ++stage) needed_.push_back(needed_by(stage));
+    for (int part = 0; part < parts_; ++part) needed_.push_back(needed_by(part));
     auto const keep_somewhere = [&](graph::Id id) {  // what nobody reads is in checkpoints as well
       bool read = false;
       for (List<char> const& needed : needed_) read = read || needed[at(id)] != 0;
@@ -153,11 +88,26 @@ class PipelineCut {
     for (graph::Id state : model_.states) keep_somewhere(state);
   }
 
+  PipelineCut(graph::Graph model, int stages, std::source_location where = std::source_location::current())
+      : PipelineCut(std::move(model), PipelineLayout{.stages = stages}, where) {}
+
   int stages() const noexcept { return stages_; }
+  int parts() const noexcept { return parts_; }
   std::int64_t layers() const noexcept { return shape_.length; }
   graph::Graph const& model() const noexcept { return model_; }
-  /// Values that pass from a stage to the next.
+  /// Values that pass from a part to the next.
   int carried() const noexcept { return shape_.carried; }
+
+  /// Of a part; and the number of its first one in the model.
+  std::int64_t layers_of(int part) const { return first_[at(part + 1)] - first_[at(part)]; }
+  std::int64_t first_layer(int part) const { return first_[at(part)]; }
+  /// Layers of a stage: those of its parts, one part behind the other, and where a part's begin among them.
+  std::int64_t layers_on(int stage) const { return layer_on_stage(stage + parts_); }
+  std::int64_t layer_on_stage(int part) const {
+    std::int64_t layers = 0;
+    for (int before = part % stages_; before < part && before < parts_; before += stages_) layers += layers_of(before);
+    return layers;
+  }
 
   /// Whether a stage has some layers of this parameter.
   bool divided(graph::Parameter const& parameter) const { return divided_[at(parameter.node)] != 0; }
@@ -165,7 +115,13 @@ class PipelineCut {
   /// has all.
   bool has(graph::Parameter const& parameter, int stage) const { return has(parameter.node, stage); }
   /// The same of any node of the model; of none no stage does.
-  bool has(graph::Id node, int stage) const { return node != graph::none && needed_[at(stage)][at(node)] != 0; }
+  bool has(graph::Id node, int stage) const {
+    bool found = false;
+    for (int part = stage; part < parts_; part += stages_) found = found || reads(node, part);
+    return found;
+  }
+  /// Whether part `part` does.
+  bool reads(graph::Id node, int part) const { return node != graph::none && needed_[at(part)][at(node)] != 0; }
   /// The stages that have the whole parameter, in ascending order; none of one that is divided or that nobody reads.
   List<int> owners(graph::Parameter const& parameter) const {
     List<int> stages;
@@ -174,25 +130,25 @@ class PipelineCut {
     return stages;
   }
   /// Of what a stage has of it.
-  Shape part_of(graph::Parameter const& parameter) const {
+  Shape shape_on(graph::Parameter const& parameter, int stage) const {
     Shape const& shape = model_.shape(parameter.node);
-    return divided(parameter) ? shape.with(0, shape[0] / stages_) : shape;
+    return divided(parameter) ? shape.with(0, layers_on(stage)) : shape;
   }
 
-  /// A stage as a graph of its own. It reads states "pipeline.input.i", but for the first, and has outputs
+  /// A part as a graph of its own. It reads states "pipeline.input.i", but for the first, and has outputs
   /// "pipeline.output.i", or the last one "loss".
-  graph::Graph stage(int number) const {
+  graph::Graph part(int number) const {
     graph::Builder builder;
     detail::NodeCopier copier(model_, builder);
     List<char> const& needed = needed_[at(number)];
     for (graph::Id id = 0; id < model_.size(); ++id) {
       if (needed[at(id)] == 0) continue;
       if (id == loop_) add_loop(copier, builder, number);
-      else if (divided_[at(id)] != 0) add_part(copier, id);
+      else if (divided_[at(id)] != 0) add_layers(copier, id, number);
       else copier.add(id);
     }
     builder.copy_source(model_.source(loop_), model_[loop_].line);
-    if (number + 1 == stages_) {
+    if (number + 1 == parts_) {
       builder.output("loss", copier.var(loss_));
     } else {
       for (int i = 0; i < shape_.carried; ++i)
@@ -205,6 +161,29 @@ class PipelineCut {
  private:
   static std::size_t at(auto index) { return static_cast<std::size_t>(index); }
 
+  /// Sets the first layer of each part; says why that cannot be.
+  std::string divide_layers(PipelineLayout const& layout) {
+    std::int64_t const length = shape_.length;
+    std::string const of = concat("the ", length, " layers of the model do not divide among ", stages_, " stages");
+    if (!layout.layers.empty()) {
+      for (std::int64_t layers : layout.layers) first_.push_back(first_.back() + std::max<std::int64_t>(layers, 0));
+      bool fits = static_cast<int>(layout.layers.size()) == parts_ && first_.back() == length;
+      for (std::int64_t layers : layout.layers) fits = fits && layers > 0;
+      return fits ? std::string()
+                  : concat(of, " as said, of which each has at least one: say ", parts_, " numbers that add up to ",
+                           length);
+    }
+    if (parts_ >= 1 && length % parts_ == 0) {
+      for (int part = 1; part <= parts_; ++part) first_.push_back(length / parts_ * part);
+      return {};
+    }
+    std::string fitting;
+    for (std::int64_t n = 1; n <= length; ++n)
+      if (length % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
+    return parts_ == stages_ ? concat(of, ". Use one of ", fitting)
+                             : concat(of, " with ", layout.virtual_stages, " parts each, which are ", parts_,
+                                      ". Use as many parts as one of ", fitting);
+  }
   /// The longest loop over parameters of a Stack; of equally long ones the last.
   graph::Id find_loop() const {
     graph::Id found = graph::none;
@@ -219,25 +198,25 @@ class PipelineCut {
     }
     return found;
   }
-  /// The nodes of the model that a stage has.
-  List<char> needed_by(int stage) const {
+  /// The nodes of the model that a part has.
+  List<char> needed_by(int part) const {
     List<char> needed(model_.nodes.size(), char{0});
     needed[at(loop_)] = 1;
-    if (stage + 1 == stages_) needed[at(loss_)] = 1;
+    if (part + 1 == parts_) needed[at(loss_)] = 1;
     for (graph::Id id = model_.size(); id-- > 0;) {
       if (needed[at(id)] == 0) continue;
       auto const operands = model_.operands(id);
-      for (std::size_t i = id == loop_ && stage > 0 ? at(shape_.carried) : 0; i < operands.size(); ++i)
+      for (std::size_t i = id == loop_ && part > 0 ? at(shape_.carried) : 0; i < operands.size(); ++i)
         needed[at(operands[i])] = 1;
     }
     return needed;
   }
-  void add_part(detail::NodeCopier& copier, graph::Id id) const {
+  void add_layers(detail::NodeCopier& copier, graph::Id id, int number) const {
     for (graph::Parameter const& parameter : model_.parameters)
-      if (parameter.node == id) copier.add(parameter, part_of(parameter));
+      if (parameter.node == id) copier.add(parameter, model_.shape(id).with(0, layers_of(number)));
   }
   void add_loop(detail::NodeCopier& copier, graph::Builder& builder, int number) const {
-    std::int64_t const layers = shape_.length / stages_, first = number * layers;
+    std::int64_t const layers = layers_of(number), first = first_layer(number);
     List<graph::Id> operands;
     for (int i = 0; i < static_cast<int>(model_.operands(loop_).size()); ++i) {
       graph::Id const operand = model_.operand(loop_, i);
@@ -245,15 +224,15 @@ class PipelineCut {
       if (i < shape_.carried && number > 0)
         operands.push_back(builder.state(pipeline_name("input", at(i)), model_.type(loop_, i), graph::zeros(),
                                          graph::StateUpdate::replicated).id);
-      else if (i >= shape_.carried + shape_.invariants && divided_[at(operand)] == 0 && stages_ > 1)
-        operands.push_back(layers_of(copier.var(operand), first, layers).id);
+      else if (i >= shape_.carried + shape_.invariants && divided_[at(operand)] == 0 && parts_ > 1)
+        operands.push_back(sliced(copier.var(operand), first, layers).id);
       else operands.push_back(copier[operand]);
     }
     List<std::int64_t> integers{model_.integers(loop_).begin(), model_.integers(loop_).end()};
     integers[0] = layers;
     copier.set(loop_, copier.copy(loop_, std::move(operands), std::move(integers)));
   }
-  static graph::Var layers_of(graph::Var stacked, std::int64_t first, std::int64_t count) {
+  static graph::Var sliced(graph::Var stacked, std::int64_t first, std::int64_t count) {
     Shape const shape = stacked.shape();
     List<std::int64_t> starts(at(shape.rank()), 0), limits(shape.begin(), shape.end());
     starts[0] = first;
@@ -262,11 +241,12 @@ class PipelineCut {
   }
 
   graph::Graph model_;
-  int stages_;
+  int stages_, parts_;
+  List<std::int64_t> first_;  // layer of each part, and the number of all
   graph::Id loss_ = graph::none, loop_ = graph::none;
   graph::RepeatShape shape_;
-  List<char> divided_;        // by node of the model: a parameter of which each stage has its layers
-  List<List<char>> needed_;   // by stage and node
+  List<char> divided_;        // by node of the model: a parameter of which each part has its layers
+  List<List<char>> needed_;   // by part and node
 };
 
 }  // namespace tutti::parallel

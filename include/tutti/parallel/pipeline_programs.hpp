@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The gradient of a stage as two programs: a forward pass that keeps what the backward pass reads, and the backward
-/// pass. Between them other micro-batches have their turn.
+/// The gradient of a part of a model as two programs: a forward pass that keeps what the backward pass reads, and the
+/// backward pass. Between them other micro-batches have their turn.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/grad.hpp>
+#include <tutti/parallel/gradient_split.hpp>
 #include <tutti/parallel/pipeline_cut.hpp>
 
 #include <cstdint>
@@ -16,45 +17,56 @@
 
 namespace tutti::parallel {
 
-/// The graphs of a stage. All they tell each other is in states, a set of its own for every micro-batch that is under
+/// What is wanted of the gradient of a part.
+struct StageWishes {
+  List<std::string> trained{};  ///< parameters whose gradients are
+  List<std::string> begun{};    ///< of these, which another part of the same stage has in common and goes back before
+  double share = 1;             ///< multiplies the loss
+  graph::Recompute recompute = graph::Recompute::none;  ///< becomes that of every loop
+  bool splits = false;  ///< gradients of what came in, and of parameters, are programs of their own
+};
+
+/// The graphs of a part. All they tell each other is in states, a set of its own for every micro-batch that is under
 /// way: "pipeline.input.i" and "pipeline.output.i", what comes and goes forward; "pipeline.gradient.i" of the output
 /// and "pipeline.input_gradient.i", what comes and goes backward; "pipeline.kept.i", what the backward pass reads of
 /// the forward pass. Gradients of parameters are summed in "accumulated.NAME": `first_backward` sets it, `backward`
-/// adds. The last stage's forward pass has the output "loss", multiplied with its share of the step's loss.
+/// adds. The last part's forward pass has the output "loss", multiplied with its share of the step's loss.
+/// Where the backward pass is split, `inputs` is its first half, which keeps "pipeline.between.i" for the second; it is
+/// empty for the first part of a model, where nothing came in.
 struct StageGraphs {
-  graph::Graph forward, first_backward, backward;
+  graph::Graph forward, first_backward, backward, inputs{};
   std::int64_t kept_bytes = 0;  ///< of "pipeline.kept.i" in all
 };
 
 namespace detail {
-
-/// `value` stays in a state of this name after the run.
-inline void keep(graph::Builder& to, std::string const& name, graph::Var value) {
-  to.update(to.state(name, value.type(), graph::zeros(), graph::StateUpdate::replicated), value);
-}
 
 class StageGradient {
  public:
   using Id = graph::Id;
   using Op = graph::Op;
 
-  /// `stage`: of PipelineCut. `trained`: names of parameters whose gradients are wanted.
-  StageGradient(graph::Graph const& stage, List<std::string> const& trained, double share, graph::Recompute recompute)
-      : trained_(trained) {
+  StageGradient(graph::Graph const& stage, StageWishes const& wishes) : wishes_(wishes) {
     builder_.load(stage);
-    if (recompute != graph::Recompute::none) builder_.set_recompute(recompute);
+    if (wishes.recompute != graph::Recompute::none) builder_.set_recompute(wishes.recompute);
     forward_size_ = stage.size();
-    differentiate(stage, share);
+    differentiate(stage, wishes.share);
     choose_cuts();
   }
 
-  StageGraphs graphs() const { return {forward(), backward(true), backward(false), kept_bytes()}; }
+  StageGraphs graphs() const {
+    graph::Graph const gradient = backward();
+    if (!wishes_.splits) return {forward(), adding(gradient, true), adding(gradient, false), {}, kept_bytes()};
+    GradientSplit const split(gradient, [](std::string const& name) { return name.starts_with("pipeline."); });
+    graph::Graph const weights = split.rest();
+    return {forward(), adding(weights, true), adding(weights, false), split.early(), kept_bytes()};
+  }
 
  private:
   struct Root {         // what the backward pass makes
     Id id;              // none: zeros
     std::string state;  // that it goes to
     bool adds;          // to what is there, but for the first micro-batch
+    bool begun;         // and for that one too
     graph::Type type;
   };
   graph::Graph const& whole() const { return builder_.graph(); }
@@ -80,17 +92,17 @@ class StageGradient {
     }
     forward_size_ = std::max(forward_size_, loss_ + 1);
     for (graph::Parameter const& parameter : stage.parameters)
-      if (graph::detail::contains(trained_, std::string(stage.name(parameter.node)))) {
+      if (std::string const name(stage.name(parameter.node)); graph::detail::contains(wishes_.trained, name)) {
         wrt.push_back(parameter.node);
-        roots_.push_back({graph::none, concat("accumulated.", stage.name(parameter.node)), true,
-                          stage.type(parameter.node)});
+        roots_.push_back({graph::none, concat("accumulated.", name), true,
+                          graph::detail::contains(wishes_.begun, name), stage.type(parameter.node)});
       }
     for (std::size_t i = 0;; ++i) {
       Id const input = stage.find_leaf(pipeline_name("input", i));
       if (input == graph::none) break;
       if (!is_floating(stage.dtype(input))) continue;
       wrt.push_back(input);
-      roots_.push_back({graph::none, pipeline_name("input_gradient", i), false, stage.type(input)});
+      roots_.push_back({graph::none, pipeline_name("input_gradient", i), false, false, stage.type(input)});
     }
     graph::Reverse reverse(builder_, outputs, wrt);
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -148,7 +160,8 @@ class StageGradient {
     for (std::size_t i = 0; i < cuts_.size(); ++i) keep(to, pipeline_name("kept", i), copier.var(cuts_[i]));
     return canonical(to.graph());
   }
-  graph::Graph backward(bool first) const {
+  /// With an output for each root, of the name of its state.
+  graph::Graph backward() const {
     graph::Builder to;
     NodeCopier copier(whole(), to);
     std::size_t cut = 0;
@@ -163,18 +176,32 @@ class StageGradient {
       }
     }
     to.copy_source({}, 0);
+    for (Root const& root : roots_)
+      to.output(root.state, root.id != graph::none
+                                ? copier.var(root.id)
+                                : graph::constant(to, 0, root.type.shape, root.type.dtype));
+    return to.graph();
+  }
+  /// Outputs go to their states.
+  graph::Graph adding(graph::Graph const& gradient, bool first) const {
+    graph::Builder to;
+    NodeCopier copier(gradient, to);
+    for (Id id = 0; id < gradient.size(); ++id) copier.add(id);
+    to.copy_source({}, 0);
+    for (Id id : received_)  // they come, whoever reads them
+      if (std::string const name(whole().name(id)); gradient.find_leaf(name) == graph::none)
+        to.state(name, whole().type(id), graph::zeros(), graph::StateUpdate::replicated);
     for (Root const& root : roots_) {
-      bool const adds = root.adds && !first;
-      if (root.id == graph::none && adds) continue;
-      graph::Var value = root.id != graph::none ? copier.var(root.id)
-                                                : graph::constant(to, 0, root.type.shape, root.type.dtype);
+      Id const id = gradient.find_output(root.state);
+      bool const adds = root.adds && (root.begun || !first);
+      if (id == graph::none || (root.id == graph::none && adds)) continue;
       graph::Var const state = to.state(root.state, root.type, graph::zeros(), graph::StateUpdate::replicated);
-      to.update(state, adds ? state + value : value);
+      to.update(state, adds ? state + copier.var(id) : copier.var(id));
     }
     return canonical(to.graph());
   }
 
-  List<std::string> const& trained_;
+  StageWishes const& wishes_;
   graph::Builder builder_;
   Id forward_size_ = 0, loss_ = graph::none;
   List<Id> outputs_, received_;
@@ -185,13 +212,12 @@ class StageGradient {
 
 }  // namespace detail
 
-/// The programs of a stage of PipelineCut; `share` multiplies the loss, `recompute` becomes that of every loop.
-inline StageGraphs stage_graphs(graph::Graph const& stage, List<std::string> const& trained, double share,
-                                graph::Recompute recompute = graph::Recompute::none) {
-  return detail::StageGradient(stage, trained, share, recompute).graphs();
+/// `part`: of PipelineCut.
+inline StageGraphs stage_graphs(graph::Graph const& part, StageWishes const& wishes) {
+  return detail::StageGradient(part, wishes).graphs();
 }
 
-/// The forward pass of a stage alone, with what goes to the next stage in states "pipeline.output.i".
+/// The forward pass of a part alone, with what goes to the next one in states "pipeline.output.i".
 inline graph::Graph evaluation_graph(graph::Graph stage) {
   List<graph::Output> const outputs = std::exchange(stage.outputs, {});
   graph::Builder builder;

@@ -3,11 +3,8 @@
 /// @file
 /// What operations make of operands of which each rank of the tensor axis has a part; for parallel/shard.hpp.
 
-#include <tutti/graph/canonical.hpp>
 #include <tutti/graph/composites.hpp>
-#include <tutti/graph/op/table.hpp>
-#include <tutti/parallel/shard_vocabulary.hpp>
-#include <tutti/parallel/split.hpp>
+#include <tutti/parallel/shard_tokens.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -18,116 +15,20 @@
 namespace tutti::parallel::detail {
 
 /// One graph or body, rewritten into a builder, node by node.
-class ShardOperations {
+class ShardOperations : protected ShardTokens {
  public:
-  ShardOperations(graph::Graph const& from, graph::Builder& to, Splits const& splits)
-      : from_(from), to_(to), splits_(splits), ranks_(splits.ranks()), values_(from.nodes.size()) {}
+  using ShardTokens::ShardTokens;
 
  protected:
-  using Id = graph::Id;
-  using Op = graph::Op;
-  static constexpr graph::MeshAxis tensor = graph::MeshAxis::tensor;
-  static constexpr graph::Replications parts = graph::Replications().with(tensor, graph::Replication::varying);
-
-  struct Value {
-    Id id = graph::none;
-    List<Split> splits{};   // of every result
-    List<Id> results{};     // of a node that was written out, in the place of `id`
-  };
-
-  static std::size_t at(auto index) { return static_cast<std::size_t>(index); }
-  Value const& value(Id id) const { return values_[at(id)]; }
-  Split const& split(Id id) const { return value(id).splits[0]; }
-  graph::Var var(Id id) { return {&to_, value(id).id}; }
-  Id operand(Id id, int i) const { return from_.operand(id, i); }
-  void set(Id id, Id made, List<Split> splits = {}) {
-    while (static_cast<int>(splits.size()) < from_.results(id)) splits.push_back({});
-    values_[at(id)] = {made, std::move(splits)};
-  }
-  void trace(Id id) { to_.copy_source(from_.source(id), from_[id].line); }
-
-  [[noreturn]] void refuse(Id id, std::string const& what) const {
-    throw Error(ErrorKind::unavailable, "tensor parallelism",
-                concat("operation '", from_.op_name(id), "' (", from_.file(id), ":", std::to_string(from_[id].line),
-                       ") ", what));
-  }
-  [[noreturn]] void refuse_split(Id id, Split const& split) const {
-    refuse(id, concat("does not work on parts of axis ", split.axis,
-                      " of its operand. Divide other parameters, or make the operand whole before it"));
-  }
-
-  List<Id> operands(Id id) const {
-    List<Id> made;
-    for (Id operand : from_.operands(id)) made.push_back(value(operand).id);
-    return made;
-  }
-  List<std::int64_t> integers(Id id) const { return {from_.integers(id).begin(), from_.integers(id).end()}; }
-  /// The node over these operands, of which each rank has what `split` says of the whole result.
-  Id made(Id id, List<Id> operands, List<std::int64_t> integers, Split const& split) {
-    graph::Type type = from_.type(id);
-    type.shape = part_of(type.shape, split, ranks_);
-    graph::Draft draft = graph::draft(from_.op(id), std::move(operands), std::move(integers),
-                                      {from_.reals(id).begin(), from_.reals(id).end()}, type);
-    draft.custom = from_[id].custom;
-    return to_.emit(std::move(draft));
-  }
-  void emit(Id id, List<Id> operands, Split const& split) {
-    set(id, made(id, std::move(operands), integers(id), split), {split});
-  }
-  /// Addends on every rank, as their sum.
-  graph::Var joined(Id addend) { return over_tensor_axis({&to_, addend}); }
-
-  /// Whether a value is the same everywhere along the axis: constants, what is broadcast along it, and functions of
-  /// such elements.
-  bool is_even(Id id, int axis) const {
-    Op const op = from_.op(id);
-    if (op == Op::constant || op == Op::iota) return op == Op::constant || from_.integer(id) != axis;
-    auto const of = from_.operands(id);
-    if (op == Op::broadcast_in_dim) {
-      auto const axes = from_.integers(id);
-      for (std::size_t i = 0; i < axes.size(); ++i)
-        if (axes[i] == axis && from_.shape(of[0])[static_cast<int>(i)] != 1) return false;
-      return true;
-    }
-    return graph::info(op).kind == graph::OpClass::elementwise &&
-           std::all_of(of.begin(), of.end(), [&](Id operand) { return is_even(operand, axis); });
-  }
-  Id part_of_even(Id id, Split const& wanted) {
-    if (graph::info(from_.op(id)).kind != graph::OpClass::elementwise)
-      return made(id, operands(id), integers(id), wanted);
-    List<Id> parts_of;
-    for (Id operand : from_.operands(id)) parts_of.push_back(part_of_even(operand, wanted));
-    return made(id, std::move(parts_of), integers(id), wanted);
-  }
-  /// The operand as its part: what is the same everywhere along the axis has one.
-  Id localised(Id user, Id id, Split const& wanted) {
-    if (split(id) == wanted || from_.shape(id).rank() == 0) return value(id).id;
-    if (!split(id).divided() && is_even(id, wanted.axis)) return part_of_even(id, wanted);
-    refuse(user, concat("meets parts of axis ", wanted.axis,
-                        split(id).divided() ? " with an operand that is divided otherwise"
-                                            : " with an operand that every rank has whole",
-                        ", by '", from_.op_name(id), "' (", from_.file(id), ":", std::to_string(from_[id].line),
-                        "). Divide both alike"));
-  }
-  Split first_split(Id id) const {
-    for (Id operand : from_.operands(id))
-      if (split(operand).divided()) return split(operand);
-    return {};
-  }
   /// All operands are divided alike.
   void elementwise(Id id, Split const& split) {
     List<Id> parts_of;
     for (Id operand : from_.operands(id)) parts_of.push_back(localised(id, operand, split));
     emit(id, std::move(parts_of), split);
   }
-  void require_whole(Id id, int first) const {
-    for (int i = first; i < static_cast<int>(from_.operands(id).size()); ++i)
-      if (split(operand(id, i)).divided())
-        refuse(id, concat("needs operand ", i, ", of which each rank has a part, whole"));
-  }
-
   /// A node of operands that are not all whole.
   void divide(Id id) {
+    if (shares_tokens_ && by_tokens(id, [&] { is_divided(id) ? divide(id) : emit(id, operands(id), {}); })) return;
     Op const op = from_.op(id);
     graph::OpClass const kind = graph::info(op).kind;
     Split const x = split(operand(id, 0));
@@ -201,13 +102,15 @@ class ShardOperations {
     if (!x_by_columns || !(x.sections == w.sections))
       refuse(id, "multiplies a weight that is divided along axis 1 with an input that is not divided like it. Divide "
                  "what makes the input along its rows, or leave the weight whole");
-    graph::Var sum = joined(made(id, {value(operand(id, 0)).id, value(operand(id, 1)).id}, integers(id), {}));
+    Id const addend = made(id, {value(operand(id, 0)).id, value(operand(id, 1)).id}, integers(id), {});
+    Split const left = shares_tokens_ && rank > 1 ? tokens_of(id, from_.shape(id), rank - 2) : Split{};
+    graph::Var sum = left.tokens ? scattered(addend, left) : joined(addend);
     if (biased) {
       require_whole(id, 2);
-      graph::Var const bias = var(operand(id, 2));
+      graph::Var const bias = left.tokens ? graph::Var{&to_, own_use(value(operand(id, 2)).id)} : var(operand(id, 2));
       sum = sum + broadcast_in_dim(bias, sum.shape(), {rank - 1});
     }
-    set(id, sum.id);
+    set(id, sum.id, {left});
   }
   std::string whole_name(Id id) const {
     return from_[id].name != graph::none ? concat("'", from_.name(id), "', which is whole") : "one that is whole";
@@ -276,7 +179,9 @@ class ShardOperations {
     std::int64_t const ignored = product[0], vocabulary = product[1];
     product.erase(0);
     product.erase(0);
-    write_out(id, divided_linear_cross_entropy(var(operand(id, 0)), var(operand(id, 1)), var(operand(id, 2)), product,
+    // One sum for the gradient of the input, also where rows are taken some at a time.
+    graph::Var const x = shares_tokens_ ? graph::vary(var(operand(id, 0)), tensor) : var(operand(id, 0));
+    write_out(id, divided_linear_cross_entropy(x, var(operand(id, 1)), var(operand(id, 2)), product,
                                                ignored, vocabulary, ranks_), 3);
   }
   /// Mean and rows' losses, result `rows`; the gradients, the others, arise anew.
@@ -381,12 +286,6 @@ class ShardOperations {
       return emit(id, operands(id), {batch + frees_of_a + free_before(b, dot.batch_b, dot.contract_b), b.sections});
     refuse(id, "multiplies operands that are not divided alike");
   }
-
-  graph::Graph const& from_;
-  graph::Builder& to_;
-  Splits const& splits_;
-  int ranks_;
-  List<Value> values_;
 };
 
 }  // namespace tutti::parallel::detail

@@ -26,15 +26,18 @@ inline graph::Var over_tensor_axis(graph::Var addend) {
   return all_reduce(partial(addend, tensor_axis), tensor_axis, comm::PortOp::sum);
 }
 
-/// Rows of the table by tokens (B, T): each rank gives those that it has, and zeros.
-inline graph::Var divided_embedding(graph::Var tokens, graph::Var table) {
+/// Rows of the table by tokens (B, T), as addends: each rank gives those that it has, and zeros.
+inline graph::Var embedding_addends(graph::Var tokens, graph::Var table) {
   using namespace graph;
   std::int64_t const rows = table.shape()[0];
   Var const at = local_rows(tokens, rows);
   Var const here = greater_equal(at, 0.0) && less(at, static_cast<double>(rows));
   Var const found = embed(table, select(here, at, 0.0));
   Shape const each{tokens.shape()[0], tokens.shape()[1], 1};
-  return over_tensor_axis(select(broadcast_in_dim(reshape(here, each), found.shape(), {0, 1, 2}), found, 0.0));
+  return select(broadcast_in_dim(reshape(here, each), found.shape(), {0, 1, 2}), found, 0.0);
+}
+inline graph::Var divided_embedding(graph::Var tokens, graph::Var table) {
+  return over_tensor_axis(embedding_addends(tokens, table));
 }
 
 /// log(sum(exp(logits))) - logit of the target for every row of logits (..., R), of which each of `ranks` has the

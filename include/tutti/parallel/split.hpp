@@ -27,6 +27,9 @@ namespace tutti::parallel {
 struct Split {
   int axis = -1;                      ///< below 0: whole
   List<std::int64_t> sections{};      ///< lengths in the whole tensor
+  /// The axes up to `axis` count as one, that of all tokens, of which a rank has a run, under shape (1, ..., run, ...).
+  /// Of values between divided products alone (parallel/shard_tokens.hpp), never of parameters.
+  bool tokens = false;
 
   bool divided() const noexcept { return axis >= 0; }
   std::int64_t length() const noexcept {
@@ -38,8 +41,12 @@ struct Split {
 };
 /// What a rank has of a tensor.
 inline Shape part_of(Shape const& whole, Split const& split, int ranks) {
-  return split.divided() ? whole.with(split.axis, whole[split.axis] / ranks) : whole;
+  if (!split.tokens) return split.divided() ? whole.with(split.axis, whole[split.axis] / ranks) : whole;
+  Shape part = whole;
+  for (int axis = 0; axis < split.axis; ++axis) part = part.with(axis, 1);
+  return part.with(split.axis, split.length() / ranks);
 }
+/// Requires  no run of tokens
 inline Shape whole_of(Shape const& part, Split const& split, int ranks) {
   return split.divided() ? part.with(split.axis, part[split.axis] * ranks) : part;
 }
@@ -65,7 +72,7 @@ inline void copy_part(std::byte* whole, std::byte* part, Shape const& shape, std
   }
 }
 
-/// The parameters of a model that are divided among `ranks`.
+/// The parameters of a model that are divided among `ranks` of an axis.
 class Splits {
  public:
   struct Entry {
@@ -120,15 +127,21 @@ class Splits {
         refuse(concat("no parameter is named '", rules[i].pattern, "', for which there is a rule"));
   }
 
-  /// The same of a rank that has a `stages`-th of the layers of some parameters: of those that `divided(name)` says.
+  /// The same of a rank that has `layers` layers of some parameters: of those that `divided(name)` says.
   template <class F>
-  Splits on_stage(int stages, F&& divided) const {
+  Splits on_stage(std::int64_t layers, F&& divided) const {
     Splits result = *this;
     for (Entry& entry : result.entries_)
-      if (divided(std::string_view(entry.name))) entry.whole = entry.whole.with(0, entry.whole[0] / stages);
+      if (divided(std::string_view(entry.name))) entry.whole = entry.whole.with(0, layers);
     return result;
   }
 
+  /// The same among ranks of another axis than that of tensors.
+  Splits along(graph::MeshAxis axis) && {
+    axis_ = axis;
+    return std::move(*this);
+  }
+  graph::MeshAxis axis() const noexcept { return axis_; }
   int ranks() const noexcept { return ranks_; }
   List<Entry> const& entries() const noexcept { return entries_; }
   /// Of a parameter by name.
@@ -153,6 +166,7 @@ class Splits {
   }
 
  private:
+  graph::MeshAxis axis_ = graph::MeshAxis::tensor;
   int ranks_ = 1;
   List<Entry> entries_;
   Split whole_;

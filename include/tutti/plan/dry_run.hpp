@@ -4,6 +4,7 @@
 /// What `train_gpt2 --dry-run` does: plans the run that its flags say on the ranks that were started, and leaves.
 
 #include <tutti/parallel/compression.hpp>
+#include <tutti/parallel/stage_balance.hpp>
 #include <tutti/plan/machine.hpp>
 #include <tutti/plan/prediction.hpp>
 #include <tutti/plan/table.hpp>
@@ -11,6 +12,7 @@
 #include <tutti/train/all_succeed.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 
 #include <cstdio>
 #include <functional>
@@ -25,19 +27,21 @@ namespace tutti::plan {
 inline Work work_of(train::Setup const& setup) {
   train::Options const& o = setup.options;
   Work work;
-  work.options = {.batch = setup.rows,
-                  .sequence = o.sequence,
-                  .evaluation_batch = setup.rows,
-                  .micro_steps = setup.micro_steps,
-                  .clip = o.clip,
-                  .compute = o.compute_dtype(),
-                  .recompute = o.recompute,
-                  .keep_packed = o.keep_packed,
-                  .bucket_bytes = o.bucket_bytes,
-                  .offload_optimizer = o.offload_optimizer,
-                  .groups = optim::parse_groups(o.groups),
-                  .weigh_targets = setup.train && setup.train->leaves_out_targets(),
-                  .compress = parallel::compressor_of(o.compress)};
+  train::TrainStepOptions& options = work.options;  // member by member: g++ 12 warns of a temporary's
+  options.batch = setup.rows;
+  options.sequence = o.sequence;
+  options.evaluation_batch = setup.rows;
+  options.micro_steps = setup.micro_steps;
+  options.clip = o.clip;
+  options.compute = o.compute_dtype();
+  options.recompute = o.recompute;
+  options.keep_packed = o.keep_packed;
+  options.bucket_bytes = o.bucket_bytes;
+  options.offload_optimizer = o.offload_optimizer;
+  options.groups = optim::parse_groups(o.groups);
+  options.weigh_targets = setup.train && setup.train->leaves_out_targets();
+  options.sequence_parallel = o.sequence_parallel;
+  options.compress = parallel::compressor_of(o.compress);
   work.optimizer = train::optimizer_of(o);
   return work;
 }
@@ -48,9 +52,17 @@ template <class Loss>
 int dry_run(Place const& place, train::Setup const& setup, typename Loss::Config const& config) {
   train::Options const& o = setup.options;
   bool const speaks = place.everyone->rank() == 0;
-  Layout const layout{.data = setup.mesh.data, .tensor = setup.mesh.tensor, .zero = o.zero,
-                      .micro_steps = setup.micro_steps};
   Work const work = work_of(setup);
+  parallel::PipelineLayout const stages = parallel::balanced(train::pipeline_layout(o, setup.mesh.pipeline, 0),
+                                                             train::loss_graph<Loss>(config, work.options, true));
+  Layout const layout{.data = setup.mesh.data,
+                      .tensor = setup.mesh.tensor,
+                      .pipeline = stages.stages,
+                      .zero = o.zero,
+                      .micro_steps = setup.micro_steps,
+                      .schedule = stages.schedule,
+                      .chunks = stages.virtual_stages,
+                      .layers = stages.layers};
   exec::Context context({.threads = o.threads, .ranks_on_node = place.on_node});
   Cluster cluster = measure_machine(context, place);
   cluster.shared_state = cluster.shared_state && !o.replicas_per_rank && o.zero == 0;

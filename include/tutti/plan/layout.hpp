@@ -5,29 +5,25 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/core/setting.hpp>
 #include <tutti/graph/replication.hpp>
+#include <tutti/parallel/pipeline_schedule.hpp>
 #include <tutti/plan/cluster.hpp>
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace tutti::plan {
 
-/// In which order the stages of a pipeline go through micro-batches.
-enum class Schedule : unsigned char {
-  gpipe,        ///< all forward, then all backward (Huang et al. 2019)
-  one_f_one_b,  ///< one forward, one backward in turns (Narayanan et al. 2019)
-  interleaved,  ///< the same, a rank having several `chunks` of layers (Narayanan et al. 2021)
-  zero_bubble,  ///< gradients of weights where a rank would wait: ZB-H1 (Qi et al. 2023)
-};
+/// In which order the stages of a pipeline go through micro-batches: as the trainer's do.
+using Schedule = parallel::PipelineSchedule;
 constexpr std::string_view name(Schedule schedule) noexcept {
-  return schedule == Schedule::gpipe         ? "gpipe"
-         : schedule == Schedule::one_f_one_b ? "1f1b"
-         : schedule == Schedule::interleaved ? "interleaved"
-                                             : "zero-bubble";
+  return setting::spelling<Schedule>[static_cast<std::size_t>(schedule)];
 }
 
 /// Ranks are numbered tensor fastest, then data, pipeline slowest, node by node.
@@ -35,14 +31,18 @@ struct Layout {
   int data = 1, tensor = 1, pipeline = 1;
   int zero = 0;  ///< ZeRO's stage: 1 shares out moments, 2 gradients as well, 3 parameters as well
   std::int64_t micro_steps = 1;
-  Schedule schedule = Schedule::one_f_one_b;
-  int chunks = 1;  ///< of layers, of a rank of a pipeline: 1 but for Schedule::interleaved
+  Schedule schedule = Schedule::one_forward_one_backward;
+  int chunks = 1;  ///< parts of the model on a rank of a pipeline: 1 but for Schedule::interleaved
+  List<std::int64_t> layers{};  ///< of each part; empty: equally many
 
   int ranks() const noexcept { return data * tensor * pipeline; }
+  /// Of the rank that is stage `stage`.
+  parallel::PipelineLayout stages(int stage = 0) const { return {pipeline, stage, schedule, chunks, layers}; }
   friend bool operator==(Layout const&, Layout const&) = default;
 };
 
-/// "d=2,t=4,p=2,zero=1,micro=8,schedule=interleaved,chunks=2"; what is 1, or 0, is left out, but for d and t.
+/// "d=2,t=4,p=2,zero=1,micro=8,schedule=interleaved,chunks=2,layers=3+3+3+2"; what is 1, or 0, is left out, but for d
+/// and t.
 inline std::string to_string(Layout const& layout) {
   std::string text = concat("d=", layout.data, ",t=", layout.tensor);
   if (layout.pipeline > 1) text += concat(",p=", layout.pipeline);
@@ -50,6 +50,7 @@ inline std::string to_string(Layout const& layout) {
   if (layout.micro_steps > 1) text += concat(",micro=", layout.micro_steps);
   if (layout.pipeline > 1) text += concat(",schedule=", name(layout.schedule));
   if (layout.chunks > 1) text += concat(",chunks=", layout.chunks);
+  for (std::size_t i = 0; i < layout.layers.size(); ++i) text += concat(i == 0 ? ",layers=" : "+", layout.layers[i]);
   return text;
 }
 
@@ -72,10 +73,20 @@ inline Layout parse_layout(std::string_view text) {
     std::string_view const key = part.substr(0, equals), value = part.substr(equals + 1);
     if (key == "schedule") {
       bool found = false;
-      for (Schedule const one :
-           {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble})
-        if (value == name(one)) layout.schedule = one, found = true;
-      if (!found) refuse(concat("there is no schedule '", value, "' but gpipe, 1f1b, interleaved and zero-bubble"));
+      for (std::size_t i = 0; i < setting::spelling<Schedule>.size(); ++i)
+        if (value == setting::spelling<Schedule>[i]) layout.schedule = static_cast<Schedule>(i), found = true;
+      if (!found) refuse(concat("there is no schedule '", value, "'. Use ", setting::choices<Schedule>()));
+      continue;
+    }
+    if (key == "layers") {
+      for (std::size_t from = 0; from <= value.size();) {
+        std::size_t const plus = std::min(value.find('+', from), value.size());
+        std::int64_t number = 0;
+        if (!setting::parse(value.substr(from, plus - from), number) || number < 1)
+          refuse(concat("'", part, "' must be numbers of layers, as in layers=4+4+3"));
+        layout.layers.push_back(number);
+        from = plus + 1;
+      }
       continue;
     }
     int number = -1;
@@ -89,7 +100,7 @@ inline Layout parse_layout(std::string_view text) {
     else if (key == "zero") layout.zero = number;
     else if (key == "micro") layout.micro_steps = number;
     else if (key == "chunks") layout.chunks = number;
-    else refuse(concat("there is no '", key, "' but d, t, p, zero, micro, schedule and chunks"));
+    else refuse(concat("there is no '", key, "' but d, t, p, zero, micro, schedule, chunks and layers"));
   }
   if (static_cast<double>(layout.data) * layout.tensor * layout.pipeline > 1 << 24)
     refuse("these are more than 16777216 ranks");

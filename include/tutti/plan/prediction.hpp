@@ -163,14 +163,17 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
     auto const at = [](std::array<double, 4> const& seconds, Phase phase) {
       return seconds[static_cast<std::size_t>(phase)];
     };
-    std::vector<StageTimes> stage(static_cast<std::size_t>(stages));
-    for (int s = 0; s < stages; ++s) {
-      StageTimes& t = stage[static_cast<std::size_t>(s)];
-      t.forward = at(parts.layers, Phase::forward) + (s == 0 ? at(parts.rest, Phase::forward) : 0);
-      t.backward = at(parts.layers, Phase::backward) + (s == 0 ? at(parts.rest, Phase::backward) : 0) +
-                   (s + 1 == stages ? at(parts.rest, Phase::head) : 0);
-      t.weights = at(parts.layers, Phase::backward) / 2;  // of two products for each of the forward pass
-      t.forward /= layout.chunks, t.backward /= layout.chunks, t.weights /= layout.chunks;
+    int const count = stages * layout.chunks;
+    std::vector<StageTimes> stage(static_cast<std::size_t>(count));
+    for (int part = 0; part < count; ++part) {
+      StageTimes& t = stage[static_cast<std::size_t>(part)];
+      double const layers = layout.layers.empty() ? static_cast<double>(programs.layers) / count
+                                                  : static_cast<double>(layout.layers[static_cast<std::size_t>(part)]);
+      double const share = layers / static_cast<double>(programs.stage_layers);
+      t.forward = at(parts.layers, Phase::forward) * share + (part == 0 ? at(parts.rest, Phase::forward) : 0);
+      t.backward = at(parts.layers, Phase::backward) * share + (part == 0 ? at(parts.rest, Phase::backward) : 0) +
+                   (part + 1 == count ? at(parts.rest, Phase::head) : 0);
+      t.weights = at(parts.layers, Phase::backward) * share / 2;  // of two products for each of the forward pass
     }
     // Ranks of a tensor axis have the same activations: each sends its part, and the next stage's gather them.
     double const bytes = programs.boundary / layout.tensor;
@@ -180,14 +183,14 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
     result.traffic.add(graph::MeshAxis::pipeline, send, 2 * micro * layout.chunks);
     send.seconds += layout.tensor > 1 ? whole.seconds : 0;
     PipelineTimes const pipeline =
-        simulate_pipeline(layout.schedule, stage, layout.chunks, layout.micro_steps, send.seconds, picture);
+        simulate_pipeline(layout.stages(), stage, layout.micro_steps, send.seconds, picture);
     double const hidden = at(parts.layers, Phase::backward);  // of the last micro-batch
     double const update = at(parts.rest, Phase::update) + at(parts.layers, Phase::update);
     result.exposed = std::max(0.0, parts.gradients - hidden);
     result.seconds = pipeline.seconds + result.exposed + update;
     result.bubble = pipeline.bubble * pipeline.seconds / result.seconds;
     result.compute = pipeline.seconds * (1 - pipeline.bubble) + update;
-    double const held = held_micro_batches(layout.schedule, 0, stages, layout.chunks, layout.micro_steps);
+    double const held = held_micro_batches(layout.stages(), layout.micro_steps);
     result.memory.workspace += std::max(0.0, held - 1) * detail::kept_activations(last);
   }
   result.seconds += work.step_overhead;

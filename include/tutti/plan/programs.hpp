@@ -51,6 +51,7 @@ struct RankPrograms {
   double layer_parameters = 0;  ///< of one layer
   double boundary = 0;          ///< bytes of activations between two layers
   std::int64_t layers = 0;
+  std::int64_t stage_layers = 0;  ///< of the stage with the most, whose programs these are
   graph::Target target = graph::Target::cpu;
 };
 
@@ -102,6 +103,27 @@ inline double updated_bytes(graph::StepList const& list, std::set<std::string> c
   return bytes;
 }
 
+/// Errors: configuration, for layers that are not those of the model, one at least for each part.
+inline void require_layers(Layout const& layout, std::int64_t layers, std::source_location where) {
+  std::int64_t sum = 0, parts = std::int64_t{layout.pipeline} * layout.chunks;
+  for (std::int64_t part : layout.layers) sum += part;
+  if (sum != layers || static_cast<std::int64_t>(layout.layers.size()) != parts)
+    throw Error(ErrorKind::configuration, "plan",
+                concat("layers= of ", parts, " parts must be as many numbers, and add up to the ", layers, " layers"),
+                where);
+}
+inline std::int64_t most_layers(Layout const& layout) {
+  std::int64_t most = 0;
+  for (int stage = 0; stage < layout.pipeline; ++stage) {
+    std::int64_t sum = 0;
+    for (std::size_t part = static_cast<std::size_t>(stage); part < layout.layers.size();
+         part += static_cast<std::size_t>(layout.pipeline))
+      sum += layout.layers[part];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 template <class Config>
 double channels_of(Config const& config) {
   if constexpr (requires { config.channels; }) return static_cast<double>(config.channels);
@@ -123,12 +145,15 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   options.micro_steps = layout.pipeline > 1 ? 1 : layout.micro_steps;
   if (options.evaluation_batch == 0) options.evaluation_batch = options.batch;
   if constexpr (requires { config.layers; }) {
-    if (config.layers % (layout.pipeline * layout.chunks) != 0)
+    std::int64_t const divisor = std::int64_t{layout.pipeline} * layout.chunks;
+    if (!layout.layers.empty()) detail::require_layers(layout, config.layers, where);
+    else if (config.layers % divisor != 0)
       throw Error(ErrorKind::configuration, "plan",
                   concat(layout.pipeline, " stages", layout.chunks > 1 ? concat(" of ", layout.chunks, " chunks") : "",
                          " do not divide the ", config.layers, " layers"), where);
     result.layers = config.layers;
-    config.layers /= layout.pipeline;
+    config.layers = layout.layers.empty() ? config.layers / layout.pipeline : detail::most_layers(layout);
+    result.stage_layers = config.layers;
   } else if (layout.pipeline > 1) {
     throw Error(ErrorKind::unavailable, "plan", "the model has no layers that stages could share out", where);
   }

@@ -8,6 +8,7 @@
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 #include <tutti/train/state_files.hpp>
 #include <tutti/train/train_step.hpp>
 
@@ -104,15 +105,6 @@ inline void share_unsent(graph::State& own, Checkpoint const& resumed) {
   }
 }
 
-/// For people.
-inline std::string describe_pipeline(parallel::PipelineLayout const& pipeline, std::int64_t micro_batches, int groups) {
-  bool const alternates = pipeline.schedule == parallel::PipelineSchedule::one_forward_one_backward;
-  return fmt::format("{} stages, {} micro-batches, {} schedule: idle {:.0f} % of the time at least{}", pipeline.stages,
-                     micro_batches, alternates ? "1f1b" : "gpipe",
-                     100 * parallel::pipeline_bubble(pipeline.stages, micro_batches),
-                     groups > 1 ? "; gradients averaged every step" : "");
-}
-
 /// Gradients are averaged within every step. A checkpoint holds the per-rank states of a model's own for every rank;
 /// on another number of ranks, rank r goes on with those of rank r modulo the number that was saved, and with the mean
 /// of what compressors had not sent.
@@ -130,40 +122,50 @@ class DataParallelTraining {
     if (ranks_ > 1 || tensor_ || pipeline_) step_.connect(ranks);
   }
   void begin(Checkpoint const* resumed) {
-    if (resumed == nullptr || resumed->replicas() == 0 || own().empty()) return;
+    if (resumed == nullptr || resumed->replicas() == 0 || own(step_.state()).empty()) return;
     int const rank = port_ ? port_->rank() : 0;
     graph::State saved;
     copy_into(saved, resumed->replica(rank % resumed->replicas()), "");
     if (resumed->replicas() != ranks_) share_unsent(saved, *resumed);
-    take_back(step_.state(), saved);
+    step_.own_fields(true, [&](graph::State& state) { take_back(state, saved); });
   }
   void finish_step(std::int64_t, StepResult&) {}
   void exchange() {
     if (std::exchange(gathered_, false)) step_.sections().clear_others(step_.state());
   }
   void keep(CheckpointContents& contents, std::string const& out) {
-    if (port_) step_.sections().gather(*port_, step_.state(), port_->rank() == 0);  // where `contents` refers to
-    gathered_ = true;
-    std::vector<io::NamedTensor> const mine = own();
-    if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
-    if (ranks_ > 1 && !mine.empty()) save_replicas(*port_, out, mine, contents);
+    if (port_ && !pipeline_)  // where `contents` refers to
+      step_.sections().gather(*port_, step_.state(), port_->rank() == 0), gathered_ = true;
+    if (ranks_ == 1 || own(step_.state()).empty()) return;
+    step_.own_fields(false, [&](graph::State& state) {
+      std::vector<io::NamedTensor> const mine = own(state);
+      if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these
+      if (!pipeline_ || pipeline_->rank() == 0) save_replicas(*port_, out, mine, contents);
+    });
   }
   std::int64_t bytes() const noexcept { return 0; }
   std::string describe() const {
     optim::AnyCompressor const& compress = step_.options().compress;
     parallel::PipelineLayout const& pipeline = step_.options().pipeline;
-    if (pipeline.stages > 1) return describe_pipeline(pipeline, step_.options().micro_steps, ranks_);
-    return compress ? "gradients averaged every step, sent " + compress.describe() : "gradients averaged every step";
+    if (pipeline.stages > 1)
+      return describe_pipeline(pipeline, step_.options().micro_steps, ranks_) +
+             (compress && ranks_ > 1 ? ", sent " + compress.describe() : "");
+    std::string const averaged = "gradients averaged every step";
+    if (step_.options().state_ranks > 1)
+      return averaged + ", of which each rank has a part, as of parameters and moments" +
+             (step_.options().gather_again ? "" : " between steps");
+    return compress ? averaged + ", sent " + compress.describe() : averaged;
   }
   std::string describe_traffic(std::int64_t parameters) const {
     std::string text;
     auto const bytes = [](std::int64_t n) { return human_bytes(static_cast<double>(n)); };
-    bool const grouped = tensor_ || pipeline_;
+    bool const grouped = tensor_ || pipeline_, in_parts = step_.options().state_ranks > 1;
     if (ranks_ > 1)
-      text = fmt::format("{} of gradients averaged over {} {}",
-                         bytes(grouped || step_.options().compress ? step_.sent_bytes(graph::MeshAxis::data)
-                                                                   : 4 * parameters),
-                         ranks_, grouped ? "groups" : "ranks");
+      text = fmt::format("{} of gradients averaged{} over {} {}",
+                         bytes(grouped || step_.options().compress || in_parts
+                                   ? step_.sent_bytes(graph::MeshAxis::data)
+                                   : 4 * parameters),
+                         in_parts ? ", and parameters gathered," : "", ranks_, grouped ? "groups" : "ranks");
     if (pipeline_)
       text += fmt::format("{}{} of activations, and as many of their gradients, between two stages",
                           text.empty() ? "" : ", ", bytes(step_.sent_bytes(graph::MeshAxis::pipeline)));
@@ -174,9 +176,9 @@ class DataParallelTraining {
   }
 
  private:
-  std::vector<io::NamedTensor> own() {
+  static std::vector<io::NamedTensor> own(graph::State const& state) {
     std::vector<io::NamedTensor> fields;
-    for (graph::Field const& field : step_.state().fields())
+    for (graph::Field const& field : state.fields())
       if (field.per_rank && !optim::is_accumulator(field.name)) fields.push_back(named_tensor(field));
     return fields;
   }

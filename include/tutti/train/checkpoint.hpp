@@ -370,6 +370,8 @@ class Checkpoint {
   nlohmann::json const& facts() const noexcept { return facts_; }
   /// Text of tokenizer.json; empty when the run had none.
   std::string const& tokenizer() const noexcept { return tokenizer_; }
+  /// Of a model that came with one; empty for others.
+  std::string chat_template() const { return facts_.value("chat_template", ""); }
   io::Safetensors const& parameters() const noexcept { return parameters_; }
   io::Safetensors const& optimizer() const noexcept { return optimizer_; }
   /// Ranks that kept a replica of their own; 0 where all trained one model.

@@ -150,7 +150,9 @@ inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tok
   // A vocabulary with ChatML's marks that was learned here is of a model that knows conversations in it, or is to.
   bool const chatml = begins_texts && chat_template.empty() && tokenizer.special("<|im_start|>") &&
                       tokenizer.special("<|im_end|>");
-  if (chatml && !roles.end_of_turn) roles.end_of_turn = tokenizer.special("<|im_end|>");
+  auto const known = data::recognise_chat_template(chat_template);
+  if (chatml || (begins_texts && known && known->format == data::ChatFormat::chatml))
+    if (!roles.end_of_turn) roles.end_of_turn = tokenizer.special("<|im_end|>");
   metadata.set(key("tokens"), io::GgufArray(std::move(v.tokens)));
   metadata.set(key("token_type"), io::GgufArray(std::move(v.types)));
   auto const set = [&](char const* name, std::optional<std::int32_t> id) {
@@ -167,15 +169,17 @@ inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tok
   else if (!chat_template.empty()) metadata.set("tokenizer.chat_template", chat_template);
 }
 
-/// llama, or qwen2 for one with biases, or phi3 for one with a window: what differs between them is no more than that
-/// and how rows are laid.
+/// llama, or qwen2 for one with biases, or phi3 for one with a window or two lists of factors: what differs between
+/// them is no more than that and how rows are laid.
 inline std::string gguf_architecture(ModelSource const& source) {
   if (source.gpt2()) return "gpt2";
   nn::LlamaConfig const& c = source.llama_config();
   if (c.qkv_bias && c.window > 0)
     throw Error(ErrorKind::configuration, "write_gguf",
                 "'" + source.model.source + "' has biases and a window, for which GGUF files have no architecture");
-  return c.qkv_bias ? "qwen2" : c.window > 0 ? "phi3" : "llama";
+  nn::Rotation const& rotation = source.model.rotation;
+  bool const two_lists = rotation.scaling.kind == "longrope" && said_by_kind(rotation);
+  return c.qkv_bias ? "qwen2" : c.window > 0 || two_lists ? "phi3" : "llama";
 }
 
 inline std::vector<ExportedTensor> gguf_tensors(ModelSource const& source, std::string const& architecture) {
@@ -235,10 +239,50 @@ inline std::vector<ExportedTensor> gguf_tensors(ModelSource const& source, std::
   return all;
 }
 
-/// Sizes of a model. What stretches rotations is a tensor of factors, which readers know of architecture llama alone.
-/// Errors: configuration.
+/// Numbers by which pairs are divided, by the names of their tensors.
+using GgufFactors = std::vector<std::pair<std::string, std::vector<float>>>;
+
+/// What stretches rotations: keys of its kind, with both lists of longrope as tensors; else one list, which readers
+/// know of architecture llama alone. Errors: configuration.
+inline void add_scaling(io::GgufMetadata& metadata, ModelSource const& source, std::string const& a,
+                        GgufFactors& factors) {
+  nn::LlamaConfig const& c = source.llama_config();
+  nn::Rotation const& rotation = source.model.rotation;
+  nn::RotationScaling const& scaling = rotation.scaling;
+  auto const refuse = [&] {
+    throw Error(ErrorKind::configuration, "write_gguf",
+                "'" + source.model.source + "' stretches its rotations for long texts in a way that is not written "
+                "as GGUF here. Choose a folder of safetensors");
+  };
+  if (said_by_kind(rotation)) {
+    bool const lists = scaling.kind == "longrope";
+    if (lists && a != "phi3") refuse();
+    std::string const key = a + ".rope.scaling.";
+    if (!lists) metadata.set(key + "type", scaling.kind).set(key + "factor", static_cast<float>(scaling.factor));
+    metadata.set(key + "original_context_length", checked_cast<std::uint32_t>(scaling.original_tokens));
+    if (double const times = lists ? rotation.magnitude : scaling.magnitude; times > 0)
+      metadata.set(key + "attn_factor", static_cast<float>(times));
+    if (lists)
+      factors = {{"rope_factors_long.weight", scaling.long_factors},
+                 {"rope_factors_short.weight", scaling.short_factors}};
+    return;
+  }
+  std::int64_t const rotated = static_cast<std::int64_t>(rotation.frequencies.size()) * 2;
+  nn::Rotation const plain = nn::rotation_of(rotated, c.head_size, c.rotary_base, {}, c.max_tokens);
+  bool stretched = rotation.magnitude != 1;
+  std::vector<float> list;
+  for (std::size_t i = 0; i < plain.frequencies.size(); ++i) {
+    list.push_back(static_cast<float>(plain.frequencies[i] / rotation.frequencies[i]));
+    stretched = stretched || std::abs(list.back() - 1) > 1e-6f;
+  }
+  if (!stretched) return;
+  if (a != "llama" || rotation.magnitude != 1) refuse();
+  factors = {{"rope_freqs.weight", std::move(list)}};
+}
+
+/// Sizes of a model, and what stretches its rotations. Errors: configuration.
 inline void add_sizes(io::GgufMetadata& metadata, ModelSource const& source, std::string const& a,
-                      std::vector<float>& factors) {
+                      GgufFactors& factors) {
   auto const number = [](std::int64_t value) { return checked_cast<std::uint32_t>(value); };
   metadata.set("general.architecture", a).set("general.name", source.name);
   if (source.gpt2()) {
@@ -250,29 +294,19 @@ inline void add_sizes(io::GgufMetadata& metadata, ModelSource const& source, std
     return;
   }
   nn::LlamaConfig const& c = source.llama_config();
-  nn::Rotation const& rotation = source.model.rotation;
-  std::int64_t const rotated = static_cast<std::int64_t>(rotation.frequencies.size()) * 2;
-  nn::Rotation const plain = nn::rotation_of(rotated, c.head_size, c.rotary_base, {}, c.max_tokens);
-  bool stretched = rotation.magnitude != 1;
-  for (std::size_t i = 0; i < plain.frequencies.size(); ++i) {
-    factors.push_back(static_cast<float>(plain.frequencies[i] / rotation.frequencies[i]));
-    stretched = stretched || std::abs(factors.back() - 1) > 1e-6f;
-  }
-  if (!stretched) factors.clear();
-  else if (a != "llama" || rotation.magnitude != 1)
-    throw Error(ErrorKind::configuration, "write_gguf",
-                "'" + source.model.source + "' stretches its rotations for long texts in a way that is not written "
-                "as GGUF here. Choose a folder of safetensors");
+  add_scaling(metadata, source, a, factors);
   metadata.set(a + ".block_count", number(c.layers)).set(a + ".context_length", number(c.max_tokens));
   metadata.set(a + ".embedding_length", number(c.channels)).set(a + ".feed_forward_length", number(c.hidden));
   metadata.set(a + ".attention.head_count", number(c.heads)).set(a + ".attention.head_count_kv", number(c.kv_heads));
   metadata.set(a + ".attention.key_length", number(c.head_size));
   metadata.set(a + ".attention.value_length", number(c.head_size));
   metadata.set(a + ".attention.layer_norm_rms_epsilon", c.epsilon);
-  metadata.set(a + ".rope.dimension_count", number(rotated));
+  auto const pairs = static_cast<std::int64_t>(source.model.rotation.frequencies.size());
+  metadata.set(a + ".rope.dimension_count", number(2 * pairs));
   metadata.set(a + ".rope.freq_base", static_cast<float>(c.rotary_base));
   metadata.set(a + ".vocab_size", number(c.vocabulary));
-  if (c.window > 0) metadata.set(a + ".attention.sliding_window", number(c.window));
+  if (c.window > 0 || a == "phi3")  // readers of phi3 want one
+    metadata.set(a + ".attention.sliding_window", number(c.window > 0 ? c.window : c.max_tokens));
 }
 
 }  // namespace detail
@@ -286,14 +320,16 @@ inline void write_gguf(std::string const& path, ModelSource const& source, Model
                     "' has no tokenizer.json, and a GGUF file holds a tokenizer. Give the model's by --tokenizer");
   io::GgufMetadata metadata;
   std::string const architecture = detail::gguf_architecture(source);
-  std::vector<float> factors;
+  detail::GgufFactors factors;
   detail::add_sizes(metadata, source, architecture, factors);
   detail::add_tokenizer(metadata, *source.tokenizer, source.classes(), source.begins_texts, source.chat_template);
   std::vector<ExportedTensor> tensors = detail::gguf_tensors(source, architecture);
-  nn::StoredTensor const kept{"rope_freqs.weight", BlockType::f32, 1, static_cast<std::int64_t>(factors.size()),
-                              reinterpret_cast<std::byte const*>(factors.data())};
-  if (!factors.empty())
-    tensors.push_back(detail::exported_vector(kept.name, {1, {{&kept, 0, kept.columns}}}));
+  std::vector<nn::StoredTensor> kept;
+  for (auto const& [name, list] : factors)
+    kept.push_back({name, BlockType::f32, 1, static_cast<std::int64_t>(list.size()),
+                    reinterpret_cast<std::byte const*>(list.data())});
+  for (nn::StoredTensor const& list : kept)
+    tensors.push_back(detail::exported_vector(list.name, {1, {{&list, 0, list.columns}}}));
   auto const type_of = [&](ExportedTensor const& tensor) {
     return detail::exported_type(tensor.name, tensor.shape, options.type);
   };

@@ -85,7 +85,19 @@ inline Json hugging_face_config(ModelSource const& source, DType dtype) {
                {"rope_theta", c.rotary_base},
                {"tie_word_embeddings", c.tied}});
   if (c.window > 0) json["sliding_window"] = c.window;
-  if (!rotates_plainly(source)) {  // longrope with one list says any frequencies
+  nn::RotationScaling const& scaling = source.model.rotation.scaling;
+  if (said_by_kind(source.model.rotation)) {
+    Json& s = json["rope_scaling"] = {{"rope_type", scaling.kind},
+                                      {"factor", scaling.factor},
+                                      {"original_max_position_embeddings", scaling.original_tokens}};
+    if (scaling.kind == "longrope") {
+      s["short_factor"] = scaling.short_factors;
+      s["long_factor"] = scaling.long_factors;
+      s["factor"] = static_cast<double>(c.max_tokens) / static_cast<double>(scaling.original_tokens);
+      json["original_max_position_embeddings"] = scaling.original_tokens;
+    }
+    if (scaling.magnitude > 0) s["attention_factor"] = source.model.rotation.magnitude;
+  } else if (!rotates_plainly(source)) {  // longrope with one list says any frequencies
     nn::Rotation const plain = nn::rotation_of(c.head_size, c.head_size, c.rotary_base, {}, c.max_tokens);
     std::vector<double> factors;
     for (std::size_t i = 0; i < plain.frequencies.size(); ++i)

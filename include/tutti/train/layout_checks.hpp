@@ -24,6 +24,13 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.attention_dropout > 0)
       refuse("tensor-parallel", ranks,
              "divides heads, and --attention-dropout draws its masks over all of them. Leave out one");
+    bool const remembered = !o.resume.empty() && o.checkpoint.empty();  // the length is the checkpoint's
+    if (o.sequence_parallel && !remembered && o.sequence % o.tensor_parallel != 0)
+      refuse("sequence-parallel", "",
+             "shares out tokens, and --sequence " + std::to_string(o.sequence) + " does not divide among the " + ranks +
+                 " ranks of --tensor-parallel. Choose a length that does");
+  } else if (o.sequence_parallel) {
+    refuse("sequence-parallel", "", "is of the ranks of --tensor-parallel. Add that, or leave it out");
   }
   if (o.pipeline_parallel > 1) {
     std::string const ranks = std::to_string(o.pipeline_parallel);
@@ -31,24 +38,34 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     if (o.device != DeviceName::cpu) refuse_stages("is for --device cpu alone. Leave it out, or train on processors");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_stages("is for --algorithm ddp, which averages gradients every step. Leave out one");
-    if (o.zero > 0) refuse_stages("keeps all moments of a stage. Leave out --zero");
-    if (!o.compress.empty()) refuse_stages("sends gradients as they are. Leave out --compress");
     if (o.keep_packed) refuse_stages("keeps no packed weights. Leave out --keep-packed");
-    if (o.profile) refuse_stages("is not profiled. Leave out --profile");
     if (o.gradient_statistics > 0) refuse_stages("has no statistics of gradients. Leave out --gradient-statistics");
   } else if (o.typed.contains("pipeline-schedule")) {
     refuse("pipeline-schedule", o.pipeline_schedule.text(), "is of --pipeline-parallel. Add that, or leave it out");
   }
+  if (!o.stage_layers.empty() && o.pipeline_parallel == 1)
+    refuse("stage-layers", o.stage_layers, "is of --pipeline-parallel. Add that, or leave it out");
+  if (o.virtual_stages > 1 && o.pipeline_schedule != parallel::PipelineSchedule::interleaved)
+    refuse("virtual-stages", std::to_string(o.virtual_stages),
+           "is of --pipeline-schedule interleaved. Add that, or leave it out");
   if (!o.offload_optimizer.empty() && o.device != DeviceName::cpu)
     refuse("offload-optimizer", o.offload_optimizer,
            "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
-    if (o.device != DeviceName::cpu) refuse("zero", "1", "is for --device cpu alone. Leave it out");
+    auto const refuse_zero = [&](char const* what) { refuse("zero", std::to_string(o.zero), what); };
+    if (o.device != DeviceName::cpu) refuse_zero("is for --device cpu alone. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)
-      refuse("zero", "1", "is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
-    if (o.optimizer == OptimizerName::sgd)
-      refuse("zero", "1", "shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.tensor_parallel > 1) refuse("zero", "1", "is not there for --tensor-parallel. Leave out one");
+      refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
+    if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
+      refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
+    if (o.tensor_parallel > 1) refuse_zero("is not there for --tensor-parallel. Leave out one");
+    if (o.zero > 1 && o.optimizer == OptimizerName::muon)
+      refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or --zero 1");
+    if (o.zero > 1 && !o.compress.empty())
+      refuse_zero("sends gradients as they are. Leave out --compress, or use --zero 1");
+    if (o.zero > 1 && o.keep_packed) refuse_zero("keeps no packed weights. Leave out --keep-packed, or use --zero 1");
+    if (o.zero > 1 && o.gradient_statistics > 0)
+      refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or use --zero 1");
   }
 }
 

@@ -78,8 +78,11 @@ class Run {
                .offload_optimizer = o().offload_optimizer,
                .groups = optim::parse_groups(o().groups),
                .weigh_targets = setup_.train->leaves_out_targets(),
-               .pipeline = pipeline_layout(setup_, data_parallel_),
+               .pipeline = pipeline_layout(o(), setup_.mesh.pipeline, stage()),
                .tensor = setup_.mesh.tensor,
+               .sequence_parallel = o().sequence_parallel,
+               .state_ranks = o().zero > 1 ? setup_.mesh.data : 1,
+               .gather_again = o().zero == 3,
                .seed = o().seed,
                .first_row = share().begin * setup_.micro_steps,
                .compress = parallel::compressor_of(o().compress)}),
@@ -209,6 +212,7 @@ class Run {
   int ranks() const noexcept { return port_->size(); }
   /// Those, or the groups of those that have one model together, that share out a batch.
   int data_ranks() const noexcept { return data_parallel_.port->size(); }
+  int stage() const noexcept { return data_parallel_.pipeline ? data_parallel_.pipeline->rank() : 0; }
   /// This rank's sequences among those of a micro-step.
   data::Share share() const noexcept {
     return data::share_of(setup_.micro_rows, data_parallel_.port->rank(), data_ranks());

@@ -219,7 +219,7 @@ void Run<Loss, Device>::finish() {
                               static_cast<double>(steps * setup_.tokens_per_step()) / step_seconds_));
   if (o().profile && steps > 0)
     report_profile(outputs_.console(), step_.profiles(), machine_.measure_roofline(step_.options().compute),
-                   port_->rank(), o().out);
+                   port_->rank(), o().out, data_parallel_.pipeline.get());
   end(!stopped ? "done" : stop_ == SIGINT ? "SIGINT" : "SIGTERM");
 }
 

@@ -194,6 +194,7 @@ inline ModelChoice choose_model(Setup& s) {
                                                                : chosen(gpt2_config(*s.resume), origin);
     detail::require_model_of_checkpoint(s);
     require_vocabulary(o.typed);
+    s.model.chat_template = s.resume->chat_template();
     return choice;
   }
   if (o.model.ends_with(".bin")) {
@@ -209,6 +210,7 @@ inline ModelChoice choose_model(Setup& s) {
     ModelChoice choice = std::visit([&](auto const& config) { return chosen(config, o.model); },
                                     training_config(*source));
     require_vocabulary(o.given);
+    s.model.chat_template = source->chat_template;
     choice.initial = [source](graph::State& state) { fill_parameters(*source, state); };
     return choice;
   }

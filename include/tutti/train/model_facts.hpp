@@ -27,6 +27,7 @@ struct ModelFacts {
   std::int64_t max_tokens = 0;  ///< positions
   double parameters = 0;        ///< may exceed what 64 bits hold
   Json json;                    ///< of checkpoint.json and metrics.jsonl
+  std::string chat_template{};  ///< how the model knows conversations, where its folder or file said so
 };
 
 inline Json to_json(nn::Gpt2Config const& c) {

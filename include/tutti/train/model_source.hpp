@@ -166,6 +166,14 @@ class SourceTensors {
   ModelSource const& source_;
 };
 
+/// Whether folders and GGUF files say a model's stretched rotations by their kind and its numbers. One list of factors
+/// alone, as LLaMA 3.1 has, is no kind.
+inline bool said_by_kind(nn::Rotation const& rotation) {
+  nn::RotationScaling const& s = rotation.scaling;
+  bool const lists = !s.short_factors.empty() && s.short_factors.size() == s.long_factors.size() &&
+                     (s.short_factors != s.long_factors || rotation.magnitude != 1);
+  return s.kind == "yarn" || s.kind == "linear" || (s.kind == "longrope" && lists);
+}
 /// Whether all pairs of a head are rotated as rotary_base alone says: nothing is stretched for long texts.
 inline bool rotates_plainly(ModelSource const& source) {
   nn::LlamaConfig const& c = source.llama_config();
@@ -232,6 +240,7 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
       auto const checkpoint = std::make_shared<Checkpoint const>(beside);
       source.model = architecture_of(*checkpoint) == "llama" ? stored_llama(checkpoint) : stored_gpt2(checkpoint);
       source.begins_texts = true;
+      source.chat_template = checkpoint->chat_template();
     } else {
       refuse("is a folder without config.json and without checkpoints");
     }
@@ -265,6 +274,23 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
                 "the tokenizer has " + std::to_string(source.tokenizer->vocabulary()) + " tokens, the model " +
                     std::to_string(source.classes()) + ". Use that of the model");
   return source;
+}
+
+/// What infer::load_model takes, or a checkpoint or the folder of a run, whose texts begin with the mark between its
+/// documents, as those of a GGUF file that is made of it. Errors: of infer::load_model and open_model; configuration: a
+/// run without a tokenizer.
+inline infer::LoadedModel load_model_or_run(std::string const& path) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(fs::path(path) / "checkpoints") && !fs::exists(fs::path(path) / "checkpoint.json"))
+    return infer::load_model(path);
+  ModelSource source = open_model(path);
+  if (!source.tokenizer)
+    throw Error(ErrorKind::configuration, "load_model_or_run",
+                "'" + path + "' has no tokenizer.json: it was trained on tokens alone. Use another model");
+  data::TokenizerParts parts = source.tokenizer->parts();
+  if (auto const mark = source.tokenizer->document_mark())
+    parts.roles.begin = parts.roles.end = mark, parts.roles.add_begin = true;
+  return {std::move(source.model), data::Tokenizer(std::move(parts)), source.chat_template};
 }
 
 }  // namespace tutti::train

@@ -25,9 +25,10 @@ std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Op
       }))
     return std::nullopt;
   return parallel::mesh(communicator, sizes,
-                        o.zero > 0            ? parallel::Replicas::sharded
-                        : o.replicas_per_rank || !o.offload_optimizer.empty() ? parallel::Replicas::per_rank
-                                                                              : parallel::Replicas::per_node);
+                        o.zero == 1 ? parallel::Replicas::sharded
+                        : o.zero > 1 || o.replicas_per_rank || !o.offload_optimizer.empty()
+                            ? parallel::Replicas::per_rank
+                            : parallel::Replicas::per_node);
 }
 }  // namespace detail
 

@@ -85,11 +85,14 @@ struct Options {
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
   std::int64_t bucket_bytes = std::int64_t{4} << 20;            ///< of gradients that are reduced together
   std::string offload_optimizer;                                ///< folder; empty: its state is in memory
-  int zero = 0;                                                 ///< 1: see parallel::Replicas::sharded
+  int zero = 0;  ///< 1: parallel::Replicas::sharded; 2, 3: TrainStepOptions::state_ranks
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
+  bool sequence_parallel = false;                               ///< see TrainStepOptions
   int pipeline_parallel = 1;                                    ///< ranks that have some layers of a model each
   Choice<parallel::PipelineSchedule> pipeline_schedule{};       ///< of their passes
+  int virtual_stages = 0;    ///< parts of a model on each; 0: as the schedule wants
+  std::string stage_layers;  ///< of each part; empty: equally many
   bool tensorboard = false, dashboard = false;
   int dashboard_port = -1;  ///< -1: no page; 0: any free port
   std::string config;
@@ -270,9 +273,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "every rank keeps and updates parameters and moments of its own (default: a node's ranks share one copy)"},
     o.replicas_per_rank, Any{});
   f(Flag{"Run", "zero", call,
-         "1: every rank has parameters of its own and of adamw's moments only the share that it updates, as ZeRO's "
-         "stage 1 (default 0: as --replicas-per-rank says)"},
-    o.zero, setting::Range<int>{0, 1});
+         "of ZeRO, what a rank has a share of: 1: adamw's moments; 2: gradients and parameters between steps too; 3: "
+         "parameters are gathered layer by layer (default 0: nothing)"},
+    o.zero, setting::Range<int>{0, 3});
   f(Flag{"Run", "bucket-bytes", call,
          "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone"},
     o.bucket_bytes, Whole{0, std::int64_t{1} << 40});
@@ -287,12 +290,20 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "neighbouring ranks that have one model together: each some heads and columns of every layer",
          "model-parallel"},
     o.tensor_parallel, setting::Range<int>{1});
+  f(Flag{"Run", "sequence-parallel", call, "ranks of --tensor-parallel divide the rest of a layer by tokens"},
+    o.sequence_parallel, Any{});
   f(Flag{"Run", "pipeline-parallel", call,
          "ranks that have one model together, as stages: each some of its layers, through which micro-batches go"},
     o.pipeline_parallel, setting::Range<int>{1});
   f(Flag{"Run", "pipeline-schedule", call,
-         "of stages: 1f1b (forward and backward passes alternate) or gpipe (all forward passes first)"},
+         "of stages: 1f1b (forward and backward passes alternate), gpipe (all forward passes first), interleaved (1f1b "
+         "over several parts of the model on each stage) or zero-bubble (gradients of weights where 1f1b waits)"},
     o.pipeline_schedule, Any{});
+  f(Flag{"Run", "virtual-stages", call,
+         "parts of the model on each stage of --pipeline-schedule interleaved (default 2)"},
+    o.virtual_stages, setting::Range<int>{o.given.contains("virtual-stages") ? 1 : 0});
+  f(Flag{"Run", "stage-layers", call, "of each part of the model: numbers as in 4,4,3, or balanced, as the head needs"},
+    o.stage_layers, Text{});
   f(Flag{"Run", "recompute", call,
          "compute again in the backward pass, to save memory: none, pointwise (norms, GELU, elementwise) or block "
          "(all)"},

@@ -68,6 +68,7 @@ inline void write_checkpoint(std::string const& path, ModelSource const& source,
     contents.parameters = detail::listed(file);
     Json const model = std::visit([](auto const& c) { return to_json(c); }, training_config(source));
     contents.facts = {{"model", model}, {"converted_from", source.name}};
+    if (!source.chat_template.empty()) contents.facts["chat_template"] = source.chat_template;
     if (source.tokenizer)
       contents.tokenizer =
           source.tokenizer_text.empty() ? data::tokenizer_to_json(*source.tokenizer) : source.tokenizer_text;

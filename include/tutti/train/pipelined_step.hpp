@@ -16,15 +16,17 @@
 #include <tutti/parallel/split.hpp>
 #include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_options.hpp>
+#include <tutti/train/step_programs.hpp>
 #include <tutti/train/target_weights.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tutti::train {
 
@@ -42,11 +44,12 @@ class PipelinedStep {
         layout_(options.pipeline),
         optimizer_(std::move(optimizer)),
         state_(state),
-        cut_(weighed(model, options), layout_.stages, where),
-        evaluated_(evaluated, layout_.stages, where) {
+        cut_(weighed(model, options), layout_, where),
+        evaluated_(evaluated, layout_, where) {
     if (layout_.stage < 0 || layout_.stage >= layout_.stages)
       throw Error(ErrorKind::configuration, "TrainStep",
                   concat("stage ", layout_.stage, " of a pipeline of ", layout_.stages, " does not exist"), where);
+    static_cast<void>(pipeline_tasks(layout_, options.micro_steps, where));  // refuses what a schedule cannot do
     graph::Builder builder;
     builder.load(cut_.model());
     graph::Var const loss{&builder, builder.graph().find_output("loss")};
@@ -54,7 +57,7 @@ class PipelinedStep {
     for (graph::Parameter const& parameter : cut_.model().parameters) {
       if (!cut_.has(parameter, layout_.stage)) continue;
       graph::Field* const field =
-          state_.add(name_of(parameter), DType::float32, cut_.part_of(parameter), parameter.init);
+          state_.add(name_of(parameter), DType::float32, cut_.shape_on(parameter, layout_.stage), parameter.init);
       field->parameter = true;
       field->stacked = parameter.stacked;
     }
@@ -80,7 +83,7 @@ class PipelinedStep {
   }
   /// The same of what this stage has.
   parallel::Splits on_stage(parallel::Splits const& splits) const {
-    return splits.on_stage(layout_.stages, [&](std::string_view name) {
+    return splits.on_stage(cut_.layers_on(layout_.stage), [&](std::string_view name) {
       for (graph::Parameter const& parameter : cut_.model().parameters)
         if (cut_.model().name(parameter.node) == name) return cut_.divided(parameter);
       return false;
@@ -88,16 +91,17 @@ class PipelinedStep {
   }
 
   /// Between the state of this stage and that of a whole model: as StageState's.
-  void fill(FunctionRef<void(graph::State&)> f) { parts().fill(f); }
-  void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where) {
+  void fill(FunctionRef<void(graph::State&)> f, StageFields fields = StageFields::model) { parts().fill(f, fields); }
+  void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where,
+            StageFields fields = StageFields::model) {
     require_connected(where);
-    parts().show(ranks_, wanted, f, where);
+    parts().show(ranks_, wanted, f, where, fields);
   }
   void require_equal(std::string const& when, std::source_location where) const {
     if (ranks_.pipeline) parts().require_equal(*ranks_.pipeline, when, where);
   }
 
-  /// Errors: invalid_argument, for other ranks than the step was made for; unavailable, for moments in shares.
+  /// Errors: invalid_argument, for other ranks than the step was made for.
   void connect(parallel::DataParallel const& ranks, std::source_location where) {
     int const stages = ranks.pipeline ? ranks.pipeline->size() : 1;
     if (stages != layout_.stages || ranks.pipeline->rank() != layout_.stage)
@@ -106,9 +110,6 @@ class PipelinedStep {
                          stages, stages == layout_.stages
                                      ? concat(", of which this is rank ", ranks.pipeline->rank()) : std::string(),
                          ". Set TrainStepOptions::pipeline to this rank's place in the mesh"), where);
-    if (ranks.sharded)
-      throw Error(ErrorKind::unavailable, "TrainStep::connect",
-                  "stages of a pipeline keep all moments of their parameters. Use Replicas::per_rank", where);
     release();
     ranks_ = ranks;
   }
@@ -116,25 +117,30 @@ class PipelinedStep {
   /// Compiles the programs. Does not communicate.
   void plan() {
     if (planned_) return;
-    List<std::string> names;
-    for (optim::Trained const& trained : trained_) names.push_back(name_of(trained.parameter));
-    double const share = options_.weight / static_cast<double>(options_.micro_steps);
-    parallel::StageGraphs graphs =
-        parallel::stage_graphs(cut_.stage(layout_.stage), names, share, options_.recompute);
-    programs_.graphs = {std::move(graphs.forward), std::move(graphs.first_backward), std::move(graphs.backward)};
-    evaluation_graph_ = parallel::evaluation_graph(evaluated_.stage(layout_.stage));
-    programs_.carried = cut_.carried();
     bool const averages = ranks_.port && ranks_.port->size() > 1;
     auto const compiled = [&](graph::Graph const& graph) {
       graph::CompileOptions compiling;
       compiling.bucket_bytes = options_.bucket_bytes;
       return graph::compile(graph::amp(graph, options_.compute), compiling);
     };
-    programs_.forward = compiled(programs_.graphs[0]);
-    programs_.first_backward = compiled(programs_.graphs[1]);
-    programs_.backward = compiled(programs_.graphs[2]);
-    evaluation_program_ = compiled(evaluation_graph_);
-    update_program_ = compiled(update_graph(layout_.stage, averages));
+    programs_ = {{}, cut_.carried()};
+    evaluations_ = {};
+    for (int mine = 0; mine < layout_.virtual_stages; ++mine) {
+      int const part = layout_.part(mine);
+      parallel::StageGraphs graphs = parallel::stage_graphs(cut_.part(part), wishes(mine));
+      bool const splits = !graphs.inputs.updates.empty();
+      programs_.programs.push_back({compiled(graphs.forward), compiled(graphs.first_backward),
+                                    compiled(graphs.backward), splits ? compiled(graphs.inputs) : graph::Program(),
+                                    {}, splits});
+      programs_.programs.back().graphs = {std::move(graphs.forward), std::move(graphs.first_backward),
+                                          std::move(graphs.backward), std::move(graphs.inputs)};
+      evaluations_.graphs.push_back(parallel::evaluation_graph(evaluated_.part(part)));
+      evaluations_.programs.push_back(compiled(evaluations_.graphs.back()));
+    }
+    graph::CompileOptions dividing;
+    dividing.division = parallel::division_of(ranks_, false);
+    dividing.bucket_bytes = options_.bucket_bytes;
+    update_program_ = graph::compile(graph::amp(update_graph(layout_.stage, averages), options_.compute), dividing);
     planned_ = true;
   }
   /// Takes the memory of programs. Errors: invalid_argument, unless connected.
@@ -142,8 +148,7 @@ class PipelinedStep {
     if (run_) return;
     require_connected(where);
     plan();
-    graph::Program const* const all[] = {&programs_.forward, &programs_.first_backward, &programs_.backward,
-                                         &evaluation_program_, &update_program_};
+    std::vector<graph::Program const*> const all = programs();
     comm::Port* const tensor = ranks_.tensor.get();
     workspace_ = graph::Workspace::of(all, tensor != nullptr ? tensor : ranks_.port.get());
     update_ = std::make_unique<graph::Executor>(
@@ -151,11 +156,35 @@ class PipelinedStep {
         graph::ExecutorOptions{.port = ranks_.port.get(),
                                .tensor = tensor,
                                .pipeline = ranks_.pipeline.get(),
-                               .workspace = workspace_});
-    evaluation_ = std::make_unique<parallel::StageEvaluation>(context, state_, evaluation_graph_, evaluation_program_,
-                                                              layout_, *ranks_.pipeline, tensor, workspace_);
-    run_ = std::make_unique<parallel::StageRun>(context, state_, programs_, layout_, options_.micro_steps,
-                                                *ranks_.pipeline, tensor, workspace_);
+                               .node = ranks_.sharded ? ranks_.port.get() : nullptr,
+                               .workspace = workspace_,
+                               .profile = options_.profile});
+    auto const refer = [this](graph::State& to, int mine) { refer_part(to, mine); };
+    evaluation_ = std::make_unique<parallel::StageEvaluation>(context, evaluations_, refer, layout_, *ranks_.pipeline,
+                                                              tensor, workspace_);
+    run_ = std::make_unique<parallel::StageRun>(context, state_, programs_, refer, layout_, options_.micro_steps,
+                                                *ranks_.pipeline, tensor, workspace_, options_.profile);
+  }
+  bool planned() const noexcept { return planned_; }
+  /// Fields that the ranks of the data axis can share out, each updating its part; and the program that does.
+  std::vector<std::string> moments() const {
+    std::vector<std::string> names;
+    graph::Graph const update = update_graph(layout_.stage, false);
+    for (graph::Update const& one : update.updates)
+      if (graph::is_divisible(update, one) && update.op(one.target) == graph::Op::state)
+        names.emplace_back(update.name(one.target));
+    return names;
+  }
+  graph::StepList const& update_list() const { return update_program_.list; }
+  /// Times of every program of the stage; valid until the next call or `connect`.
+  std::vector<ProfiledPass> profiles() {
+    measured_ = run_->profiles();
+    std::vector<ProfiledPass> all{{1, &update_->profile(), concat("stage ", layout_.stage, ", update")}};
+    for (parallel::StageRun::Measured const& one : measured_)
+      all.push_back({one.runs, &one.profile,
+                     concat("stage ", layout_.stage, ", ",
+                            layout_.virtual_stages > 1 ? concat("part ", one.part, ", ") : std::string(), one.what)});
+    return all;
   }
 
   /// One update, number `update` counted from 1. Ranks: all. Blocking.
@@ -181,52 +210,42 @@ class PipelinedStep {
   /// Of what activations of micro-batches under way keep, of gradients and of programs while they run.
   std::int64_t workspace_bytes() {
     plan();
-    std::int64_t arena = 0, communicator = 0;
-    for (graph::Program const* program : {&programs_.forward, &programs_.first_backward, &programs_.backward,
-                                          &evaluation_program_, &update_program_}) {
-      arena = std::max(arena, program->plan.arena_bytes);
-      communicator = std::max(communicator, program->plan.communicator_bytes);
-    }
-    return arena + communicator + activation_bytes();
+    return memory_of(programs()) + activation_bytes();
   }
   /// Of those alone that a stage keeps for the backward passes of the micro-batches that are under way.
   std::int64_t activation_bytes() {
     plan();
-    auto const tasks = pipeline_tasks(layout_.schedule, layout_.stages, layout_.stage, options_.micro_steps);
-    std::int64_t slot = 0;
-    graph::State seen;
-    for (graph::Graph const& graph : programs_.graphs)
-      for (graph::Id id : graph.states)
-        if (std::string_view const name = graph.name(id); name.starts_with("pipeline.") && seen.find(name) == nullptr)
-          slot += seen.add(name, graph.dtype(id), graph.shape(id))->bytes();
-    return parallel::kept_micro_batches(tasks) * slot;
+    auto const tasks = pipeline_tasks(layout_, options_.micro_steps);
+    std::int64_t bytes = 0;
+    for (std::size_t mine = 0; mine < programs_.programs.size(); ++mine)
+      bytes += parallel::kept_micro_batches(tasks, static_cast<int>(mine)) *
+               bytes_of(programs_.programs[mine].graphs, "pipeline.");
+    return bytes;
   }
   /// As TrainStep's: to other stages what is sent, along the axis of data what is reduced.
   std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks) {
     plan();
-    if (axis == graph::MeshAxis::tensor) {
-      auto const sent = [&](graph::Program const& program) {
-        return ring_ranks > 0 ? graph::ring_bytes(program.list, axis, ring_ranks)
-                              : graph::sent_bytes(program.list, axis);
-      };
-      return options_.micro_steps * (sent(programs_.forward) + sent(programs_.backward)) + sent(update_program_);
-    }
-    if (axis != graph::MeshAxis::pipeline)
-      return ring_ranks > 0 ? graph::ring_bytes(update_program_.list, axis, ring_ranks)
-                            : graph::sent_bytes(update_program_.list, axis);
+    auto const sent = [&](graph::Program const& program) {
+      return ring_ranks > 0 ? graph::ring_bytes(program.list, axis, ring_ranks) : graph::sent_bytes(program.list, axis);
+    };
+    bool const between = axis == graph::MeshAxis::pipeline;
     std::int64_t bytes = 0;
-    bool const first = layout_.stage == 0, last = layout_.stage + 1 == layout_.stages;
-    for (graph::Id id : programs_.graphs[0].states)
-      if (!last && programs_.graphs[0].name(id).starts_with("pipeline.output.")) bytes += bytes_of(0, id);
-    for (graph::Id id : programs_.graphs[2].states)
-      if (!first && programs_.graphs[2].name(id).starts_with("pipeline.input_gradient.")) bytes += bytes_of(2, id);
-    return bytes * options_.micro_steps;
+    for (std::size_t mine = 0; mine < programs_.programs.size(); ++mine) {
+      parallel::StagePrograms const& of = programs_.programs[mine];
+      bytes += !between ? sent(of.forward) + sent(of.backward) + (of.splits ? sent(of.inputs) : 0)
+                        : bytes_of(of.graphs, "pipeline.output.") + bytes_of(of.graphs, "pipeline.input_gradient.");
+    }
+    return options_.micro_steps * bytes + (between ? 0 : sent(update_program_));
   }
   /// The step tables of the stage's programs.
   std::string table() {
     plan();
-    return concat("forward\n", to_string(programs_.forward), "backward\n", to_string(programs_.backward), "update\n",
-                  to_string(update_program_));
+    std::string text;
+    for (parallel::StagePrograms const& of : programs_.programs)
+      text += concat("forward\n", to_string(of.forward),
+                     of.splits ? concat("gradient of inputs\n", to_string(of.inputs)) : std::string(), "backward\n",
+                     to_string(of.backward));
+    return concat(text, "update\n", to_string(update_program_));
   }
 
  private:
@@ -246,14 +265,64 @@ class PipelinedStep {
             .weight = options_.weight,
             .frozen = List<std::string_view>(options_.frozen.begin(), options_.frozen.end()),
             .groups = options_.groups,
+            .compress = &options_.compress,
+            .ranks = ranks_.port ? ranks_.port->size() : 1,
             .stages = true};
   }
   std::string name_of(graph::Parameter const& parameter) const {
     return std::string(cut_.model().name(parameter.node));
   }
-  std::int64_t bytes_of(std::size_t graph, graph::Id id) const {
-    graph::Graph const& of = programs_.graphs[graph];
-    return of.shape(id).size() * static_cast<std::int64_t>(size_of(of.dtype(id)));
+  /// Of the states whose names begin so, each counted once.
+  static std::int64_t bytes_of(List<graph::Graph> const& graphs, std::string_view prefix) {
+    std::int64_t bytes = 0;
+    List<std::string_view> seen;
+    for (graph::Graph const& graph : graphs)
+      for (graph::Id id : graph.states) {
+        std::string_view const name = graph.name(id);
+        if (!name.starts_with(prefix) || graph::detail::contains(seen, name)) continue;
+        seen.push_back(name);
+        bytes += graph.shape(id).size() * static_cast<std::int64_t>(size_of(graph.dtype(id)));
+      }
+    return bytes;
+  }
+  /// Every one that runs.
+  std::vector<graph::Program const*> programs() const {
+    std::vector<graph::Program const*> all;
+    for (parallel::StagePrograms const& of : programs_.programs)
+      for (graph::Program const* program : of.all()) all.push_back(program);
+    for (graph::Program const& program : evaluations_.programs) all.push_back(&program);
+    all.push_back(&update_program_);
+    return all;
+  }
+  /// Of this stage's part `mine`. Parts go back in descending order: the last one that has a parameter begins its sum.
+  parallel::StageWishes wishes(int mine) const {
+    parallel::StageWishes wishes{.share = options_.weight / static_cast<double>(options_.micro_steps),
+                                 .recompute = options_.recompute,
+                                 .splits = parallel::splits_backward(layout_.schedule)};
+    for (optim::Trained const& trained : trained_) {
+      wishes.trained.push_back(name_of(trained.parameter));
+      bool begun = false;
+      for (int later = mine + 1; later < layout_.virtual_stages && !cut_.divided(trained.parameter); ++later)
+        begun = begun || cut_.reads(trained.parameter.node, layout_.part(later));
+      if (begun) wishes.begun.push_back(name_of(trained.parameter));
+    }
+    return wishes;
+  }
+  /// What part `mine` has of the fields of this stage.
+  void refer_part(graph::State& to, int mine) {
+    int const part = layout_.part(mine);
+    for (graph::Field const& field : state_.fields()) {
+      std::string_view name = field.name;
+      if (optim::is_accumulator(name)) name.remove_prefix(std::string_view("accumulated.").size());
+      Shape shape = field.shape;
+      std::int64_t offset = 0;
+      for (graph::Parameter const& parameter : cut_.model().parameters)
+        if (cut_.model().name(parameter.node) == name && cut_.divided(parameter)) {
+          shape = shape.with(0, cut_.layers_of(part));
+          offset = field.bytes() / cut_.layers_on(layout_.stage) * cut_.layer_on_stage(part);
+        }
+      to.refer(field.name, field.dtype, shape, static_cast<std::byte const*>(field.data()) + offset);
+    }
   }
   void require_connected(std::source_location where) const {
     if (!ranks_.pipeline)
@@ -279,7 +348,7 @@ class PipelinedStep {
       std::string const name = name_of(parameter);
       graph::Replications const parts = cut_.model().type(parameter.node).replication.with(
           graph::MeshAxis::pipeline, graph::Replication::varying);
-      Shape const shape = stage < 0 ? cut_.model().shape(parameter.node) : cut_.part_of(parameter);
+      Shape const shape = stage < 0 ? cut_.model().shape(parameter.node) : cut_.shape_on(parameter, stage);
       found.wrt.push_back(builder.parameter(name, shape, parameter.init, parameter.stacked, where, parts));
       found.gradients.push_back(builder.state(concat("accumulated.", name), {DType::float32, parts, shape},
                                               graph::zeros(), graph::StateUpdate::replicated, where));
@@ -303,13 +372,14 @@ class PipelinedStep {
   List<parallel::StageSum> sums_;      // of parameters that several stages have
   parallel::DataParallel ranks_;       // before what uses them
   bool planned_ = false;
-  parallel::StagePrograms programs_;
-  graph::Graph evaluation_graph_;
-  graph::Program evaluation_program_, update_program_;
+  parallel::StageParts programs_;
+  parallel::StageEvaluations evaluations_;
+  graph::Program update_program_;
   Shared<graph::Workspace> workspace_;
   std::unique_ptr<graph::Executor> update_;
   std::unique_ptr<parallel::StageEvaluation> evaluation_;
   std::unique_ptr<parallel::StageRun> run_;
+  std::vector<parallel::StageRun::Measured> measured_;
 };
 
 }  // namespace tutti::train

@@ -12,10 +12,12 @@
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/options.hpp>
+#include <tutti/train/pipeline_choice.hpp>
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::train {
@@ -264,10 +266,11 @@ inline double state_bytes_of_parameter(Options const& o) noexcept {
 inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
                            std::int64_t available = exec::available_memory()) {
   double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
-  double const parameters = s.model.parameters / s.mesh.tensor / s.mesh.pipeline;  // of a rank at least
+  double const own = s.options.zero > 1 ? s.mesh.data : 1;  // parts, of gradients as well
+  double const parameters = s.model.parameters / s.mesh.tensor / s.mesh.pipeline / own;  // of a rank at least
   bool const offloads = !s.options.offload_optimizer.empty();
   double const moments =
-      offloads ? 0 : (state_bytes_of_parameter(s.options) - 4) / (s.options.zero > 0 ? s.mesh.data : 1);
+      offloads ? 0 : (state_bytes_of_parameter(s.options) - 4) / (s.options.zero == 1 ? s.mesh.data : 1);
   detail::require_memory(s.options, ranks_on_node, one_state, (4 + moments) * parameters,
                          4 * (parameters + hidden) + s.bytes_of_tokens(), available);
 }
@@ -361,31 +364,25 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
                          std::to_string(s.steps) + (s.steps == 1 ? " step" : " steps") +
                          ": the learning rate never reaches its peak of " + fmt::format("{:.3g}", o.learning_rate) +
                          ", it ends at " + fmt::format("{:.3g}", s.schedule(s.steps - 1)));
-  if (s.micro_steps < s.mesh.pipeline)
-    s.warnings.push_back(fmt::format("--pipeline-parallel {} with {} micro-batch{} a step: each stage waits {:.0f} % "
-                                     "of the time. Give at least {} --micro-batches", s.mesh.pipeline, s.micro_steps,
-                                     s.micro_steps == 1 ? "" : "es",
-                                     100 * parallel::pipeline_bubble(s.mesh.pipeline, s.micro_steps),
-                                     4 * s.mesh.pipeline));
+  if (std::string warning = pipeline_warning(o, s.mesh, s.micro_steps); !warning.empty())
+    s.warnings.push_back(std::move(warning));
   detail::warn_of_little_data(s);
   detail::warn_of_few_averages(s);
   return s;
 }
 
-/// Of a rank with these places on the axes of a mesh.
-inline parallel::PipelineLayout pipeline_layout(Setup const& s, parallel::DataParallel const& ranks) {
-  return {s.mesh.pipeline, ranks.pipeline ? ranks.pipeline->rank() : 0, s.options.pipeline_schedule};
-}
 /// What the checkpoint of step `step` says of its run, beside step and hashes. `ranks` share out a batch; nothing in a
 /// checkpoint depends on how many have a model together.
 inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {
   Json settings = Json::object();
   for_each_setting(s.options, [&](char const* name, auto const& value) { settings[name] = value; });
-  return {{"model", s.model.json},
-          {"settings", settings},
-          {"data_cursor", {{"seed", s.options.seed}, {"step", step}}},
-          {"ranks", ranks},
-          {"micro_steps", s.micro_steps}};
+  Json facts = {{"model", s.model.json},
+                {"settings", settings},
+                {"data_cursor", {{"seed", s.options.seed}, {"step", step}}},
+                {"ranks", ranks},
+                {"micro_steps", s.micro_steps}};
+  if (!s.model.chat_template.empty()) facts["chat_template"] = s.model.chat_template;
+  return facts;
 }
 /// Words with which a text like the run's begins, for who tries the model; empty where none are known.
 inline std::string opening_prompt(Setup const& s) {

@@ -26,6 +26,9 @@
 
 namespace tutti::train {
 
+/// Of a whole model's state: all of it, or what each rank of the data axis has of its own.
+enum class StageFields : unsigned char { model, own };
+
 /// Of stage `stage` of a cut, whose fields `state` has. `update` is the graph of a whole model's update: its states,
 /// but for sums of gradients, are the fields of a whole model beside the parameters.
 class StageState {
@@ -33,32 +36,36 @@ class StageState {
   StageState(parallel::PipelineCut const& cut, int stage, graph::State& state, graph::Graph update)
       : cut_(cut), stage_(stage), state_(state), update_(std::move(update)) {}
 
-  /// f(state) writes the state of a whole model, of which this stage then takes its part.
-  void fill(FunctionRef<void(graph::State&)> f) const {
-    graph::State whole = whole_fields();
+  /// f(state) writes these fields of a whole model, of which this stage then takes its part.
+  void fill(FunctionRef<void(graph::State&)> f, StageFields fields) const {
+    graph::State whole = whole_fields(fields);
     f(whole);
     for (graph::Field& field : state_.fields())
-      if (graph::Field const* const from = whole.find(field.name))
-        std::memcpy(field.data(), static_cast<std::byte const*>(from->data()) + offset_of(*from, stage_),
-                    static_cast<std::size_t>(field.bytes()));
+      if (graph::Field* const from = whole.find(field.name))
+        for (int part = stage_; part < cut_.parts(); part += cut_.stages()) {
+          Section const section = section_of(*from, part);
+          std::memcpy(static_cast<std::byte*>(field.data()) + section.in_stage,
+                      static_cast<std::byte const*>(from->data()) + section.in_whole,
+                      static_cast<std::size_t>(section.bytes));
+        }
   }
-  /// f(state) sees the state of the whole model on the stages of the first pipeline that want it, on others nothing.
-  /// Ranks: all. Blocking.
+  /// f(state) sees these fields of the whole model on the stages that want it, on others nothing: of the first
+  /// pipeline, or of each what is its own. Ranks: all. Blocking.
   void show(parallel::DataParallel const& ranks, bool wanted, FunctionRef<void(graph::State&)> f,
-            std::source_location where) const {
+            std::source_location where, StageFields fields) const {
     graph::State whole;
-    if (ranks.port->rank() == 0) {
+    if (ranks.port->rank() == 0 || fields == StageFields::own) {
       double any = wanted ? 1 : 0;  // of the ranks that have a part of this stage each, who join them afterwards
       if (ranks.tensor) parallel::all_reduce(*ranks.tensor, {&any, 1}, comm::PortOp::max, where);
       wanted = any != 0;
       std::vector<double> wants(static_cast<std::size_t>(cut_.stages()), 0.0);
       wants[static_cast<std::size_t>(stage_)] = wanted ? 1 : 0;
       parallel::all_reduce(*ranks.pipeline, wants, comm::PortOp::sum, where);
-      graph::State all = whole_fields();
+      graph::State all = whole_fields(fields);
       for (graph::Field& field : all.fields()) {
-        for (int stage : stages_of(field))
+        for (int part : parts_of(field))
           for (int to = 0; to < cut_.stages(); ++to)
-            if (wants[static_cast<std::size_t>(to)] != 0) hand_over(*ranks.pipeline, field, stage, to, where);
+            if (wants[static_cast<std::size_t>(to)] != 0) hand_over(*ranks.pipeline, field, part, to, where);
       }
       if (wanted) whole = std::move(all);
     }
@@ -93,10 +100,11 @@ class StageState {
     return std::string(cut_.model().name(parameter.node));
   }
   /// The fields of a whole model, in the order in which one rank has them.
-  graph::State whole_fields() const {
+  graph::State whole_fields(StageFields fields) const {
     graph::State whole;
     graph::Graph const& model = cut_.model();
     for (graph::Parameter const& parameter : model.parameters) {
+      if (fields == StageFields::own) break;
       graph::Field* const field = whole.add(name_of(parameter), DType::float32, model.shape(parameter.node),
                                             parameter.init);
       field->parameter = true;
@@ -104,51 +112,61 @@ class StageState {
     }
     for (graph::Graph const* graph : {&model, &update_})
       for (std::size_t i = 0; i < graph->states.size(); ++i)
-        if (graph::Id const id = graph->states[i]; !optim::is_accumulator(graph->name(id)))
-          whole.add(graph->name(id), graph->dtype(id), graph->shape(id), graph->state_inits[i]);
+        if (graph::Id const id = graph->states[i]; !optim::is_accumulator(graph->name(id))) {
+          bool const own = graph::state_update(*graph, id) == graph::StateUpdate::per_rank;
+          if (own || fields == StageFields::model)
+            whole.add(graph->name(id), graph->dtype(id), graph->shape(id), graph->state_inits[i])->per_rank = own;
+        }
     return whole;
   }
-  /// The parameter that a field of the whole model is, or that an optimizer keeps it for, as "PREFIX.NAME".
+  /// The parameter that a field of the whole model is, or that an optimizer or compressor keeps it for, as
+  /// "PREFIX.NAME".
   std::optional<graph::Parameter> parameter_of(graph::Field const& whole) const {
     std::optional<graph::Parameter> best;
     for (graph::Parameter const& parameter : cut_.model().parameters) {
       std::string_view const name = cut_.model().name(parameter.node), field = whole.name;
       bool const kept = field.size() > name.size() && field.ends_with(name) &&
                         field[field.size() - name.size() - 1] == '.';
-      if ((field == name || kept) && whole.shape == cut_.model().shape(parameter.node) &&
-          (!best || name.size() > cut_.model().name(best->node).size()))
+      if ((field == name || kept) && (!best || name.size() > cut_.model().name(best->node).size()))
         best = parameter;
     }
     return best;
   }
   bool divided(graph::Field const& whole) const {
     auto const parameter = parameter_of(whole);
-    return parameter && cut_.divided(*parameter);
+    return parameter && cut_.divided(*parameter) && whole.shape.rank() > 0 && whole.shape[0] == cut_.layers();
   }
   /// Those that have something of it that others do not have.
-  List<int> stages_of(graph::Field const& whole) const {
+  List<int> parts_of(graph::Field const& whole) const {
     auto const parameter = parameter_of(whole);
-    List<int> stages;
-    for (int stage = 0; stage < cut_.stages(); ++stage) {
-      bool const has = parameter ? cut_.has(*parameter, stage) : cut_.has(cut_.model().find_leaf(whole.name), stage);
-      if (has && (stages.empty() || divided(whole))) stages.push_back(stage);
-    }
-    return stages;
+    graph::Id const node = parameter ? parameter->node : cut_.model().find_leaf(whole.name);
+    List<int> parts;
+    for (int part = 0; part < cut_.parts(); ++part)
+      if (cut_.reads(node, part) && (parts.empty() || divided(whole))) parts.push_back(part);
+    return parts;
   }
-  /// Of what a stage has, in the whole.
-  std::size_t offset_of(graph::Field const& whole, int stage) const {
-    return divided(whole) ? static_cast<std::size_t>(whole.bytes() / cut_.stages() * stage) : 0;
+  struct Section {
+    std::int64_t in_whole = 0, in_stage = 0, bytes = 0;  // where it begins
+  };
+  /// Of what a part of the model has, in the whole and on its stage.
+  Section section_of(graph::Field const& whole, int part) const {
+    if (!divided(whole)) return {0, 0, whole.bytes()};
+    std::int64_t const layer = whole.bytes() / cut_.layers();
+    return {layer * cut_.first_layer(part), layer * cut_.layer_on_stage(part), layer * cut_.layers_of(part)};
   }
-  /// A stage's part of a field goes into its place in the whole one of stage `to`.
-  void hand_over(comm::Port& pipeline, graph::Field& whole, int stage, int to, std::source_location where) const {
+  /// A part's section of a field goes into its place in the whole one of stage `to`.
+  void hand_over(comm::Port& pipeline, graph::Field& whole, int part, int to, std::source_location where) const {
+    int const stage = part % cut_.stages();
     if (stage_ != stage && stage_ != to) return;
-    std::int64_t const bytes = divided(whole) ? whole.bytes() / cut_.stages() : whole.bytes();
-    std::byte* const place = static_cast<std::byte*>(whole.data()) + offset_of(whole, stage);
-    graph::Field const* const mine = stage_ == stage ? state_.find(whole.name) : nullptr;
-    if (stage == to) return static_cast<void>(std::memcpy(place, mine->data(), static_cast<std::size_t>(bytes)));
+    Section const section = section_of(whole, part);
+    std::byte* const place = static_cast<std::byte*>(whole.data()) + section.in_whole;
+    graph::Field const* const field = stage_ == stage ? state_.find(whole.name) : nullptr;
+    auto const* const mine =
+        field != nullptr ? static_cast<std::byte const*>(field->data()) + section.in_stage : nullptr;
+    if (stage == to) return static_cast<void>(std::memcpy(place, mine, static_cast<std::size_t>(section.bytes)));
     parallel::StageMessages messages(pipeline);
-    if (mine != nullptr) messages.send(mine->data(), bytes, to, state_tag, where);
-    else messages.receive(place, bytes, stage, state_tag, where);
+    if (mine != nullptr) messages.send(mine, section.bytes, to, state_tag, where);
+    else messages.receive(place, section.bytes, stage, state_tag, where);
     messages.wait();
   }
 

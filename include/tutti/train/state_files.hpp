@@ -8,8 +8,11 @@
 #include <tutti/train/checkpoint.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -76,22 +79,35 @@ inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
   }
 }
 
-/// All of a state, parameters and what is beside them, as one safetensors file, which is there whole or not at all. Of
-/// ranks that share memory one calls it. Errors: io.
-inline void save_state(std::string const& path, graph::State const& state) {
+namespace detail {
+
+/// A tensor of a file that no program has: updates that a step has done.
+inline constexpr char updates_name[] = "train_step.updates";
+
+inline void write_state(std::string const& path, graph::State const& state, std::int64_t const* updates) {
   std::vector<io::NamedTensor> tensors;
   for (graph::Field const& field : state.fields()) tensors.push_back(named_tensor(field));
+  if (updates != nullptr) tensors.push_back({updates_name, DType::int64, Shape{}, updates});
   sort_by_name(tensors);
   io::write_safetensors(path, tensors);
 }
-/// Back into a state with the same fields. Ranks: all, each from the file; one that shares memory and may not write it
-/// only checks. Errors: io; format, naming the field that is missing, another one, or too many.
-inline void load_state(std::string const& path, graph::State& state) {
-  io::Safetensors const file(path);
-  auto const refuse = [&](std::string const& why) {
-    throw Error(ErrorKind::format, "load_state", "'" + path + "' " + why + ". Load what this program saved");
+/// Checks everything before it writes anything.
+inline void read_state(std::string const& path, graph::State& state, std::int64_t* updates,
+                       std::source_location where) {
+  std::optional<io::Safetensors> opened;
+  try {
+    opened.emplace(path);
+  } catch (Error const& error) {
+    throw error.at(where);
+  }
+  io::Safetensors const& file = *opened;
+  auto const refuse = [&](std::string const& why, std::string const& advice = "Load what this program saved") {
+    throw Error(ErrorKind::format, "load_state", "'" + path + "' " + why + ". " + advice, where);
   };
-  for (graph::Field const& field : state.fields()) {  // before any is written
+  if (bool const has = file.contains(updates_name); has != (updates != nullptr))
+    refuse(has ? "is of a training step, whose updates count" : "is of a state, and not of a training step",
+           has ? "Load it into the step, not into its state" : "Save the step, not its state");
+  for (graph::Field const& field : state.fields()) {
     if (!file.contains(field.name)) refuse("holds no '" + field.name + "'");
     io::NamedTensor const& saved = file.at(field.name);
     if (saved.dtype != field.dtype || !(saved.shape == field.shape))
@@ -99,13 +115,52 @@ inline void load_state(std::string const& path, graph::State& state) {
              ", and it is " + std::string(name(field.dtype)) + " " + to_string(field.shape) + " here");
   }
   for (auto const& [tensor, ignored] : file.tensors())
-    if (std::none_of(state.fields().begin(), state.fields().end(), [&](auto const& f) { return f.name == tensor; }))
+    if (tensor != updates_name && state.find(tensor) == nullptr)
       refuse("holds '" + tensor + "', which is no field here");
+  if (updates != nullptr) *updates = file.view<std::int64_t>(updates_name)();
   if (!state.writer()) return;
   for (graph::Field& field : state.fields()) {
     io::NamedTensor const& saved = file.at(field.name);
     if (saved.bytes() != 0) std::memcpy(field.data(), saved.data, saved.bytes());
   }
+}
+
+/// `TrainStep`, whose header this one does not need.
+template <class S>
+concept CountsUpdates = requires(S& step) {
+  { step.updates() } -> std::convertible_to<std::int64_t>;
+  { step.state() } -> std::convertible_to<graph::State&>;
+  step.set_updates(std::int64_t{});
+};
+
+}  // namespace detail
+
+/// All of a state, parameters and what is beside them, as one safetensors file, which is there whole or not at all. Of
+/// ranks that share memory one calls it. Errors: io.
+inline void save_state(std::string const& path, graph::State const& state) {
+  detail::write_state(path, state, nullptr);
+}
+/// Back into a state with the same fields. Ranks: all, each from the file; one that shares memory and may not write it
+/// only checks. Errors: io; format, naming the field that is missing, another one, or too many; also where the file is
+/// of a step, whose optimizer would begin its bias corrections again with moments that do not.
+inline void load_state(std::string const& path, graph::State& state,
+                       std::source_location where = std::source_location::current()) {
+  detail::read_state(path, state, nullptr, where);
+}
+
+/// The same of a TrainStep, with the number of its updates: one that loads it goes on bit for bit. Of ranks that share
+/// memory one saves, and all load. Where ranks have parts of the state, on a tensor or pipeline axis or with
+/// Replicas::sharded, each part is a file of its own.
+template <detail::CountsUpdates Step>
+void save_state(std::string const& path, Step& step) {
+  std::int64_t const updates = step.updates();
+  detail::write_state(path, step.state(), &updates);
+}
+template <detail::CountsUpdates Step>
+void load_state(std::string const& path, Step& step, std::source_location where = std::source_location::current()) {
+  std::int64_t updates = 0;
+  detail::read_state(path, step.state(), &updates, where);
+  step.set_updates(updates);
 }
 
 }  // namespace tutti::train

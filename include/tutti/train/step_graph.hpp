@@ -11,6 +11,7 @@
 #include <tutti/optim/gradient_statistics.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
+#include <tutti/parallel/gather_parameters.hpp>
 #include <tutti/parallel/shard.hpp>
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/loss_context.hpp>
@@ -28,6 +29,10 @@ namespace tutti::train {
 /// Errors: unavailable, for what programs cannot do on this device, or not together.
 inline void require_possible(TrainStepOptions const& options, bool on_processors, std::source_location where) {
   auto const refuse = [&](char const* why) { throw Error(ErrorKind::unavailable, "TrainStep", why, where); };
+  if (options.sequence_parallel && options.tensor == 1)
+    throw Error(ErrorKind::configuration, "TrainStep",
+                "sequence parallelism is of the ranks of a tensor axis, and the step is made for one. Leave out "
+                "TrainStepOptions::sequence_parallel, or set tensor", where);
   if (options.tensor > 1 && !on_processors)
     refuse("tensor parallelism is not there for programs on devices. Use one rank of the tensor axis");
   if (options.compress && !on_processors)
@@ -35,13 +40,18 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
   if (options.compress && options.tensor > 1)
     refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
            "TrainStepOptions::compress, or use one rank of the tensor axis");
+  if (options.state_ranks > 1) {
+    if (!on_processors) refuse("parameters in parts are not there for programs on devices. Use one state rank");
+    if (options.tensor > 1 || options.pipeline.stages > 1)
+      refuse("ranks that have parts of a model already do not share out parameters too. Use one state rank");
+    if (options.compress) refuse("gradients in parts are not compressed. Leave out TrainStepOptions::compress");
+    if (options.keep_packed) refuse("parameters in parts are not kept packed. Leave out keep_packed");
+  }
   if (!options.offload_optimizer.empty() && !on_processors)
     refuse("a device keeps the optimizer's state in its own memory. Leave out TrainStepOptions::offload_optimizer");
   if (options.pipeline.stages == 1) return;
   if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
-  if (options.compress) refuse("gradients are not compressed in a pipeline. Leave out TrainStepOptions::compress");
   if (options.keep_packed) refuse("stages of a pipeline keep no packed weights. Leave out keep_packed");
-  if (options.profile) refuse("stages of a pipeline are not profiled. Leave out TrainStepOptions::profile");
 }
 
 /// Errors: unavailable, where this rank is a stage of a pipeline.
@@ -50,13 +60,18 @@ inline void refuse_stages(TrainStepOptions const& options, char const* what, std
     throw Error(ErrorKind::unavailable, "TrainStep", concat("stages of a pipeline ", what, ". Use one stage"), where);
 }
 
-/// Of those that a step is to be connected to; it is made for `tensor` on the tensor axis. `averages`: whether its
+/// Of those that a step is to be connected to; it is made for as many as the options say. `averages`: whether its
 /// programs average gradients. Errors: invalid_argument, unavailable.
-inline void require_ranks(parallel::DataParallel const& ranks, int tensor, bool averages, std::source_location where) {
-  if (int const found = ranks.tensor ? ranks.tensor->size() : 1; found != tensor)
+inline void require_ranks(parallel::DataParallel const& ranks, TrainStepOptions const& options, bool averages,
+                          std::source_location where) {
+  if (int const found = ranks.tensor ? ranks.tensor->size() : 1; found != options.tensor)
     throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
-                concat("the ranks of the tensor axis are ", found, ", and the step is made for ", tensor,
+                concat("the ranks of the tensor axis are ", found, ", and the step is made for ", options.tensor,
                        ". Set TrainStepOptions::tensor to as many"), where);
+  if (int const found = ranks.port ? ranks.port->size() : 1; options.state_ranks > 1 && found != options.state_ranks)
+    throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
+                concat("the ranks of the data axis are ", found, ", and the step is made for ", options.state_ranks,
+                       " with parts of its state. Set TrainStepOptions::state_ranks to as many"), where);
   if (ranks.port && ranks.port->size() > 1 && !averages)
     throw Error(ErrorKind::unavailable, "TrainStep::connect",
                 "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "
@@ -90,6 +105,22 @@ parallel::Splits splits_of(Config const& config, graph::Graph const& model, int 
                 where);
 }
 
+/// The same where `options` say which ranks divide parameters: those of the tensor axis, or of that of data.
+template <class Config>
+parallel::Splits splits_of(Config const& config, graph::Graph const& model, TrainStepOptions const& options,
+                           std::source_location where) {
+  if (options.state_ranks < 1)
+    throw Error(ErrorKind::configuration, "TrainStep", "at least 1 rank has the state", where);
+  if (options.state_ranks > 1) return parallel::parameter_parts(model, options.state_ranks, where);
+  return splits_of(config, model, options.tensor, where);
+}
+/// The graph of a whole model, as a rank runs it that has its part of what `splits` divide.
+inline graph::Graph part_graph(graph::Graph model, TrainStepOptions const& options, parallel::Splits const& splits) {
+  if (splits.ranks() == 1) return model;
+  if (splits.axis() == graph::MeshAxis::data) return parallel::gather_parameters(model, splits, options.gather_again);
+  return parallel::shard(model, splits, options.sequence_parallel);
+}
+
 /// What becomes of the gradients of a step.
 enum class StepWork : unsigned char { updates, measures };
 
@@ -120,8 +151,7 @@ graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions co
       minimise(loss_of<Loss>({builder}, parameters, inputs_of<Loss>(config, options.sequence), options.batch));
     });
   } else {
-    graph = loss_graph<Loss>(config, options, !pass);
-    if (splits.ranks() > 1) graph = parallel::shard(graph, splits);
+    graph = part_graph(loss_graph<Loss>(config, options, !pass), options, splits);
     if (pass) {
       graph::Id const loss = graph.find_output("loss");
       graph.outputs = {};

@@ -59,6 +59,14 @@ struct TrainStepOptions {
   /// micro-batches that go through the stages.
   parallel::PipelineLayout pipeline{};
   int tensor = 1;              ///< ranks of the tensor axis, each with a part of the model (parallel/mesh.hpp)
+  /// Norms, residuals and dropout between the products that the ranks of the tensor axis divide: each does, and keeps
+  /// for the backward pass, its share of a micro-step's tokens alone. They must divide among these ranks.
+  bool sequence_parallel = false;
+  /// Ranks of the data axis that have a part of every parameter, gradient and moment each, and gather a layer's
+  /// parameters where they are used; 1: whole ones. `gather_again`: given up behind the layer and gathered once more
+  /// by the backward pass (ZeRO 3); else kept until then (ZeRO 2).
+  int state_ranks = 1;
+  bool gather_again = true;
   std::int64_t seed = 0;       ///< of what the loss draws: nn::StepRandom
   std::int64_t first_row = 0;  ///< of this rank's sequences among those of all ranks' step
   /// How gradients travel between ranks; none: as they are. parallel/compression.hpp has some, on one rank as well.

@@ -36,6 +36,7 @@ inline std::int64_t memory_of(std::vector<graph::Program const*> const& programs
 struct ProfiledPass {
   std::int64_t runs = 1;
   graph::Profile const* profile = nullptr;
+  std::string name{};  ///< of a pass of a pipeline; others are the micro-steps of a step, in their order
 };
 
 template <class Device>

@@ -12,6 +12,7 @@
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/sections.hpp>
+#include <tutti/parallel/stage_balance.hpp>
 #include <tutti/train/execution.hpp>
 #include <tutti/train/gradient_statistics.hpp>
 #include <tutti/train/initialisation.hpp>
@@ -71,20 +72,20 @@ class TrainStep {
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
-    splits_ = splits_of(config_, model, options_.tensor, where);
+    splits_ = splits_of(config_, model, options_, where);
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     if (options.pipeline.stages != 1) {
-      auto const part = [&](graph::Graph const& whole) { return parallel::shard(whole, splits_); };
+      auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, splits_); };
+      options_.pipeline = parallel::balanced(options.pipeline, part(evaluated));
       pipeline_.emplace(part(model), part(evaluated), optimizer_, options_, state_, where);
+      moments_ = pipeline_->moments();
       return;
     }
     try {
-      state_.add(options.tensor == 1 ? evaluated : traced(std::nullopt));
+      state_.add(splits_.ranks() == 1 ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
-    } catch (Error const& error) {  // of the options; what the loss says wrong was told above
-      throw error.at(where);
-    }
+    } catch (Error const& error) { throw error.at(where); }  // of the options: the loss was traced above
     state_.add(step);
     for (graph::Update const& update : step.updates)
       if (!graph::is_divisible(step, update)) updated_.emplace_back(step.name(update.target));
@@ -128,22 +129,29 @@ class TrainStep {
   void fill(F&& f, std::source_location where = std::source_location::current()) {
     execution_.state();
     auto const write = [&](graph::State& part) { fill_parts(part, splits_, parallel_, f, where); };
-    if (pipeline_) pipeline_->fill(write);
-    else write(state_), sections_.clear_others(state_);
+    pipeline_ ? pipeline_->fill(write) : write(state_);
+    sections_.clear_others(state_);
   }
   /// f(state) sees whole tensors on the ranks of the first model that want them; others that have parts see an empty
   /// state. Ranks: all. Blocking where there is a tensor or pipeline axis.
   template <class F>
   void show(bool wanted, F&& f, std::source_location where = std::source_location::current()) {
     auto const look = [&](graph::State& part) { show_whole(part, splits_, parallel_, wanted, f, where); };
-    if (pipeline_) pipeline_->show(wanted, look, where);
-    else look(state());
+    if (!pipeline_) return look(state());
+    if (parallel_.sharded) sections_.gather(*parallel_.port, state_, parallel_.port->rank() == 0, where);
+    pipeline_->show(wanted, look, where), sections_.clear_others(state_);
+  }
+  /// f(state) sees what this rank of the data axis alone knows, of the whole model; of stages the first one does. With
+  /// `writes` it gives that anew. Ranks: all. Blocking.
+  template <class F>
+  void own_fields(bool writes, F&& f, std::source_location where = std::source_location::current()) {
+    if (!pipeline_) f(state());
+    else if (writes) pipeline_->fill(f, StageFields::own);
+    else pipeline_->show(parallel_.pipeline->rank() == 0, f, where, StageFields::own);
   }
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
   void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
-    if (parallel_.port) parallel::require_equal(*parallel_.port, state(), when, where);
-    if (parallel_.tensor)
-      require_equal_parts(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, *parallel_.tensor, when, where);
+    require_equal_ranks(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, parallel_, when, where);
     if (pipeline_) pipeline_->require_equal(when, where);
   }
 
@@ -154,12 +162,13 @@ class TrainStep {
   /// Errors    invalid_argument, where the tensor axis has other than TrainStepOptions::tensor ranks, or the pipeline
   ///           another place for this one than TrainStepOptions::pipeline.
   void connect(parallel::DataParallel data_parallel, std::source_location where = std::source_location::current()) {
-    require_ranks(data_parallel, splits_.ranks(), Execution<Device>::averages, where);
+    require_ranks(data_parallel, options_, Execution<Device>::averages, where);
     sections_.require_possible(data_parallel, Execution<Device>::target == graph::Target::cpu, where);
     if (pipeline_) pipeline_->connect(data_parallel, where);
     programs_.clear(), measures_.clear(), execution_.close();
     execution_.state(), state_.unshare();
     parallel_ = std::move(data_parallel);
+    if (options_.state_ranks > 1) parallel_.node = nullptr;  // there is nothing that they have all of
     compared_ = false;
     if (divisible()) execution_.share(parallel_.node, [this](graph::Field const& field) { return may_share(field); });
     if (parallel_.sharded) plan();
@@ -219,7 +228,8 @@ class TrainStep {
   }
 
   /// Mean loss of this rank's evaluation_batch rows alone; nothing is updated, and nothing is communicated but between
-  /// ranks of a tensor or pipeline axis, which all evaluate the same. Errors: those of a step.
+  /// ranks of a tensor or pipeline axis, which all evaluate the same, and those with parts of parameters, which all
+  /// evaluate something. Errors: those of a step.
   double evaluate(InputBatch const& batch, std::source_location where = std::source_location::current()) {
     prepare();
     inputs_.require(batch, options_.evaluation_batch, "TrainStep::evaluate", where);
@@ -230,9 +240,7 @@ class TrainStep {
     };
     if (pipeline_) return pipeline_->evaluate(feed, where);
     Ready& run = programs_.evaluation();
-    feed(run);
-    run.run(where);
-    return run.value("loss");
+    return feed(run), run.run(where), run.value("loss");
   }
   double evaluate(TensorView<std::int32_t const> tokens, TensorView<std::int32_t const> targets,
                   std::source_location where = std::source_location::current()) {
@@ -259,7 +267,12 @@ class TrainStep {
       measures_[micro].run(where);
     }
     auto found = statistics_of(measures_.last(), measures_.last_list(), state_, splits_, parallel_.tensor.get());
-    if (any_not_finite(found, parallel_)) found.not_finite += origin(batch, weights, where);
+    if (!any_not_finite(found, parallel_)) return found;
+    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, 1,
+                                        StepWork::measures);
+    found.not_finite +=
+        find_origin(execution_, whole, state(), batch, options_.micro_steps, parallel_,
+                    [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); });
     return found;
   }
   /// From now on there is memory for gradient_statistics.
@@ -267,12 +280,10 @@ class TrainStep {
     refuse_stages(options_, "have no statistics of gradients", std::source_location::current());
     if (measures_.planned()) return;
     execution_.close();
-    measures_.plan(false,
-                   [&](std::optional<optim::Pass> pass) { return compiled(traced(pass, StepWork::measures), false); });
+    measures_.plan(false, [&](auto const& pass) { return compiled(traced(pass, StepWork::measures), false); });
   }
 
-  /// Compiles every program, which the first step does otherwise. Does not communicate. Errors: unavailable, where they
-  /// were compiled for a device that is not here.
+  /// Compiles every program, as the first step does otherwise. Errors: unavailable, for a device that is not here.
   void compile() { plan(), execution_.require_runnable(); }
   /// Bytes of activations, gradients, temporaries and packed weights. Plans, and allocates none of them.
   std::int64_t workspace_bytes() {
@@ -281,19 +292,17 @@ class TrainStep {
   }
   /// The part of it that a stage of a pipeline keeps for backward passes to come; 0 without one.
   std::int64_t activation_bytes() { return pipeline_ ? pipeline_->activation_bytes() : 0; }
-  /// Bytes that this rank gives to collectives along an axis of the mesh in a step; or that it sends there, one of
-  /// `ring_ranks`: graph::ring_bytes.
+  /// Of what a step gives to collectives along an axis, or sends there as one of `ring_ranks`: graph::ring_bytes.
   std::int64_t sent_bytes(graph::MeshAxis axis, int ring_ranks = 0) {
     plan();
     return pipeline_ ? pipeline_->sent_bytes(axis, ring_ranks) : programs_.sent_bytes(axis, ring_ranks);
   }
   /// The step table of the program that updates; of a stage those of all its programs.
   std::string table() { return prepare(), pipeline_ ? pipeline_->table() : programs_.table(); }
-  /// Times of the programs of a step, in their order: of one, or of the first, the middle ones and the last of its
+  /// Times of the programs of a step in order: of a stage, of one, or of the first, the middle ones and the last of its
   /// micro-steps. Needs TrainStepOptions::profile. Valid until the next `connect`.
   std::vector<ProfiledPass> profiles() {
-    prepare();
-    return programs_.profiles();
+    return prepare(), pipeline_ ? pipeline_->profiles() : programs_.profiles();
   }
 
  private:
@@ -333,23 +342,21 @@ class TrainStep {
   }
   void read(StepResult& result) const {
     if (pipeline_) return;  // which gave it
-    Ready const& run = programs_.last();
-    result.loss = static_cast<float>(run.value("loss"));
-    result.grad_norm = static_cast<float>(run.value("grad_norm"));
+    result.loss = static_cast<float>(programs_.last().value("loss"));
+    result.grad_norm = static_cast<float>(programs_.last().value("grad_norm"));
   }
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
-  /// The loss alone, or with what `pass` does.
   graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
     return step_graph<Loss>(config_, options_, optimizer_, splits_, pass, parallel_.port ? parallel_.port->size() : 1,
                             work);
   }
   void plan() {
-    if (pipeline_) return pipeline_->plan();
-    if (programs_.planned()) return;
-    programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), true); });
-    if (parallel_.sharded) sections_ = parallel::StateSections(moments_, programs_.last_list(), state_);
+    if (pipeline_ ? pipeline_->planned() : programs_.planned()) return;
+    if (pipeline_) pipeline_->plan();
+    else programs_.plan(true, [&](std::optional<optim::Pass> pass) { return compiled(traced(pass), true); });
+    if (!parallel_.sharded) return;
+    sections_ = parallel::StateSections(moments_, pipeline_ ? pipeline_->update_list() : programs_.last_list(), state_);
   }
-  /// Accumulators join the state here.
   typename Execution<Device>::Program compiled(graph::Graph const& graph, bool updates) {
     state_.add(graph);
     graph::CompileOptions options;
@@ -369,13 +376,6 @@ class TrainStep {
     execution_.prepare(planned(), parallel_);
     programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
     measures_.prepare(execution_, parallel_, keeps_packed(), false);
-  }
-  /// Of what is not finite.
-  std::string origin(InputBatch const& batch, List<double> const& weights, std::source_location where) {
-    auto const whole = step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, 1,
-                                        StepWork::measures);
-    return find_origin(execution_, whole, state(), batch, options_.micro_steps, parallel_,
-                       [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); });
   }
 
   Config config_;

@@ -60,13 +60,20 @@ ValidationTotals measure_part(TrainStep<Loss, Device>& step, data::ValidationLoa
   std::int64_t const rows = step.options().evaluation_batch;
   Shape const shape{rows, step.options().sequence};
   std::int64_t const end = std::min(windows, held_out.windows());
-  data::Share const share = data::share_of((end + rows - 1) / rows, part, parts);
+  std::int64_t const batches = (end + rows - 1) / rows;
+  data::Share const share = data::share_of(batches, part, parts);
+  // Where every rank has parts of parameters that all need, a rank that is done evaluates with the others.
+  bool const together = step.options().state_ranks > 1;
   Tensor<std::int32_t> tokens(shape), targets(shape);
   ValidationTotals totals;
-  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+  for (std::int64_t i = 0; i < (together ? (batches + parts - 1) / parts : share.count); ++i) {
+    std::int64_t const batch = i < share.count ? share.begin + i : 0;
     std::int64_t const counted = held_out.fill(batch * rows, tokens.view(), targets.view(), end);
-    if (requires { Loss::counts_every_target; } && counted < shape.size()) continue;  // its mean would be of others too
+    bool const mixed = requires { Loss::counts_every_target; } && counted < shape.size();  // its mean is of others too
+    bool const counts = i < share.count && !mixed;
+    if (!counts && !together) continue;
     double const mean = step.evaluate(std::as_const(tokens).view(), std::as_const(targets).view());
+    if (!counts) continue;
     totals.sums[0] += mean * static_cast<double>(counted);
     totals.sums[1] += static_cast<double>(counted);
     if (tokenizer == nullptr) continue;

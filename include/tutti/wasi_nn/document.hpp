@@ -166,10 +166,16 @@ class Document {
 
   /// Sets what the document says. Errors: those of parse.
   void apply(Settings& settings) const {
-    for (Entry const& entry : entries_)
+    for (Entry const& entry : entries_) {
       for_each_setting(settings, [&](Row const& row, auto& value, auto const& may, char const*) {
         if (entry.name == row.name) detail::set(value, may, entry.value, entry.path, entry.name);
       });
+      settings.fitted.erase(std::string(entry.name));
+      if (detail::Json const used = detail::translated(entry.name, entry.value);
+          entry.value.is_number() && used != entry.value)
+        settings.fitted[std::string(entry.name)] =
+            concat(entry.path, " is ", detail::shown(entry.value), ": ", detail::shown(used));
+    }
   }
 
  private:

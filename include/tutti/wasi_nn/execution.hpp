@@ -95,13 +95,12 @@ class Execution {
     std::lock_guard const guard(mutex_);
     if (generation_) generation_->cancel();
   }
-  /// Forgets the conversation.
-  void reset() {
+  /// Calls f(graph, session, notes) while nothing answers in the session. Errors: those of Turn and f.
+  template <class F>
+  void with_session(F&& f) {
     Busy const busy(*this);
-    std::lock_guard const guard(session_->mutex);
-    if (session_->answering) throw Failure(Code::busy, "the session is answering: reset it when the answer has ended");
-    session_->messages.clear();
-    graph_->model->service().forget(session_->name);
+    Turn const turn(session_);
+    f(*graph_, *session_, notes_);
   }
 
   /// Blocking: the whole answer. Code: success, or context_full with the answer kept.
@@ -164,9 +163,8 @@ class Execution {
     switch (index) {
       case 0: return need().text;
       case 1:
-        if (!done_ && !ids_.empty()) return nlohmann::json{{"input_tokens", ids_.size()}, {"output_tokens", 0}}.dump();
-        need();
-        return nlohmann::json{{"input_tokens", done_->prompt_tokens}, {"output_tokens", done_->tokens.size()}}.dump();
+        return done_ ? usage(static_cast<std::size_t>(done_->prompt_tokens), done_->tokens.size())
+                     : usage(ids_.size(), 0);
       case 2: return status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
       case 3: return bytes_of(need().logits);
       case 4: return bytes_of(need().tokens);
@@ -367,10 +365,13 @@ class Execution {
     json["error"] = error_;
     json["model"] = graph_->settings.name;
     json["context_tokens"] = graph_->model->settings().n_ctx;
+    json["device"] = graph_->device;
     json["queue"] = {{"waiting", service.waiting}, {"running", service.running}};
     json["notes"] = notes_;
     if (!done_) return json;
     describe(*done_, graph_->model->tokenizer(), used_.n_probs, json);
+    auto const taken = done_->prompt_tokens + static_cast<std::int64_t>(done_->tokens.size());
+    json["used_tokens"] = std::min(taken, graph_->model->settings().n_ctx);
     json["seed"] = seed_;
     return json;
   }

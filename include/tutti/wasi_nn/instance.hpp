@@ -3,6 +3,8 @@
 /// @file
 /// One guest's view of the library: graphs, execution contexts and sessions behind handles that mean nothing to others.
 
+#include <tutti/wasi_nn/control.hpp>
+#include <tutti/wasi_nn/device.hpp>
 #include <tutti/wasi_nn/execution.hpp>
 #include <tutti/wasi_nn/flavour.hpp>
 #include <tutti/wasi_nn/registry.hpp>
@@ -68,7 +70,7 @@ class Instance {
   /// front); then settings of the model, where there is a second part. Both whatever encoding is said: GGUF, and ONNX
   /// of this library, are recognised by their first bytes. Targets: 0 processor, 1 GPU, 2 TPU, 3 any.
   std::uint32_t load(std::span<std::span<std::byte const> const> parts, std::uint32_t encoding, std::uint32_t target) {
-    check_target(target);
+    Device const device = target_device(target);
     if (parts.empty() || parts.size() > 2)
       throw Failure(Code::invalid_argument,
                     concat("a model has one part or two (GGUF, ONNX or its name, settings), not ", parts.size()));
@@ -80,12 +82,14 @@ class Instance {
     if (text.starts_with("GGUF") || io::begins_as_onnx(text)) {
       if (!registry_.takes_bytes())
         throw Failure(Code::security, "the host does not let guests bring models of their own");
-      Settings settings = model_settings(config, "", "guest's own");
+      Settings settings = model_settings(config, "", "guest's own", device);
+      std::string where = choose_device(settings.device);
       MemoryBudget::take(static_cast<std::int64_t>(text.size()), false, 0,
                          settings.max_memory_mb);  // before it is copied
       infer::LoadedModel loaded = infer::load_model(parts[0], concat("model of backend ", number_));
       settings.use_mmap = false;
-      return add(std::make_shared<Model>(std::move(loaded), settings, log_), std::move(settings));
+      auto model = std::make_shared<Model>(std::move(loaded), settings, log_);
+      return add(std::move(model), std::move(settings), std::move(where));
     }
     if (std::string const what = io::foreign_model(text); !what.empty())
       throw Failure(Code::invalid_encoding, io::foreign_model_sentence("the guest's model", what));
@@ -101,16 +105,19 @@ class Instance {
                  encoding < formats.size() ? concat(" (the call says ", formats[encoding], ")") : std::string(),
                  ". Convert it to GGUF with ./tutti convert"));
     }
-    return load_by_name(text.starts_with("preload:") ? text.substr(8) : text, config);
+    return load_by_name(text.starts_with("preload:") ? text.substr(8) : text, config, device);
   }
   /// Errors: Failure, model_not_found among others.
-  std::uint32_t load_by_name(std::string_view name, std::string_view config) {
+  std::uint32_t load_by_name(std::string_view name, std::string_view config, Device device = Device::automatic) {
     if (name.find('\0') != std::string_view::npos || name.size() > 4096)
       throw Failure(Code::invalid_argument, "a model's name has a zero byte in it, or more than 4096 bytes");
     Registry::Model const found = registry_.find(std::string(name));
-    Settings settings = model_settings(config, found.settings, name);
+    Settings settings = model_settings(config, found.settings, name, device);
+    std::string where = choose_device(settings.device);
+    settings.device = Device::cpu;                 // whoever asks for any device shares the model
     if (found.by_path) settings.use_mmap = false;  // a mapped file that shrinks would end the process
-    return add(ModelCache::get(found.path, settings, log_), std::move(settings));
+    auto model = ModelCache::get(found.path, settings, log_);
+    return add(std::move(model), std::move(settings), std::move(where));
   }
   /// The graph goes; contexts keep the model until they are finalised.
   void unload(std::uint32_t graph) {
@@ -147,7 +154,7 @@ class Instance {
     leave(std::move(session));
   }
 
-  /// Inputs: 0 prompt, 1 options (session level), 2 tokens, 3 control ({"cancel": true}, {"reset": true}).
+  /// Inputs: 0 prompt, 1 options (session level), 2 tokens, 3 control (control.hpp).
   void set_input(std::uint32_t context, std::uint32_t index, GuestTensor const& tensor) {
     auto const execution = find(context);
     noting(*execution, [&] {
@@ -168,7 +175,7 @@ class Instance {
           std::memcpy(ids.data(), text.data(), text.size());
           return execution->set_tokens(std::move(ids));
         }
-        case 3: return control(*execution, text);
+        case 3: return control(*execution, registry_, text);
         default: throw Failure(Code::invalid_argument, concat("there is no input ", index, ". There are 0 to 3"));
       }
     });
@@ -214,42 +221,38 @@ class Instance {
     return one != 0 ? one : next.fetch_add(1);
   }
 
-  static void check_target(std::uint32_t target) {
-    if (target == 1)
-      throw Failure(Code::unsupported_operation,
-                    "there is no GPU that this library can use. Load for target CPU or AUTO");
-    if (target == 2) throw Failure(Code::unsupported_operation, "TPUs are not supported. Load for target CPU or AUTO");
-    if (target > 3) throw Failure(Code::invalid_argument, concat("target ", target, " is unknown"));
-  }
-  /// `name` is what the model is called where nothing else is said.
-  Settings model_settings(std::string_view config, std::string_view registered, std::string_view name) {
+  /// `name` is what the model is called where nothing else is said; `device` goes before the documents, but any.
+  Settings model_settings(std::string_view config, std::string_view registered, std::string_view name, Device device) {
     Settings settings = settings_;
     Document::parse(registered, Level::model).apply(settings);
     Document const document = Document::parse(config, Level::model);
     if (!flavour_.trusted && document.says("log_"))
       throw Failure(Code::security, "the log is the host's: say log settings in the registry");
     document.apply(settings);
+    if (device != Device::automatic) settings.device = device;
     registry_.limits().limit(settings);
     settle(settings);
     registry_.log_file(settings.log_file);
     if (settings.name.empty()) settings.name = name;
     return settings;
   }
-  std::uint32_t add(std::shared_ptr<Model> model, Settings settings) {
-    auto graph = std::make_shared<Graph const>(Graph{std::move(model), std::move(settings), registry_.limits()});
+  std::uint32_t add(std::shared_ptr<Model> model, Settings settings, std::string device) {
+    auto graph = std::make_shared<Graph const>(
+        Graph{std::move(model), std::move(settings), registry_.limits(), std::move(device)});
     try {  // what every answer would refuse is refused now
       Execution(graph, std::make_shared<Session>()).check();
     } catch (Error const& error) {  // a grammar or a pattern, whatever kind of error it is
       throw Failure(Code::invalid_argument, error.message());
     }
     std::lock_guard const guard(mutex_);
-    if (!flavour_.one_model && graphs_.size() >= 1024)
-      throw Failure(Code::too_large, "1024 graphs are loaded already. Unload some");
+    if (auto const most = settings_.max_models; !flavour_.one_model && std::cmp_greater_equal(graphs_.size(), most))
+      throw Failure(Code::too_large, concat(most, " models are loaded, as many as the host allows. Unload some"));
     if (flavour_.trusted) log_->configure(graph->settings, registry_.log_file(graph->settings.log_file));
     if (flavour_.one_model) graphs_.clear();  // nothing fails any more: the one before may go
     // Sessions are the instance's: what the model loaded last says of them holds.
     max_sessions_ = graph->settings.max_sessions, idle_timeout_ms_ = graph->settings.idle_timeout_ms;
     auto_cleanup_ = graph->settings.auto_cleanup;
+    (*log_)(LogLevel::info, "model '" + graph->settings.name + "': " + graph->device);
     do current_ = handle();
     while (!graphs_.emplace(current_, graph).second);
     return current_;
@@ -346,22 +349,6 @@ class Instance {
       graph = current();
     }
     execution.use(std::move(graph));
-  }
-  void control(Execution& execution, std::string const& text) {
-    if (text.size() > 1024) throw Failure(Code::too_large, "a control has more than 1024 bytes");
-    nlohmann::json json;
-    try {
-      json = io::parse_json(text, "control");
-    } catch (Error const&) {
-      throw Failure(Code::invalid_argument, "the control cannot be read: it is no JSON");
-    }
-    if (!json.is_object() || json.empty()) throw Failure(Code::invalid_argument, "the control must be an object");
-    for (auto const& [key, value] : json.items())
-      if ((key != "cancel" && key != "reset") || value != true)
-        throw Failure(Code::invalid_argument, "the control '" + key.substr(0, 60) +
-                                                  "' is unknown. Use {\"cancel\": true} or {\"reset\": true}");
-    if (json.contains("cancel")) execution.cancel();
-    if (json.contains("reset")) execution.reset();
   }
   /// What fails is kept for the context's status.
   template <class F>

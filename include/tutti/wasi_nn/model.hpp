@@ -161,7 +161,7 @@ class Model {
                     concat("n_ctx is ", s.n_ctx, ", and the model has learned ", most, " positions"));
     if (s.n_ctx > most) note(concat("n_ctx is ", s.n_ctx, ", and the model was made for ", most, " tokens"));
     if (s.n_batch == 0) s.n_batch = 128;
-    if (s.n_gpu_layers != 0) note("n_gpu_layers: there is no GPU here, all layers run on the processors");
+    if (s.n_gpu_layers != 0) note("n_gpu_layers: no GPU is used, all layers run on the processors");
     if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
   }
   void lock_weights() {

@@ -7,6 +7,8 @@
 #include <tutti/wasi_nn/document.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +35,8 @@ class Registry {
   ///   {"models": {"name": "path" or {"path": "path", "settings": {...}}},
   ///    "folders": ["..."],      models may also be named by a path inside of these
   ///    "log_folders": ["..."],  log files may stand in these
+  ///    "session_folder": "...", guests may save conversations there, and restore those that are there
+  ///    "saved_sessions": 100,   as many at most
   ///    "settings": {...},       of every backend, below what it says itself
   ///    "limits": {...},         numbers of settings that nobody exceeds, and that hold where nothing is said
   ///    "bytes": true}           whether guests may bring models of their own
@@ -83,6 +87,28 @@ class Registry {
     throw Failure(Code::security, "the log '" + path.substr(0, 80) +
                                       "' is in no folder that the host allows ('log_folders' of its registry)");
   }
+  /// Where a saved session stands, without an ending; `anew`: it is to be written.
+  /// Errors: Failure, security (the host keeps no sessions), invalid_argument (the name), too_large (there are too
+  /// many).
+  std::string session_file(std::string const& name, bool anew) const {
+    namespace fs = std::filesystem;
+    if (session_folder_.empty())
+      throw Failure(Code::security, "this host keeps no sessions ('session_folder' of its registry)");
+    auto const plain = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    };
+    if (name.empty() || name.size() > 128 || !std::all_of(name.begin(), name.end(), plain))
+      throw Failure(Code::invalid_argument, "a saved session's name has 1 to 128 letters, digits, - and _");
+    std::string const path = session_folder_ + "/" + name;
+    std::error_code error;
+    if (!anew || fs::exists(path + ".session", error)) return path;
+    std::int64_t there = 0;
+    for (fs::directory_iterator at(session_folder_, error), end; !error && at != end; at.increment(error))
+      there += at->path().extension() == ".session";
+    if (there >= saved_sessions_)
+      throw Failure(Code::too_large, concat(there, " sessions are saved, as many as the host keeps"));
+    return path;
+  }
 
  private:
   void read(std::string const& path) {
@@ -123,6 +149,10 @@ class Registry {
         texts(value, folders_);
       } else if (key == "log_folders" && value.is_array()) {
         texts(value, log_folders_);
+      } else if (key == "session_folder" && value.is_string() && value != "") {
+        session_folder_ = value.get<std::string>();
+      } else if (key == "saved_sessions" && value.is_number_unsigned() && value <= 1'000'000) {
+        saved_sessions_ = value.get<std::int64_t>();
       } else if (key == "settings" && value.is_object()) {
         settings_ = value.dump();
         Document::parse(settings_, Level::backend);
@@ -132,7 +162,8 @@ class Registry {
         bytes_ = value.get<bool>();
       } else {
         refuse("'" + key +
-               "' is unknown or of the wrong kind. Use models, folders, log_folders, settings, limits and bytes");
+               "' is unknown or of the wrong kind. Use models, folders, log_folders, session_folder, saved_sessions, "
+               "settings, limits and bytes");
       }
     }
   }
@@ -155,7 +186,8 @@ class Registry {
 
   std::map<std::string, Model> models_;
   std::vector<std::string> folders_, log_folders_;
-  std::string settings_;
+  std::string session_folder_, settings_;
+  std::int64_t saved_sessions_ = 100;
   Document limits_;
   bool bytes_ = true;
 };

@@ -71,6 +71,7 @@ inline infer::Request request_of(Settings settings, Model& model, std::vector<st
   clamp_window("repeat_last_n", s.sampling.repeat_last_n,
                s.sampling.repeat_penalty != 1 || s.sampling.frequency_penalty != 0 || s.sampling.presence_penalty != 0);
   clamp_window("dry_penalty_last_n", s.sampling.dry_penalty_last_n, s.sampling.dry_multiplier > 0);
+  for (auto const& [name, text] : s.fitted) note(text);
   if (!s.system_prompt.empty() && s.chat_template == "none")
     note("system_prompt: without a chat_template there is no place for it");
   if (!s.semantic_stopping && s.repetition_detection) note("repetition_detection: semantic_stopping is off");
@@ -86,6 +87,9 @@ inline infer::Request request_of(Settings settings, Model& model, std::vector<st
     for (std::string const& stage : s.samplers)
       s.sampling.stages.push_back(setting::Choice<infer::SamplerStage>(stage));
   }
+  if (std::cmp_greater(s.logit_bias.size(), tokenizer.vocabulary()))
+    throw Failure(Code::invalid_argument, concat("logit_bias has ", s.logit_bias.size(),
+                                                 " entries, and the vocabulary ", tokenizer.vocabulary()));
   for (auto const& [text, bias] : s.logit_bias) {
     auto const token = model.token(text);
     if (!token)

@@ -25,8 +25,9 @@ namespace tutti::wasi_nn {
 /// A loaded model as one instance sees it.
 struct Graph {
   std::shared_ptr<Model> model;
-  Settings settings;  ///< of backend and model
-  Document limits{};  ///< of the host
+  Settings settings;     ///< of backend and model
+  Document limits{};     ///< of the host
+  std::string device{};  ///< where it runs, of what was found
 };
 
 /// What a conversation remembers.

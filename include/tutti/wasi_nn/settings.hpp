@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@ enum class LogLevel : unsigned char { debug, info, warn, error, fatal, none };
 enum class LogFormat : unsigned char { text, json };
 enum class CacheType : unsigned char { f32, f16, bf16 };
 enum class Numa : unsigned char { disabled, distribute, isolate, numactl };
+enum class Device : unsigned char { automatic, cpu, gpu };
 
 }  // namespace wasi_nn
 
@@ -35,6 +37,8 @@ inline constexpr auto setting::spelling<wasi_nn::CacheType> = std::array<std::st
 template <>
 inline constexpr auto setting::spelling<wasi_nn::Numa> =
     std::array<std::string_view, 4>{"disabled", "distribute", "isolate", "numactl"};
+template <>
+inline constexpr auto setting::spelling<wasi_nn::Device> = std::array<std::string_view, 3>{"auto", "cpu", "gpu"};
 
 namespace wasi_nn {
 
@@ -49,13 +53,14 @@ struct Trigger {
 /// The defaults are those of `./tutti generate`.
 struct Settings {
   // backend
-  std::int64_t max_sessions = 100, idle_timeout_ms = 300'000, max_concurrent = 4;
+  std::int64_t max_sessions = 100, idle_timeout_ms = 300'000, max_concurrent = 4, max_models = 64;
   bool auto_cleanup = true, share_prefix = false;
   std::int64_t queue_size = 50, default_task_timeout_ms = 0, queue_warning_threshold = 0, queue_reject_threshold = 0;
   bool priority_scheduling_enabled = true, fair_scheduling_enabled = true, auto_queue_cleanup = true;
   // model
   std::string name, description;
   std::int64_t n_ctx = 0, n_batch = 0, n_gpu_layers = 0, threads = 0;
+  setting::Choice<Device> device = Device::automatic;
   bool use_mmap = true, use_mlock = false, embedding = false;
   setting::Choice<Numa> numa = Numa::disabled;
   setting::Choice<CacheType> cache_type_k = CacheType::f32, cache_type_v = CacheType::f32;
@@ -95,6 +100,7 @@ struct Settings {
   // conversation
   std::string session, chat_template = "none", system_prompt;
   std::int64_t priority = 0;
+  std::map<std::string, std::string> fitted;  ///< by setting: what was said and what holds in its place
 };
 
 /// Objects in which a setting may stand, beside the top of a document. Bits of Row::groups.
@@ -128,6 +134,8 @@ void for_each_setting(AnySettings& s, F&& f) {
     "then");
   f(Row{"max_concurrent", g::backend, model, "n_parallel"}, s.max_concurrent, Whole{1, 256},
     "answers that run at once, each with a cache of n_ctx tokens");
+  f(Row{"max_models", g::backend, Level::backend, ""}, s.max_models, Whole{1, 1024},
+    "models that a guest has loaded at once; each has threads of its own");
   f(Row{"share_prefix", g::backend, model, ""}, s.share_prefix, Any{},
     "prompts of all sessions and instances may use one another's cache; time then tells what others asked");
   f(Row{"queue_size", g::backend, model, ""}, s.queue_size, Whole{1, 10'000}, "requests that wait at most");
@@ -150,7 +158,9 @@ void for_each_setting(AnySettings& s, F&& f) {
   f(Row{"n_batch", g::model, model, "batch_size ubatch_size n_ubatch"}, s.n_batch, Whole{0, 1 << 16},
     "tokens of prompts that go through the model between two tokens of running answers; 0 or \"auto\": 128");
   f(Row{"n_gpu_layers", g::model, model, ""}, s.n_gpu_layers, Whole{-1, 1 << 16},
-    "layers on a GPU; without one all run on the processors, and the log says so");
+    "layers on a GPU; all run on the processors, and the log says so");
+  f(Row{"device", g::model, model, ""}, s.device, Any{},
+    "where the model runs; auto: status and log say what was found and chosen. The target of load goes before it");
   f(Row{"threads", g::model, model, "n_threads"}, s.threads, Whole{0, 1024}, "0: all processors of the process");
   f(Row{"use_mmap", g::model, model, ""}, s.use_mmap, Any{}, "map the file; false: read it into memory");
   f(Row{"use_mlock", g::model, model, ""}, s.use_mlock, Any{}, "keep the weights in memory");

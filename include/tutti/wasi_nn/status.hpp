@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What the status of an execution context says of its last answer.
+/// What outputs of an execution context say of its last answer.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/infer/completion.hpp>
+#include <tutti/version.hpp>
 
 #include <nlohmann/json.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 namespace tutti::wasi_nn {
+
+/// Output 1. Guests that were written for WasmEdge look for a build of llama.cpp too: there is none, and the commit
+/// says what there is.
+inline std::string usage(std::size_t input_tokens, std::size_t output_tokens) {
+  return nlohmann::json{{"input_tokens", input_tokens},
+                        {"output_tokens", output_tokens},
+                        {"llama_build_number", 0},
+                        {"llama_commit", concat("tutti ", version_major, ".", version_minor, ".", version_patch)}}
+      .dump();
+}
 
 /// Adds to `json` why the answer ended, its counts and times; with `likeliest` above 0 the log-probability of every
 /// token, and of the likeliest beside it.

@@ -59,7 +59,8 @@ int init_backend(void **context);
 int deinit_backend(void *context);
 
 /* Loads a model: part 0 is the bytes of a GGUF file, or its registered name ("preload:" may stand in front); part 1,
- * where there is one, is settings in JSON. Any encoding is taken; targets are 0 (processor) and 3 (any). */
+ * where there is one, is settings in JSON. Any encoding is taken; targets are 0 (processor) and 3 (any:
+ * output 2 says what was found and chosen). */
 int load(void *context, tutti_wasi_nn_parts *parts, int encoding, int target, uint32_t *graph);
 /* Loads a registered model. Texts need no zero byte at their end. */
 int load_by_name(void *context, const char *name, uint32_t name_size, uint32_t *graph);
@@ -68,7 +69,8 @@ int load_by_name_with_config(void *context, const char *name, uint32_t name_size
 /* A context of its own session. */
 int init_execution_context(void *context, uint32_t graph, uint32_t *execution);
 /* Inputs: 0 the prompt, 1 options in JSON that hold until they are set again, 2 tokens (i32) in place of a prompt,
- * 3 a control, {"cancel": true} or {"reset": true}. The tensor is copied. An input that is refused changes nothing. */
+ * 3 a control, {"cancel": true}, {"reset": true}, {"truncate": 2}, {"save": "name"} or {"restore": "name"}. The tensor is
+ * copied. An input that is refused changes nothing. */
 int set_input(void *context, uint32_t execution, uint32_t index, tutti_wasi_nn_tensor *tensor);
 /* Makes the answer. Blocks until it has ended. */
 int compute(void *context, uint32_t execution);

@@ -33,6 +33,13 @@ TEST_CASE("a shepherd's own flags and the trainer's may stand in any order") {
   CHECK(plain.at.folder == "o/shepherd");
   CHECK(plain.outer.learning_rate == 0.7);
   CHECK(plain.outer.momentum == 0.9);
+  CHECK(plain.policy.staleness == 1);
+  auto const streaming = shepherd({"--fragments", "3", "--outer-mix", "0.25"}).command;
+  CHECK(streaming.fragments == 3);
+  CHECK(streaming.mix == 0.25);
+  CHECK(streaming.outer.learning_rate == 0.4);
+  CHECK(streaming.policy.staleness == 0);
+  CHECK(shepherd({"--fragments", "3", "--outer-learning-rate", "0.7"}).command.outer.learning_rate == 0.7);
   auto const c =
       shepherd({"--steps", "7", "--workers=4", "--learning-rate", "0.01", "--shepherd", "--lost-after", "1.5",
                 "--heartbeat=0.25", "--outer-bits", "int4", "--batch=2", "--port", "0", "--trim", "0.1"})
@@ -68,8 +75,13 @@ TEST_CASE("flags that a program has no use for are refused by name") {
   auto const configuration = ErrorKind::configuration;
   REQUIRE_ERROR(shepherd({"--ranks", "2"}), configuration, "--ranks does nothing in a shepherd");
   REQUIRE_ERROR(shepherd({"--profile"}), configuration, "--profile does nothing in a shepherd");
+  CHECK(worker({"--device", "iree:llvm-cpu"}).command.train.device.text() == "iree:llvm-cpu");
+  REQUIRE_ERROR(shepherd({"--device", "iree:llvm-cpu"}), configuration, "--device does nothing in a shepherd");
   REQUIRE_ERROR(worker({"--learning-rate", "1"}), configuration, "--learning-rate does nothing in a worker");
-  REQUIRE_ERROR(shepherd({"--fragments", "2"}), configuration, "not there yet");
+  REQUIRE_ERROR(shepherd({"--fragments", "31"}), configuration, "as many as --inner-steps, 30");
+  REQUIRE_ERROR(shepherd({"--fragments", "0"}), configuration, "--fragments 0");
+  REQUIRE_ERROR(shepherd({"--fragments", "2", "--staleness", "1"}), configuration, "--staleness 1: with --fragments");
+  REQUIRE_ERROR(shepherd({"--outer-mix", "1.5"}), configuration, "--outer-mix");
   REQUIRE_ERROR(shepherd({"--rate-limit", "-1"}), configuration, "--rate-limit");
   REQUIRE_ERROR(shepherd({"--outer-momentum", "1"}), configuration, "--outer-momentum");
   REQUIRE_ERROR(shepherd({"--port", "65536"}), configuration, "--port");

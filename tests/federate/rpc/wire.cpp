@@ -7,6 +7,9 @@
 
 #include <capnp/serialize.h>
 
+#include <chrono>
+#include <cstdlib>
+
 using namespace tutti;
 using namespace tutti::federate;
 
@@ -33,14 +36,15 @@ Message read_from(std::string const& bytes, auto&& use) {
 
 std::vector<Message> every_kind() {
   static std::vector<std::byte> const bytes{std::byte{1}, std::byte{2}, std::byte{255}};
-  return {Hello{1, ~std::uint64_t{0}, 3, 4, true, 2.5, "a machine"},
-          Ready{7.25},
+  return {Hello{1, ~std::uint64_t{0}, 3, 4, true, 2.5, "a machine", 5, 6},
+          Ready{7.25, 8},
           Heartbeat{WorkerState::draining, 9, 1.5, 1000},
           Ask{1, -2, 3},
-          Offer{1, 2, 3, 4, 5, 6.5, -7.5},
+          Offer{1, 2, 3, 4, 5, 6.5, -7.5, true},
           Leave{"because"},
-          Welcome{1, 2, 3, 4, 5, parallel::OuterBits::int4, 6, 7, 8, 9, "{\"a program\": 1}"},
+          Welcome{1, 2, 3, 4, 5, parallel::OuterBits::int4, 6, 7, 8, 9, "{\"a program\": 1}", {3, 4, 5}, 0.25},
           Assign{1, 2, {{3, 4}, {5, 6}}, 7, 8, 9},
+          Moved{1, true, 2, 3},
           Settled{1, true, "why"},
           Bye{true, false, "gone"},
           Chunk{1, 2, 3, bytes}};
@@ -59,11 +63,16 @@ TEST_CASE("every kind of message passes the wire unchanged") {
   }
 }
 
-TEST_CASE("damaged messages are refused or read as something else, and never crash") {
-  testing::Dice dice(17);
+TEST_CASE("damaged messages are refused or read as something else, and never crash; TUTTI_FUZZ_SECONDS tries longer") {
+  auto const number = [](char const* name, double otherwise) {
+    char const* const wanted = std::getenv(name);
+    return wanted != nullptr ? std::strtod(wanted, nullptr) : otherwise;
+  };
+  testing::Dice dice(static_cast<std::uint64_t>(number("TUTTI_FUZZ_SEED", 17)));
+  auto const end = std::chrono::steady_clock::now() + std::chrono::duration<double>(number("TUTTI_FUZZ_SECONDS", 0));
   std::vector<Message> const kinds = every_kind();
   int refused = 0;
-  for (int turn = 0; turn < 20000; ++turn) {
+  for (std::int64_t turn = 0; turn < 20000 || std::chrono::steady_clock::now() < end; ++turn) {
     std::string bytes = said(kinds[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(kinds.size())))]);
     for (std::int64_t changes = 1 + dice.below(4); changes > 0; --changes)
       bytes[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(bytes.size())))] =
@@ -91,5 +100,6 @@ TEST_CASE("what no program of this version says is refused") {
   refuses([](auto m) { m.initHeartbeat().setState(7); }, "a state that there is not");
   refuses([](auto m) { m.initWelcome().setBits(4); }, "does not know");
   refuses([](auto m) { m.initAssign().initRanges(70000); }, "too many ranges");
+  refuses([](auto m) { m.initWelcome().initFragments(5000); }, "too many fragments");
   refuses([](auto m) { m.initLeave().setReason(std::string(70000, 'x').c_str()); }, "too long");
 }

@@ -20,6 +20,8 @@ using test::cuda_context;
 using test::oracle;
 using test::Row;
 
+static_assert(infer::Generator<Gpt2Decoder<float>> && infer::Generator<Gpt2Decoder<bfloat16>>);
+
 namespace {
 
 kernel::cuda::Blas& blas() {

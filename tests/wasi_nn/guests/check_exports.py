@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compares what the two libraries export with the lists that hosts rely on: check_exports.py LLAMACPP BACKEND."""
+"""Compares what the two libraries export, and the layouts of their C headers, with the lists that hosts rely on:
+check_exports.py LLAMACPP BACKEND."""
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -22,4 +25,14 @@ for path, wanted in zip(sys.argv[1:], (LLAMACPP, BACKEND)):
         print(f"{path} exports {name}, which is on no list")
     failed = failed or found != wanted
     print(f"{path}: {len(found)} names")
+
+HERE = pathlib.Path(__file__).resolve().parent
+compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+for flags in ([], ["-DSESSION_INTERFACE"]) if compiler and sys.maxsize > 1 << 32 else ():
+    right = subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", *flags, "-I",
+                            str(HERE.parents[2] / "subprojects/wasi-nn/include"), str(HERE / "layouts.c")]).returncode == 0
+    print(f"layouts of {'tutti_wasi_nn_backend.h' if flags else 'tutti_wasi_nn.h'}: {'as recorded' if right else 'WRONG'}")
+    failed = failed or not right
+if not compiler:
+    print("layouts: not compared, there is no C compiler")
 sys.exit(failed)

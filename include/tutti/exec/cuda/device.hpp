@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <string_view>
 #include <utility>
@@ -149,6 +150,15 @@ int device_count() noexcept {
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   static_cast<void>(cudaGetLastError());
   return 0;
+}
+
+/// Bytes of a device's memory that are free.
+template <class = void>
+std::int64_t free_memory(int device, std::source_location where = std::source_location::current()) {
+  CurrentDevice const current(device, where);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo", where);
+  return static_cast<std::int64_t>(free);
 }
 
 /// The device of a rank: ranks of a node take its devices in turn. Errors: unavailable, where there is none;

@@ -22,6 +22,7 @@ namespace tutti::federate {
 
 struct ShepherdCommand {
   std::int64_t fragments = 1;
+  double mix = 0.5;
   ShepherdOptions at;
   Policy policy;
   parallel::OuterOptions outer;
@@ -82,7 +83,10 @@ inline std::set<std::string> const& unused_by_all() {
                                            "autotune",
                                            "algorithm",
                                            "outer-overlap",
-                                           "outer-mix"};
+                                           "outer-mix",
+                                           "async-checkpoint",
+                                           "bucket-bytes",
+                                           "offload-optimizer"};
   return flags;
 }
 
@@ -158,17 +162,25 @@ inline ParsedCommand<ShepherdCommand> parse_shepherd(int argc, char const* const
         add_number(app, "--port", c.at.port, "port to listen on; 0: any that is free")->capture_default_str();
         add_number(app, "--workers", p.workers, "to wait for before the first round")->capture_default_str();
         add_number(app, "--inner-steps", p.inner_steps, "of a worker in a round, on average")->capture_default_str();
-        add_number(app, "--outer-learning-rate", c.outer.learning_rate, "of the outer step")->capture_default_str();
+        c.outer.learning_rate = -1, p.staleness = -1;  // not said
+        add_number(app, "--outer-learning-rate", c.outer.learning_rate, "of the outer step")
+            ->default_str("0.7, with fragments 0.4");
         add_number(app, "--outer-momentum", c.outer.momentum, "Nesterov's, of the outer step")->capture_default_str();
         train::add_setting(app, "--outer-bits", c.bits, setting::Any{},
                            "of outer gradients on their way: float32, bfloat16, int8 or int4");
-        add_number(app, "--fragments", c.fragments, "into which the parameters are divided: 1")->capture_default_str();
+        add_number(
+            app, "--fragments", c.fragments,
+            "into which the parameters are divided; each is averaged at times of its own, while training goes on")
+            ->capture_default_str();
+        add_number(app, "--outer-mix", c.mix,
+                   "with fragments: share of a worker's own parameters when an average arrives, 0 to 1")
+            ->capture_default_str();
         add_number(app, "--quorum", p.quorum, "share of a round's workers, from which on the others get a grace window")
             ->capture_default_str();
         add_number(app, "--grace", p.grace, "seconds of that window; 0: half of the time that the quorum took")
             ->capture_default_str();
         add_number(app, "--staleness", p.staleness, "rounds by which a contribution may be late; 0 refuses late ones")
-            ->capture_default_str();
+            ->default_str("1, with fragments 0");
         add_number(app, "--discount", p.discount, "weight of a late contribution, for each round")
             ->capture_default_str();
         add_number(app, "--norm-limit", p.norm_limit,
@@ -184,15 +196,21 @@ inline ParsedCommand<ShepherdCommand> parse_shepherd(int argc, char const* const
       });
   if (parsed.leave) return parsed;
   ShepherdCommand& c = parsed.command;
+  auto const refuse = [](std::string const& what) { throw Error(ErrorKind::configuration, "federate", what); };
+  if (c.fragments < 1 || c.fragments > c.policy.inner_steps)
+    refuse("--fragments " + std::to_string(c.fragments) + ": there may be 1 to as many as --inner-steps, " +
+           std::to_string(c.policy.inner_steps));
+  bool const streams = c.fragments > 1;
+  if (streams && c.policy.staleness > 0)
+    refuse("--staleness " + std::to_string(c.policy.staleness) +
+           ": with --fragments a late contribution is of another fragment, and is refused. Leave it out");
+  if (!(c.mix >= 0 && c.mix <= 1)) refuse("--outer-mix must be from 0 to 1");
+  if (c.policy.staleness == -1) c.policy.staleness = streams ? 0 : 1;
+  if (c.outer.learning_rate == -1) c.outer.learning_rate = streams ? 0.4 : 0.7;
   validate(c.policy);
   detail::refuse_typed(c.train, detail::unused_by_all(), "a shepherd");
-  auto const refuse = [](std::string const& what) { throw Error(ErrorKind::configuration, "federate", what); };
   if (c.at.port < 0 || c.at.port > 65535) refuse("--port must be between 0 and 65535");
   if (c.at.rate_limit < 0) refuse("--rate-limit must not be negative");
-  if (c.fragments != 1)
-    refuse("--fragments " + std::to_string(c.fragments) +
-           ": a shepherd exchanges all parameters at once; fragments at times of their own are not there yet. Leave it "
-           "out");
   if (!(c.outer.learning_rate > 0 && c.outer.learning_rate <= 100))
     refuse("--outer-learning-rate must be above 0 and at most 100");
   if (!(c.outer.momentum >= 0 && c.outer.momentum < 1)) refuse("--outer-momentum must be at least 0 and below 1");
@@ -220,10 +238,12 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
   if (c.at.patience < seconds(1))
     throw Error(ErrorKind::configuration, "federate", "--patience must be at least 1 second");
   std::set<std::string> unused = detail::unused_by_all();
+  unused.erase("device");
   // The shepherd says what is trained, and how.
   train::for_each_flag(c.train, [&](train::Flag const& flag, auto const&, auto const&) {
     std::string const name = flag.name;
-    if (name != "data" && name != "tokenizer" && name != "threads" && name != "config") unused.insert(name);
+    if (name != "data" && name != "tokenizer" && name != "threads" && name != "config" && name != "device")
+      unused.insert(name);
   });
   detail::refuse_typed(c.train, unused, "a worker, to whom its shepherd says it");
   return parsed;

@@ -38,6 +38,8 @@ class Gpt2Shepherd {
     Facts facts;
     facts.parameters = static_cast<std::int64_t>(model_.parameters().size());
     facts.bits = program_.bits;
+    facts.fragments = model_.fragments();
+    facts.mix = command_.mix;
     facts.batch = setup_.options.batch;
     facts.sequence = setup_.options.sequence;
     facts.samples = setup_.steps * setup_.global_rows;
@@ -112,7 +114,8 @@ class Gpt2Shepherd {
             .data_tokens = corpus.tokens(),
             .outer_learning_rate = command.outer.learning_rate,
             .outer_momentum = command.outer.momentum,
-            .bits = command.bits};
+            .bits = command.bits,
+            .fragments = static_cast<int>(command.fragments)};
   }
   /// Another run's checkpoints must not be mixed with this one's.
   void clear_finished() {
@@ -148,9 +151,13 @@ class Gpt2Shepherd {
           fmt::format("{}; {} schedule with peak {:.3g}, batch {} x {}, {} steps a round on average",
                       train::optimizer_of(setup_.options).describe(), setup_.options.schedule.text(),
                       setup_.options.learning_rate, facts_.batch, facts_.sequence, command_.policy.inner_steps)},
-         {"outer", fmt::format("Nesterov, rate {}, momentum {}, gradients as {}: {} a worker and round",
+         {"outer", fmt::format("Nesterov, rate {}, momentum {}, gradients as {}: {} a worker and round{}",
                                program_.outer_learning_rate, program_.outer_momentum, command_.bits.text(),
-                               train::human_bytes(static_cast<double>(facts_.gradient_bytes())))},
+                               train::human_bytes(static_cast<double>(facts_.gradient_bytes(0))),
+                               facts_.streams() ? fmt::format(", of one of {} fragments, every {} steps",
+                                                              facts_.fragment_count(),
+                                                              command_.policy.inner_steps / facts_.fragment_count())
+                                                : std::string())},
          {"workers", fmt::format("waits for {}", command_.policy.workers)},
          {"out", setup_.options.out}});
     for (std::string const& warning : setup_.warnings) outputs_.line("WARNING: " + warning);
@@ -188,6 +195,7 @@ class Gpt2Shepherd {
                      {"members", r.members},
                      {"samples", r.committed},
                      {"seconds", r.seconds},
+                     {"training_seconds", r.training},
                      {"tokens_per_second", speed},
                      {"bytes_sent", sent},
                      {"bytes_received", received}});
@@ -304,9 +312,10 @@ class Gpt2Shepherd {
 };
 
 /// Blocking. Prints what happens. Errors: communication, with why it could not go on; configuration, io.
-inline void run_gpt2_worker(WorkerCommand const& command) {
+template <class Device = Cpu>
+void run_gpt2_worker(WorkerCommand const& command) {
   train::StopSignals const signals(true);
-  Gpt2Trainer trainer(command.train);
+  Gpt2TrainerOn<Device> trainer(command.train);
   auto const say = [](std::string const& what) {
     std::printf("worker: %s\n", what.c_str());
     std::fflush(stdout);

@@ -21,7 +21,7 @@ namespace detail {
 
 /// In bytes. No reason needs more, and a program's description is far smaller.
 inline constexpr std::size_t longest_text = 65536;
-inline constexpr std::uint32_t most_ranges = 65536;
+inline constexpr std::uint32_t most_ranges = 65536, most_fragments = 4096;
 
 inline std::string text_of(capnp::Text::Reader text) {
   if (text.size() > longest_text) throw Error(ErrorKind::format, "federate", "a text in a message is too long");
@@ -34,9 +34,12 @@ struct Writer {
   void operator()(Hello const& m) {
     auto b = to.initHello();
     b.setVersion(m.version), b.setWorker(m.worker), b.setRun(m.run), b.setLease(m.lease), b.setReady(m.ready);
-    b.setSpeed(m.speed), b.setDevice(text_of(m.device));
+    b.setSpeed(m.speed), b.setDevice(text_of(m.device)), b.setNewest(m.newest), b.setHeld(m.held);
   }
-  void operator()(Ready const& m) { to.initReady().setSpeed(m.speed); }
+  void operator()(Ready const& m) {
+    auto b = to.initReady();
+    b.setSpeed(m.speed), b.setHeld(m.held);
+  }
   void operator()(Heartbeat const& m) {
     auto b = to.initHeartbeat();
     b.setState(static_cast<std::uint8_t>(m.state)), b.setStep(m.step), b.setCpu(m.cpu), b.setMemory(m.memory);
@@ -48,7 +51,7 @@ struct Writer {
   void operator()(Offer const& m) {
     auto b = to.initOffer();
     b.setLease(m.lease), b.setRound(m.round), b.setSamples(m.samples), b.setBytes(m.bytes), b.setChecksum(m.checksum);
-    b.setSeconds(m.seconds), b.setLoss(m.loss);
+    b.setSeconds(m.seconds), b.setLoss(m.loss), b.setLast(m.last);
   }
   void operator()(Leave const& m) { to.initLeave().setReason(text_of(m.reason)); }
   void operator()(Welcome const& m) {
@@ -56,7 +59,9 @@ struct Writer {
     b.setRun(m.run), b.setParameters(m.parameters), b.setBatch(m.batch), b.setSequence(m.sequence);
     b.setSamples(m.samples), b.setBits(static_cast<std::uint8_t>(m.bits)), b.setChunkBytes(m.chunk_bytes);
     b.setWindow(m.window), b.setHeartbeatNs(m.heartbeat_ns), b.setLostAfterNs(m.lost_after_ns);
-    b.setProgram(text_of(m.program));
+    b.setProgram(text_of(m.program)), b.setMix(m.mix);
+    auto fragments = b.initFragments(static_cast<unsigned>(m.fragments.size()));
+    for (unsigned i = 0; i < fragments.size(); ++i) fragments.set(i, m.fragments[i]);
   }
   void operator()(Assign const& m) {
     auto b = to.initAssign();
@@ -64,6 +69,10 @@ struct Writer {
     auto ranges = b.initRanges(static_cast<unsigned>(m.ranges.size()));
     for (unsigned i = 0; i < ranges.size(); ++i)
       ranges[i].setFirst(m.ranges[i].first), ranges[i].setCount(m.ranges[i].count);
+  }
+  void operator()(Moved const& m) {
+    auto b = to.initMoved();
+    b.setRound(m.round), b.setWhole(m.whole), b.setBytes(m.bytes), b.setChecksum(m.checksum);
   }
   void operator()(Settled const& m) {
     auto b = to.initSettled();
@@ -93,9 +102,9 @@ inline Message read(wire::Message::Reader from) {
       auto const m = from.getHello();
       return Hello{m.getVersion(), m.getWorker(), m.getRun(),
                    m.getLease(),   m.getReady(),  m.getSpeed(),
-                   detail::text_of(m.getDevice())};
+                   detail::text_of(m.getDevice()), m.getNewest(), m.getHeld()};
     }
-    case wire::Message::READY: return Ready{from.getReady().getSpeed()};
+    case wire::Message::READY: return Ready{from.getReady().getSpeed(), from.getReady().getHeld()};
     case wire::Message::HEARTBEAT: {
       auto const m = from.getHeartbeat();
       if (m.getState() >= worker_states) return refuse("a worker is in a state that there is not");
@@ -108,13 +117,16 @@ inline Message read(wire::Message::Reader from) {
     case wire::Message::OFFER: {
       auto const m = from.getOffer();
       return Offer{m.getLease(),    m.getRound(),   m.getSamples(), m.getBytes(),
-                   m.getChecksum(), m.getSeconds(), m.getLoss()};
+                   m.getChecksum(), m.getSeconds(), m.getLoss(),    m.getLast()};
     }
     case wire::Message::LEAVE: return Leave{detail::text_of(from.getLeave().getReason())};
     case wire::Message::WELCOME: {
       auto const m = from.getWelcome();
       if (m.getBits() >= setting::spelling<parallel::OuterBits>.size())
         return refuse("outer gradients of bits that this program does not know");
+      if (m.getFragments().size() > detail::most_fragments) return refuse("a welcome of too many fragments");
+      std::vector<std::int64_t> fragments;
+      for (std::int64_t const size : m.getFragments()) fragments.push_back(size);
       return Welcome{m.getRun(),
                      m.getParameters(),
                      m.getBatch(),
@@ -125,7 +137,9 @@ inline Message read(wire::Message::Reader from) {
                      m.getWindow(),
                      m.getHeartbeatNs(),
                      m.getLostAfterNs(),
-                     detail::text_of(m.getProgram())};
+                     detail::text_of(m.getProgram()),
+                     fragments,
+                     m.getMix()};
     }
     case wire::Message::ASSIGN: {
       auto const m = from.getAssign();
@@ -133,6 +147,10 @@ inline Message read(wire::Message::Reader from) {
       Assign assign{m.getLease(), m.getRound(), {}, m.getChecksum(), m.getBegin(), m.getEnd()};
       for (auto const range : m.getRanges()) assign.ranges.push_back({range.getFirst(), range.getCount()});
       return assign;
+    }
+    case wire::Message::MOVED: {
+      auto const m = from.getMoved();
+      return Moved{m.getRound(), m.getWhole(), m.getBytes(), m.getChecksum()};
     }
     case wire::Message::SETTLED: {
       auto const m = from.getSettled();

@@ -160,7 +160,9 @@ class Worker final : private WorkerActions {
   }
   void stop_training() override { control_.stop = true; }
   std::int64_t steps_done() const override { return control_.steps; }
-  std::string device() const override { return io::host_name() + ", cpu, " + exec::processor_name(); }
+  std::string device() const override {
+    return io::host_name() + ", " + trainer_.device() + ", " + exec::processor_name();
+  }
   WorkerUse use() override { return {use_.processors(), train::ProcessUse::memory()}; }
   void told(std::string const& what) override {
     if (callbacks_.told) callbacks_.told(what);

@@ -7,6 +7,7 @@
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
+#include <tutti/graph/custom_arguments.hpp>
 #include <tutti/graph/cuda/chains.hpp>
 #include <tutti/graph/cuda/generic_steps.hpp>
 #include <tutti/graph/operands.hpp>
@@ -38,6 +39,12 @@ using kernel::cuda::Blas;
 
 /// What one step enqueues at every run.
 using Call = CallOn<Blas>;
+
+/// The body on devices of an operation from outside of the library, whose `run` is for processors (graph/custom.hpp).
+struct CustomBody {
+  CustomOperation const* operation = nullptr;
+  void (*run)(Blas&, CustomArguments const&) = nullptr;  ///< enqueues; pointers are to memory of the device
+};
 
 namespace detail {
 
@@ -164,7 +171,7 @@ inline void start_from(Context& context, std::int64_t bytes, std::byte const* fr
 }  // namespace detail
 
 /// The call of a step whose memory is known; null for what the executor does itself: collectives and ranks.
-inline Owner<Call> bind(Operands const& call) {
+inline Owner<Call> bind(Operands const& call, std::span<CustomBody const> bodies = {}) {
   namespace device = kernel::cuda;
   Step const& s = call.step;
   switch (s.kind) {
@@ -288,6 +295,9 @@ inline Owner<Call> bind(Operands const& call) {
                               call.reads, call.writes[0], call.reads[1], true);
       });
     case StepKind::custom:
+      for (CustomBody const& body : bodies)
+        if (body.operation == s.custom)
+          return detail::call([run = body.run, args = arguments::custom(call)](Blas& blas) { run(blas, args); });
       throw Error(ErrorKind::unavailable, "graph::cuda::Executor",
                   concat(s.custom->name, " has a body for processors alone. Run this program there"));
     case StepKind::iota:

@@ -4,8 +4,7 @@
 /// Runs a program on a CUDA device. Memory and kernel arguments are fixed when an executor is made; the first run
 /// launches every kernel, so that products are planned and working memory has grown, and captures the same work; every
 /// later run replays the capture: one launch for the whole program, collectives in it where the port has a queue on the
-/// device, or one for each stretch between two that the host starts. How steps are bound and captured is in
-/// executor_stretches.hpp, what the host does of collectives in executor_collectives.hpp.
+/// device, or one for each stretch between two that the host starts (executor_stretches.hpp, executor_collectives.hpp).
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/concat.hpp>
@@ -53,6 +52,7 @@ struct ExecutorOptions {
   bool capture = true;          ///< false: every run launches kernel by kernel
   bool poison = false;          ///< unwritten memory holds NaN: whatever reads it shows
   bool profile = false;         ///< measure every step, by events; nothing is captured then
+  std::span<CustomBody const> bodies{};  ///< of operations from outside of the library
 };
 
 /// Bound to a context with its products, a program and a state, all of which must outlive it.

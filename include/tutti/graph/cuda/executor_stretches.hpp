@@ -30,7 +30,7 @@ inline void Executor::bind_steps() {
         generic::fill(context, step.writes[0].dtype, y, 1, rank);
       });
     } else {
-      calls_[s] = bind(operands);
+      calls_[s] = graph::cuda::bind(operands, options_.bodies);
     }
     bool const alone = !calls_[s] && port_ == nullptr;  // of one rank alone collectives are copies
     if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);

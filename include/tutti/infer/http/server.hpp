@@ -197,7 +197,22 @@ class Server {
 
   std::string next_id(char const* kind) { return kind + std::to_string(++ids_); }
 
+  /// What stop meanings mean: the hidden states of their texts.
+  void read_meanings(openai::Call& call) {
+    std::vector<std::shared_ptr<Generation>> waiting;
+    for (std::string const& text : call.meanings) {
+      Request request;
+      request.prompt = tokenizer_.encode(text);
+      request.embed = true;
+      if (request.prompt.empty())
+        throw Error(ErrorKind::invalid_argument, "openai", "'stop_meaning' has a text without tokens");
+      waiting.push_back(service_.submit(std::move(request)));
+    }
+    for (auto const& generation : waiting) call.request.stop.meanings.push_back(generation->wait().embedding);
+  }
+
   void answer(openai::Call call, bool chat, Response& response) {
+    read_meanings(call);
     openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model_, tokenizer_, chat);
     if (!call.stream) {
       bool const likely = call.request.likeliest.has_value();

@@ -52,10 +52,7 @@ class Machine<Cuda> {
   }
   /// Of the devices, for all ranks of the node.
   std::int64_t available_memory() const {
-    tutti::cuda::CurrentDevice const current(choice_.device);
-    std::size_t free = 0, total = 0;
-    tutti::cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    return static_cast<std::int64_t>(free) / choice_.sharers * ranks_;
+    return tutti::cuda::free_memory(choice_.device) / choice_.sharers * ranks_;
   }
   graph::Roofline measure_roofline(DType compute) {
     return {.float32 = kernel::cuda::measure_peak_flops(blas_, kernel::Product::float32),
