@@ -93,7 +93,10 @@ class Run {
     policy.spins = 200;
     policy.yields = 50'000;
     // Nor would yielding: ranks that yield in turn take most of the processors' time (docs/guides/mpi.md).
-    if (ranks > exec::available_processors()) policy.spins = 0, policy.yields = 100;
+    if (ranks > exec::available_processors()) {
+      policy.spins = 0;
+      policy.yields = 100;
+    }
     return policy;
   }
 
